@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 #: Rules about calls that raise.
-RAISES = ("KERNEL-ARGS", "KERNEL-GRAD", "KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005")
+RAISES = (
+    *("API", "KERNEL-ARGS", "KERNEL-GRAD"),
+    *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
+)
 #: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
 #: Characters of source that a step quotes.

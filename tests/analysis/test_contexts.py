@@ -100,7 +100,6 @@ DIFFERENTIATED = {
         "mx.grad(loss)",
     ),
     "value_and_grad": ("return x.sum() * w.item()", "mx.value_and_grad(loss)"),
-    "nn.value_and_grad": ("return x.sum() * w.item()", "nn.value_and_grad(model, loss)"),
     "vjp": ("return x.sum() * w.item()", "mx.vjp(loss, [w, x], [c])"),
     "jvp": ("return x.sum() * w.item()", "mx.jvp(loss, [w, x], [c])"),
     "lambda": ("return x.sum() * w.item()", "mx.grad(lambda w, x: loss(w, x))"),

@@ -29,7 +29,12 @@ def shape_of(expression: str, before: str = "pass") -> Shape | None:
         ("mx.ones((2, 3)).T", Shape((3, 2))),
         ("mx.zeros(mx.ones((2, 3)).shape)", Shape((2, 3))),
         ("mx.reshape(mx.arange(12), (3, -1))", Shape((3, 4))),
-        ("mx.ones((2, 3))[0]", None),
+        ("mx.ones((2, 3))[0]", Shape((3,))),
+        ("mx.ones((2, 3))[None, 0, ...]", Shape((1, 3))),
+        ("mx.ones((2, 3))[..., 0]", Shape((2,))),
+        ("mx.ones((2, 3))[1:]", Shape((None, 3))),
+        ("mx.ones((2, 3))[x]", None),
+        ("mx.ones((2, 3))[0, 0, 0]", None),
     ],
 )
 def test_shapes(expression: str, shape: Shape | None) -> None:

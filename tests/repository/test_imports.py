@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"mlx_api", "syntax"},
         {"values"},
         {"facts"},
-        {"evaluate", "calls"},
+        {"evaluate", "calls", "gradients"},
         {"project"},
     ),
     "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body"}),

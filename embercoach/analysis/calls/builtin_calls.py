@@ -13,6 +13,7 @@ from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
+from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.joins import any_item, as_array, as_number, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     BOOL,
@@ -30,6 +31,7 @@ from embercoach.analysis.values.lattice import (
     Number,
     NumberKind,
     Numpy,
+    Pulls,
     Sequence,
     Str,
     Super,
@@ -46,10 +48,10 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: Arguments) -> Value
     return UNKNOWN if handler is None else handler(frame, node, arguments)
 
 
-def _pulls(node: cst.Call, arguments: Arguments) -> frozenset[cst.CSTNode]:
+def _pulls(node: cst.Call, arguments: Arguments) -> Pulls:
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     if any(as_array(a.value) is not None for a in arguments):
-        pulls |= {node}
+        return after_pull(pulls, node)
     return pulls
 
 

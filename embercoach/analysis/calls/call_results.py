@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.facts.facts import match
 from embercoach.analysis.mlx_api.result_expressions import Result, parse_result
 from embercoach.analysis.values import promotion
+from embercoach.analysis.values.gradient_marks import ZERO_GRADIENT, with_zero_gradient
 from embercoach.analysis.values.joins import any_item, as_array, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -108,7 +109,8 @@ def _fill(
     given: Value | None = None
     from_numbers = entry.dtype_rule.endswith("from_value")
     for param, argument in match(entry, arguments):
-        pulls |= pulls_of(argument.value)
+        if not param.takes_only_ints:
+            pulls |= pulls_of(argument.value)
         if param.name == "dtype":
             given = argument.value
         if entry.dtype_from and param.name not in entry.dtype_from:
@@ -122,6 +124,9 @@ def _fill(
     traced = any(a.traced for a in arrays) or any(_traced(a.value) for a in arguments)
     dtype = _dtype(entry.dtype_rule, entry, arrays, weak, given)
     literal = all(a.literal for a in arrays) and entry.name not in _NOT_LITERAL
+    name = entry.name.rpartition(".")[2]
+    if pulls and name in ZERO_GRADIENT:
+        pulls = with_zero_gradient(pulls, name)
     return _replace_arrays(value, Array(dtype, literal, False, traced, pulls))
 
 

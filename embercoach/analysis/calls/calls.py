@@ -21,8 +21,10 @@ from embercoach.analysis.calls import (
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.gradient_marks import LIVE, after_pull
 from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
@@ -74,15 +76,7 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if type(func) is cst.Attribute:
         receiver_node = func.value
         receiver = evaluate(frame, receiver_node)
-        callee = (
-            evaluate(frame, func)
-            if type(receiver) is Instance
-            else members.member(frame, receiver, func.attr.value)
-        )
-        if callee is UNKNOWN and type(receiver) is not Symbol:
-            callee = _unknown_method(receiver, func.attr.value)
-            if type(receiver) is Array:
-                deny_array(frame, receiver_node)
+        callee = _method(frame, node, func, receiver)
     else:
         callee = evaluate(frame, func)
         if type(callee) is Array:
@@ -99,7 +93,24 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
         arguments = tuple(star_kwargs.written_out(arguments))
     if frame.must is not None:
         frame.must.note(node, arguments)
-    return apply(frame, node, callee, arguments, receiver, receiver_node)
+    result = apply(frame, node, callee, arguments, receiver, receiver_node)
+    if frame.gradient is not None:
+        frame.gradient.note(callee, receiver, arguments, result)
+    return result
+
+
+def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) -> Value:
+    """Evaluate the callee of ``receiver.name(...)``."""
+    if type(receiver) is Instance:
+        return evaluate(frame, func)
+    callee = members.member(frame, receiver, func.attr.value)
+    if frame.record:
+        missing_members.record_call(frame, node, func, receiver, callee)
+    if callee is UNKNOWN and type(receiver) is not Symbol:
+        callee = _unknown_method(receiver, func.attr.value)
+    if type(receiver) is Array and type(callee) is not BoundMember:
+        deny_array(frame, func.value)
+    return callee
 
 
 def deny_array(frame: Frame, node: cst.BaseExpression) -> None:
@@ -128,6 +139,7 @@ def apply(
         mutation.escape(frame, callee, arguments)
     if handler is None:
         result: Value = UNKNOWN
+        transforms.submit(frame, node, arguments)
     else:
         _note(frame, node, callee)
         result = handler(frame, node, callee, arguments)
@@ -184,9 +196,10 @@ def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         owner = callee.owner  # type: ignore[attr-defined]
         if as_array(owner) is not None:
             return True
-        if type(owner) is not Str and type(owner) is not LibraryObject:
+        appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
+        if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
             return False
-    elif kind is Kernel or kind is LibraryObject:
+    elif kind is Kernel or kind is LibraryObject or kind is Transformed:
         return True
     elif kind is Union:
         return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
@@ -234,10 +247,10 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
     """The result of a method of ``mx.array``."""
     if name == "item":
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
-        return Number(kind, None, None, array.pulls | {node})
+        return Number(kind, None, None, after_pull(array.pulls, node))
     if name == "tolist":
         item = Number(library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float"))
-        return Sequence("list", item, None, array.pulls | {node})
+        return Sequence("list", item, None, after_pull(array.pulls, node))
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
@@ -293,11 +306,16 @@ def _instance(
 def _library_object(
     frame: Frame, node: cst.Call, callee: LibraryObject, arguments: tuple[Argument, ...]
 ) -> Value:
+    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
+    is_module = callee.cls == classes.MODULE_CLASS
+    if frame.gradient is not None and frame.gradient.of_parameters:
+        pulls = pulls | LIVE if is_module or mlx_api.is_layer(callee.cls) else pulls
+    if is_module:
+        return Array(traced=True, pulls=pulls)
     entry = mlx_api.lookup(callee.cls)
     if entry is None or entry.call_returns is None:
         return UNKNOWN
     value = result_value(entry.call_returns)
-    pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     if type(value) is Array:
         return Array(None, False, False, any(map(_is_traced, arguments)), pulls)
     return with_pulls(value, pulls)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.values.joins import join
-from embercoach.analysis.values.lattice import NO_PULLS, Pulls, Value
+from embercoach.analysis.values.lattice import UNKNOWN, Value
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
@@ -58,11 +58,14 @@ class FunctionInfo:
     compiled: bool = False
     vmapped: bool = False
     differentiated: bool = False
+    threaded: bool = False  # runs in a thread other than the one that imports the module
+    threaded_often: bool = False  # in several threads
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
     calls: set[FunctionInfo] = field(default_factory=set)
-    returned_pulls: Pulls = NO_PULLS
+    #: By name, parameters that are arrays or modules, as the function is differentiated.
+    seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None
     declared: Value | None = None  # what the return annotation says, once it has been asked for
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
@@ -127,9 +130,13 @@ class ClassInfo:
     set_by: dict[FunctionInfo, tuple[str, ...]] = field(default_factory=dict)
     explored: set[FunctionInfo] = field(default_factory=set)
     frame: Frame | None = None
+    #: Attributes that a use shows to be modules, whatever is assigned to them.
+    shown_modules: set[str] = field(default_factory=set)
 
     def record(self, name: str, value: Value) -> None:
         """Note that a method sets ``self.<name>``."""
+        if name in self.shown_modules and value is UNKNOWN:
+            return
         known = self.attributes.get(name)
         self.attributes[name] = value if known is None else join(known, value)
 

@@ -15,6 +15,7 @@ from embercoach.analysis.calls.parameters import (
     annotated_result,
     canonical_values,
     closure_of,
+    declared_result,
     is_vague,
     parameter_value,
     plain,
@@ -25,13 +26,13 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
+from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
+from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
-    any_item,
     as_array,
     join,
     join_all,
     options,
-    pulls_of,
     with_shape,
 )
 from embercoach.analysis.values.lattice import (
@@ -41,10 +42,8 @@ from embercoach.analysis.values.lattice import (
     STR,
     UNKNOWN,
     Array,
-    Callable,
-    Instance,
+    Dict,
     Kernel,
-    LibraryObject,
     Sequence,
     Str,
     Value,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
+    from embercoach.analysis.gradients.gradient_run import GradientRun
 
 MAX_SUMMARIES = 6
 #: Parameters that are bound in the time of an evaluation.
@@ -115,6 +115,8 @@ def _bind(
 def _result(
     frame: Frame, info: FunctionInfo, values: dict[str, Value], known_to: dict[str, Value] | None
 ) -> Value:
+    if frame.gradient is not None:
+        return _marked_result(frame, frame.gradient, info, values)
     annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
     makes_text = annotated is not None and constants.may_make_text(frame, info, annotated)
@@ -122,9 +124,8 @@ def _result(
         annotated is not None
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_vague(annotated))
-    ) and not _may_be_kernel(info, annotated):
-        pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
-        return _with_traced(annotated, values) if not pulls else annotated
+    ) and not may_be_kernel(info, annotated):
+        return with_traced(annotated, values)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN
@@ -147,9 +148,39 @@ def _result(
         known = _exactly(frame, info, known_to, known)
     if makes_text and annotated is not None:
         return known if type(known) is type(annotated) else annotated
-    if annotated is not None and _may_be_kernel(info, annotated):
+    if annotated is not None and may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
-    return _yielded(annotated, known) if generates and annotated is not None else known
+    return yielded_values(annotated, known) if generates and annotated is not None else known
+
+
+def _marked_result(
+    frame: Frame, run: GradientRun, info: FunctionInfo, values: dict[str, Value]
+) -> Value:
+    """The result of a call in a run that follows a gradient: from the body, in any case."""
+    annotated = declared_result(info)
+    if info.in_progress or frame.depth >= MAX_DEPTH:
+        return annotated
+    given = []
+    for parameter in info.parameters:
+        value = values.get(parameter.name)
+        marks = NO_PULLS if value is None else marks_of(value)
+        given.append(marked(parameter_value(info, parameter, value), marks))
+    key = info, tuple(given)
+    known = run.results.get(key)
+    if known is None:
+        run.results[key] = annotated
+        closure = constants.closure_at(frame, info) if info.outer is not None else None
+        depth = frame.depth + 1
+        known = _run(info, key[1], record=False, depth=depth, closure=closure, gradient=run)
+        if annotated is not UNKNOWN and not isinstance(known, (Sequence, Dict)):
+            known = marked(annotated, marks_of(known))
+        run.results[key] = known
+    return known
+
+
+def follow_gradient(info: FunctionInfo, values: tuple[Value, ...], run: GradientRun) -> Value:
+    """The result of a differentiated function, with the marks of what flows into it."""
+    return UNKNOWN if info.in_progress else _run(info, values, record=False, depth=0, gradient=run)
 
 
 def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value) -> Value:
@@ -203,43 +234,6 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     return known
 
 
-def _yielded(annotated: Value, inferred: Value) -> Value:
-    """The items of a generator: from the body, or from the annotation where it shows nothing."""
-    if not isinstance(inferred, Sequence) or not isinstance(annotated, Sequence):
-        return annotated
-    here, declared = inferred.items, annotated.items
-    if here is not None and declared is not None and len(here) == len(declared):
-        return Sequence(annotated.kind, None, tuple(map(_yielded_item, declared, here)))
-    return Sequence(annotated.kind, _yielded_item(any_item(annotated), any_item(inferred)))
-
-
-def _yielded_item(annotated: Value, inferred: Value) -> Value:
-    if isinstance(inferred, Sequence) and isinstance(annotated, Sequence):
-        return _yielded(annotated, inferred)
-    return annotated if UNKNOWN in options(inferred) else inferred
-
-
-def _may_be_kernel(info: FunctionInfo, annotated: Value) -> bool:
-    """Return whether a value annotated as a callable may be a kernel that the function builds.
-
-    Or, as an instance of a class, a wrapper of one.
-    """
-    kinds: tuple[type, ...] = (Callable, LibraryObject)
-    if info.module.builders:
-        kinds = (*kinds, Instance)
-    if not any(isinstance(o, kinds) for o in options(annotated)):
-        return False
-    return info.module.mentions_kernels
-
-
-def _with_traced(value: Value, values: dict[str, Value]) -> Value:
-    """The annotated result depends on what the call is given."""
-    if type(value) is Array:
-        traced = any(isinstance(v, Array) and v.traced for v in values.values())
-        return Array(value.dtype, False, False, traced)
-    return value
-
-
 def explore(info: FunctionInfo) -> None:
     """Run a method for the attributes that it sets; for good if its file is being analysed."""
     with info.module.project.calls.none() if info.module.is_shared else nullcontext():
@@ -263,7 +257,6 @@ def analyse(info: FunctionInfo) -> None:
         shown = len(info.shown_arrays) + len(info.denied_arrays)
         values = canonical_values(info)
         info.module.facts_of(info).clear()
-        info.returned_pulls = NO_PULLS
         info.analysed_with = values
         result = _run(info, values, record=True, depth=0)
         if len(info.shown_arrays) + len(info.denied_arrays) == shown:
@@ -280,22 +273,25 @@ def _run(
     depth: int,
     closure: Frame | None = None,
     exact: bool = False,
+    gradient: GradientRun | None = None,
 ) -> Value:
     """Run a body, ``exact`` for the constants of one call."""
     frame = _entered(info, values, record=record, depth=depth)
+    if gradient is not None:
+        frame.gradient, frame.work = gradient, gradient.work
     if closure is not None:
         frame.outer = closure
     if exact:
         frame.exact = True
         frame.rounds_left = exactness.MAX_ROUNDS
     falls = _execute(info, frame)
-    if record:
-        info.returned_pulls |= frame.pulls
     if frame.yielded is not None:
         return Sequence("iterator", detached(frame.yielded))
     if frame.returned is None:
         return NONE if falls else UNKNOWN
-    result = detached(frame.returned)
+    # The shape of a differentiated result is asked for, and used nowhere else.
+    is_asked = gradient is not None and depth == 0
+    result = frame.returned if is_asked else detached(frame.returned)
     return join(result, NONE) if falls else result
 
 
@@ -393,7 +389,6 @@ def _execute(info: FunctionInfo, frame: Frame) -> bool:
             return execute(frame, node.body.body)
         frame.statement = info.statement or info.module.tree
         frame.returned = evaluate(frame, node.body)
-        frame.pulls |= pulls_of(frame.returned)
         return False
     finally:
         if is_outermost:

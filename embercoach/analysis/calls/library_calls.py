@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Fn
+from functools import partial
 
 import libcst as cst
 
@@ -24,6 +25,7 @@ from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
+from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -117,7 +119,7 @@ _STANDARD: dict[str, Value] = {
 def _pulled(node: cst.Call, result: Value, arguments: tuple[Argument, ...]) -> Value:
     """A NumPy result made from an array depends on the pull of this very call."""
     if isinstance(result, Numpy) and any(holds_arrays(a.value) for a in arguments):
-        return Numpy(result.kind, result.scalar, result.pulls | {node}, result.dtype)
+        return Numpy(result.kind, result.scalar, after_pull(result.pulls, node), result.dtype)
     return result
 
 
@@ -125,7 +127,7 @@ def _math(node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
     short = name.rpartition(".")[2]
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     if any(as_array(a.value) for a in arguments):
-        pulls |= {node}
+        pulls = after_pull(pulls, node)
     kind: NumberKind = "int" if short in _INT_MATH else "float"
     if short.startswith("is") and short != "isqrt":
         kind = "bool"
@@ -276,6 +278,7 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
 
 
 _SPECIAL: dict[str, Handler] = {
+    **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,

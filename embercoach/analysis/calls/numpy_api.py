@@ -92,7 +92,9 @@ CONVERSIONS = frozenset(
     | {"frombuffer", "copy", "asarray_chkfinite"}
 )
 #: Functions whose result is a NumPy scalar where their arguments are Python numbers.
-_INT_RESULTS = frozenset({"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount"})
+_INT_RESULTS = frozenset(
+    {"argmax", "argmin", "argsort", "searchsorted", "nonzero", "bincount", "flatnonzero"}
+)
 _LISTS = frozenset(["split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"])
 _TUPLES = frozenset({"nonzero", "unravel_index", "broadcast_arrays", "meshgrid", "split"})
 
@@ -166,7 +168,7 @@ def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls
 
 def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
-    if short in _FLAT:
+    if short in _FLAT or (short in _DRAWN and len(arguments) == _DRAWN[short]):
         return Numpy(_result_kind(short, arguments), False, pulls, None, True)
     return Numpy(_result_kind(short, arguments), short in _UFUNCS, pulls, "float64")
 
@@ -180,10 +182,21 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
     if name.startswith("numpy.testing."):
         return NONE
     kind = _array_kind(short, arguments)
-    return Numpy(kind, False, pulls, _dtype_argument(arguments), short in _FLAT)
+    flat = short in _FLAT or (short in CONVERSIONS and _is_flat(arguments))
+    return Numpy(kind, False, pulls, _dtype_argument(arguments), flat)
 
 
-_FLAT = frozenset({"arange", "linspace", "logspace"})
+def _is_flat(arguments: tuple[Argument, ...]) -> bool:
+    """Return whether the first argument is a list of numbers."""
+    value = arguments[0].value if arguments else UNKNOWN
+    if not isinstance(value, Sequence) or value.kind not in ("list", "tuple"):
+        return False
+    return isinstance(any_item(value), Number)
+
+
+#: Functions whose result is one-dimensional, of so many numbers.
+_DRAWN = {"permutation": 1, "choice": 2}
+_FLAT = frozenset({"arange", "linspace", "logspace", "flatnonzero"})
 _UFUNCS = frozenset(
     [
         "sqrt",
@@ -227,7 +240,7 @@ def _result_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | No
         return "float" if "float" in kinds else "int"
     if short in ("zeros", "ones", "empty", "linspace", "eye") or short in _UFUNCS:
         return "float"
-    return None
+    return "int" if short in _DRAWN else None
 
 
 def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | None:

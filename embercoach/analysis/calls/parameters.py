@@ -208,6 +208,9 @@ _CONTRADICT = (Numpy, Number, Str, Torch)
 
 def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Value | None:
     """Return the value of a parameter without annotation or callers, by convention."""
+    seed = info.seeds.get(parameter.name)
+    if seed is not None and (parameter.annotation is None or _is_vague_annotation(info, parameter)):
+        return seed
     if parameter.default is not None or parameter.star:
         return None
     if parameter.annotation is not None and not _is_vague_annotation(info, parameter):

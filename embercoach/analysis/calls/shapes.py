@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import match
 from embercoach.analysis.values.joins import as_array, as_number
@@ -11,6 +13,7 @@ from embercoach.analysis.values.lattice import (
     SCALAR,
     SOME_AXES,
     Array,
+    NoneValue,
     Number,
     Numpy,
     Sequence,
@@ -19,11 +22,13 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
+    from collections.abc import Sequence as Items
 
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.values.lattice import Value
 
     Arguments = tuple[Argument, ...]
+    Index = tuple[cst.BaseExpression, Value] | None  # None for a slice
 
 _ELEMENTWISE = """
 abs exp expm1 floor ceil log log1p negative reciprocal round rsqrt sigmoid sign sin cos tan sqrt
@@ -51,7 +56,8 @@ def of_items(value: Value) -> Shape | None:
     shape = inner.pop() if inner else SCALAR
     if inner or shape is None or shape.sizes is None:
         return SOME_AXES
-    return Shape((len(value.items), *shape.sizes))
+    # An empty list may have been filled by ``rows[0].append(x)``.
+    return Shape((len(value.items) or None, *shape.sizes))
 
 
 def of_operation(symbol: str, left: Value, right: Value) -> Shape | None:
@@ -75,6 +81,39 @@ def _common(m: int | None, n: int | None) -> int | None:
     if m == 1:
         return n
     return m if n == 1 or n is None else n
+
+
+def of_index(shape: Shape | None, indices: Items[Index]) -> Shape | None:
+    """The shape of ``x[...]`` by integers, ``None``, ``...`` and slices."""
+    if shape is None or shape.sizes is None:
+        return None
+    left = list(shape.sizes)
+    found: list[int | None] = []
+    axes = sum(not is_new_axis(index) and not is_ellipsis(index) for index in indices)
+    for index in indices:
+        if is_ellipsis(index):
+            found += left[: len(left) - axes]
+            del left[: max(0, len(left) - axes)]
+        elif is_new_axis(index):
+            found.append(1)
+        elif not left or not (index is None or type(index[1]) is Number):
+            return None  # too many of them, or an array
+        else:
+            axes -= 1
+            del left[0]
+            if index is None:
+                found.append(None)
+    return Shape((*found, *left))
+
+
+def is_ellipsis(index: Index) -> bool:
+    """Return whether an index is ``...``."""
+    return index is not None and type(index[0]) is cst.Ellipsis
+
+
+def is_new_axis(index: Index) -> bool:
+    """Return whether an index is ``None``."""
+    return index is not None and type(index[1]) is NoneValue
 
 
 def of_call(name: str, arguments: Arguments) -> Shape | None:

@@ -1,13 +1,16 @@
-"""Function transforms: what ``mx.compile``, ``mx.grad`` and ``mx.vmap`` make of a function."""
+"""What ``mx.compile``, ``mx.grad``, ``mx.vmap`` and threads make of a function."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
@@ -25,8 +28,6 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from embercoach.analysis.calls.definitions import FunctionInfo, Site
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
@@ -54,20 +55,22 @@ ROLES = {
     "grad": "differentiated",
     "value_and_grad": "differentiated",
     "module_value_and_grad": "differentiated",
+    "checkpoint": "differentiated",
 }
+CHECKPOINTS = {"mlx.core.checkpoint", "mlx.nn.utils.checkpoint", "mlx.nn.checkpoint"}
 
 
 #: A function that is transformed more often is followed no further.
 MOST_TRANSFORMED = 16
 
 
-def wrapped(kind: str, inner: Value) -> Value:
+def wrapped(kind: str, inner: Value, taken: int = 0) -> Value:
     """A callable around another, as deep as is followed."""
     depth = 0
     value = inner
     while isinstance(value, Transformed):
         value, depth = value.inner, depth + 1
-    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner)
+    return inner if depth >= MOST_TRANSFORMED else Transformed(kind, inner, taken)
 
 
 def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
@@ -99,17 +102,24 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     if kind == "partial":
         if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
             return inner
-        return wrapped("partial", inner)
+        return wrapped("partial", inner, len(positional) - 1)
     if kind == "same" and name.startswith("functools."):
         return inner
-    mark(frame, (node, frame.statement), inner, ROLES.get(kind))
+    if name in CHECKPOINTS:
+        kind = "checkpoint"
+    role, site = ROLES.get(kind), (node, frame.statement)
+    mark(frame, site, inner, role)
+    if role == "differentiated":
+        gradient_roots.note(frame, site, kind, inner, arguments)
     return wrapped(kind, inner)
 
 
 def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
     """``mx.vjp(f, primals, cotangents)`` differentiates right away."""
     if arguments:
-        mark(frame, (node, frame.statement), arguments[0].value, "differentiated")
+        site = node, frame.statement
+        mark(frame, site, arguments[0].value, "differentiated")
+        gradient_roots.note(frame, site, "vjp", arguments[0].value, arguments)
 
 
 def call_library(name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -146,3 +156,46 @@ def _single_array(arguments: tuple[Argument, ...]) -> bool:
 
 def _callable(value: Value) -> bool:
     return isinstance(value, (Function, Instance, Transformed, BoundMember, LibraryObject))
+
+
+#: Functions that take one to run in another thread: its keyword, and its place.
+THREAD_STARTERS = {
+    "threading.Thread": ("target", 1),
+    "threading.Timer": ("function", 1),
+    "asyncio.to_thread": ("func", 0),
+}
+#: Methods that take one, and its place: of an executor whose type is not known, and of a loop.
+_METHODS = {"submit": 0, "map": 0, "run_in_executor": 1}
+_THREADS, _PROCESSES = "ThreadPoolExecutor", "ProcessPoolExecutor"
+
+
+def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``threading.Thread(target=f)`` runs ``f`` in another thread."""
+    keyword, index = THREAD_STARTERS[name]
+    positional = [a.value for a in arguments if a.keyword is None and not a.star]
+    named = next((a.value for a in arguments if a.keyword == keyword), None)
+    _mark_threaded(
+        frame, node, named or (positional[index] if len(positional) > index else UNKNOWN)
+    )
+    return UNKNOWN
+
+
+def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
+    """``executor.submit(f, x)`` does too, in a file that makes executors of threads alone."""
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    index = _METHODS.get(name)
+    if index is None or len(arguments) <= index or arguments[index].keyword is not None:
+        return
+    source = frame.module.source
+    is_default = index == 1  # asyncio's own executor is one of threads
+    if (_THREADS in source or is_default) and _PROCESSES not in source:
+        repeats = name == "map"
+        _mark_threaded(frame, node, arguments[index].value, repeats=repeats)
+
+
+def _mark_threaded(frame: Frame, node: cst.Call, value: Value, *, repeats: bool = False) -> None:
+    mark(frame, (node, frame.statement), value, "threaded")
+    while isinstance(value, Transformed):
+        value = value.inner
+    if isinstance(value, Function) and (frame.loops or repeats):
+        value.info.threaded_often = True

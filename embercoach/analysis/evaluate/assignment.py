@@ -10,6 +10,7 @@ from embercoach.analysis.calls import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.facts.facts import LibraryWrite
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
 from embercoach.analysis.values.joins import any_item, join, join_all, options
@@ -20,6 +21,7 @@ from embercoach.analysis.values.lattice import (
     Dict,
     Sequence,
     Str,
+    Symbol,
     Union,
     Value,
 )
@@ -48,8 +50,17 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     path = dotted(target)
     owner = evaluate(frame, target.value)
     mutation.record(frame, owner, target.attr.value, value)
+    if type(owner) is Symbol:
+        _note_write(frame, target, f"{owner.name}.{target.attr.value}")
     if path is not None:
         frame.assign_path(path, value)
+
+
+def _note_write(
+    frame: Frame, target: cst.BaseExpression, symbol: str, *, is_item: bool = False
+) -> None:
+    if frame.record and symbol.startswith("mlx."):
+        frame.add(LibraryWrite(target, frame.place(), symbol, is_item))
 
 
 def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> None:
@@ -96,6 +107,8 @@ def _element_of_any(frame: Frame, value: Value) -> Value:
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     base = evaluate(frame, target.value)
     evaluate(frame, target)  # for the facts of its indices
+    if type(base) is Symbol:
+        _note_write(frame, target, base.name, is_item=True)
     if type(base) is Array and base.role is not None:
         fourier.touch(frame, target, value)
     path = dotted(target.value)

@@ -9,8 +9,9 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.functions import call_function, call_with_values, explore
 from embercoach.analysis.evaluate.dispatch import link
-from embercoach.analysis.values.inheritance import find_method, library_bases, lineage
-from embercoach.analysis.values.joins import any_item, join_all
+from embercoach.analysis.values.gradient_marks import LIVE, marked
+from embercoach.analysis.values.inheritance import find_method, is_layer, library_bases, lineage
+from embercoach.analysis.values.joins import any_item, as_array, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     INT,
@@ -52,7 +53,9 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
         sources = _assigned(cls, name), frame.module.attributes.get((cls, name))
         known = [v for v in (*sources, cls.variables.get(name)) if v is not None]
         if known:
-            return join_all(known)
+            value = join_all(known)
+            is_weight = _is_weight(frame, info, name) and as_array(value) is not None
+            return marked(value, LIVE) if is_weight else value
     for base in library_bases(info):
         entry = mlx_api.member(base, name)
         if entry is not None:
@@ -60,6 +63,13 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
                 return result_value(entry.returns)
             return BoundMember(LibraryObject(base), name)
     return UNKNOWN
+
+
+def _is_weight(frame: Frame, info: ClassInfo, name: str) -> bool:
+    """Return whether a run follows the gradient of an array that this attribute would hold."""
+    if frame.gradient is None or not frame.gradient.of_parameters:
+        return False
+    return not name.startswith("_") and is_layer(info)
 
 
 def _method(frame: Frame, owner: Value, method: FunctionInfo) -> Value:

@@ -190,7 +190,7 @@ def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
     if items is None or len(items) > frame.rounds_left:
         return None
     entry, exits, outer_loop = frame.fork(), frame.exits, frame.loop
-    before = frame.returned, frame.yielded, frame.pulls
+    before = frame.returned, frame.yielded
     frame.loop = node
     try:
         for item in items:
@@ -203,7 +203,7 @@ def _unrolled(frame: Frame, node: cst.For, iterable: Value) -> bool | None:
             frame.merge(states or breaks)
             if breaks and states:  # what is not known decides whether there is another round
                 frame.restore(entry)
-                frame.returned, frame.yielded, frame.pulls = before
+                frame.returned, frame.yielded = before
                 frame.quiet_rounds.clear()
                 return None
             if not states:

@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from embercoach.analysis.calls import calls, string_methods
-from embercoach.analysis.evaluate import booleans, exactness, members, operators, subscripts
+from embercoach.analysis.evaluate import (
+    booleans,
+    exactness,
+    members,
+    operators,
+    subscripts,
+)
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
-from embercoach.analysis.values.joins import any_item, definite_array, join, join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, definite_array, join, join_all
 from embercoach.analysis.values.lattice import (
     INT,
     NONE,
@@ -66,8 +73,12 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
             return narrowed
     owner = evaluate(frame, node.value)
     value = members.member(frame, owner, node.attr.value)
+    if frame.record:
+        missing_members.record_member(frame, node, owner, value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
+    if value is UNKNOWN and frame.gradient is not None:
+        frame.gradient.is_complete = False  # it may hold a weight
     if path is not None and node.attr.value in ("shape", "size"):
         is_measured = type(owner) is Array or value is SHAPE or value is INT
         return extents.measure(value, path) if is_measured else value
@@ -296,7 +307,6 @@ def _yield(frame: Frame, node: cst.Yield) -> Value:
         value = element_of(frame, evaluate(frame, node.value.item))
     else:
         value = evaluate(frame, node.value)
-    frame.pulls |= pulls_of(value)
     frame.yielded = value if frame.yielded is None else join(frame.yielded, value)
     return UNKNOWN
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.evaluate.names import Names
 from embercoach.analysis.facts.facts import Fact, FactPlace
 from embercoach.analysis.values.joins import join
-from embercoach.analysis.values.lattice import NO_PULLS, UNKNOWN, Pulls, Symbol, Value
+from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated, NameSet
 from embercoach.analysis.values.persistent_maps import Keys
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.control import Round
     from embercoach.analysis.evaluate.must_execute import MustExecute
     from embercoach.analysis.facts.facts import FunctionVisit
+    from embercoach.analysis.gradients.gradient_run import GradientRun
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.persistent_maps import Version
 
@@ -47,6 +48,7 @@ class Frame:
         "exits",
         "functions",
         "global_names",
+        "gradient",
         "info",
         "loop",
         "loop_names",
@@ -58,7 +60,6 @@ class Frame:
         "no_names",
         "outer",
         "periodic",
-        "pulls",
         "quiet_rounds",
         "rebound",
         "record",
@@ -87,6 +88,7 @@ class Frame:
         self.outer = outer
         self.record = record
         self.exact = False
+        self.gradient: GradientRun | None = None  # the run that follows a gradient
         self.must: MustExecute | None = None  # what a run for the calls that must execute notes
         self.rounds_left = 0  # of loops that may still be gone through one by one
         self.visit: FunctionVisit | None = (
@@ -117,7 +119,6 @@ class Frame:
         self.exits: list[tuple[bool, Snapshot]] | None = None
         self.returned: Value | None = None
         self.yielded: Value | None = None
-        self.pulls: Pulls = NO_PULLS
         self.statement: cst.CSTNode = module.tree
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.evaluate.members import mlx_member
+from embercoach.analysis.facts import missing_members
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.lattice import UNKNOWN, ModuleRef, Str, Symbol, Value
 
@@ -42,7 +43,10 @@ def execute_import_from(frame: Frame, node: cst.ImportFrom) -> bool:
         return True
     for alias in node.names:
         if isinstance(alias.name, cst.Name):
-            frame.bind(_bound_by(alias), _imported(frame, source, level, alias.name.value))
+            name = alias.name.value
+            if frame.record and level == 0 and source.startswith("mlx."):
+                missing_members.record_import(frame, alias, source, name)
+            frame.bind(_bound_by(alias), _imported(frame, source, level, name))
     return True
 
 

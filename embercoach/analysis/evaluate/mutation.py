@@ -119,6 +119,8 @@ def forget_lists(module: Module) -> None:
 
 def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
     """Note what is assigned to an attribute, or put into it, with the class that has it."""
+    if frame.gradient is not None:
+        return  # marks hold for one run
     if isinstance(owner, (Instance, Class)) and (
         owner.info.module is frame.module or not owner.info.module.is_shared
     ):

@@ -19,6 +19,7 @@ from embercoach.analysis.facts.facts import (
     Operand,
 )
 from embercoach.analysis.values import extents, promotion
+from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with_zero_gradient
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -132,7 +133,11 @@ def binary(
         return UNKNOWN
     a, b = as_array(left), as_array(right)
     if (a is None and b is None) or type(left) is Str:
-        return _host(frame, symbol, left, right, right_node)
+        result = _host(frame, symbol, left, right, right_node)
+        if result is UNKNOWN and frame.gradient is not None:
+            marks = marks_of(left) | marks_of(right)
+            return Array(traced=True, pulls=marks) if marks else UNKNOWN
+        return result
     if frame.record:
         operands = Operand.of(left, left_node), Operand.of(right, right_node)
         frame.add(BinaryFact(node, frame.place(), symbol, *operands, in_place))
@@ -160,7 +165,7 @@ def _with_arrays(
     if b is not None and as_numpy(left) is not None:
         numpy = as_numpy(left)
         assert numpy is not None
-        return Numpy(numpy.kind, False, frozenset({node}) | array.pulls | numpy.pulls)
+        return Numpy(numpy.kind, False, after_pull(array.pulls | numpy.pulls, node))
     pulls = array.pulls | pulls_of(other)
     number = as_number(other)
     if type(other) is Setting:
@@ -368,8 +373,9 @@ def _compare(
     numpy = as_numpy(left)
     if numpy is not None and b is not None:
         # NumPy's own comparison goes first: it pulls the array, and its result is NumPy's.
-        return Numpy("bool", False, numpy.pulls | b.pulls | {node})
+        return Numpy("bool", False, after_pull(numpy.pulls | b.pulls, node))
     if isinstance(left, Str) or isinstance(right, Str):
         return BOOL  # MLX compares an array with anything that is not a number by identity
     traced = bool((a and a.traced) or (b and b.traced))
-    return Array("bool", False, False, traced, pulls_of(left) | pulls_of(right))
+    pulls = with_zero_gradient(pulls_of(left) | pulls_of(right), symbol)
+    return Array("bool", False, False, traced, pulls)

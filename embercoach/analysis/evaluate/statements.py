@@ -15,11 +15,14 @@ from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.facts.facts import Argument
+from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.syntax.trees import dotted, target_names
-from embercoach.analysis.values.joins import any_item, join, pulls_of
+from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
+    Array,
     Class,
     Dict,
     FilePath,
@@ -27,6 +30,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Number,
     Sequence,
+    Shape,
     Symbol,
     Value,
 )
@@ -46,7 +50,20 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
         frame.assign_path(node.value.value, value)
     for target in node.targets:
         assign(frame, target.target, value)
+        if type(target.target) is cst.Tuple and type(node.value) is cst.Attribute:
+            _show_axes(frame, target.target, node.value)
     return True
+
+
+def _show_axes(frame: Frame, target: cst.Tuple, value: cst.Attribute) -> None:
+    """``b, l, d = x.shape``: the array named so has three axes."""
+    path = dotted(value.value) if value.attr.value == "shape" else None
+    if path is None or any(type(e) is cst.StarredElement for e in target.elements):
+        return
+    array = evaluate(frame, value.value)
+    if type(array) is Array and (array.shape is None or array.shape.sizes is None):
+        axes = Shape((None,) * len(target.elements))
+        frame.names[path] = with_shape(array, axes)
 
 
 def _is_bare(node: cst.BaseExpression) -> bool:
@@ -101,7 +118,6 @@ def _expression(frame: Frame, node: cst.Expr) -> bool:
 def _return(frame: Frame, node: cst.Return) -> bool:
     value: Value = NONE if node.value is None else _evaluate_last(frame, node.value)
     frame.returned = value if frame.returned is None else join(frame.returned, value)
-    frame.pulls |= pulls_of(value)
     if frame.must is not None:
         frame.must.returns += 1
     return False
@@ -169,7 +185,10 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
             names.append(applied.name)
             kind = TRANSFORMS.get(applied.name, ("", 0))[0]
             if kind in ROLES:
-                mark(frame, (decorator.decorator, decorator), value, ROLES[kind])
+                site = decorator.decorator, decorator
+                mark(frame, site, value, ROLES[kind])
+                if ROLES[kind] == "differentiated":
+                    gradient_roots.note(frame, site, kind, value, _arguments(frame, decorator))
                 value = wrapped(kind, value)
         elif isinstance(decorator.decorator, cst.Call):
             path = evaluate(frame, decorator.decorator.func)
@@ -188,6 +207,15 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
     if any(n in OPAQUE_DECORATORS for n in names):
         return UNKNOWN
     return value
+
+
+def _arguments(frame: Frame, decorator: cst.Decorator) -> tuple[Argument, ...]:
+    """The keyword arguments of ``@partial(mx.grad, argnums=1)``."""
+    call = decorator.decorator
+    named = [a for a in call.args if a.keyword] if isinstance(call, cst.Call) else []
+    return tuple(
+        Argument(evaluate(frame, a.value), a.value, a.keyword.value, "") for a in named if a.keyword
+    )
 
 
 PROPERTIES = {"builtins.property", "functools.cached_property"}

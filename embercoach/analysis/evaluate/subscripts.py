@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier
+from embercoach.analysis.calls import fourier, shapes
 from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.facts.facts import IndexFact
+from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.joins import any_item, as_array, join_all, with_pulls
+from embercoach.analysis.values.joins import any_item, as_array, join_all, with_pulls, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -51,20 +51,28 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
     array = as_array(base)
     index: Value = UNKNOWN
     is_slice = False
+    indices: list[tuple[cst.BaseExpression, Value] | None] = []
     for element in node.slice:
         part = element.slice
         if type(part) is cst.Index:
             index = evaluate(frame, part.value)
+            indices.append((part.value, index))
             if frame.record and array is None and as_array(index) is not None:
                 _record_index(frame, part.value, base, index, "index")
         else:
             is_slice = True
+            indices.append(None)
             assert isinstance(part, cst.Slice)
             _bounds(frame, part, base)
     if array is not None:
+        if frame.record and type(base) is Array:
+            frame.add(ArrayIndexFact(node, frame.place(), array, tuple(indices)))
         role = None if array.role is None else fourier.sliced(array.role, node)
-        return Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
+        item = Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
+        return with_shape(item, shapes.of_index(array.shape, indices))
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
+        if type(node.value) is cst.Attribute and node.value.attr.value == "at":
+            return ArrayAt(Array(traced=True))
         evidence.show_array(frame, node.value, base)
         return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))

@@ -87,7 +87,7 @@ def _has_role(function: FunctionInfo | None, *roles: str) -> bool:
 
 
 def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
-    return function is not None and function.differentiated and pull in function.returned_pulls
+    return function is not None and pull in function.module.detaching
 
 
 def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:

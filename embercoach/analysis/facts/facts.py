@@ -245,6 +245,15 @@ class FormatFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LibraryWrite(Fact):
+    """An assignment to a member of a library, ``symbol``, or with ``is_item`` to an item of it."""
+
+    node: cst.BaseExpression
+    symbol: str
+    is_item: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexFact(Fact):
     """``base[...]`` with an array where an index or a slice bound stands."""
 
@@ -252,3 +261,30 @@ class IndexFact(Fact):
     base: Value
     index: Value
     form: Literal["index", "slice"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MissingMemberFact(Fact):
+    """A member that a value of MLX lacks; ``node`` reads or imports it, ``call`` calls it."""
+
+    node: cst.Attribute | cst.ImportAlias
+    owner: Value
+    name: str
+    call: cst.Call | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PropertyCallFact(Fact):
+    """A call of a property of an array: ``x.size()``."""
+
+    node: cst.Call
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ArrayIndexFact(Fact):
+    """``array[...]``, read or assigned: the expressions in brackets, None for a slice."""
+
+    node: cst.Subscript
+    array: Array
+    indices: tuple[tuple[cst.BaseExpression, Value] | None, ...]

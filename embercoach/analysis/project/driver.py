@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.calls.functions import analyse
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.visits import launches_by_call
+from embercoach.analysis.gradients.gradient_flow import differentiated_results
+from embercoach.analysis.values.gradient_marks import detached_at
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+
+
+#: What a differentiated function passes on is evidence for what it calls.
+MOST_ROUNDS = 3
 
 
 def analyse_module(module: Module) -> list[Fact]:
@@ -25,6 +31,8 @@ def analyse_module(module: Module) -> list[Fact]:
         _analyse_functions(module)
     finally:
         _spread_roles(module)
+    module.differentiated = differentiated_results(module)
+    module.detaching = frozenset().union(*(detached_at(r.value) for r in module.differentiated))
     if module.mentions_kernels and module.launches is None:
         module.launches = launches_by_call(module, module.facts())
     return module.facts()
@@ -50,12 +58,20 @@ def _analyse_functions(module: Module) -> None:
             if info.analysed_with is None:
                 analyse(info)
                 break
-    for info in module.functions[:]:
-        if all(p.evidence is None for p in info.parameters):
-            continue
-        if canonical_values(info) != info.analysed_with:
+    for _ in range(MOST_ROUNDS):
+        found = [info for info in module.functions if _is_outdated(info)]
+        for info in found:
             info.forget()
             analyse(info)
+        if not any(info.seeds for info in found):
+            break
+
+
+def _is_outdated(info: FunctionInfo) -> bool:
+    """Return whether calls or transforms have shown more of the parameters than was known."""
+    if not info.seeds and all(p.evidence is None for p in info.parameters):
+        return False
+    return canonical_values(info) != info.analysed_with
 
 
 def _spread_roles(module: Module) -> None:
@@ -63,7 +79,7 @@ def _spread_roles(module: Module) -> None:
     inner: dict[FunctionInfo | None, list[FunctionInfo]] = {}
     for info in module.functions:
         inner.setdefault(info.outer, []).append(info)
-    for role in ("compiled", "vmapped", "differentiated"):
+    for role in ("compiled", "vmapped", "differentiated", "threaded"):
         pending = [info for info in module.functions if getattr(info, role)]
         seen = set(pending)
         while pending:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.source_tree import SourceTree
@@ -92,6 +93,10 @@ class Module:
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
+        self.gradient_roots: list[GradientRoot] = []
+        #: Results of those, and the pulls that detach a gradient, once the file has been analysed.
+        self.differentiated: tuple[DifferentiatedResult, ...] = ()
+        self.detaching: frozenset[cst.CSTNode] = frozenset()
         self.launches: list[CallFact] | None = None  # as the calls of their functions make them
         self._state = "new"
         #: Whether it is settled which modules run before this one, where others import it.

@@ -22,8 +22,23 @@ if TYPE_CHECKING:
 
 NumberKind = Literal["bool", "int", "float", "complex"]
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
-#: Nodes of host synchronisations that a value depends on.
-Pulls = frozenset["cst.CSTNode"]
+
+
+class GradientMark(NamedTuple):
+    """A mark of values where the gradient of a function is followed.
+
+    Without more, the value depends on the arguments that the function is differentiated for.
+
+    detached_at: the pull that has detached the value.
+    zero_by: the operation through which the value depends on the arguments, with a gradient of 0.
+    """
+
+    detached_at: cst.CSTNode | None = None
+    zero_by: str = ""
+
+
+#: Nodes of host synchronisations that a value depends on, and marks of gradients.
+Pulls = frozenset["cst.CSTNode | GradientMark"]
 NO_PULLS: Pulls = frozenset()
 
 
@@ -290,6 +305,7 @@ class Transformed(Value):
 
     transform: str
     inner: Value
+    taken: int = 0  # positional arguments that a partial call has taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,305 @@
+"""Evaluation of lazy arrays: whether statements may evaluate what some names hold.
+
+A call that nothing is known of may evaluate its arguments. Asked for few loops of a file only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.scopes import by_parameter
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
+from embercoach.analysis.values.joins import as_array, options
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Kernel,
+    LibraryObject,
+    Sequence,
+    Symbol,
+    Transformed,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+
+Effect = Literal["lazy", "evaluates", "unknown"]
+#: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
+Use = Literal["none", "derived", "evaluated"]
+
+EVALUATING = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
+_SAVING = ("mlx.core.save", "mlx.core.export")
+_LAZY_BUILTINS = frozenset(
+    f"builtins.{name}"
+    for name in (
+        *("abs", "dict", "enumerate", "id", "isinstance", "iter", "len", "list", "next", "range"),
+        *("reversed", "setattr", "sum", "tuple", "type", "zip", "getattr", "hasattr"),
+    )
+)
+_PULLS = frozenset(("item", "tolist"))
+#: Attributes of an array that are known without its numbers.
+_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
+#: Times that a body is walked for names that are derived from each other; calls that are followed.
+_MOST_ROUNDS, _MOST_CALLS = 3, 3
+
+
+class Evaluation:
+    """The effects of the calls of one analysed file."""
+
+    def __init__(self, facts: Iterable[Fact], *, is_certain: bool = False) -> None:
+        """Collect the calls; with ``is_certain``, what is not known evaluates nothing."""
+        self._unclear: Use = "derived" if is_certain else "evaluated"
+        self._escapes = not is_certain
+        self.calls: dict[cst.CSTNode, CallFact] = {}
+        #: Questions about each loop, and what is known of functions: each takes a walk.
+        self.asked: Counter[cst.CSTNode | None] = Counter()
+        self.updating: dict[cst.CSTNode, bool] = {}
+        self._evaluating: dict[cst.CSTNode, bool] = {}
+        self._local: dict[cst.CSTNode, LocalCall] = {}
+        for fact in facts:
+            if type(fact) is CallFact:
+                self.calls[fact.node] = fact
+            elif type(fact) is LocalCall:
+                self._local[fact.node] = fact
+
+    def effect(self, call: cst.Call) -> Effect:
+        """Return what a call does with its arguments."""
+        fact = self.calls.get(call)
+        if fact is None:
+            return "unknown"
+        callee = fact.callee
+        if type(callee) is Symbol:
+            return _of_symbol(callee.name)
+        if type(callee) is BoundMember:
+            return _of_method(callee)
+        if type(callee) is LibraryObject or type(callee) is Kernel:
+            return "lazy"
+        # What is traced is lazy.
+        is_traced = type(callee) is Transformed and callee.transform != "partial"
+        return "lazy" if is_traced else "unknown"
+
+    def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str], depth: int = 0) -> bool:
+        """Return whether statements may evaluate arrays that are derived from names.
+
+        What is derived from them is added to ``names``.
+        """
+        statements = list(body)
+        for _ in range(_MOST_ROUNDS):
+            before = len(names)
+            if any(self._statement(s, names, depth) for s in statements):
+                return True
+            if len(names) == before:
+                break
+        return False
+
+    def evaluates(self, body: cst.CSTNode, depth: int = 0) -> bool:
+        """Return whether a body, or a function of the file that it calls, evaluates any array."""
+        known = self._evaluating.get(body)
+        if known is None:
+            self._evaluating[body] = False  # for functions that call each other
+            known = self._evaluating[body] = any(
+                self._may_end(node, depth) for node in walk(body, (cst.ClassDef,))
+            )
+        return known
+
+    def _may_end(self, node: cst.CSTNode, depth: int) -> bool:
+        """Test whether an expression evaluates an array, or lets other code run."""
+        if isinstance(node, (cst.Yield, cst.Await)):
+            return True
+        if not isinstance(node, cst.Call):
+            return False
+        local = self._local.get(node)
+        if self.effect(node) == "evaluates":
+            return True
+        return (
+            local is not None
+            and depth < _MOST_CALLS
+            and self.evaluates(local.function.node.body, depth + 1)
+        )
+
+    def local_call(self, call: cst.CSTNode) -> LocalCall | None:
+        """Return the fact of a call of a function of the file."""
+        return self._local.get(call)
+
+    def _statement(self, node: cst.CSTNode, names: set[str], depth: int) -> bool:
+        kind = type(node)
+        if kind is cst.SimpleStatementLine:
+            return any(self._statement(s, names, depth) for s in node.body)  # type: ignore[attr-defined]
+        if isinstance(node, SCOPES):
+            return self._escapes and any(
+                dotted(n) in names for n in walk(node) if isinstance(n, cst.Name)
+            )
+        if isinstance(node, cst.BaseCompoundStatement):
+            return self._compound(node, names, depth)
+        value = getattr(node, "value", None)
+        if kind is cst.Assert:
+            value = node.test  # type: ignore[attr-defined]
+        if kind is cst.Raise or value is None:
+            return False
+        use = self.use(value, names, depth)
+        if use == "evaluated" or (kind is cst.Assert and use == "derived"):
+            return True
+        if use == "derived":
+            if kind is cst.Assign:
+                targets = [t.target for t in node.targets]  # type: ignore[attr-defined]
+                bound = [_bind(target, names) for target in targets]
+                return not all(bound) and self._escapes
+            if kind is cst.AugAssign or kind is cst.AnnAssign:
+                return not _bind(node.target, names) and self._escapes  # type: ignore[attr-defined]
+        return False
+
+    def _compound(self, node: Any, names: set[str], depth: int) -> bool:
+        kind = type(node)
+        if kind is cst.If or kind is cst.While:
+            if self.use(node.test, names, depth) != "none":
+                return True
+        elif kind is cst.For:
+            use = self.use(node.iter, names, depth)
+            if use == "evaluated":
+                return True
+            if use == "derived":
+                _bind(node.target, names)
+        elif kind is cst.With:
+            if any(self.use(item.item, names, depth) != "none" for item in node.items):
+                return self._escapes
+        elif kind is cst.Match and self.use(node.subject, names, depth) != "none":
+            return True
+        return any(self._statement(s, names, depth) for s in _inner(node))
+
+    def use(self, node: cst.CSTNode, names: set[str], depth: int = 0) -> Use:
+        """Return what an expression does with the arrays of some names."""
+        kind = type(node)
+        if kind is cst.Name:
+            return "derived" if node.value in names else "none"  # type: ignore[attr-defined]
+        if kind is cst.Attribute:
+            if dotted(node) in names:
+                return "derived"
+            if node.attr.value in _METADATA:  # type: ignore[attr-defined]
+                return "none"
+            return self.use(node.value, names, depth)  # type: ignore[attr-defined]
+        if kind is cst.Call:
+            return self._call(node, names, depth)  # type: ignore[arg-type]
+        uses = {self.use(child, names, depth) for child in children(node)}
+        if "evaluated" in uses:
+            return "evaluated"
+        if "derived" not in uses:
+            return "none"
+        if kind is cst.Comparison and any(
+            isinstance(c.operator, (cst.Is, cst.IsNot))
+            for c in node.comparisons  # type: ignore[attr-defined]
+        ):
+            return "none"
+        if kind is cst.FormattedString:
+            return "evaluated"
+        return self._unclear if kind in _ESCAPING else "derived"
+
+    def _call(self, node: cst.Call, names: set[str], depth: int) -> Use:
+        given = [self.use(argument.value, names, depth) for argument in node.args]
+        owner = node.func.value if isinstance(node.func, cst.Attribute) else None
+        given.append("none" if owner is None else self.use(owner, names, depth))
+        if "evaluated" in given:
+            return "evaluated"
+        if "derived" not in given:
+            return "none"
+        effect = self.effect(node)
+        if effect == "lazy":
+            if owner is not None and given[-1] == "none" and _is_append(node):
+                return "none" if _bind(owner, names) else self._unclear
+            return "derived"
+        if effect == "evaluates":
+            return "evaluated"
+        local = self._local.get(node)
+        if local is not None and depth < _MOST_CALLS:
+            return self._passed(local, given, depth)
+        return self._unclear
+
+    def _passed(self, call: LocalCall, given: list[Use], depth: int) -> Use:
+        """Return what a function of the file does with the arrays that it gets."""
+        if any(argument.star for argument in call.node.args):
+            return self._unclear
+        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+        passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+        derived = {a.value for a, use in zip(call.node.args, given, strict=False) if use != "none"}
+        names = {name for name, value in passed.items() if value in derived}
+        if len(names) < len(derived):
+            return self._unclear
+        definition = call.function.node
+        if given[-1] != "none" and call.is_bound:
+            names.add(call.function.parameters[0].name)
+        if isinstance(definition, cst.Lambda):
+            return self.use(definition.body, names, depth + 1)
+        evaluates = self.may_evaluate(definition.body.body, names, depth + 1)
+        return "evaluated" if evaluates else "derived"
+
+
+_ESCAPING = frozenset(
+    (*(cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp),)
+)
+
+
+def _of_symbol(name: str) -> Effect:
+    if name in EVALUATING or name.startswith(_SAVING):
+        return "evaluates"
+    if name.startswith("mlx.") or name in _LAZY_BUILTINS:
+        return "lazy"
+    return "evaluates" if name.startswith(("builtins.", "numpy.")) else "unknown"
+
+
+def _of_method(callee: BoundMember) -> Effect:
+    owner, name = callee.owner, callee.name
+    if as_array(owner) is not None:
+        return "evaluates" if name in _PULLS or name.startswith("__") else "lazy"
+    if type(owner) is LibraryObject:
+        return "unknown" if "save" in name else "lazy"
+    if any(type(o) is Unknown for o in options(owner)):
+        return "unknown"
+    return "lazy" if name == "append" and type(owner) is Sequence else "unknown"
+
+
+def _is_append(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
+
+
+def _bind(target: cst.CSTNode, names: set[str]) -> bool:
+    """Add the names of a target; False for one that is not a name, or an item of one."""
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    if not isinstance(target, (cst.Name, cst.Tuple, cst.List)):
+        return dotted(target) in names
+    names.update(target_names(target))
+    return True
+
+
+def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield the statements in the suites of a compound statement."""
+    for part in (getattr(node, n, None) for n in ("body", "orelse", "finalbody")):
+        if isinstance(part, cst.If):
+            yield part
+        elif part is not None:
+            suite = part if isinstance(part, cst.BaseSuite) else part.body
+            yield from suite.body
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield from part.body.body
+
+
+def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
+    """Return the effects of the calls of the file that is checked."""
+    if module not in _known:
+        _known.clear()
+        _known[module] = {}
+    found = _known[module].get(is_certain)
+    if found is None:
+        found = _known[module][is_certain] = Evaluation(module.facts(), is_certain=is_certain)
+    return found
+
+
+#: Of the file that is checked: facts lead back to the module, which they would keep.
+_known: WeakKeyDictionary[Module, dict[bool, Evaluation]] = WeakKeyDictionary()

@@ -1,0 +1,223 @@
+"""Functions that are differentiated, with the arguments that the gradient is taken for.
+
+``transforms`` notes them where ``mx.grad`` and the like are called; ``gradient_flow`` runs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import join
+from embercoach.analysis.values.lattice import (
+    TREE,
+    UNKNOWN,
+    Array,
+    Function,
+    Instance,
+    LibraryObject,
+    Number,
+    Sequence,
+    Str,
+    Transformed,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter, Site
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.facts.facts import Argument, FactPlace
+
+MODULE = LibraryObject("mlx.nn.Module")
+TRACED = Array(traced=True)
+#: Methods and functions of dictionaries and lists.
+_TREE_METHODS = frozenset({"items", "values", "keys", "get", "pop", "update", "copy"})
+_TREE_FUNCTIONS = frozenset({"len", "isinstance", "list", "tuple", "dict", "sorted"})
+#: A file with more differentiated functions is not followed further.
+MOST_ROOTS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientRoot:
+    """A function that is differentiated.
+
+    names: the parameters that the gradient is taken for.
+    of_parameters: the gradient is taken for a module's parameters.
+    first_result: only the first item of a returned tuple is differentiated.
+    """
+
+    info: FunctionInfo
+    names: frozenset[str]
+    of_parameters: bool
+    first_result: bool
+    node: cst.CSTNode
+    place: FactPlace
+
+
+class DifferentiatedResult(NamedTuple):
+    """What a differentiated function returns, with the marks of its gradient.
+
+    is_complete: no call was of something unknown, whose result may depend on the arguments.
+    """
+
+    root: GradientRoot
+    value: Value
+    is_complete: bool
+
+
+def note(
+    frame: Frame, site: Site, kind: str, function: Value, arguments: tuple[Argument, ...]
+) -> None:
+    """Note a function that ``kind``, one of the transforms, differentiates.
+
+    Args:
+        frame: the frame of the transform's call.
+        site: the call, or the decorator.
+        kind: the transform, ``"grad"`` or ``"vjp"`` for example.
+        function: what is differentiated.
+        arguments: those of the call.
+    """
+    found = _function(function)
+    if found is None or not frame.record:
+        return
+    info, taken = found
+    parameters = [p for p in info.parameters if not p.star][taken:]
+    of_parameters = kind == "module_value_and_grad"
+    if of_parameters:
+        names: frozenset[str] = frozenset()
+        if arguments:
+            _seed_module(frame, parameters, info, arguments[0])
+    elif kind in ("grad", "value_and_grad"):
+        names = _chosen(parameters, arguments)
+    else:
+        names = frozenset(p.name for p in parameters)
+    if kind != "checkpoint":
+        for parameter in parameters:
+            if parameter.name in names and parameter.name not in info.seeds:
+                seed = TREE if _may_be_tree(info, parameter.name) else TRACED
+                info.seeds[parameter.name] = seed
+    if len(frame.module.gradient_roots) < MOST_ROOTS:
+        first_result = kind not in ("vjp", "jvp", "checkpoint")
+        place = frame.place()
+        root = GradientRoot(info, names, of_parameters, first_result, site[0], place)
+        frame.module.gradient_roots.append(root)
+
+
+def _function(value: Value) -> tuple[FunctionInfo, int] | None:
+    """The function that a value calls, and how many of its parameters are taken already."""
+    taken = 0
+    while isinstance(value, Transformed):
+        if value.transform not in ("same", "compile", "partial", "checkpoint"):
+            return None
+        taken += value.taken
+        value = value.inner
+    if isinstance(value, Instance):
+        method = find_method(value.info, "__call__")
+        return None if method is None else (method, taken + 1)
+    if isinstance(value, Function):
+        return value.info, taken + (value.bound is not None)
+    return None
+
+
+def _chosen(parameters: list[FunctionParameter], arguments: tuple[Argument, ...]) -> frozenset[str]:
+    """The parameters that ``argnums`` and ``argnames`` choose; the first one by default."""
+    by_name = next((a.value for a in arguments if a.keyword == "argnames"), None)
+    by_place = next((a.value for a in arguments if a.keyword == "argnums"), None)
+    positional = [a.value for a in arguments if a.keyword is None]
+    if by_place is None and len(positional) > 1:
+        by_place = positional[1]
+    named = {v.text for v in _each(by_name) if isinstance(v, Str)}
+    places = {v.const for v in _each(by_place) if isinstance(v, Number)}
+    if by_name is None and by_place is None:
+        places = {0}
+    chosen = {p.name for i, p in enumerate(parameters) if i in places or p.name in named}
+    return frozenset(chosen)
+
+
+def _each(value: Value | None) -> tuple[Value, ...]:
+    if value is None:
+        return ()
+    return value.items or () if isinstance(value, Sequence) else (value,)
+
+
+def _seed_module(
+    frame: Frame, parameters: list[FunctionParameter], info: FunctionInfo, model: Argument
+) -> None:
+    """What ``nn.value_and_grad`` takes first is a module, and so is what the loss gets of it."""
+    path = dotted(model.node)
+    value = model.value
+    if value is UNKNOWN:
+        value = MODULE
+        if path is not None:
+            for known in (path, *_copies(frame, path)):
+                _show_module(frame, known)
+    first = parameters[0] if parameters else None
+    if first is None or not isinstance(value, (Instance, LibraryObject)):
+        return
+    same_name = path is not None and path.rpartition(".")[2] == first.name
+    if same_name or "model" in first.name or _is_called(info, first.name):
+        info.seeds.setdefault(first.name, value)
+
+
+def _show_module(frame: Frame, path: str) -> None:
+    """A name or attribute of unknown kind holds a module from here on, in closures too."""
+    frame.names[path] = MODULE
+    owner, _, name = path.rpartition(".")
+    instance = frame.names.get(owner) if owner else None
+    if isinstance(instance, Instance) and instance.info.module is frame.module:
+        known = instance.info.attributes.get(name)
+        if known is not None:
+            instance.info.shown_modules.add(name)
+            instance.info.attributes[name] = MODULE if known is UNKNOWN else join(known, MODULE)
+
+
+def _copies(frame: Frame, name: str) -> Iterator[str]:
+    """Paths that the body assigns a name to: ``self.model = model``."""
+    if frame.info is None or isinstance(frame.info.node, cst.Lambda):
+        return
+    for statement in small_statements(frame.info.node.body):
+        if isinstance(statement, cst.Assign) and _is_name(statement.value, name):
+            for target in statement.targets:
+                path = dotted(target.target)
+                if path is not None:
+                    yield path
+
+
+def _is_called(info: FunctionInfo, name: str) -> bool:
+    calls = (node.func for node in walk(info.node.body) if isinstance(node, cst.Call))
+    return any(isinstance(func, cst.Name) and func.value == name for func in calls)
+
+
+def _may_be_tree(info: FunctionInfo, name: str) -> bool:
+    """Return whether the body treats a parameter as a dictionary or a list of arrays."""
+    return any(_is_name(used, name) for node in walk(info.node.body) for used in _trees_in(node))
+
+
+def _trees_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The parts of a node that it uses as only a dictionary or a list is used."""
+    if isinstance(node, cst.Attribute) and node.attr.value in _TREE_METHODS:
+        yield node.value
+    elif isinstance(node, cst.Subscript):
+        index = node.slice[0].slice
+        key = index.value if isinstance(index, cst.Index) else None
+        if isinstance(key, (cst.SimpleString, cst.FormattedString)):
+            yield node.value
+    elif isinstance(node, (cst.For, cst.CompFor)):
+        yield from walk(node.iter)
+    elif isinstance(node, cst.Call):
+        known = isinstance(node.func, cst.Name) and node.func.value in _TREE_FUNCTIONS
+        yield from (a.value for a in node.args if known or a.star)
+    elif isinstance(node, (cst.If, cst.IfExp, cst.While)):
+        yield node.test
+    elif isinstance(node, cst.ComparisonTarget) and isinstance(node.operator, (cst.In, cst.NotIn)):
+        yield node.comparator
+
+
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name

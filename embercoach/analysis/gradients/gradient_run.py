@@ -1,0 +1,45 @@
+"""The state of a run that follows a gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.gradient_marks import marks_of
+from embercoach.analysis.values.lattice import NONE, TREE, UNKNOWN, Symbol, Union, Value
+from embercoach.analysis.work import Work
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Argument
+
+#: Evaluations of expressions for one differentiated function and all that it calls.
+_WORK = 20_000
+
+
+@dataclass(slots=True, eq=False)
+class GradientRun:
+    """A differentiated function's run with marks on what the gradient is taken for.
+
+    of_parameters: the gradient is taken for the parameters of modules, whose results are marked.
+    results: of the calls so far, by function and arguments.
+    is_complete: no call was of something unknown, whose result may depend on the arguments.
+    """
+
+    of_parameters: bool
+    is_complete: bool = True
+    work: Work = field(default_factory=lambda: Work(_WORK))
+    results: dict[tuple[FunctionInfo, tuple[Value, ...]], Value] = field(default_factory=dict)
+
+    def note(
+        self, callee: Value, receiver: Value | None, arguments: tuple[Argument, ...], result: Value
+    ) -> None:
+        """Note whether a call's result is known to depend on no more than its marks say."""
+        if type(callee) is Symbol and callee.name.startswith("builtins."):
+            return
+        is_partly_unknown = type(result) is Union and UNKNOWN in result.options
+        if result is UNKNOWN or result is TREE or is_partly_unknown:
+            self.is_complete = False
+        elif self.is_complete and result is not NONE and not marks_of(result):
+            given = (UNKNOWN if receiver is None else receiver, *(a.value for a in arguments))
+            self.is_complete = not any(map(marks_of, given))

@@ -1,0 +1,93 @@
+"""Marks of values that depend on the arguments that a function is differentiated for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.joins import any_item, join_all, pulls_of, with_pulls
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Array,
+    Dict,
+    GradientMark,
+    Pulls,
+    Sequence,
+    Tree,
+    Union,
+    Value,
+)
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+GRADIENT = GradientMark()
+LIVE: Pulls = frozenset((GRADIENT,))
+
+#: Functions and methods whose gradient is zero everywhere.
+_COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "isclose")
+_TESTS = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "all", "any", "array_equal")
+_LOGIC = ("allclose", "logical_not", "logical_and", "logical_or", "zeros_like", "ones_like")
+_STEPS = ("floor", "ceil", "round", "sign", "floor_divide", "categorical", "bernoulli")
+_PLACES = ("argmax", "argmin", "argsort", "argpartition", "stop_gradient")
+ZERO_GRADIENT = frozenset((*_COMPARISONS, *_TESTS, *_LOGIC, *_STEPS, *_PLACES))
+
+
+def after_pull(pulls: Pulls, node: cst.CSTNode) -> Pulls:
+    """The pulls of a host value that ``node`` reads from an array with these pulls."""
+    if GRADIENT in pulls:
+        return (pulls - LIVE) | {node, GradientMark(node)}
+    return pulls | {node}
+
+
+def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
+    """The pulls of the result of an operation whose gradient is zero."""
+    if not pulls or not any(isinstance(pull, GradientMark) for pull in pulls):
+        return pulls
+    kept = frozenset(p for p in pulls if not isinstance(p, GradientMark) or p.zero_by)
+    return kept | {GradientMark(zero_by=operation)} if GRADIENT in pulls else kept
+
+
+def zero_by(value: Value) -> str | None:
+    """The operation that alone makes a value depend on the arguments; None if others do too."""
+    pulls = pulls_of(value)
+    if GRADIENT in pulls or detached_at(value):
+        return None
+    names = sorted(p.zero_by for p in pulls if isinstance(p, GradientMark) and p.zero_by)
+    return names[0] if names else None
+
+
+def detached_at(value: Value) -> frozenset[cst.CSTNode]:
+    """The pulls that detached parts of a value from the gradient."""
+    marks = (mark for mark in pulls_of(value) if isinstance(mark, GradientMark))
+    return frozenset(mark.detached_at for mark in marks if mark.detached_at is not None)
+
+
+def marks_of(value: Value) -> Pulls:
+    """The marks of gradients among a value's pulls."""
+    return frozenset(mark for mark in pulls_of(value) if isinstance(mark, GradientMark))
+
+
+def differentiated(value: Value) -> Value:
+    """An argument that a function is differentiated for: an array, or a tree of arrays."""
+    if value is UNKNOWN or type(value) is Tree:
+        return Array(traced=True, pulls=LIVE)
+    if type(value) is Union:
+        return join_all(differentiated(o) for o in value.options)
+    if type(value) is Dict:
+        known = tuple((key, differentiated(v)) for key, v in value.known)
+        return replace(value, item=differentiated(value.item), known=known)
+    if type(value) is Sequence:
+        if value.items is not None:
+            return replace(value, items=tuple(map(differentiated, value.items)))
+        return replace(value, common=differentiated(any_item(value)))
+    return with_pulls(value, LIVE) if type(value) is Array else value
+
+
+def marked(value: Value, marks: Pulls) -> Value:
+    """A value with more marks, each alternative of it too."""
+    if not marks:
+        return value
+    if type(value) is Union:
+        return join_all(with_pulls(o, marks) for o in value.options)
+    return with_pulls(value, marks)

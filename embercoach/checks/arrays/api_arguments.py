@@ -1,0 +1,182 @@
+"""API-003: calls that the signature of a function of MLX refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.values.lattice import (
+    Array,
+    BoundMember,
+    Dict,
+    Number,
+    Sequence,
+    Str,
+    Symbol,
+    Tree,
+)
+from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.registry import ProposedFix, Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.mlx_api import ApiEntry
+    from embercoach.analysis.project.module import Module
+
+#: Methods of arrays whose arguments are checked: those that torch and NumPy spell otherwise.
+_METHODS = """
+all any argmax argmin astype cummax cummin cumprod cumsum diagonal flatten item logcumsumexp
+logsumexp max mean min moveaxis prod reshape round split squeeze std sum swapaxes tolist transpose
+var view
+"""
+METHODS = tuple(f".{name}" for name in _METHODS.split())
+#: Functions of which another rule checks the arguments, or the table has not all of them.
+OTHERS = frozenset(("mlx.core.arange", "mlx.core.jvp", "mlx.core.vjp", "mlx.core.vmap"))
+#: What helps instead of the list of parameters.
+HELP = {
+    "mlx.core.where": "Pass both values: MLX has no shapes that depend on data",
+    "mlx.core.default_device": "Use `with mx.stream(mx.cpu):` for a block of code",
+    "mlx.core.random.normal": "Pass the shape as a tuple: `mx.random.normal((3, 4))`",
+    "mlx.core.random.uniform": "Pass the shape as a keyword: `mx.random.uniform(shape=(3, 4))`",
+    "mlx.core.zeros": "Pass the shape as a tuple: `mx.zeros((3, 4))`",
+    "mlx.core.ones": "Pass the shape as a tuple: `mx.ones((3, 4))`",
+}
+MOST_LISTED = 60  # characters of parameters in a help text
+
+
+@check("API-003", of=("mlx.", *METHODS))
+def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.sum(x, dim=0)``, ``mx.where(mask)``, ``mx.default_device(mx.cpu)``."""
+    entry = fact.entry
+    if entry is None or not _is_checkable(fact, entry):
+        return
+    problem = (
+        _of_another_type(fact)
+        or _unknown_keyword(fact, entry)
+        or _too_many(fact, entry)
+        or _missing(fact, entry)
+    )
+    if problem is None:
+        return
+    if is_expected(module, fact.place.statement, REFUSED, broadly=True):
+        return
+    yield Report.at(
+        fact,
+        "API-003",
+        message=f"`{_written(fact, module)}()` {problem}",
+        help=HELP.get(entry.name) or _signature(entry),
+        change=_change(fact, entry),
+    )
+
+
+def _is_checkable(fact: CallFact, entry: ApiEntry) -> bool:
+    if isinstance(fact.callee, BoundMember) and type(fact.receiver) is not Array:
+        return False
+    if entry.kind == "method" and fact.symbol is not None:  # of the class: the owner comes first
+        return False
+    if entry.name in OTHERS or entry.name.endswith("_kernel"):
+        return False
+    is_core = entry.name.startswith("mlx.core.")
+    if entry.kind == "class":  # of a class in C++ the table has no constructor
+        return not is_core or entry.name == "mlx.core.array"
+    return entry.kind in ("function", "method")
+
+
+def _written(fact: CallFact, module: Module) -> str:
+    func = fact.node.func
+    if isinstance(fact.callee, BoundMember):
+        return f".{fact.callee.name}"
+    text = module.parsed.code(func)
+    return text if len(text) <= 40 else text.rpartition(".")[2]
+
+
+def _unknown_keyword(fact: CallFact, entry: ApiEntry) -> str | None:
+    if any(param.kind == "keywords" for param in entry.params):
+        return None
+    for argument in fact.arguments:
+        name = argument.keyword
+        # MLX takes many parameters by keyword that its signatures show as positional.
+        if name is not None and all(param.name != name for param in entry.params):
+            return f"has no parameter `{name}`"
+    return None
+
+
+def _too_many(fact: CallFact, entry: ApiEntry) -> str | None:
+    if any(param.kind == "variadic" for param in entry.params):
+        return None
+    most = sum(param.kind in ("normal", "positional_only") for param in entry.params)
+    given = sum(a.keyword is None and not a.star for a in fact.arguments)
+    if given <= most:
+        return None
+    return (
+        f"takes at most {most} positional arguments, got {given}" if most else "takes no arguments"
+    )
+
+
+def _missing(fact: CallFact, entry: ApiEntry) -> str | None:
+    if any(argument.star for argument in fact.arguments):
+        return None
+    given = {param.name for param, _ in fact.matched} | {a.keyword for a in fact.arguments}
+    missing = [p.name for p in entry.params if not p.has_default and p.name not in given]
+    return f"misses the argument `{missing[0]}`" if missing else None
+
+
+def _of_another_type(fact: CallFact) -> str | None:
+    """``mx.zeros(3, 4)``, ``x.astype("float32")``, ``mx.random.uniform((3, 4))``."""
+    for param, argument in fact.matched:
+        value = argument.value
+        if param.name == "learning_rate" and isinstance(value, (Tree, Dict)):
+            return "takes the learning rate first, not the parameters"
+        if param.name == "low" and isinstance(value, Sequence) and value.kind in ("list", "tuple"):
+            return "takes the lower bound first, not the shape"
+        if param.accepts != "dtype":
+            continue
+        if isinstance(value, Number) or (isinstance(value, Str) and value.text is not None):
+            return f"takes an MLX dtype as `{param.name}`"
+        if isinstance(value, Symbol) and value.name.startswith(("numpy.", "torch.", "builtins.")):
+            return f"takes an MLX dtype as `{param.name}`, not `{value.name}`"
+    return None
+
+
+def _signature(entry: ApiEntry) -> str:
+    names = [f"`{p.name}`" for p in entry.params]
+    text = ", ".join(names)
+    while len(text) > MOST_LISTED:
+        names.pop()
+        text = ", ".join([*names, "..."])
+    return f"MLX {mlx_api.version()} takes: {text}" if names else "Remove the arguments"
+
+
+def _change(fact: CallFact, entry: ApiEntry) -> ProposedFix | None:
+    """Write MLX's keywords for torch's; the stream of a ``with`` for the default device."""
+    from embercoach.analysis.mlx_api.replacements import KEYWORDS
+
+    if entry.name == "mlx.core.default_device":
+        return _as_stream(fact)
+    edits: list[tuple[cst.CSTNode, str]] = []
+    for argument, written in zip(fact.node.args, fact.arguments, strict=False):
+        name = argument.keyword
+        if name is None or entry.param(name.value) is not None:
+            continue
+        other = KEYWORDS.get(name.value)
+        param = None if other is None else entry.param(other)
+        taken = any(param is other for other, _ in fact.matched)
+        if param is None or taken or written.star:
+            return None
+        edits.append((name, param.name))
+    if not edits or len({text for _, text in edits}) < len(edits):
+        return None
+    return ProposedFix("Write MLX's keyword arguments", False, tuple(edits))
+
+
+def _as_stream(fact: CallFact) -> ProposedFix | None:
+    func, statement = fact.node.func, fact.place.statement
+    if not isinstance(statement, cst.With) or not isinstance(func, cst.Attribute):
+        return None
+    if len(fact.arguments) != 1 or all(item.item is not fact.node for item in statement.items):
+        return None
+    return ProposedFix("Use the device's stream", False, ((func.attr, "stream"),))

@@ -1,0 +1,218 @@
+"""API-001, API-002, API-004: names and members that MLX lacks, properties that are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.values.lattice import Array, LibraryObject, Symbol
+from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import MissingMemberFact, PropertyCallFact
+    from embercoach.analysis.project.module import Module
+
+#: The names that users give to modules of MLX.
+LONGEST = 40  # characters of a name that is compared with MLX's
+_SHORT = {"mlx.core": "mx", "mlx.nn": "nn", "mlx.optimizers": "optim"}
+
+
+class _Advice(NamedTuple):
+    help: str
+    name: str | None = None  # of the replacement, where that takes the same arguments
+
+
+@check("API-001", "API-002")
+def missing_member(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
+    """``mx.norm``, ``from mlx.core import copy``, ``array.clone()``."""
+    if isinstance(fact.owner, Array):
+        yield from _missing_in_array(fact, module)
+        return
+    if not isinstance(fact.owner, Symbol):
+        yield from _missing_in_module(fact, module)
+        return
+    from embercoach.analysis.mlx_api import replacements
+
+    owner, name = fact.owner.name, fact.name
+    full = f"{owner}.{name}"
+    # A handler of all errors hides a name that no release has, which is then never run.
+    never_existed = full in {**replacements.RENAMED, **replacements.ADVICE}
+    never_existed = never_existed and full not in replacements.REMOVED
+    if is_expected(module, fact.place.statement, MISSING, broadly=not never_existed):
+        return
+    if is_patched(module, _written_owner(fact, module), name):
+        return
+    advice = _advice(owner, name)
+    removed = replacements.REMOVED.get(full)
+    short = _short(full)
+    yield Report.at(
+        fact,
+        "API-001",
+        message=f"MLX has no `{short}`" if removed is None else f"`{short}` was removed from MLX",
+        help=advice.help if removed is None else f"{advice.help} (last in MLX {removed})",
+        change=_renaming(fact, advice),
+    )
+
+
+def _written_owner(fact: MissingMemberFact, module: Module) -> str:
+    """The module as the file names it: ``mx``."""
+    node = fact.node
+    if isinstance(node, cst.Attribute):
+        return module.parsed.code(node.value)
+    assert isinstance(fact.owner, Symbol)
+    return _short(fact.owner.name)
+
+
+def _short(full: str) -> str:
+    """The name as users write it: ``mx.linalg.norm``."""
+    for module, short in _SHORT.items():
+        if full.startswith(f"{module}.") or full == module:
+            return short + full.removeprefix(module)
+    return full
+
+
+def _advice(owner: str, name: str) -> _Advice:
+    from embercoach.analysis.mlx_api import replacements
+
+    full = f"{owner}.{name}"
+    text = replacements.ADVICE.get(full)
+    if text is not None:
+        return _Advice(text)
+    renamed = replacements.RENAMED.get(full)
+    if renamed is not None:
+        same = not replacements.takes_other_arguments(full)
+        return _Advice(f"Use `{_short(renamed)}`", renamed if same else None)
+    others = replacements.namesakes(owner, name)
+    if others:
+        return _Advice(f"Use `{_short(others[0])}`", others[0])
+    close = replacements.similar(owner, name) if len(name) <= LONGEST else None
+    if close is not None:
+        return _Advice(f"Did you mean `{_short(close)}`?")
+    return _Advice(f"Checked against MLX {mlx_api.version()}: remove it, or define it")
+
+
+def _renaming(fact: MissingMemberFact, advice: _Advice) -> ProposedFix | None:
+    """Write the other name, if it can be reached from the same module."""
+    assert isinstance(fact.owner, Symbol)
+    node, prefix = fact.node, f"{fact.owner.name}."
+    if advice.name is None or not isinstance(node, cst.Attribute):
+        return None
+    if not advice.name.startswith(prefix):
+        return None
+    end = advice.name.removeprefix(prefix)
+    return ProposedFix(f"Write `{_short(advice.name)}`", False, ((node.attr, end),))
+
+
+def _missing_in_array(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
+    from embercoach.analysis.mlx_api import replacements
+
+    if not replacements.is_known_elsewhere(fact.name):
+        return
+    if is_expected(module, fact.place.statement, MISSING, broadly=True):
+        return
+    if is_patched(module, "array", fact.name):
+        return
+    yield Report.at(
+        fact,
+        "API-002",
+        message=f"MLX arrays have no `.{fact.name}`",
+        help=_member_help(fact.name),
+        change=_member_fix(fact, module),
+    )
+
+
+def _missing_in_module(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
+    """``model.state_dict()``, ``optimizer.zero_grad()``."""
+    from embercoach.analysis.mlx_api import replacements
+
+    if is_expected(module, fact.place.statement, MISSING, broadly=True):
+        return
+    if is_patched(module, "Module", fact.name):
+        return
+    is_optimizer = isinstance(fact.owner, LibraryObject) and "optimizers" in fact.owner.cls
+    yield Report.at(
+        fact,
+        "API-002",
+        message=f"MLX {'optimizers' if is_optimizer else 'layers'} have no `.{fact.name}`",
+        help=replacements.MODULE_ADVICE[fact.name],
+    )
+
+
+def _member_help(name: str) -> str:
+    from embercoach.analysis.mlx_api import replacements
+
+    text = replacements.MEMBER_ADVICE.get(name)
+    if text is not None:
+        return text
+    pattern = replacements.MEMBERS.get(name) or replacements.MEMBERS_WITH_ARGUMENTS.get(name)
+    if pattern == "{x}":
+        return "Remove it: memory is shared by CPU and GPU"
+    if pattern is not None:
+        return f"Use `{pattern.format(mx='mx', x='x', args='...')}`"
+    for owner in ("mlx.core", "mlx.core.linalg", "mlx.nn"):
+        if mlx_api.lookup(f"{owner}.{name}") is not None:
+            return f"Use `{_short(f'{owner}.{name}')}(x)`"
+    renamed = replacements.RENAMED.get(f"mlx.core.{name}")
+    if renamed is not None:
+        return f"Use `{_short(renamed)}(x)`"
+    close = replacements.similar("mlx.core.array", name) if len(name) <= LONGEST else None
+    if close is not None:
+        return f"Did you mean `.{close.rpartition('.')[2]}`?"
+    return f"Checked against MLX {mlx_api.version()}: use a function of `mlx.core`"
+
+
+def _member_fix(fact: MissingMemberFact, module: Module) -> ProposedFix | None:
+    """Rewrite the call of the member, where that is the whole statement's expression."""
+    from embercoach.analysis.mlx_api import replacements
+
+    call = fact.call
+    mx = mlx_alias(module)
+    if call is None or mx is None or any(a.keyword or a.star for a in call.args):
+        return None
+    table = replacements.MEMBERS_WITH_ARGUMENTS if call.args else replacements.MEMBERS
+    pattern = table.get(fact.name)
+    assert isinstance(fact.node, cst.Attribute)
+    owner = fact.node.value
+    simple = isinstance(owner, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
+    if not pattern or not simple:
+        return None
+    arguments = ", ".join(module.parsed.code(a.value) for a in call.args)
+    text = pattern.format(mx=mx, x=module.parsed.code(owner), args=arguments)
+    return ProposedFix(
+        f"Write `{text}`" if len(text) < 40 else "Rewrite it", False, ((call, text),)
+    )
+
+
+@check("API-004")
+def property_call(fact: PropertyCallFact, module: Module) -> Iterator[Report]:
+    """``x.size()``, ``x.shape()``: the attribute is a property."""
+    if is_expected(module, fact.place.statement, MISSING | {"TypeError"}, broadly=True):
+        return
+    assert isinstance(fact.node.func, cst.Attribute)
+    attribute = module.parsed.code(fact.node.func)
+    owner = module.parsed.code(fact.node.func.value)
+    text: str | None = attribute if not fact.node.args else None
+    if fact.name == "size" and len(fact.node.args) <= 1:
+        index = f"[{module.parsed.code(fact.node.args[0].value)}]" if fact.node.args else ""
+        text = f"{owner}.shape{index}"
+    change = None
+    if text is not None:
+        change = ProposedFix("Read the property", False, ((fact.node, text),))
+    remedy = f"Read the property: `.{fact.name}`"
+    if fact.name == "size":
+        remedy = "Use `x.shape`, or `x.size` for the number of elements"
+    elif fact.name == "step":
+        remedy, change = "Use `optimizer.update(model, gradients)`", None
+    yield Report.at(
+        fact,
+        "API-004",
+        message=f"`.{fact.name}` is not callable: it is a property",
+        help=remedy,
+        change=change,
+    )

@@ -1,0 +1,115 @@
+"""INDEX-001, API-005: indices out of bounds, and indices that MLX refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls.shapes import is_ellipsis, is_new_axis
+from embercoach.analysis.values.lattice import Array, Number, Numpy, Value
+from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import ArrayIndexFact
+    from embercoach.analysis.project.module import Module
+
+FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
+
+
+@check("INDEX-001")
+def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
+    """``mx.zeros((3,))[5]``: no error, but garbage or a crash."""
+    sizes = None if fact.array.shape is None else fact.array.shape.sizes
+    if sizes is None:
+        return
+    axis = 0
+    taken = sum(not is_ellipsis(index) and not is_new_axis(index) for index in fact.indices)
+    for index in fact.indices:
+        if is_ellipsis(index):
+            axis = len(sizes) - (taken - axis)
+        elif not is_new_axis(index):
+            if not 0 <= axis < len(sizes):
+                return  # too many indices, which MLX refuses
+            at = None if index is None else _constant(index[1])
+            size = sizes[axis]
+            if index is not None and at is not None and size is not None:
+                yield from _beyond(fact, index[0], axis, size, at)
+            axis += 1
+
+
+def _beyond(
+    fact: ArrayIndexFact, node: cst.BaseExpression, axis: int, size: int, at: int
+) -> Iterator[Report]:
+    if not -size <= at < size:
+        valid = f"Use an index from {-size} to {size - 1}" if size else "The axis is empty"
+        yield Report.at(
+            fact,
+            "INDEX-001",
+            node=node,
+            message=f"index {at} is out of bounds for axis {axis} of size {size}",
+            help=f"{valid}: MLX does not check bounds",
+        )
+
+
+def _constant(value: Value) -> int | None:
+    if isinstance(value, Number) and value.kind == "int" and type(value.const) is int:
+        return value.const
+    return None
+
+
+@check("API-005")
+def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
+    """``x[x > 0]``, ``x[np.array([0, 1])]``, ``x[1.0]``."""
+    stored = _is_stored(fact)
+    for index in fact.indices:
+        if index is None:
+            continue
+        node, value = index
+        problem = _problem(value, stored=stored)
+        if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
+            continue
+        what, remedy = problem
+        yield Report.at(
+            fact,
+            "API-005",
+            node=node,
+            message=f"MLX arrays cannot be {'assigned' if stored else 'read'} by {what}",
+            help=remedy,
+            subject=node if isinstance(value, Array) else None,
+        )
+        return
+
+
+def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:
+    """Name the index and the remedy; None if MLX takes it, or may."""
+    if isinstance(value, Array):
+        if value.dtype == "bool" and not stored:
+            return "a boolean mask", "Use `mx.where(mask, x, other)`: shapes depend on no data"
+        if value.dtype in FLOATING:
+            return f"a {value.dtype} array", "Convert the indices: `.astype(mx.int32)`"
+    if isinstance(value, Numpy) and value.flat and not value.scalar:
+        if value.kind == "int":
+            return "a NumPy array", "Convert the indices: `mx.array(indices)`"
+        if value.kind == "bool" and not stored:
+            return "a NumPy mask", "Use `mx.where(mx.array(mask), x, other)`"
+    if isinstance(value, Number) and value.kind == "float" and value.const is not None:
+        return "a float", "Use an integer: `//` or `int()`"
+    return None
+
+
+def _is_stored(fact: ArrayIndexFact) -> bool:
+    """Test whether the subscript is assigned; ``x[i] += 1`` reads it too."""
+    statement = fact.place.statement
+    if isinstance(statement, cst.Assign):
+        return any(_holds(target.target, fact.node) for target in statement.targets)
+    return isinstance(statement, cst.AnnAssign) and statement.target is fact.node
+
+
+def _holds(target: cst.BaseExpression, node: cst.Subscript) -> bool:
+    if isinstance(target, (cst.Tuple, cst.List)):
+        return any(_holds(element.value, node) for element in target.elements)
+    return target is node

@@ -1,0 +1,75 @@
+"""NN-001: layers that do not call ``super().__init__()``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
+from embercoach.analysis.values.lattice import Symbol
+from embercoach.checks.registry import ProposedFix, Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+
+#: Classes of a file that are fixed: the place of each is searched.
+MOST_FIXED = 20
+
+
+@check("NN-001")
+def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``class Model(nn.Module)`` whose ``__init__`` leaves out ``super().__init__()``."""
+    found = 0
+    for info in module.functions:
+        cls = info.cls
+        if cls is None or info.name != "__init__" or cls.frame is None or not is_layer(cls):
+            continue
+        if not isinstance(info.node, cst.FunctionDef) or _initializes(info.node):
+            continue
+        found += 1
+        yield Report(
+            "NN-001",
+            info.node.name,
+            cls.frame.place()._replace(statement=info.node),
+            message=f"`{cls.name}.__init__()` does not call `super().__init__()`",
+            help="Call `super().__init__()` first: it creates what `freeze` and training need",
+            context="default",
+            change=_call_first(info, cls, module) if found <= MOST_FIXED else None,
+        )
+
+
+def _initializes(node: cst.FunctionDef) -> bool:
+    """Test whether a constructor calls another one, sets the state itself, or only raises."""
+    for inner in walk(node.body):
+        if isinstance(inner, cst.Raise) and inner in _last(node):
+            return True
+        if isinstance(inner, cst.Attribute) and inner.attr.value in ("__init__", "_no_grad"):
+            return True
+    return False
+
+
+def _last(node: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
+    last = node.body.body[-1]
+    return tuple(last.body) if isinstance(last, cst.SimpleStatementLine) else ()
+
+
+def _call_first(info: FunctionInfo, cls: ClassInfo, module: Module) -> ProposedFix | None:
+    """Insert the call before the first statement that is not the docstring."""
+    if cls.bases != (Symbol(MODULE_CLASS),) or not isinstance(info.node.body, cst.IndentedBlock):
+        return None
+    for line in info.node.body.body:
+        if not isinstance(line, cst.SimpleStatementLine):
+            return None
+        first = line.body[0]
+        if isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString):
+            continue
+        column = module.parsed.spans({first: first})[first].column
+        text = f"super().__init__()\n{' ' * column}{module.parsed.code(first)}"
+        return ProposedFix("Call `super().__init__()`", False, ((first, text),))
+    return None

@@ -1,0 +1,207 @@
+"""RANDOM-001: random keys that are used twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.syntax.trees import head_of
+from embercoach.analysis.values.lattice import NONE
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.layout import Layout
+    from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.project.module import Module
+
+#: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
+_KEY_AT = {"split": 0, "permutation": 2, "bernoulli": 2}
+PREFIX = "mlx.core.random."
+_WITHOUT_KEY = frozenset(("key", "seed", "state"))
+#: Helpers that pass a key on to each other, and uses of one key that are compared.
+_MOST_CALLS, _MOST_USES = 4, 64
+_HELP = "Split the key for each use: `key, subkey = mx.random.split(key)`"
+
+
+class _Use(NamedTuple):
+    """A use of a key: the key as written, its variable, and the bindings that may hold there."""
+
+    text: str
+    name: str
+    bindings: frozenset[Binding]
+    fact: CallFact | LocalCall
+    node: cst.CSTNode
+
+
+@check("RANDOM-001")
+def reused_key(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """A key that two calls use, or every iteration of a loop."""
+    if module.is_test or "random" not in module.source:
+        return
+    uses = _Uses(module, facts)
+    for function in uses.functions():
+        if function is None or not function.is_test:
+            yield from _reports(uses.of(function), layout_of(module, function))
+
+
+def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
+    groups: dict[str, list[_Use]] = {}
+    for use in uses:
+        groups.setdefault(use.text, []).append(use)
+    for group in groups.values():
+        for index, use in enumerate(group[:_MOST_USES]):
+            place = use.fact.place
+            earlier = next((u for u in group[:index] if _is_repeated(u, use, layout)), None)
+            related: tuple[Stop, ...] = ()
+            if earlier is not None:
+                message = f"key `{use.text}` is used again: the numbers are not independent"
+                first = earlier.fact.place.statement
+                related = (Stop(earlier.node, first, "first use of the key"),)
+            elif _is_in_loop(use, layout):
+                message = f"key `{use.text}` is the same in every iteration"
+            else:
+                continue
+            yield Report.at(
+                use.fact,
+                "RANDOM-001",
+                node=use.node,
+                message=message,
+                help=_HELP,
+                place=place,
+                related=related,
+            )
+
+
+def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
+    """Test whether two uses take the same key, one after the other."""
+    if first.bindings != second.bindings or first.node is second.node:
+        return False
+    one, other = first.fact.place.statement, second.fact.place.statement
+    if one is other:
+        return not any(isinstance(n, (cst.IfExp, cst.BooleanOperation)) for n in head_of(one))
+    return layout.in_sequence(one, other)
+
+
+def _is_in_loop(use: _Use, layout: Layout) -> bool:
+    """Test whether a loop or comprehension uses a key that is bound outside of it."""
+    place = use.fact.place
+    statement = place.statement
+    loops = [*layout.loops(statement)]
+    returns = isinstance(statement, (cst.Return, cst.Raise))
+    if place.loops > (0 if returns else len(loops)) and use.name not in place.loop_names:
+        return True  # in a comprehension
+    if not loops or returns or layout.leaves(statement, loops[0]):
+        return False
+    inner = loops[0]
+    return not any(
+        binding.statement is inner or layout.is_inside(binding.statement, inner)
+        for binding in use.bindings
+    )
+
+
+class _Uses:
+    """The uses of keys in a file, those by functions of the file that get a key included."""
+
+    def __init__(self, module: Module, facts: list[Fact]) -> None:
+        self._module = module
+        self._found: dict[FunctionInfo | None, list[_Use]] = {}
+        self._keys: dict[FunctionInfo | None, list[tuple[CallFact, cst.BaseExpression]]] = {}
+        self._calls: dict[FunctionInfo | None, list[LocalCall]] = {}
+        for fact in facts:
+            if type(fact) is CallFact:
+                node = key_of(fact)
+                if node is not None:
+                    self._keys.setdefault(fact.place.function, []).append((fact, node))
+            elif type(fact) is LocalCall:
+                self._calls.setdefault(fact.place.function, []).append(fact)
+
+    def functions(self) -> list[FunctionInfo | None]:
+        """Return the functions that may use keys."""
+        if not self._keys:
+            return []
+        return list(dict.fromkeys((*self._keys, *self._calls)))
+
+    def of(self, function: FunctionInfo | None, depth: int = 0) -> list[_Use]:
+        """Return the uses in a function, in the order of the facts."""
+        found = self._found.get(function)
+        if found is None:
+            self._found[function] = []  # for functions that call each other
+            found = [*self._direct(function), *self._passed(function, depth)]
+            self._found[function] = found
+        return found
+
+    def _direct(self, function: FunctionInfo | None) -> Iterator[_Use]:
+        for fact, node in self._keys.get(function, ()):
+            yield from self._use(fact, node)
+
+    def _passed(self, function: FunctionInfo | None, depth: int) -> Iterator[_Use]:
+        """Yield the keys that are passed to functions of the file, which use them."""
+        for call in self._calls.get(function, ()) if depth < _MOST_CALLS else ():
+            names = self._parameters(call.function, depth + 1)
+            if not names or any(argument.star for argument in call.node.args):
+                continue
+            pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.node.args)
+            passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+            for name in names & passed.keys():
+                yield from self._use(call, passed[name])
+
+    def _parameters(self, function: FunctionInfo, depth: int) -> frozenset[str]:
+        """The parameters that a function uses as keys."""
+        return frozenset(
+            use.name
+            for use in self.of(function, depth)
+            if use.text == use.name and all(b.kind == "parameter" for b in use.bindings)
+        )
+
+    def _use(self, fact: CallFact | LocalCall, node: cst.BaseExpression) -> Iterator[_Use]:
+        text, name = _path(node)
+        function = fact.place.function
+        reaching = scope_of(self._module, function).reaching
+        if name is None or reaching is None:
+            return
+        if function is not None and isinstance(function.node, cst.Lambda):
+            bindings = tuple(reaching.bindings.get(name, ()))
+        else:
+            bindings = reaching.before(fact.place.statement, name) or ()
+        if bindings:
+            yield _Use(text, name, frozenset(bindings), fact, node)
+
+
+def draws(fact: CallFact) -> bool:
+    """Return whether a call draws random numbers."""
+    symbol = fact.symbol or ""
+    return symbol.startswith(PREFIX) and symbol[len(PREFIX) :] not in (*_WITHOUT_KEY, "split")
+
+
+def key_of(fact: CallFact) -> cst.BaseExpression | None:
+    """Return the key that a function of ``mlx.core.random`` is called with."""
+    symbol = fact.symbol
+    if symbol is None or not symbol.startswith(PREFIX):
+        return None
+    name = symbol[len(PREFIX) :]
+    if name in _WITHOUT_KEY:
+        return None
+    argument = fact.keyword("key")
+    if argument is None and name in _KEY_AT:
+        argument = fact.positional(_KEY_AT[name])
+    return None if argument is None or argument.value is NONE else argument.node
+
+
+def _path(node: cst.BaseExpression) -> tuple[str, str | None]:
+    """A key as written, and its variable: ``key``, ``keys[0]``."""
+    if isinstance(node, cst.Name):
+        return node.value, node.value
+    if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
+            return f"{node.value.value}[{index.value.value}]", node.value.value
+    return "", None

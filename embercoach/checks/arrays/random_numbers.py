@@ -1,0 +1,155 @@
+"""RANDOM-002 to RANDOM-006: equal random numbers, and arguments of another meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import names_below, small_statements, target_names, walk
+from embercoach.analysis.values.lattice import LibraryObject, Number
+from embercoach.checks.arrays.random_keys import PREFIX, draws, key_of
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import CallFact, LibraryWrite
+    from embercoach.analysis.project.module import Module
+
+_STATE = "mlx.core.random.state"
+_MOST_STEPS = 8
+_SHAPING = frozenset(("astype", "reshape", "squeeze", "flatten"))
+_SOFTMAX = frozenset(("mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.layers.activations.softmax"))
+
+
+@check("RANDOM-002", of=(PREFIX,))
+def same_in_every_lane(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.normal(...)`` without a key in a function that ``mx.vmap`` maps."""
+    function = fact.place.function
+    if function is not None and function.vmapped and draws(fact) and key_of(fact) is None:
+        yield Report.at(
+            fact,
+            "RANDOM-002",
+            message="the random numbers are the same for all elements of `mx.vmap`",
+            help="Map over keys: `mx.vmap(f)(x, mx.random.split(key, len(x)))`",
+        )
+
+
+@check("RANDOM-003")
+def written_state(fact: LibraryWrite, module: Module) -> Iterator[Report]:
+    """``mx.random.state = ...`` and ``mx.random.state[0] = ...``."""
+    if fact.symbol != _STATE:
+        return
+    problem = "raises `TypeError`" if fact.is_item else "does not change MLX's random numbers"
+    yield Report.at(
+        fact,
+        "RANDOM-003",
+        message=f"assignment to `mx.random.state` {problem}",
+        help="Seed with `mx.random.seed(...)`, or pass keys to the functions",
+    )
+
+
+@check("RANDOM-004", of=(f"{PREFIX}seed",))
+def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.seed(0)`` in a loop whose iterations then draw the same numbers."""
+    loop, seed = fact.place.loop, fact.positional(0)
+    if loop is None or seed is None or fact.place.periodic or _is_test(fact, module):
+        return
+    if not isinstance(seed.value, Number) or seed.value.const is None:
+        return
+    bound = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
+    if bound & {n.value for n in body if isinstance(n, cst.Name)}:
+        return
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.Assign):
+            bound.update(n for t in statement.targets for n in target_names(t.target))
+    calls = evaluation_of(module).calls
+    for node in body:
+        draw = calls.get(node) if isinstance(node, cst.Call) else None
+        if draw is None or not draws(draw) or key_of(draw) is not None:
+            continue
+        if not bound & {n for argument in draw.arguments for n in names_below(argument.node)}:
+            yield Report.at(
+                fact,
+                "RANDOM-004",
+                message="the same seed in every iteration: each draws the same numbers",
+                help="Call `mx.random.seed()` once, before the loop",
+            )
+            return
+
+
+def _is_test(fact: CallFact, module: Module) -> bool:
+    function = fact.place.function
+    return module.is_test if function is None else function.is_test
+
+
+@check("RANDOM-005", of=(f"{PREFIX}categorical",))
+def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.categorical(mx.softmax(logits))``."""
+    argument = fact.argument(0, "logits")
+    if argument is None or argument.star:
+        return
+    call = evaluation_of(module).calls.get(_source(argument.node, fact, module))
+    callee = None if call is None else call.callee
+    is_layer = isinstance(callee, LibraryObject) and callee.cls == "mlx.nn.Softmax"
+    if call is None or (call.symbol not in _SOFTMAX and not is_layer):
+        return
+    alias, change = mlx_alias(module), None
+    if alias is not None:
+        text = f"{alias}.log({module.parsed.code(argument.node)})"
+        change = ProposedFix("Take the logarithm", False, ((argument.node, text),))
+    yield Report.at(
+        fact,
+        "RANDOM-005",
+        node=argument.node,
+        message="`mx.random.categorical()` takes logits, got probabilities of `softmax`",
+        help="Pass the logits, or `mx.log(probabilities)`",
+        change=change,
+        subject=argument.node,
+    )
+
+
+def _source(node: cst.BaseExpression, fact: CallFact, module: Module) -> cst.CSTNode:
+    """The call that computes an array, through names, items and changes of shape and dtype."""
+    reaching = scope_of(module, fact.place.function).reaching
+    statement = fact.place.statement
+    for _ in range(_MOST_STEPS):
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.Name):
+            found = None if reaching is None else reaching.before(statement, node.value)
+            if not found or len(found) > 1 or found[0].kind != "assigned":
+                break
+            statement, node = found[0].statement, found[0].value or node
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            if node.func.attr.value not in _SHAPING:
+                break
+            node = node.func.value
+        else:
+            break
+    return node
+
+
+@check("RANDOM-006", of=(PREFIX,))
+def same_in_every_thread(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.normal(...)`` without a key or seed in the target of several threads."""
+    function = fact.place.function
+    if function is None or not function.threaded_often or not draws(fact):
+        return
+    if key_of(fact) is not None:
+        return
+    calls = evaluation_of(module).calls
+    inner = (calls.get(node) for node in walk(function.node) if isinstance(node, cst.Call))
+    if any(call is not None and call.symbol == f"{PREFIX}seed" for call in inner):
+        return
+    yield Report.at(
+        fact,
+        "RANDOM-006",
+        message="the random numbers are the same in all threads",
+        help="Pass a key to each thread: `mx.random.split(key, count)`",
+    )

@@ -1,0 +1,145 @@
+"""Code that expects a name of MLX to be missing: it asks first, or handles the error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import children, names_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.project.module import Module
+
+#: Errors of a missing name, and those that a call of it with other arguments raises.
+MISSING = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError", "NameError"))
+REFUSED = MISSING | {"TypeError", "ValueError"}
+_BROAD = frozenset(("Exception", "BaseException"))
+#: What the names in a test contain that asks for a version or a feature.
+_ASKING = ("attr", "version", "_has_", "support", "compat", "type_checking")
+_WITHIN = 80  # characters after ``hasattr(`` in which texts are names
+_LONGEST = 60  # characters of a dotted name in a text
+
+_named: WeakKeyDictionary[Module, _Names] = WeakKeyDictionary()
+_asking: WeakKeyDictionary[Module, dict[cst.CSTNode, bool]] = WeakKeyDictionary()
+_parents: WeakKeyDictionary[Module, dict[cst.CSTNode, cst.CSTNode]] = WeakKeyDictionary()
+
+
+def is_expected(
+    module: Module, node: cst.CSTNode, errors: frozenset[str], *, broadly: bool
+) -> bool:
+    """Test whether a ``try`` or an ``if`` around a statement deals with what it raises.
+
+    Args:
+        module: the file.
+        node: the statement.
+        errors: the errors that a handler must name.
+        broadly: a handler of all exceptions counts too; within a handler it always does.
+    """
+    return any(
+        _handles(outer, inner, errors, broadly=broadly) or _asks(module, outer)
+        for outer, inner in _outwards(module, node)
+    )
+
+
+def is_patched(module: Module, owner: str, name: str) -> bool:
+    """Test whether a file asks for a name, or sets it: ``hasattr(mx, "norm")``, ``mx.norm = f``.
+
+    So may a module that it imports, of which only what sets names counts.
+    """
+    if name in _names_of(module).asked:
+        return True
+    for source in (module, *module.imported):
+        names = _names_of(source)
+        if name in names.set_by_text or f"{owner}.{name}" in names.assigned:
+            return True
+    return False
+
+
+class _Names(NamedTuple):
+    """Names that a source asks for or sets.
+
+    asked: as texts after ``hasattr(``, ``getattr(`` or ``setattr(``.
+    set_by_text: after ``setattr(``, or at the end of a dotted text, as ``mock.patch`` takes it.
+    assigned: dotted paths at the left of a line's ``=``, and the last two parts of each.
+    """
+
+    asked: frozenset[str]
+    set_by_text: frozenset[str]
+    assigned: frozenset[str]
+
+
+def _names_of(module: Module) -> _Names:
+    if module not in _named:
+        source = module.source
+        lines = (line for line in source.splitlines() if "=" in line and "." in line)
+        paths = (line.partition("=")[0].strip() for line in lines)
+        dotted = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
+        _named[module] = _Names(
+            frozenset(_texts_after(source, "attr(", _WITHIN)),
+            frozenset((*_texts_after(source, "setattr(", _WITHIN), *dotted)),
+            frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
+        )
+    return _named[module]
+
+
+def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:
+    """Yield the string literals that begin soon after a mark, or around it."""
+    at = source.find(mark)
+    while at >= 0:
+        text = source[at : at + len(mark) + (within or _LONGEST)]
+        for quote in "\"'":
+            parts = text.split(quote)
+            yield from parts[1::2] if within else parts[:1]
+        at = source.find(mark, at + 1)
+
+
+def _outwards(module: Module, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """The nodes around a statement, each with the one that it directly contains."""
+    if module not in _parents:
+        _parents[module] = dict(_links(module.tree))
+    parents = _parents[module]
+    yield node, node  # the test of an ``if``, the items of a ``with``
+    while (outer := parents.get(node)) is not None:
+        yield outer, node
+        node = outer
+
+
+def _links(tree: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    pending = [tree]
+    while pending:
+        outer = pending.pop()
+        for child in children(outer):
+            if not isinstance(child, cst.BaseExpression):
+                yield child, outer
+                pending.append(child)
+
+
+def _handles(
+    outer: cst.CSTNode, inner: cst.CSTNode, errors: frozenset[str], *, broadly: bool
+) -> bool:
+    if isinstance(outer, cst.With):
+        names = {name for item in outer.items for name in names_below(item)}
+        return "suppress" in names and bool(names & (errors | _BROAD if broadly else errors))
+    if not isinstance(outer, (cst.Try, cst.TryStar)) or inner is outer.finalbody or outer is inner:
+        return False
+    broadly = broadly or inner in outer.handlers  # it is the fallback
+    for handler in outer.handlers:
+        names = {"Exception"} if handler.type is None else set(names_below(handler.type))
+        if names & errors or (broadly and names & _BROAD):
+            return True
+    return False
+
+
+def _asks(module: Module, outer: cst.CSTNode) -> bool:
+    """Test whether an ``if`` asks for a version or a feature."""
+    if not isinstance(outer, cst.If):
+        return False
+    known = _asking.setdefault(module, {})
+    if outer not in known:
+        names = [f"_{name.lower()}" for name in names_below(outer.test)]
+        known[outer] = any(mark in name for name in names for mark in _ASKING)
+    return known[outer]

@@ -1,0 +1,265 @@
+"""API, DEPRECATED, INDEX-001 and NN-001: what is reported, and near misses."""
+
+from __future__ import annotations
+
+import importlib
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.facts.missing_members import COMPLETE, IMPORTED_BY_MLX
+from embercoach.analysis.mlx_api import replacements
+from tests.checks.findings import codes, findings, pointed
+from tests.rows import each_row
+
+FAMILIES = ("API", "DEPRECATED", "INDEX-001", "NN-001")
+
+
+def function(body: str) -> str:
+    """A function of an array ``x``, a matrix ``m`` of 3 rows and 4 columns, and unknown ``y``."""
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    start = "import mlx.optimizers as optim\nimport numpy as np\n"
+    return f"{start}def f(x: mx.array, y):\n    m = mx.ones((3, 4))\n{lines}\n"
+
+
+@each_row(
+    "expression, code",
+    [
+        ("mx.norm(x)", "API-001"),
+        ("mx.linalg.lstsq(x, x)", "API-001"),
+        ("mx.metal.empty_cache()", "API-001"),
+        ("nn.ModuleList([])", "API-001"),
+        ("nn.losses.BCELoss()", "API-001"),
+        ("mx.nn.Linear(2, 2)", "API-001"),
+        ("x.astype(mx.bool)", "API-001"),
+        ("x.clone()", "API-002"),
+        ("mx.exp(x).detach()", "API-002"),
+        ("x.mul_(x)", "API-002"),
+        ("x.device", "API-002"),
+        ("x.norm(dim=1)", "API-002"),
+        ("mx.sum(x, dim=0)", "API-003"),
+        ("x.sum(keepdim=True)", "API-003"),
+        ("mx.roll(x, shifts=1)", "API-003"),
+        ("mx.where(x)", "API-003"),
+        ("mx.repeat(x, 1, 2, 3)", "API-003"),
+        ("mx.ones(3, 4)", "API-003"),
+        ("mx.array([1], np.float32)", "API-003"),
+        ("x.astype('float16')", "API-003"),
+        ("x.astype(float)", "API-003"),
+        ("nn.Linear(2, 3, device='gpu')", "API-003"),
+        ("nn.ReLU(inplace=True)", "API-003"),
+        ("mx.random.uniform((3, 4))", "API-003"),
+        ("optim.Adam(nn.Linear(1, 1).parameters(), 0.1)", "API-003"),
+        ("optim.SGD(lr=0.1)", "API-003"),
+        ("nn.Linear(1, 1).state_dict()", "API-002"),
+        ("optim.SGD(0.1).zero_grad()", "API-002"),
+        ("optim.SGD(0.1).step()", "API-004"),
+        ("x.size(0)", "API-004"),
+        ("m.shape()", "API-004"),
+        ("mx.exp(x).T()", "API-004"),
+        ("x[mx.isnan(x)]", "API-005"),
+        ("x[:, x > 0]", "API-005"),
+        ("x[1.5]", "API-005"),
+        ("x[mx.array([0.5])]", "API-005"),
+        ("x[np.array([0, 1])]", "API-005"),
+        ("x[np.arange(3), 0]", "API-005"),
+        ("mx.softmax(m)", "API-006"),
+        ("mx.logsumexp(m)", "API-006"),
+        ("m.logsumexp()", "API-006"),
+        ("mx.linalg.inv(x)", "API-007"),
+        ("mx.linalg.svd(m)[0]", "API-007"),
+        ("m[3]", "INDEX-001"),
+        ("m[-4]", "INDEX-001"),
+        ("m[0, 4]", "INDEX-001"),
+        ("m[..., 4]", "INDEX-001"),
+        ("m[None, 3]", "INDEX-001"),
+        ("m[0][4]", "INDEX-001"),
+        ("m[m.shape[0]]", "INDEX-001"),
+        ("mx.metal.clear_cache()", "DEPRECATED-001"),
+        ("mx.metal.device_info()", "DEPRECATED-001"),
+    ],
+)
+def test_reported(expression: str, code: str) -> None:
+    assert codes(function(f"return {expression}"), FAMILIES) == [code]
+
+
+@each_row(
+    "body",
+    [
+        "return mx.linalg.norm(x), nn.losses.mse_loss(x, x), mx.metal.is_available()",
+        "return mx._private(x), y.clone(), y.norm(), y.size(), y.shape()",
+        "z: mx.Tensor = y\nreturn z",
+        "if hasattr(mx, 'foo'):\n    return mx.foo(x)",
+        "g = getattr(mx, 'foo', None)\nreturn g(x) if g else mx.foo(x)",
+        "return x.detach() if hasattr(x, 'detach') else x",
+        "try:\n    return mx.foo(x)\nexcept AttributeError:\n    return x",
+        "try:\n    return mx.foo(x)\nexcept Exception:\n    return x",
+        "try:\n    pass\nexcept Exception:\n    return mx.foo(x)",
+        "if mx.__version__ >= '9':\n    return mx.foo(x)",
+        "if MLX_VERSION > 3:\n    pass\nelse:\n    return mx.foo(x)",
+        "with contextlib.suppress(AttributeError):\n    mx.foo(x)",
+        "mx.foo = len\nreturn mx.foo(x)",
+        "setattr(mx, 'foo', len)\nreturn mx.foo(x)",
+        "mx.array.clone = mx.array\nreturn x.clone()",
+        "with pytest.raises(AttributeError):\n    mx.foo(x)",
+        "return x.inputs_embeds, x.offset",  # no array has these: it is something else
+        "return mx.sum(x, **y), mx.sum(*y), mx.where(*y), mx.roll(x, shift=1, axis=0)",
+        "try:\n    return mx.sum(x, dim=0)\nexcept TypeError:\n    return x",
+        "return nn.Conv2d.__call__(y, x), nn.Linear.__call__(y, x)",
+        "return x.astype(y), x.astype(y.dtype), mx.zeros((3, 4), y), mx.zeros([3], mx.int32)",
+        "return y.at[:, 0].add(x), y.at[..., 0].subtract(x), x.at[0].add(x)",
+        "x[x > 0] = 1\nx[np.array([True, False])] = 0",
+        "return x[[0, 1]], x[mx.array([0, 1])], x[np.int64(0)], x[y], x[y > 0], x[None], x[...]",
+        "return y[x > 0], np.zeros(3)[np.arange(2)]",
+        "return mx.softmax(x), mx.softmax(m[0]), mx.softmax(m, -1), mx.softmax(m, axis=None)",
+        "return mx.softmax(mx.ones((1, 4))), nn.softmax(m), mx.argmax(m)",
+        "return mx.linalg.inv(x, stream=mx.cpu)",
+        "mx.set_default_device(mx.cpu)\nreturn mx.linalg.inv(x)",
+        "return m[2], m[-3], m[:, 3], m[1:9], m[y], x[9], m[None][0]",
+        "rows = [[], []]\nrows[1].append(1)\nreturn mx.array(rows)[1][-1]",
+        "for i in range(9):\n    m = mx.concatenate([m, m])\nreturn m[5]",
+        "if y:\n    m = mx.ones((9,))\nreturn m[5]",
+        "if hasattr(mx, 'clear_cache'):\n    mx.clear_cache()\nelse:\n    mx.metal.clear_cache()",
+        "try:\n    mx.clear_cache()\nexcept AttributeError:\n    mx.metal.clear_cache()",
+        "clear = getattr(mx, 'clear_cache', None) or mx.metal.clear_cache\nclear()",
+    ],
+)
+def test_near_misses(body: str) -> None:
+    assert codes(function(body), FAMILIES) == []
+
+
+def test_a_name_that_no_release_has_is_never_found() -> None:
+    body = "try:\n    mx.clear_memory_cache()\nexcept Exception:\n    pass"
+    assert codes(function(body), FAMILIES) == ["API-001"]
+
+
+def test_a_guard_of_the_device_is_no_guard_of_a_name() -> None:
+    body = "if mx.metal.is_available():\n    mx.metal.clear_cache()\n    mx.norm(x)"
+    assert codes(function(body), FAMILIES) == ["DEPRECATED-001", "API-001"]
+
+
+def test_a_missing_library() -> None:
+    program = "try:\n    import mlx.core as m\nexcept ImportError:\n    m = None\nm.norm(1)\n"
+    assert pointed(program, FAMILIES) == [("API-001", "m.norm")]
+
+
+@each_row(
+    "expression, help_text",
+    [
+        ("mx.norm(x)", "Use `mx.linalg.norm`"),
+        ("mx.simplify(x)", "Remove it: `mx.compile` simplifies graphs (last in MLX 0.0.11)"),
+        ("mx.nonzero(x)", "Keep the shape static with `mx.where`, or use `np.nonzero`"),
+        ("mx.concatenat(x)", "Did you mean `mx.concatenate`?"),
+        ("nn.Conv2D(1, 1, 1)", "Did you mean `nn.Conv2d`?"),
+        ("x.numpy()", "Use `np.array(x)`"),
+        ("x.float()", "Use `x.astype(mx.float32)`"),
+        ("x.softmax(-1)", "Use `mx.softmax(x)`"),
+        ("mx.sum(x, dim=0)", "MLX 0.32.4 takes: `a`, `axis`, `keepdims`, `stream`"),
+    ],
+)
+def test_helps_name_the_replacement(expression: str, help_text: str) -> None:
+    (finding,) = findings(function(f"return {expression}"), FAMILIES)
+    assert finding.help == help_text
+
+
+@each_row(
+    "expression, fixed, safe",
+    [
+        ("mx.norm(x)", "mx.linalg.norm(x)", False),
+        ("mx.cat([x, x], 1)", "mx.concatenate([x, x], 1)", False),
+        ("x.clone() + 1", "mx.array(x) + 1", False),
+        ("x.unsqueeze(0)", "mx.expand_dims(x, 0)", False),
+        ("m.permute(1, 0)", "m.transpose(1, 0)", False),
+        ("x.numel()", "x.size", False),
+        ("mx.sum(x, dim=0, keepdim=True)", "mx.sum(x, axis=0, keepdims=True)", False),
+        ("x.size(0)", "x.shape[0]", False),
+        ("x.size()", "x.shape", False),
+        ("m.ndim()", "m.ndim", False),
+        ("optim.SGD(lr=0.1)", "optim.SGD(learning_rate=0.1)", False),
+        ("mx.softmax(m)", "mx.softmax(m, axis=-1)", False),
+        ("mx.metal.get_peak_memory()", "mx.get_peak_memory()", True),
+        ("mx.metal.device_info()", "mx.device_info()", False),
+    ],
+)
+def test_fixes(expression: str, fixed: str, safe: bool) -> None:
+    program = function(f"return {expression}")
+    (finding,) = findings(program, FAMILIES)
+    assert finding.fix is not None
+    assert finding.fix.safe is safe
+    source = "import mlx.core as mx\nimport mlx.nn as nn\n" + program
+    for edit in sorted(finding.fix.edits, key=lambda e: -e.start):
+        source = source[: edit.start] + edit.text + source[edit.end :]
+    assert source.rstrip().endswith(f"return {fixed}")
+
+
+def test_members_of_torch_that_a_layer_or_its_base_may_have() -> None:
+    program = """
+        from elsewhere import Base
+
+        class A(nn.Module):
+            def to(self, device):
+                return self
+
+        class B(Base, nn.Module):
+            pass
+
+        class C(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.state_dict = dict
+
+        def f(model, optimizer: nn.Module):
+            A().to(1), B().to(1), C().state_dict(), model.to(1), optimizer.zero_grad()
+            A().cuda()
+    """
+    assert pointed(program, FAMILIES) == [("API-002", "A().cuda")]
+
+
+def test_layers_without_a_base_constructor() -> None:
+    program = """
+        class A(nn.Module):
+            def __init__(self, n):
+                '''Doc.'''
+                self.n = n
+
+        class B(A):
+            def __init__(self):
+                super(B, self).__init__(1)
+
+        class C(A):
+            def __init__(self):
+                self.n = 1
+
+        class D:
+            def __init__(self):
+                self.n = 1
+    """
+    found = findings(program, FAMILIES)
+    assert [(f.code, "fix" if f.fix else None) for f in found] == [
+        ("NN-001", "fix"),
+        ("NN-001", None),
+    ]
+
+
+@each_row("owner", sorted(COMPLETE))
+def test_the_table_has_all_names_of_a_module(owner: str) -> None:
+    package, _, name = owner.removeprefix("mlx.").partition(".")
+    module = importlib.import_module(f"mlx.{package}")
+    module = getattr(module, name) if name else module
+    names = [n for n in dir(module) if not n.startswith("_") and n not in IMPORTED_BY_MLX]
+    assert [n for n in names if mlx_api.lookup(f"{owner}.{n}") is None] == []
+
+
+def test_replacements_exist_and_what_they_replace_does_not() -> None:
+    for name, other in replacements.RENAMED.items():
+        assert mlx_api.lookup(name) is None, name
+        assert mlx_api.lookup(other) is not None, name
+    for name in (*replacements.ADVICE, *replacements.REMOVED):
+        assert mlx_api.lookup(name) is None, name
+    for name in (
+        *replacements.MEMBERS,
+        *replacements.MEMBERS_WITH_ARGUMENTS,
+        *replacements.MEMBER_ADVICE,
+    ):
+        assert mlx_api.array_member(name) is None, name
+    for name, new in replacements.DEPRECATED.items():
+        assert mlx_api.lookup(name) is not None, name
+        assert mlx_api.lookup(new.name) is not None, name

@@ -1,0 +1,103 @@
+"""GRAD: programs next to those that the pages show."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes as codes_of
+
+FOUND = {
+    "a name of the condition": (
+        "GRAD-001",
+        "def f(x):\n    m = x > 0\n    return mx.where(m, mx.sqrt(x), 0).sum()\ng = mx.grad(f)",
+    ),
+    "a name of the operation": (
+        "GRAD-001",
+        "def f(x):\n    y = mx.log(x)\n    return mx.where(x > 1e-9, y, 0).sum()\ng = mx.grad(f)",
+    ),
+    "a distance": (
+        "GRAD-001",
+        "def f(a, b):\n    return mx.maximum(mx.linalg.norm(a - b), 1e-6)\ng = mx.grad(f)",
+    ),
+    "a masked root": (
+        "GRAD-001",
+        "def f(x):\n    r = mx.sqrt(x * x)\n    return mx.where(r > 0, r, 1).sum()\ng = mx.grad(f)",
+    ),
+    "a comparison": ("GRAD-002", "def f(w):\n    return mx.mean(w > 0)\ng = mx.grad(f)"),
+    "through a helper": (
+        "GRAD-002",
+        "def h(w):\n    return mx.round(w)\ng = mx.grad(lambda w: h(w).sum())",
+    ),
+    "the first of a tuple": (
+        "GRAD-003",
+        (
+            "def f(m, x, y):\n    return nn.losses.cross_entropy(m(x), y), y\n"
+            "def g(m):\n    return nn.value_and_grad(m, f)"
+        ),
+    ),
+    "an index": (
+        "GRAD-004",
+        (
+            "@mx.custom_function\ndef f(x):\n    return x\n"
+            "@f.vjp\ndef g(p, c, o):\n    return c * p[0]"
+        ),
+    ),
+}
+SILENT = {
+    "no gradient": "def f(x):\n    return mx.where(x > 0, mx.sqrt(x), 0).sum()",
+    "another value": (
+        "def f(x, y):\n    return mx.where(x > 0, x * mx.sqrt(y), 0).sum()\ng = mx.grad(f)"
+    ),
+    "an added number": (
+        "def f(x):\n    return mx.where(x > 0, 1 / (x + 1), 0).sum()\ng = mx.grad(f)"
+    ),
+    "a large bound": "def f(x):\n    return mx.where(x > 5, 1 / x, x).sum()\ng = mx.grad(f)",
+    "a safe clamp": ("def f(x):\n    return mx.sqrt(mx.maximum(x, 1e-6)).sum()\ng = mx.grad(f)"),
+    "a number in the root": (
+        "def f(x):\n    return mx.maximum(mx.sqrt(x * x + 1e-9), 1e-6).sum()\ng = mx.grad(f)"
+    ),
+    "a comparison that masks": "def f(w):\n    return mx.sum((w > 0) * w)\ng = mx.grad(f)",
+    "unknown code": "def f(w):\n    return mx.mean(w > 0) + other(w)\ng = mx.grad(f)",
+    "weights of an unknown model": (
+        "def f(m, x):\n    return mx.mean(m(x) > 0) + m.penalty\n"
+        "def g(m):\n    return nn.value_and_grad(m, f)"
+    ),
+    "regularized weights": (
+        "def f(m, x):\n"
+        "    norms = [mx.sum(p * p) for _, p in tree_flatten(m.parameters())]\n"
+        "    return mx.mean(m(x) > 0) + sum(norms)\n"
+        "def g(m):\n    return nn.value_and_grad(m, f)"
+    ),
+    "a cast": "def f(w):\n    return mx.sum(w.astype(mx.int32))\ng = mx.grad(f)",
+    "a reduced loss": (
+        "def f(m, x, y):\n    return nn.losses.cross_entropy(m(x), y).mean()\n"
+        "def g(m):\n    return nn.value_and_grad(m, f)"
+    ),
+    "a reduction that is passed on": (
+        "def f(m, x, y, how):\n    return nn.losses.cross_entropy(m(x), y, reduction=how)\n"
+        "def g(m):\n    return nn.value_and_grad(m, f)"
+    ),
+    "a VJP of any outputs": (
+        "def f(x):\n    return x.reshape(2, 2)\ndef g(x, c):\n    mx.vjp(f, [x], [c])"
+    ),
+    "two arguments": (
+        "@mx.custom_function\ndef f(x, y):\n    return x\n"
+        "@f.vjp\ndef g(p, c, o):\n    return c * p[0], c"
+    ),
+}
+
+
+def found(source: str) -> list[str]:
+    """The codes of the family that a program gives."""
+    prelude = "import mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten\n"
+    return codes_of(prelude + source, "GRAD")
+
+
+@pytest.mark.parametrize(("code", "source"), FOUND.values(), ids=FOUND)
+def test_found(code: str, source: str) -> None:
+    assert found(source) == [code]
+
+
+@pytest.mark.parametrize("source", SILENT.values(), ids=SILENT)
+def test_silent(source: str) -> None:
+    assert found(source) == []

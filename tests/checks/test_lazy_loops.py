@@ -1,0 +1,95 @@
+"""LAZY: which loops are flagged, and which are not."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from tests.checks.findings import codes
+
+START = """
+def loss_fn(model, x):
+    return mx.mean(mx.square(model(x)))
+
+
+def work(model, optimizer, batches, log, n):
+    step = nn.value_and_grad(model, loss_fn)
+    total, losses = mx.array(0.0), []
+"""
+STEP = "loss, gradients = step(model, x)\noptimizer.update(model, gradients)\n"
+EVAL = "mx.eval(model.parameters(), optimizer.state)\n"
+
+
+def training(body: str, *, after: str = "", over: str = "for x in batches:") -> list[str]:
+    """The codes of LAZY for a loop over batches, and statements after it."""
+    loop = over + "\n" + indent(dedent(body).strip(), "    ")
+    source = START + indent(loop + "\n" + after, "    ")
+    return codes(source, "LAZY")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STEP + EVAL + "total += loss",
+        STEP + EVAL + "total = total + loss * 0.5",
+        STEP + "total = 0.9 * total + 0.1 * loss\n" + EVAL,
+        STEP + EVAL + "losses.append(loss)",
+        STEP + EVAL + "if n:\n    total += loss",
+        STEP + EVAL + "total += loss\nn += x.shape[0]",
+    ],
+)
+def test_an_accumulator_that_is_not_evaluated_is_flagged(body: str) -> None:
+    assert training(body) == ["LAZY-001"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STEP + "total += loss\nmx.eval(model.parameters(), optimizer.state, total)",
+        STEP + "total += loss\nmx.eval(loss, model.parameters())",
+        STEP + EVAL + "total += loss.item()",
+        STEP + EVAL + "total += loss\nlog(total)",
+        STEP + EVAL + "total += loss\nlog(f'{total}')",
+        STEP + EVAL + "mean = total / 2\ntotal += loss\nprint(mean)",
+        STEP + EVAL + "losses.append(loss)\nif len(losses) > 9:\n    log(losses)",
+        STEP + EVAL + "total = mx.array(0.0)\ntotal += loss",
+        STEP + EVAL + "total += loss\nyield total",
+    ],
+)
+def test_an_accumulator_that_may_be_evaluated_is_not_flagged(body: str) -> None:
+    assert training(body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "flagged"),
+    [
+        ("total += mx.mean(model(x))", "mx.eval(total)", True),
+        ("total += mx.mean(model(x))", "return float(total)", True),
+        ("losses.append(mx.mean(model(x)))", "print(mx.mean(mx.stack(losses)))", True),
+        ("total += mx.mean(model(x))", "return total", False),  # the caller may differentiate
+        ("losses.append(model(x))", "print(mx.concatenate(losses))", False),  # parts of a result
+        ("total += x(model)", "mx.eval(total)", False),  # a loop over layers
+        ("total += mx.mean(x)", "mx.eval(total)", False),  # a small graph
+    ],
+)
+def test_a_model_is_evaluated_batch_by_batch(body: str, after: str, flagged: bool) -> None:
+    assert training(body, after=after) == ["LAZY-001"] * flagged
+
+
+@pytest.mark.parametrize(
+    ("body", "over", "flagged"),
+    [
+        (STEP, "for x in batches:", True),
+        (STEP, "for x in range(100):", True),
+        (STEP, "for x in range(4):", False),
+        (STEP, "for x in (n, log):", False),
+        (STEP + EVAL, "for x in batches:", False),
+        (STEP + "print(loss)", "for x in batches:", False),
+        (STEP + "log(model)", "for x in batches:", False),
+        (STEP + "if x % 10 == 0:\n    log(loss.item())", "for x in range(n):", False),
+        (STEP + "yield x", "for x in batches:", False),
+    ],
+)
+def test_a_training_loop_evaluates(body: str, over: str, flagged: bool) -> None:
+    assert training(body, over=over) == ["LAZY-002"] * flagged
