@@ -109,7 +109,7 @@ def _with_dtype(
 
 
 def _weak_scalar(module: Module, constant: cst.BaseExpression) -> ProposedFix | None:
-    """Replace ``mx.array(0.5)`` by ``0.5``, which is right for integers and booleans too."""
+    """Replace ``mx.array(0.5)`` by ``0.5``, which is correct for integers and booleans too."""
     if not isinstance(constant, cst.Call) or not isinstance(constant.func, cst.Attribute):
         return None
     if constant.func.attr.value != "array" or not isinstance(constant.args[0].value, LITERALS):

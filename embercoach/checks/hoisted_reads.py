@@ -181,7 +181,7 @@ def _is_cast(call: cst.Call) -> bool:
 def _pairs(
     target: cst.BaseExpression, source: cst.BaseExpression
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """What each part of a loop's target walks over, through ``zip`` and ``enumerate``."""
+    """Pair the parts of a target with what they walk over, through ``zip`` and ``enumerate``."""
     if isinstance(source, cst.Call) and isinstance(source.func, cst.Name):
         function = source.func.value
         plain = all(not a.star for a in source.args)
