@@ -27,7 +27,7 @@ RAISES = (
     *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
 )
 #: Rules whose effect depends on the context; its start is a related place of the finding.
-BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003")
+BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003", "COMPILE-001", "COMPILE-002", "COMPILE-006")
 #: Characters of source that a step quotes.
 MOST_QUOTED = 60
 

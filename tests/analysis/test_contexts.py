@@ -58,6 +58,16 @@ COMPILED = {
     "in a loop of it": (
         "@mx.compile\ndef f(x: mx.array):\n    for i in range(3):\n        x.item()\n    return x"
     ),
+    "without an annotation": "@mx.compile\ndef f(x):\n    return x.item()",
+    "a result without an annotation": "@mx.compile\ndef f(x):\n    return x.sum().item()",
+    "vmapped without an annotation": "def f(x):\n    return x.sum().item()\ng = mx.vmap(f)",
+    "a layer's result": (
+        "layer = nn.Linear(2, 2)\n@mx.compile\ndef f(x):\n    y = layer(x)\n    return y.item()"
+    ),
+    "partial that is bound to a name": (
+        "c = partial(mx.compile, inputs=[])\n@c\ndef f(x: mx.array):\n    return x.item()"
+    ),
+    "call of a partial": F + "g = partial(mx.compile, inputs=[])(f)",
     "in a test": "@mx.compile\ndef test_f(x: mx.array):\n    return x.item()",
 }
 
@@ -143,12 +153,13 @@ def test_a_gradient_function_s_own_result_is_not_differentiated() -> None:
         "def step(w: mx.array, x: mx.array):\n    value, grad = mx.value_and_grad(loss)(w, x)\n"
         "    return value.item()\n"
     )
-    assert context(source) == "function"
+    assert context(source) == "sink"
 
 
 PLACES = {
-    "function": ("def f(x: mx.array):\n    return x.item()", "function"),
-    "method": ("class A:\n    def f(self, x: mx.array):\n        return x.item()", "function"),
+    "function": ("def f(x: mx.array):\n    return x * x.item()", "function"),
+    "function that returns it": ("def f(x: mx.array):\n    return x.item()", "sink"),
+    "method": ("class A:\n    def f(self, x: mx.array):\n        return x.item()", "sink"),
     "for": ("def f(xs: list[mx.array]):\n    for x in xs:\n        x.item()", "loop"),
     "while": ("def f(x: mx.array):\n    while g():\n        x.item()", "loop"),
     "while's condition": (
@@ -157,12 +168,12 @@ PLACES = {
     ),
     "for's iterable": (
         "def f(x: mx.array):\n    for i in range(x.item()):\n        pass",
-        "function",
+        "sink",
     ),
     "comprehension": ("def f(xs: list[mx.array]):\n    return [x.item() for x in xs]", "loop"),
     "comprehension's iterable": (
         "def f(x: mx.array):\n    return [i for i in range(x.item())]",
-        "function",
+        "sink",
     ),
     "loop in a method": (
         "class A:\n    def f(self, x: mx.array):\n        for i in range(3):\n            x.item()",
@@ -170,16 +181,16 @@ PLACES = {
     ),
     "after a loop": (
         "def f(x: mx.array):\n    for i in range(3):\n        pass\n    return x.item()",
-        "function",
+        "sink",
     ),
     "function inside a loop": (
         "for i in range(3):\n    def f(x: mx.array):\n        return x.item()",
-        "function",
+        "sink",
     ),
     "loop at top level": ("x = mx.ones(1)\nfor i in range(3):\n    x.item()", "loop"),
     "else of a loop": (
         "def f(x: mx.array):\n    for i in range(3):\n        pass\n    else:\n        x.item()",
-        "function",
+        "sink",
     ),
     "forward": (
         "class A(nn.Module):\n    def __call__(self, x):\n        return x.item()",
@@ -194,20 +205,20 @@ PLACES = {
     ),
     "another method of a layer": (
         "class A(nn.Module):\n    def f(self, x: mx.array):\n        return x.item()",
-        "function",
+        "sink",
     ),
     "call of no layer": (
         "class A:\n    def __call__(self, x: mx.array):\n        x.item()",
-        "function",
+        "sink",
     ),
     "top level": ("x = mx.ones(1)\nx.item()", "script"),
     "under if main": ("if __name__ == '__main__':\n    mx.ones(1).item()", "script"),
     "main": ("def main():\n    mx.ones(1).item()", "script"),
-    "inner main": ("def f():\n    def main():\n        mx.ones(1).item()", "function"),
-    "with": ("def f(x: mx.array):\n    with g():\n        x.item()", "function"),
-    "lambda": ("f = lambda: mx.ones(1).item()", "function"),
+    "inner main": ("def f():\n    def main():\n        mx.ones(1).item()", "sink"),
+    "with": ("def f(x: mx.array):\n    with g():\n        x.item()", "sink"),
+    "lambda": ("f = lambda: mx.ones(1).item()", "sink"),
     "class body": ("class A:\n    x = mx.ones(1).item()", "script"),
-    "decorated": ("@something\ndef f(x: mx.array):\n    return x.item()", "function"),
+    "decorated": ("@something\ndef f(x: mx.array):\n    return x.item()", "sink"),
     "default": ("def f(x=mx.ones(1).item()): pass", "script"),
 }
 
@@ -224,6 +235,10 @@ EVALUATED = {
     "some statements later": "mx.eval(x)\n    n = 3\n    print(n)\n    x.item()",
     "on a branch": "mx.eval(x)\n    if y.ndim:\n        x.item()",
     "an item": "mx.eval(x)\n    x[0].item()",
+    "a view": "mx.eval(x)\n    x.reshape(-1)[0].item()",
+    "an item of a dictionary": (
+        "out = {'a': x, 'b': y}\n    mx.eval(out['a'])\n    out['a'][0].astype(mx.int32).item()"
+    ),
 }
 
 
@@ -239,12 +254,21 @@ NOT_EVALUATED = {
     "on one branch": "if y.ndim:\n        mx.eval(x)\n    x.item()",
     "afterwards": "x.item()\n    mx.eval(x)",
     "derived": "mx.eval(x)\n    x.sum().item()",
+    "another item of a dictionary": (
+        "out = {'a': x, 'b': y}\n    mx.eval(out['a'])\n    out['b'].item()"
+    ),
+    "a dictionary made again": (
+        "out = {'a': x}\n    mx.eval(out['a'])\n    out = {'a': x + y}\n    out['a'].item()"
+    ),
+    "after mx.async_eval of another on one branch": (
+        "if y.ndim:\n        mx.async_eval(y)\n    x.item()"
+    ),
 }
 
 
 @pytest.mark.parametrize("body", NOT_EVALUATED.values(), ids=NOT_EVALUATED)
 def test_not_evaluated(body: str) -> None:
-    assert context(f"def f(x: mx.array, y: mx.array):\n    {body}") == "function"
+    assert context(f"def f(x: mx.array, y: mx.array):\n    {body}") == "sink"
 
 
 PERIODIC = ["i % 10 == 0", "not i % 10", "(i + 1) % n == 0", "i % 10 == 0 and verbose", "i % 10"]
@@ -292,13 +316,12 @@ TESTS = {
     "a file's other name": ("x = mx.ones(1)\nx.item()", "f_test.py"),
     "a folder": ("def f(x: mx.array):\n    x.item()", "tests/helper.py"),
     "conftest": ("def f(x: mx.array):\n    x.item()", "conftest.py"),
-    "a function": ("def test_f():\n    mx.ones(1).item()", "f.py"),
-    "a class": ("class TestA:\n    def check(self):\n        mx.ones(1).item()", "f.py"),
+    "a function": ("def test_f():\n    mx.ones(1).item()", "test_f.py"),
     "a loop in a test": (
         "def test_f():\n    for i in range(3):\n        mx.ones(1).item()",
-        "f.py",
+        "f_test.py",
     ),
-    "inside a test": ("def test_f():\n    def g():\n        mx.ones(1).item()", "f.py"),
+    "inside a test": ("def test_f():\n    def g():\n        mx.ones(1).item()", "test_f.py"),
 }
 
 
@@ -309,7 +332,58 @@ def test_tests(source: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["attest.py", "latest/f.py", "contest.py", "testing_tools.py"])
 def test_what_only_sounds_like_a_test(name: str) -> None:
-    assert context("def f(x: mx.array):\n    x.item()", name=name) == "function"
+    assert context("def f(x: mx.array):\n    x.item()", name=name) == "sink"
+
+
+NO_TESTS = {
+    "a function": ("def test_step(x: mx.array):\n    x.item()", "sink"),
+    "a loop over data": (
+        "def test(xs: list[mx.array]):\n    for x in xs:\n        x.item()",
+        "loop",
+    ),
+    "a class": ("class TestA:\n    def check(self):\n        mx.ones(1).item()", "sink"),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), NO_TESTS.values(), ids=NO_TESTS)
+def test_what_pytest_collects_is_a_test(source: str, expected: str) -> None:
+    assert context(source, name="trainer.py") == expected
+
+
+#: What a function does with `s`, the number that it has read from the array `x`.
+USES = {
+    "returned": ("return s", "sink"),
+    "printed": ("print(f'{s:.3f}')", "sink"),
+    "saved": ("json.dump({'loss': s}, file)", "sink"),
+    "a size": ("return mx.zeros((int(s), 3))", "sink"),
+    "a branch": ("return y if s > 3 else -y", "sink"),
+    "a guard": ("if s > 3:\n        raise ValueError(s)", "sink"),
+    "an image": ("return Image.fromarray(np.array(s))", "sink"),
+    "an operand": ("return y * s", "function"),
+    "an operand after host arithmetic": ("t = 2 * s + 1\n    return t - y", "function"),
+    "a comparison": ("return y > s", "function"),
+    "an argument": ("return mx.maximum(y, s)", "function"),
+    "an array again": ("return mx.array([s, s])", "function"),
+}
+
+
+@pytest.mark.parametrize(("use", "expected"), USES.values(), ids=USES)
+def test_a_value_that_no_array_needs_is_a_sink(use: str, expected: str) -> None:
+    source = f"def f(x: mx.array, y: mx.array):\n    s = x.max().item()\n    {use}"
+    assert context(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("caller", "expected"),
+    [
+        ("f(x)", "sink"),
+        ("for i in range(9):\n        f(x)", "function"),
+        ("for i in range(9):\n        if i % 10 == 0:\n            f(x)", "sink"),
+    ],
+)
+def test_a_function_that_a_loop_calls_is_no_sink(caller: str, expected: str) -> None:
+    source = f"def f(x: mx.array):\n    return x.item()\ndef g(x: mx.array):\n    {caller}"
+    assert context(source) == expected
 
 
 @pytest.mark.parametrize(

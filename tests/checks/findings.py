@@ -15,8 +15,12 @@ IMPORTS = "import mlx.core as mx\nimport mlx.nn as nn\n"
 
 
 def findings(program: str, family: str | tuple[str, ...]) -> list[Finding]:
-    """The findings of families of codes in a program that MLX's imports go before."""
-    found = check_source(_source(program), Path("program.py"), Project()).findings
+    """The findings of families of codes in a program that MLX's imports go before.
+
+    A program with test functions is a test file.
+    """
+    name = "test_program.py" if "def test_" in program else "program.py"
+    found = check_source(_source(program), Path(name), Project()).findings
     chosen = [finding for finding in found if finding.code.startswith(family)]
     return sorted(chosen, key=lambda finding: finding.sort_key)
 

@@ -80,7 +80,7 @@ ONE_FINDING = [
 def test_expressions(number: str, expression: str) -> None:
     (finding,) = findings(function(f"return {expression}"), FAMILY)
     assert finding.code == f"{FAMILY}-{number}"
-    assert (finding.line, finding.context) == (BODY_LINE, "function")
+    assert (finding.line, finding.context) in ((BODY_LINE, "function"), (BODY_LINE, "sink"))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,8 @@ CONTEXTS = {
     "loop": "def f(x: mx.array):\n    for i in range(9):\n        s = PULL",
     "loop of a script": "x = mx.ones(3)\nwhile True:\n    s = PULL",
     "forward": "class A(nn.Module):\n    def __call__(self, x):\n        return PULL",
-    "function": "def f(x: mx.array):\n    return PULL",
+    "function": "def f(x: mx.array):\n    return x * PULL",
+    "sink": "def f(x: mx.array):\n    return PULL",
     "evaluated": "def f(x: mx.array):\n    mx.eval(x)\n    return PULL",
     "periodic": (
         "def f(x: mx.array):\n    for i in range(9):\n        if i % 10 == 0:\n            s = PULL"
@@ -275,3 +276,54 @@ def test_a_sum_of_elements_evaluates_nothing() -> None:
     program = "@mx.compile\ndef f(x: mx.array):\n    return sum(x)"
     (finding,) = findings(program, FAMILY)
     assert (finding.code, finding.context) == (f"{FAMILY}-007", "function")
+
+
+@pytest.mark.parametrize(
+    ("test", "guarded"),
+    [
+        ("x is not None and (x != 0).all()", True),
+        ("n > 3 and x.any()", True),
+        ("n > 3 and n < 9 and x.any()", True),
+        ("x.any() and y.any()", False),
+        ("n > 3 and x.any() and y.any()", True),
+    ],
+)
+def test_a_guard_stays_before_the_test_of_an_array(test: str, guarded: bool) -> None:
+    last = findings(function(f"if {test}:\n    return 1"), f"{FAMILY}-004")[-1]
+    assert ("Keep the guard" in last.help) == guarded
+    assert ("logical_and" in last.help) != guarded
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # `hasattr` narrows what is an array or a number.
+        ("return n.item() if hasattr(n, 'item') else int(n)", ["001"]),
+        ("if hasattr(n, 'item'):\n        n = n.item()\n    return int(n)", ["001"]),
+        ("if not hasattr(n, 'item'):\n        return int(n)\n    return n.item()", ["001"]),
+        ("if not hasattr(x, 'item'):\n        return int(x)", []),
+        # What `mx.eval` evaluates is MLX's, also where the file names other libraries.
+        ("t = f(x)\n    mx.eval(t)\n    return t.item()", ["001"]),
+        ("t = f(x)\n    mx.async_eval(t)\n    return t.item()", ["001"]),
+        ("t = f(x)\n    mx.eval(t)\n    t = f(x)\n    return t.item()", []),
+        ("t = f(x)\n    return t.item()", []),
+    ],
+)
+def test_narrowed_and_evaluated_values(body: str, expected: list[str]) -> None:
+    program = (
+        "import numpy as np\nfrom typing import Union\n"
+        f"def work(x: mx.array, n: Union[int, mx.array], f):\n    {body}\n"
+    )
+    assert codes(program, FAMILY) == [f"{FAMILY}-{number}" for number in expected]
+
+
+def test_a_text_in_return_tensors_hides_no_evaluated_array() -> None:
+    program = """
+def generate(model, tokenizer, sampler):
+    inputs = tokenizer("a", return_tensors="np")
+    token = sampler(model(inputs["input_ids"]))
+    mx.eval(token)
+    return token.item()
+"""
+    (finding,) = findings(program, f"{FAMILY}-001")
+    assert finding.context == "evaluated"

@@ -72,7 +72,7 @@ ONE_FINDING = [
 def test_expressions(number: str, expression: str) -> None:
     (finding,) = findings(function(f"return {expression}"), FAMILY)
     assert finding.code == f"{FAMILY}-{number}"
-    assert (finding.line, finding.context) == (BODY_LINE, "function")
+    assert (finding.line, finding.context) in ((BODY_LINE, "function"), (BODY_LINE, "sink"))
 
 
 SILENT = [
@@ -286,7 +286,8 @@ CONTEXTS = {
     "differentiated": "def f(x: mx.array):\n    return x.sum() * PULL[0]\ng = mx.grad(f)",
     "loop": "def f(x: mx.array):\n    while True:\n        s = PULL",
     "forward": "class A(nn.Module):\n    def __call__(self, x):\n        return PULL",
-    "function": "def f(x: mx.array):\n    return PULL",
+    "function": "def f(x: mx.array):\n    return x * PULL",
+    "sink": "def f(x: mx.array):\n    return PULL",
     "evaluated": "def f(x: mx.array):\n    mx.eval(x)\n    return PULL",
     "periodic": (
         "def f(x: mx.array):\n    for i in range(9):\n        if i % 5 == 0:\n            s = PULL"
@@ -319,3 +320,41 @@ def test_contexts(context: str, number: str, expression: str) -> None:
 )
 def test_other_values_and_names(program: str) -> None:
     assert codes(program, FAMILY) == []
+
+
+@pytest.mark.parametrize(
+    ("receiver", "expected"),
+    [("options.sizes", []), ("sizes", [f"{FAMILY}-001"]), ("self.table.column", [])],
+)
+def test_an_attribute_with_a_tolist_may_be_no_array(receiver: str, expected: list[str]) -> None:
+    assert (
+        codes(f"def f(self, options, sizes):\n    return {receiver}.tolist()", FAMILY) == expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "help_text"),
+    [
+        ("np.where(x)", "Select with mx.where(condition, x, y), or convert once at the end"),
+        ("np.where(x, x, x)", "Use mx.where"),
+        ("np.exp(x)", "Use mx.exp"),
+        ("np.nonzero(x)", "Use MLX's own functions, or convert once at the end"),
+    ],
+)
+def test_the_function_of_mlx_takes_the_same_arguments(expression: str, help_text: str) -> None:
+    (finding,) = findings(f"import numpy as np\n{function(f'return {expression}')}", FAMILY)
+    assert finding.help == help_text
+
+
+@pytest.mark.parametrize(
+    ("loop", "gathers"),
+    [
+        ("for i in range(n):\n    a = x[i].item()", False),
+        ("for v in x:\n    a = v.item()", False),
+        ("for i in chosen:\n    a = x[i].item()", True),
+        ("a = {i: x[i].item() for i in chosen}", True),
+    ],
+)
+def test_a_loop_over_chosen_elements_gathers_them(loop: str, gathers: bool) -> None:
+    (finding,) = findings(function(loop), f"{FAMILY}-008")
+    assert ("x[indices].tolist()" in finding.help) == gathers

@@ -183,3 +183,14 @@ def test_a_bare_assignment_is_told_once() -> None:
 )
 def test_other_assignments(program: str) -> None:
     assert codes(program, "ASSIGN-SCALAR") == []
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("x = mx.ones(3)\nx += 1", "PYTHON-SCALAR-001"),
+        ("buckets = 0\nbuckets += mx.ones(3)", "PYTHON-SCALAR-002"),
+    ],
+)
+def test_what_is_assigned_to_is_the_array(program: str, code: str) -> None:
+    assert codes(program, "PYTHON-SCALAR") == [code]

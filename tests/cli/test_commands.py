@@ -204,6 +204,7 @@ def test_light_commands_import_nothing_heavy(arguments: list[str], tmp_path: Pat
 
 
 REAL = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+REAL += "\n\nfor x in data:\n    f(x)\n"
 
 
 def test_a_reader_that_goes_away(tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ import mlx.core as mx
 
 def total(x: mx.array) -> float:
     return x.sum().item()
+
+
+for x in data:
+    total(x)
 """
 CLEAN = "import mlx.core as mx\n\nx = mx.zeros((2, 2))\n"
 
@@ -120,7 +124,7 @@ def test_beside_a_baseline_only_what_is_new_is_reported(
     assert embercoach("report", "--isolated", "--baseline", "known.json").code == 0
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     assert codes_in(page) == ["GRAPH-BREAK-001"]
-    assert data_of(page)["findings"][0][1] == 10
+    assert data_of(page)["findings"][0][1] == 14
     assert tree.css_first('[data-total="known"]').text() == "1"
     model.write_text(new, encoding="utf-8")
     assert embercoach("report", "--isolated", "--baseline", "known.json").code == 0

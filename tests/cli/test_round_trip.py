@@ -36,6 +36,10 @@ def total_{0}(xs: list[mx.array]) -> float:
     return found + y.max().item()
 
 
+for x in data:
+    total_{0}(xs)
+
+
 @mx.compile
 def step_{0}(x: mx.array):
     return x if x.sum() > 0 else -x

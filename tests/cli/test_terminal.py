@@ -16,6 +16,7 @@ if sys.platform == "win32":
     pytest.skip("Windows has no pseudo-terminals", allow_module_level=True)
 
 SOURCE = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return x.item() + 1\n"
+SOURCE += "\n\nfor x in data:\n    f(x)\n"
 COLUMNS = 50
 
 

@@ -308,6 +308,7 @@ def test_the_folders_of_the_configuration_match(tmp_path: Path) -> None:
         titled("configuration.md", "pyproject.toml"), encoding="utf-8"
     )
     code = "import mlx.core as mx\n\n\ndef f(x: mx.array):\n    return x.tolist(), x * 0.5\n"
+    code += "\n\nfor x in data:\n    f(x)\n"
     for folder in ("scripts", "kernels", "generated", "src"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.py").write_text(code, encoding="utf-8")

@@ -335,6 +335,7 @@ def test_a_warm_run_imports_nothing_heavy(tmp_path: Path, form: str) -> None:
     """With the real checks, in a process of its own."""
     source = (
         "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+        "\n\nfor x in data:\n    f(x)\n"
     )
     for number in range(5):
         (tmp_path / f"m{number}.py").write_text(source)

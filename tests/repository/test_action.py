@@ -168,7 +168,8 @@ def installed(tmp_path: Path) -> Path:
     project = tmp_path / "src"
     project.mkdir()
     (project / "pull.py").write_text(
-        "import mlx.core as mx\n\n\ndef f(x: mx.array) -> list:\n    return x.tolist()\n",
+        "import mlx.core as mx\n\n\ndef f(x: mx.array) -> list:\n    return x.tolist()\n"
+        "\n\nfor x in data:\n    f(x)\n",
         encoding="utf-8",
     )
     return project

@@ -26,6 +26,10 @@ import mlx.core as mx
 
 def rows(x: mx.array) -> list:
     return x.tolist()
+
+
+for x in data:
+    rows(x)
 """
 #: A fix that is not safe, and two that are.
 FIXABLE = """\
@@ -342,7 +346,10 @@ def test_what_the_baseline_knows_is_passed_over(
     assert found.code == "HOST-PULL-001"
     assert start(["baseline", "update", "."]) == 0, capfd.readouterr().err
     assert editor.change("guarded/model.py", f"# moved\n{PULL}") == []
-    (new,) = editor.change("guarded/model.py", f"{PULL}\n\ndef more(y: mx.array):\n    y.item()\n")
+    (new,) = editor.change(
+        "guarded/model.py",
+        f"{PULL}\n\ndef more(y: mx.array):\n    y.item()\nwhile y:\n    more(y)\n",
+    )
     assert new.code == "GRAPH-BREAK-001"
 
 

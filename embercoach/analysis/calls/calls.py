@@ -24,12 +24,14 @@ from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
 from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
 from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
     holds_arrays,
     join_all,
+    may_be_traced,
     options,
     pulls_of,
     with_pulls,
@@ -104,10 +106,13 @@ def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) 
     if type(receiver) is Instance:
         return evaluate(frame, func)
     callee = members.member(frame, receiver, func.attr.value)
+    if receiver is UNKNOWN and func.attr.value in members.ARRAY_ONLY:
+        callee = evidence.array_only_method(frame, func, callee)
     if frame.record:
         missing_members.record_call(frame, node, func, receiver, callee)
     if callee is UNKNOWN and type(receiver) is not Symbol:
-        callee = _unknown_method(receiver, func.attr.value)
+        name = func.attr.value
+        callee = evidence.learn_compiled(frame, func.value, name) or _unknown_method(receiver, name)
     if type(receiver) is Array and type(callee) is not BoundMember:
         deny_array(frame, func.value)
     return callee
@@ -190,7 +195,8 @@ def _builds(callee: Value, result: Value) -> bool:
 def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     kind = type(callee)
     if kind is Symbol:
-        if callee.name.startswith("mlx."):  # type: ignore[attr-defined]
+        name = callee.name  # type: ignore[attr-defined]
+        if name.startswith("mlx.") or name in library_calls.HOST_STATE:
             return True
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
@@ -317,26 +323,15 @@ def _library_object(
         return UNKNOWN
     value = result_value(entry.call_returns)
     if type(value) is Array:
-        return Array(None, False, False, any(map(_is_traced, arguments)), pulls)
+        return Array(None, False, False, any(may_be_traced(a.value) for a in arguments), pulls)
     return with_pulls(value, pulls)
-
-
-def _is_traced(argument: Argument) -> bool:
-    array = as_array(argument.value)
-    return array is not None and array.traced
-
-
-def _transformed(
-    frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
-) -> Value:
-    return transforms.call(frame, node, callee, arguments)
 
 
 def _callable(
     frame: Frame, node: cst.Call, callee: Callable, arguments: tuple[Argument, ...]
 ) -> Value:
     if type(callee.result) is Array:
-        return Array(callee.result.dtype, traced=any(map(_is_traced, arguments)))
+        return Array(callee.result.dtype, traced=any(may_be_traced(a.value) for a in arguments))
     return callee.result
 
 
@@ -375,7 +370,8 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     Class: _class,
     Instance: _instance,
     LibraryObject: _library_object,
-    Transformed: _transformed,
+    Transformed: transforms.call,
+    BoundTransform: transforms.call_partial,
     Callable: _callable,
     Kernel: _kernel,
     Wrapped: _wrapped,

@@ -74,6 +74,7 @@ class FunctionInfo:
     results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
     grown: frozenset[str] | None = None  # names to whose lists inner functions add
     global_names: set[str] = field(default_factory=set)
+    nonlocal_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
     shown_arrays: set[str] = field(default_factory=set)
     denied_arrays: set[str] = field(default_factory=set)  # asked for what no array has
@@ -103,14 +104,8 @@ class FunctionInfo:
 
     @property
     def is_test(self) -> bool:
-        """Return whether pytest or unittest would run it, or run it for a test."""
-        outer = self.outer
-        return (
-            self.module.is_test
-            or self.name.startswith("test")
-            or (self.cls is not None and self.cls.name.startswith("Test"))
-            or (outer is not None and outer.is_test)
-        )
+        """Return whether pytest collects its file, or the file serves tests."""
+        return self.module.is_test
 
 
 @dataclass(slots=True, eq=False)

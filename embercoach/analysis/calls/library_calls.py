@@ -23,7 +23,7 @@ from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import keyed_path
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.joins import (
@@ -60,6 +60,18 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 
+#: Functions that give another result at each call.
+HOST_STATE = frozenset(
+    (
+        *(f"time.{n}" for n in ("time", "time_ns", "perf_counter", "monotonic", "process_time")),
+        *(f"datetime.datetime.{n}" for n in ("now", "utcnow", "today")),
+        *(f"random.{n}" for n in ("random", "uniform", "gauss", "randint", "choice", "shuffle")),
+        *(f"random.{n}" for n in ("randrange", "sample", "choices", "normalvariate")),
+        *(f"numpy.random.{n}" for n in ("rand", "randn", "random", "uniform", "normal", "choice")),
+        *(f"numpy.random.{n}" for n in ("randint", "permutation", "shuffle", "standard_normal")),
+        *("uuid.uuid4", "secrets.randbelow"),
+    )
+)
 KIND_OF_DTYPE: dict[str, NumberKind] = {
     "bool": "bool",
     "complex64": "complex",
@@ -223,7 +235,7 @@ def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
             if isinstance(argument.node, (cst.List, cst.Tuple))
             else [argument.node]
         )
-        paths += [p for t in targets if (p := dotted(t)) is not None]
+        paths += [p for t in targets if (p := keyed_path(t)) is not None]
         if isinstance(argument.value, (Tree, Instance, LibraryObject)):
             # A training step's weights and state: all that led to them has been computed.
             paths += [n for n, v in frame.names.items() if as_array(v) is not None]

@@ -216,7 +216,7 @@ def _assumed(info: FunctionInfo, parameter: FunctionParameter, index: int) -> Va
     if parameter.annotation is not None and not _is_vague_annotation(info, parameter):
         return None
     fixture = info.module.fixtures.get(parameter.name)
-    if fixture is not None and fixture is not info and info.is_test:
+    if fixture is not None and fixture is not info and info.module.is_test:
         return call_function(info.module.frame, fixture, None, ())
     return assumed_parameter(info, index, parameter.name)
 

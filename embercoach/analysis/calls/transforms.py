@@ -1,4 +1,4 @@
-"""What ``mx.compile``, ``mx.grad``, ``mx.vmap`` and threads make of a function."""
+"""Transforms of functions: ``mx.compile``, ``mx.grad``, ``mx.vmap``, and their use in threads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.facts.facts import CompiledCall, CompileFact
 from embercoach.analysis.gradients import gradient_roots
+from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
     UNKNOWN,
+    Array,
     BoundMember,
     Function,
     Instance,
@@ -86,8 +89,17 @@ def mark(frame: Frame, site: Site, value: Value, role: str | None) -> None:
         mark(frame, site, value.inner, role)
     if info is not None:
         setattr(info, role, True)
+        if role == "vmapped" and info.module is frame.module:
+            _map_over_arrays(info)
         if info.module is frame.module:
             info.role_sites.setdefault(role, site)
+
+
+def _map_over_arrays(info: FunctionInfo) -> None:
+    """All arguments of a function that ``mx.vmap`` is given are arrays, or trees of them."""
+    for parameter in info.parameters[1 if info.is_method else 0 :]:
+        if parameter.annotation is None and parameter.default is None and not parameter.star:
+            parameter.observe(Array(traced=True))
 
 
 def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -101,7 +113,8 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
         return Symbol(name) if kind != "partial" else UNKNOWN
     if kind == "partial":
         if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
-            return inner
+            given = tuple(a for a in arguments if a.keyword is not None or a.star)
+            return BoundTransform(inner.name, given) if given else inner
         return wrapped("partial", inner, len(positional) - 1)
     if kind == "same" and name.startswith("functools."):
         return inner
@@ -111,7 +124,28 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     mark(frame, site, inner, role)
     if role == "differentiated":
         gradient_roots.note(frame, site, kind, inner, arguments)
+    if kind == "compile" and frame.record:
+        frame.add(CompileFact(node, frame.place(), inner, arguments))
     return wrapped(kind, inner)
+
+
+def decorate(frame: Frame, decorator: cst.Decorator, applied: Value, value: Value) -> Value:
+    """Apply a transform, perhaps with arguments of ``partial``, that decorates a function."""
+    if not isinstance(applied, (Symbol, BoundTransform)):
+        return value
+    kind = TRANSFORMS.get(applied.name, ("", 0))[0]
+    if kind not in ROLES:
+        return value
+    site = decorator.decorator, decorator
+    arguments = applied.arguments if isinstance(applied, BoundTransform) else ()
+    mark(frame, site, value, ROLES[kind])
+    if ROLES[kind] == "differentiated":
+        gradient_roots.note(frame, site, kind, value, arguments)
+    if kind == "compile" and frame.record and isinstance(value, (Function, Transformed)):
+        function = value.info if isinstance(value, Function) else None
+        place = frame.place()._replace(statement=decorator)
+        frame.add(CompileFact(decorator.decorator, place, value, arguments, function))
+    return wrapped(kind, value)
 
 
 def immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
@@ -132,6 +166,8 @@ def call(
     frame: Frame, node: cst.Call, callee: Transformed, arguments: tuple[Argument, ...]
 ) -> Value:
     """The result of calling what a transform returned."""
+    if frame.record and callee.transform == "compile":
+        frame.add(CompiledCall(node, frame.place(), callee, arguments))
     if callee.transform == "partial":
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
@@ -142,12 +178,19 @@ def call(
         dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
     )
     if callee.transform.endswith("value_and_grad"):
-        value = result if result is not UNKNOWN else ARRAY
+        value = result if result is not UNKNOWN else Array(traced=True)
         gradient = TREE if callee.transform.startswith("module") else ARRAY
         return Sequence("tuple", join_all((value, gradient)), (value, gradient))
     if callee.transform == "grad":
         return ARRAY if _single_array(arguments) else UNKNOWN
     return result
+
+
+def call_partial(
+    frame: Frame, node: cst.Call, callee: BoundTransform, arguments: tuple[Argument, ...]
+) -> Value:
+    """``partial(mx.compile, inputs=state)(f)``."""
+    return transform(frame, node, callee.name, (*arguments, *callee.arguments))
 
 
 def _single_array(arguments: tuple[Argument, ...]) -> bool:

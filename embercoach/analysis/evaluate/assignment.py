@@ -36,6 +36,8 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
     """Bind an assignment target: a name, attribute, item or a pattern of them."""
     kind = type(target)
     if kind is cst.Name:
+        if _is_outer(frame, target.value):  # type: ignore[attr-defined]
+            mutation.note_store(frame, target, value)
         frame.bind(target.value, value)  # type: ignore[attr-defined]
     elif kind is cst.Attribute:
         assert isinstance(target, cst.Attribute)
@@ -46,7 +48,14 @@ def assign(frame: Frame, target: cst.CSTNode, value: Value) -> None:
         _assign_item(frame, target, value)  # type: ignore[arg-type]
 
 
+def _is_outer(frame: Frame, name: str) -> bool:
+    if name in frame.global_names:
+        return True
+    return frame.info is not None and name in frame.info.nonlocal_names
+
+
 def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None:
+    mutation.note_store(frame, target, value)
     path = dotted(target)
     owner = evaluate(frame, target.value)
     mutation.record(frame, owner, target.attr.value, value)
@@ -105,6 +114,7 @@ def _element_of_any(frame: Frame, value: Value) -> Value:
 
 
 def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
+    mutation.note_store(frame, target, value)
     base = evaluate(frame, target.value)
     evaluate(frame, target)  # for the facts of its indices
     if type(base) is Symbol:

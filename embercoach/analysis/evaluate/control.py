@@ -76,7 +76,7 @@ def _branches(frame: Frame, node: cst.If) -> bool:
         falls = _body(frame, node.orelse.body)
     if falls:
         branches.append(frame.fork())
-    frame.merge(branches)
+    frame.merge(branches, periodic=_is_periodic(node.test))
     return bool(branches)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,6 +11,7 @@ from embercoach.analysis import (
     mlx_api,
 )
 from embercoach.analysis.facts.facts import match
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -41,6 +43,20 @@ def learn(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> None:
 _CORE = ("mlx.core.", "mlx.nn.losses.")
 
 
+def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Value:
+    """A method of an unknown value that arrays of any library have; ``assumed`` by the file.
+
+    What ``mx.eval`` has evaluated is MLX's: of other values it does nothing.
+    An attribute may be a container with a ``tolist`` of another kind: ``options.sizes.tolist()``.
+    """
+    name, path = func.attr.value, dotted(func.value)
+    if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
+        return BoundMember(Array(traced=True), name)
+    if frame.module.is_test or name != "tolist":
+        return assumed
+    return UNKNOWN if isinstance(func.value, cst.Attribute) else assumed
+
+
 def learn_method(
     frame: Frame,
     callee: BoundMember,
@@ -54,6 +70,25 @@ def learn_method(
     converts = callee.name == "astype" and arguments and isinstance(arguments[0].value, DType)
     if converts or isinstance(callee.owner, Array):
         show_array(frame, node, receiver)
+
+
+def learn_compiled(frame: Frame, node: cst.BaseExpression, name: str) -> BoundMember | None:
+    """``x.item``: of what compiled functions may be given, only arrays have such a method."""
+    info = frame.info
+    if info is None or not info.compiled or not isinstance(node, cst.Name):
+        return None
+    if frame.names.get(node.value) is not UNKNOWN or not _is_array_method(name):
+        return None
+    show_array(frame, node, UNKNOWN)
+    known = frame.names.get(node.value)
+    return BoundMember(known, name) if isinstance(known, Array) else None
+
+
+@cache
+def _is_array_method(name: str) -> bool:
+    """Return whether arrays have a method, and neither constants nor trees do."""
+    others = (str, int, float, list, tuple, dict)
+    return mlx_api.array_member(name) is not None and not any(hasattr(o, name) for o in others)
 
 
 def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:

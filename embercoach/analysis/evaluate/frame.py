@@ -211,14 +211,19 @@ class Frame:
         self.names.restore(snapshot[0])
         self.evaluated = snapshot[1]
 
-    def merge(self, snapshots: Iterable[Snapshot]) -> None:
-        """Continue with the join of the branches that fall through."""
+    def merge(self, snapshots: Iterable[Snapshot], *, periodic: bool = False) -> None:
+        """Continue with the join of the branches that fall through.
+
+        In a loop, a branch with ``mx.async_eval`` is the pipeline's: the other one ends it.
+        ``periodic``: one of the branches runs in some iterations only, so it does not pipeline.
+        """
         branches = list(snapshots)
         if not branches:
             return
         _, evaluated = branches[0]
+        pipelined = self.nesting and not periodic
         for _, other in branches[1:]:
-            evaluated = evaluated.joined(other)
+            evaluated = evaluated.joined(other) if pipelined else evaluated.kept(other)
         self.names.join([names for names, _ in branches])
         self.evaluated = evaluated
 

@@ -10,6 +10,7 @@ import libcst as cst
 
 from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.evaluate.iteration import element_of
+from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.joins import any_item, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
@@ -131,6 +132,12 @@ def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
             owner.info.record(name, kept)
 
 
+def note_store(frame: Frame, target: cst.CSTNode, value: Value) -> None:
+    """Record what a function stores where its callers may see it."""
+    if frame.record and frame.info is not None and frame.module.mentions_compile:
+        frame.add(StoreFact(target, frame.place(), value))
+
+
 def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:
     """``xs.append(x)``: the list named so holds one more kind of item."""
     func = node.func
@@ -140,6 +147,7 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
     if path is None:
         return
     value = arguments[0].value
+    note_store(frame, func, value)
     if type(value) is Str and is_text(owner) and len(owner.items or ()) < MAX_LINES:
         items = (*(owner.items or ()), value)
         frame.assign_path(path, Sequence(owner.kind, None, items))

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import TruthFact, TruthForm
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.joins import definite_array, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -55,7 +56,16 @@ def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: Trut
         else:
             assert isinstance(node, cst.BooleanOperation)
             operator: TruthForm = "and" if type(node.operator) is cst.And else "or"
-            record_truth(frame, target, _quiet(frame, target, value), operator)
+            guarded = frame.record and _is_guarded(frame, node)
+            record_truth(frame, target, _quiet(frame, target, value), operator, guarded=guarded)
+
+
+def _is_guarded(frame: Frame, node: cst.BooleanOperation) -> bool:
+    """Return whether the operand before the last one is a host value, such as ``x is None``."""
+    before = node.left
+    while type(before) is cst.BooleanOperation:
+        before = before.right
+    return definite_array(_quiet(frame, before, UNKNOWN)) is None
 
 
 def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
@@ -67,10 +77,17 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
         frame.record = recording
 
 
-def record_truth(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
+def record_truth(
+    frame: Frame,
+    node: cst.BaseExpression,
+    value: Value,
+    form: TruthForm,
+    *,
+    guarded: bool = False,
+) -> None:
     """Note that the truth of a value is taken, if it is an array."""
     if frame.record and definite_array(value) is not None:
-        frame.add(TruthFact(node, frame.place(), value, form))
+        frame.add(TruthFact(node, frame.place(), value, form, guarded))
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
@@ -144,7 +161,10 @@ def _narrow_comparison(frame: Frame, node: cst.Comparison, truth: bool) -> None:
 def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
     if type(node.func) is not cst.Name or len(node.args) != 2:
         return
-    if frame.lookup(node.func.value) != Symbol("builtins.isinstance"):
+    function = frame.lookup(node.func.value)
+    if function == Symbol("builtins.hasattr"):
+        _narrow_attribute(frame, node, truth)
+    if function != Symbol("builtins.isinstance"):
         return
     path, value = _subject(frame, node.args[0].value)
     if path is None:
@@ -162,6 +182,32 @@ def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:
     elif ARRAY in expected and type(value) is Array:
         # The annotation said array, the code says that it may be something else.
         _set(frame, path, UNKNOWN)
+
+
+#: Host values of known attributes, by an example.
+_HOSTS: dict[type[Value], object] = {Number: 0.0, Str: "", Sequence: (), Dict: {}, NoneValue: None}
+
+
+def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
+    """``hasattr(n, "item")``: of an int or an array, the array alone has it."""
+    given = node.args[1].value
+    path, value = _subject(frame, node.args[0].value)
+    if path is None or type(given) is not cst.SimpleString:
+        return
+    name = str(evaluated(given))
+    left = [o for o in _options(value) if _has_attribute(o, name) is not (not truth)]
+    # Without one left, the annotation says what the code denies.
+    if len(left) < len(_options(value)):
+        _set(frame, path, join_all(left) if left else UNKNOWN)
+
+
+def _has_attribute(option: Value, name: str) -> bool | None:
+    """Return whether a value has an attribute, None if that is unknown."""
+    if type(option) is Array:
+        return mlx_api.array_member(name) is not None or hasattr(object, name)
+    if type(option) in _HOSTS:
+        return hasattr(_HOSTS[type(option)], name)
+    return None
 
 
 def _options(value: Value) -> list[Value]:

@@ -9,15 +9,14 @@ import libcst as cst
 
 from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
-from embercoach.analysis.calls.transforms import ROLES, TRANSFORMS, mark, wrapped
+from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
-from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.syntax.trees import dotted, target_names
+from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -169,6 +168,12 @@ def _global(frame: Frame, node: cst.Global) -> bool:
     return True
 
 
+def _nonlocal(frame: Frame, node: cst.Nonlocal) -> bool:
+    if frame.info is not None:
+        frame.info.nonlocal_names |= {item.name.value for item in node.names}
+    return True
+
+
 def _function(frame: Frame, node: cst.FunctionDef) -> bool:
     frame.bind(node.name.value, define_function(frame, node, None))
     return True
@@ -181,15 +186,9 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
     names: list[str] = []
     for decorator in reversed(node.decorators):
         applied = evaluate(frame, decorator.decorator)
-        if isinstance(applied, Symbol):
+        value = decorate(frame, decorator, applied, value)
+        if isinstance(applied, (Symbol, BoundTransform)):
             names.append(applied.name)
-            kind = TRANSFORMS.get(applied.name, ("", 0))[0]
-            if kind in ROLES:
-                site = decorator.decorator, decorator
-                mark(frame, site, value, ROLES[kind])
-                if ROLES[kind] == "differentiated":
-                    gradient_roots.note(frame, site, kind, value, _arguments(frame, decorator))
-                value = wrapped(kind, value)
         elif isinstance(decorator.decorator, cst.Call):
             path = evaluate(frame, decorator.decorator.func)
             if isinstance(path, Symbol):
@@ -207,15 +206,6 @@ def define_function(frame: Frame, node: cst.FunctionDef, cls: ClassInfo | None) 
     if any(n in OPAQUE_DECORATORS for n in names):
         return UNKNOWN
     return value
-
-
-def _arguments(frame: Frame, decorator: cst.Decorator) -> tuple[Argument, ...]:
-    """The keyword arguments of ``@partial(mx.grad, argnums=1)``."""
-    call = decorator.decorator
-    named = [a for a in call.args if a.keyword] if isinstance(call, cst.Call) else []
-    return tuple(
-        Argument(evaluate(frame, a.value), a.value, a.keyword.value, "") for a in named if a.keyword
-    )
 
 
 PROPERTIES = {"builtins.property", "functools.cached_property"}
@@ -280,7 +270,7 @@ EXECUTORS |= {
     cst.Assert: _assert,
     cst.Del: _delete,
     cst.Global: _global,
-    cst.Nonlocal: _pass,
+    cst.Nonlocal: _nonlocal,
     cst.Pass: _pass,
     cst.FunctionDef: _function,
     cst.ClassDef: _class,

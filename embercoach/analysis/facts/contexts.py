@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.facts.host_uses import ends_on_host, is_forward
+from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
@@ -23,6 +23,7 @@ EFFECTS = {
     "loop": "synchronizes with the GPU in every iteration",
     "forward": "synchronizes with the GPU in every forward pass",
     "function": "forces evaluation and synchronizes",
+    "sink": "forces evaluation and synchronizes",
     "evaluated": "only costs a device-to-host copy",
     "periodic": "synchronizes with the GPU in some iterations",
     "script": "forces evaluation and synchronizes",
@@ -37,6 +38,7 @@ def context_of(
     value: Value | None = None,
     pull: cst.CSTNode | None = None,
     subject: cst.CSTNode | None = None,
+    may_end: bool = False,
 ) -> str:
     """The context of a finding: one of ``embercoach.rulebook.CONTEXTS``.
 
@@ -47,14 +49,15 @@ def context_of(
             traced.
         pull: the node that synchronizes, to be followed into a differentiated result.
         subject: the expression of the array, which may have been evaluated just before.
+        may_end: the pull is all that the finding is about, so it may be a sink.
     """
     function = place.function
-    traced = value is None or _is_traced(value)
+    traced = value is None or is_traced(value)
     if traced and _has_role(function, "compiled", "vmapped"):
         return "compiled"
     if pull is not None and _reaches_result(function, pull):
         return "differentiated"
-    if module_is_test or (function is not None and function.is_test):
+    if module_is_test:
         return "test"
     if subject is not None and _was_evaluated(place, subject):
         return "evaluated"
@@ -62,23 +65,24 @@ def context_of(
         return "periodic"
     if place.loops:
         return "loop"
-    return _function_context(function)
+    return _function_context(function, pull if may_end else None)
 
 
-def _function_context(function: FunctionInfo | None) -> str:
+def _function_context(function: FunctionInfo | None, pull: cst.CSTNode | None) -> str:
     if function is None or (function.name == "main" and function.outer is None):
         return "script"
-    if function.name == "__call__" and function.cls is not None and is_layer(function.cls):
+    if is_forward(function):
         return "forward"
-    return "function"
+    return "sink" if pull is not None and ends_on_host(function, pull) else "function"
 
 
-def _is_traced(value: Value) -> bool:
+def is_traced(value: Value) -> bool:
+    """Return whether a value depends on the arguments of its function."""
     array = as_array(value)
     if array is not None:
         return array.traced
     if isinstance(value, Sequence):
-        return any(map(_is_traced, value.items if value.items is not None else (any_item(value),)))
+        return any(map(is_traced, value.items if value.items is not None else (any_item(value),)))
     return any(getattr(o, "traced", False) for o in options(value))
 
 
@@ -90,11 +94,19 @@ def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
     return function is not None and pull in function.module.detaching
 
 
+#: Methods whose result of an evaluated array is a view, or a copy by one small kernel.
+_VIEWS = frozenset(("reshape", "squeeze", "flatten", "transpose", "swapaxes", "astype"))
+
+
 def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
     if not place.evaluated:
         return False
-    while isinstance(subject, cst.Subscript):
-        subject = subject.value
+    inner: cst.CSTNode | None = subject
+    while inner is not None:
+        path = keyed_path(inner)
+        if path is not None and path in place.evaluated:
+            return True
+        subject, inner = inner, _viewed(inner)
     path = dotted(subject)
     pending = place.evaluated.pending
     if pending and path is not None and path not in pending:
@@ -104,3 +116,12 @@ def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
             return True
         path = path.rpartition(".")[0]
     return False
+
+
+def _viewed(node: cst.CSTNode) -> cst.CSTNode | None:
+    """The array that an expression is a part or a view of."""
+    if isinstance(node, cst.Subscript):
+        return node.value
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        return node.func.value if node.func.attr.value in _VIEWS else None
+    return None

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.joins import as_array, as_number, as_numpy, options
-from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, Unknown, Value
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    LibraryObject,
+    Symbol,
+    Transformed,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,6 +198,50 @@ class CallFact(Fact):
         return self.keyword(name) or self.positional(index)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompileFact(Fact):
+    """``mx.compile`` of a function, by a call or a decorator.
+
+    function: what is compiled.
+    arguments: of ``mx.compile``, those of a ``partial`` of it among them.
+    decorated: the function of the file that the decorator is one of.
+    """
+
+    function: Value
+    arguments: tuple[Argument, ...]
+    decorated: FunctionInfo | None = None
+
+    def option(self, index: int, name: str) -> Argument | None:
+        """The argument for ``inputs`` (1), ``outputs`` (2) or ``shapeless`` (3)."""
+        given = next((a for a in self.arguments if a.keyword == name), None)
+        positional = [a for a in self.arguments if a.keyword is None and not a.star]
+        if given is None and self.decorated is None and len(positional) > index:
+            given = positional[index]
+        return given
+
+    @property
+    def has_star(self) -> bool:
+        """Return whether some of the arguments are hidden in a ``*`` or ``**``."""
+        return any(argument.star for argument in self.arguments)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CompiledCall(Fact):
+    """A call of what ``mx.compile`` returned."""
+
+    node: cst.Call
+    callee: Transformed
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StoreFact(Fact):
+    """``owner.name = value``, ``owner[...] = value``, or a global name, in a function."""
+
+    node: cst.CSTNode
+    value: Value
+
+
 @lru_cache(maxsize=2)
 def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
     """The calls of a file by their nodes; of few files, as it keeps them in memory."""
@@ -228,11 +279,12 @@ class CompareFact(Fact):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TruthFact(Fact):
-    """The truth value of an expression is taken."""
+    """The truth value of an expression is taken; ``guarded`` by a host value before ``and``."""
 
     node: cst.BaseExpression
     value: Value
     form: TruthForm
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

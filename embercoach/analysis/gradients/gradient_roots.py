@@ -61,7 +61,7 @@ class GradientRoot:
 
 
 class DifferentiatedResult(NamedTuple):
-    """What a differentiated function returns, with the marks of its gradient.
+    """The result of a differentiated function, with the marks of its gradient.
 
     is_complete: no call was of something unknown, whose result may depend on the arguments.
     """
@@ -149,7 +149,7 @@ def _each(value: Value | None) -> tuple[Value, ...]:
 def _seed_module(
     frame: Frame, parameters: list[FunctionParameter], info: FunctionInfo, model: Argument
 ) -> None:
-    """What ``nn.value_and_grad`` takes first is a module, and so is what the loss gets of it."""
+    """Note that the first argument of ``nn.value_and_grad`` is a module, in the loss too."""
     path = dotted(model.node)
     value = model.value
     if value is UNKNOWN:

@@ -75,6 +75,7 @@ class Module:
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}
         self.mentions_kernels = "metal_kernel" in source or bool(self.builders)
+        self.mentions_compile = "compile" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)
@@ -243,7 +244,10 @@ class Module:
 
 
 def is_test_file(path: Path) -> bool:
-    """Return whether a path is a test by the conventions of pytest and unittest."""
+    """Return whether pytest collects a file by its default ``python_files``, or it serves tests.
+
+    A function outside such files is not a test, whatever its name: ``test_step`` of a trainer.
+    """
     name = path.name
     if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True

@@ -56,6 +56,17 @@ def dotted(node: cst.CSTNode) -> str | None:
     return ".".join(reversed(parts))
 
 
+def keyed_path(node: cst.CSTNode) -> str | None:
+    """A dotted path, also of an item by its name: ``out.["logits"]`` for ``out["logits"]``."""
+    if type(node) is not cst.Subscript:
+        return dotted(node)
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    if type(index) is not cst.Index or type(index.value) is not cst.SimpleString:
+        return None
+    path = dotted(node.value)
+    return None if path is None or "." in index.value.value else f"{path}.[{index.value.value}]"
+
+
 @cache
 def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a kind that may hold nodes other than signs, in the order of the text."""

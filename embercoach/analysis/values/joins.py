@@ -332,3 +332,11 @@ def holds_arrays(value: Value, depth: int = 3) -> bool:
 def items_of(value: Value) -> tuple[Value, ...] | None:
     """The items of a sequence of known length."""
     return value.items if isinstance(value, Sequence) else None
+
+
+def may_be_traced(value: Value) -> bool:
+    """Return whether a value is, or may be, an array that depends on a parameter."""
+    if value is UNKNOWN:
+        return True
+    array = as_array(value)
+    return array is not None and array.traced

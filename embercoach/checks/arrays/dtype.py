@@ -206,6 +206,7 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
         f"NumPy scalar left of `{fact.operator}`",
         value=fact.right.value,
         help="Put the array first, or make the number a Python float (math.sqrt, float(...))",
+        may_end=False,
         subject=fact.right.node,
     )
     if numpy.kind == "float":

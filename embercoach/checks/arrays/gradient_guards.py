@@ -152,7 +152,7 @@ def _risk_of_call(fact: CallFact) -> Risk | None:
 
 
 def _is_float(value: Value | None) -> bool:
-    """Return whether a value may be an array of floats that is no constant."""
+    """Return whether a value may be an array of floats that is not a constant."""
     array = None if value is None else as_array(value)
     return array is not None and not array.literal and array.dtype not in promotion.INTEGERS
 
@@ -252,7 +252,7 @@ class _Texts:
         return path if path is not None else self._module.parsed.code(node)
 
     def values(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """What a name is bound to, if once."""
+        """The expression that a name is bound to, if once."""
         return bound_once(self._info, node.value) if isinstance(node, cst.Name) else []
 
     def is_shifted(self, node: cst.BaseExpression) -> bool:

@@ -42,7 +42,7 @@ CUSTOM = "mlx.core.custom_function"
 
 @check("GRAD-002", "GRAD-003")
 def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Losses whose gradient is zero, and losses that are no scalars."""
+    """Losses whose gradient is zero, and losses that are not scalars."""
     calls: dict[cst.CSTNode, CallFact] | None = None
     for result in module.differentiated:
         yield from _zero_gradient(result)
@@ -79,7 +79,7 @@ def _not_scalar(result: DifferentiatedResult) -> Iterator[Report]:
     yield Report.at(
         result.root,
         "GRAD-003",
-        message=f"result of {_named(result.root)} is no scalar: its gradient raises",
+        message=f"result of {_named(result.root)} isn't a scalar: its gradient raises",
         help="Reduce the loss to a scalar: `mx.mean(...)` or `mx.sum(...)`",
     )
 
@@ -152,7 +152,7 @@ def bound_once(info: FunctionInfo, name: str) -> list[cst.BaseExpression]:
 
 @lru_cache(maxsize=4)
 def _bindings(info: FunctionInfo) -> dict[str, list[cst.BaseExpression | None]]:
-    """What each name of a function is bound to; None for what is no plain assignment."""
+    """Expressions that each name of a function is bound to; None for other bindings."""
     found: dict[str, list[cst.BaseExpression | None]] = {p.name: [None] for p in info.parameters}
     for node in walk(info.node.body, SCOPES):
         if isinstance(node, cst.Assign):

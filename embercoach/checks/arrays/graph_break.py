@@ -56,6 +56,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     subject: cst.CSTNode | None = None,
     covers: tuple[cst.CSTNode, ...] = (),
     replaces: tuple[str, ...] = (),
+    may_end: bool = True,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
 
@@ -72,6 +73,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject: the expression whose origin becomes the flow; ``array_node`` by default.
         covers: as in ``Report``.
         replaces: as in ``Report``.
+        may_end: as in ``context_of``.
     """
     context = context_of(
         fact.place,
@@ -79,6 +81,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         value=value,
         pull=pulled_by or node or fact.node,
         subject=array_node,
+        may_end=may_end,
     )
     return Report.at(
         fact,
@@ -148,7 +151,9 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
             "chained comparison of mx.arrays" if chained else f"`{fact.form}` on an mx.array"
         )
         help_text = (
-            "Use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`) on the device"
+            "Keep the guard, and select with mx.where or branch on a host value such as a shape"
+            if fact.guarded
+            else "Use mx.logical_and, mx.logical_or or mx.logical_not (or `&`, `|`) on the device"
         )
     else:
         code, operation = "GRAPH-BREAK-003", f"{_FORMS[fact.form]} on an mx.array"

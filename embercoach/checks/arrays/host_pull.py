@@ -101,7 +101,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             fact,
             "HOST-PULL-003",
             message=f"`{short}()` raises a TypeError on an mx.array",
-            help=f"Use {_mlx_twin(name)}",
+            help=_mlx_twin(fact, name),
             context=context_of(fact.place, module.is_test, value=argument.value),
             subject=argument.node,
         )
@@ -112,16 +112,22 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             module,
             f"`{short}()` on an mx.array",
             value=argument.value,
-            help=f"Use {_mlx_twin(name)}",
+            help=_mlx_twin(fact, name),
             array_node=argument.node,
         )
 
 
-def _mlx_twin(name: str) -> str:
+def _mlx_twin(fact: CallFact, name: str) -> str:
     twin = "mlx.core." + name.removeprefix("numpy.")
-    if mlx_api.lookup(twin) is not None:
-        return "mx." + twin.removeprefix("mlx.core.")
-    return "MLX's own functions, or convert once at the end"
+    entry = mlx_api.lookup(twin)
+    if entry is None:
+        return "Use MLX's own functions, or convert once at the end"
+    short = "mx." + twin.removeprefix("mlx.core.")
+    required = [p.name for p in entry.params if not p.has_default]
+    if len(required) <= len(fact.arguments):
+        return f"Use {short}"
+    # ``np.where(mask)``: MLX has no function whose result's shape depends on the data.
+    return f"Select with {short}({', '.join(required)}), or convert once at the end"
 
 
 def _array_argument(arguments: tuple[Argument, ...]) -> Argument | None:
@@ -284,7 +290,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         module,
         "per-element read",
         value=value,
-        help="Compute on the whole array with mx functions, or call .tolist() before the loop",
+        help=_instead_of_loop(subject, fact),
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
@@ -301,6 +307,16 @@ def _element_fix(
         return None
     replaced = fact.node if isinstance(fact.callee, BoundMember) else subject
     return element_fix(module, fact.place, subject, array, replaced=replaced)
+
+
+def _instead_of_loop(subject: cst.BaseExpression, fact: Fact) -> str:
+    loop = fact.place.loop
+    over = loop.iter if isinstance(loop, cst.For) else None
+    counts = isinstance(over, cst.Call) and isinstance(over.func, cst.Name)
+    if isinstance(subject, cst.Subscript) and not counts:
+        # The loop may need few elements of a large array.
+        return "Compute with mx functions, or read all at once before the loop: x[indices].tolist()"
+    return "Compute on the whole array with mx functions, or call .tolist() before the loop"
 
 
 def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:

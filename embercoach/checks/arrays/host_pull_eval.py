@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
@@ -15,8 +17,11 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+
+
+#: What makes the gradient function of a training step.
+GRADIENTS = frozenset(("mlx.core.grad", "mlx.core.value_and_grad", "mlx.nn.value_and_grad"))
 
 
 @check("HOST-PULL-011", of=("mlx.core.eval",))
@@ -26,7 +31,9 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     context = context_of(fact.place, module.is_test)
     inner = fact.place.loops >= 2 and _is_carried(fact)
-    if not (inner or context == "forward") or not _passes_arrays(fact) or _is_training(fact):
+    if not (inner or context == "forward") or not _passes_arrays(fact):
+        return
+    if _is_training(fact, module) or _is_explained(fact, module):
         return
     if inner:
         where = "every iteration of an inner loop"
@@ -38,11 +45,31 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     yield Report.at(fact, "HOST-PULL-011", message=message, help=help_text, context=context)
 
 
-def _is_training(fact: CallFact) -> bool:
+def _is_explained(fact: CallFact, module: Module) -> bool:
+    """Test whether a comment above the call, or at the end of its line, says why it is there."""
+    span = module.parsed.spans({fact.node: fact.place.statement}).get(fact.node)
+    if span is None:
+        return False
+    lines = _lines(module)
+    after = lines[span.end_line - 1][span.end_column :]
+    before = lines[span.line - 2] if span.line > 1 else ""
+    return after.lstrip().startswith("#") or before.lstrip().startswith("#")
+
+
+@lru_cache(maxsize=1)
+def _lines(module: Module) -> list[str]:
+    return module.source.splitlines()
+
+
+def _is_training(fact: CallFact, module: Module) -> bool:
     """Test whether the function updates weights: training in MLX evaluates once per step."""
     if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
         return True
     function = fact.place.function
+    if fact.place.loops and any(
+        isinstance(f, CallFact) and f.symbol in GRADIENTS for f in module.facts_of(function)
+    ):
+        return True  # by hand, such as ``w = w - rate * gradient(w)``; a sweep may be around
     return function is not None and any(
         isinstance(node, cst.Call)
         and isinstance(node.func, cst.Attribute)

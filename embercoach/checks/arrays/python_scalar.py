@@ -52,8 +52,10 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
     pair = _array_and_number(fact)
     if pair is None or fact.operator not in FUNCTIONS:
         return
-    code = "PYTHON-SCALAR-001" if fact.in_place else "PYTHON-SCALAR-002"
-    place = "assignment to an mx.array" if fact.in_place else "mx.array arithmetic"
+    # ``total = 0`` and ``total += x``: the number is what is assigned to.
+    assigned = fact.in_place and fact.left.array is not None
+    code = "PYTHON-SCALAR-001" if assigned else "PYTHON-SCALAR-002"
+    place = "assignment to an mx.array" if assigned else "mx.array arithmetic"
     operator = f"{fact.operator}=" if fact.in_place else fact.operator
     array_node = (fact.left if fact.left.array is not None else fact.right).node
     yield Report.at(

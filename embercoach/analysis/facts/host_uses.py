@@ -1,0 +1,84 @@
+"""The use of values that the host has read: as data of later operations, or on the host only."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array, pulls_of
+from embercoach.analysis.values.lattice import NO_PULLS, Kernel, LibraryObject
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Pulls, Value
+
+
+def ends_on_host(function: FunctionInfo, pull: cst.CSTNode) -> bool:
+    """Test whether a pull in a function is a sink: no loop runs it, and no array needs its value.
+
+    The value is saved, logged, returned, tested, or used as a size: it never goes back to the
+    device as data, and the function runs once per request.
+    """
+    if function.compiled or function.vmapped or function.differentiated:
+        return False  # it runs in every step
+    module = function.module
+    return function not in hot_functions(module) and pull not in _returning(module)
+
+
+def is_forward(function: FunctionInfo | None) -> bool:
+    """Test whether a function is a layer's ``__call__``."""
+    return (
+        function is not None
+        and function.name == "__call__"
+        and function.cls is not None
+        and is_layer(function.cls)
+    )
+
+
+@lru_cache(maxsize=2)
+def hot_functions(module: Module) -> frozenset[FunctionInfo]:
+    """The functions that a loop of the same file calls."""
+    return frozenset(
+        fact.function
+        for fact in module.facts()
+        if isinstance(fact, LocalCall) and fact.place.loops and not fact.place.periodic
+    )
+
+
+@lru_cache(maxsize=2)
+def _returning(module: Module) -> Pulls:
+    """The pulls whose values become operands of arrays."""
+    found: list[Pulls] = []
+    for fact in module.facts():
+        if isinstance(fact, CallFact):
+            found.append(_passed(fact))
+        elif isinstance(fact, (BinaryFact, CompareFact)) and _takes_array(fact):
+            found += _pulls(fact.left.value), _pulls(fact.right.value)
+    return NO_PULLS.union(*found)
+
+
+def _takes_array(fact: BinaryFact | CompareFact) -> bool:
+    return fact.left.array is not None or fact.right.array is not None
+
+
+def _pulls(value: Value) -> Pulls:
+    """The pulls of a host value; those of an array have been counted where it was computed."""
+    return NO_PULLS if as_array(value) is not None else pulls_of(value)
+
+
+def _passed(fact: CallFact) -> Pulls:
+    """The pulls whose values a call takes as data, not as sizes or indices."""
+    if isinstance(fact.callee, (LibraryObject, Kernel)):
+        return NO_PULLS.union(*(_pulls(a.value) for a in fact.arguments))
+    return NO_PULLS.union(
+        *(
+            _pulls(argument.value)
+            for param, argument in fact.matched
+            if param.takes_scalar_or_array or param.expects_array or param.accepts == "any"
+        )
+    )

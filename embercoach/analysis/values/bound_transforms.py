@@ -1,0 +1,19 @@
+"""The value of ``partial(mx.compile, inputs=state)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.lattice import Value
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import Argument
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTransform(Value):
+    """``partial(mx.compile, inputs=state)``: a transform's name, and arguments of its call."""
+
+    name: str
+    arguments: tuple[Argument, ...]

@@ -1,0 +1,1 @@
+"""Checks of functions that ``mx.compile`` traces: COMPILE rules."""

@@ -1,0 +1,187 @@
+"""Compiled functions: the code that they run, and the state that they capture."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, dotted, walk
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import options
+from embercoach.analysis.values.lattice import (
+    UNKNOWN,
+    Dict,
+    Function,
+    Instance,
+    Sequence,
+    Symbol,
+    Transformed,
+    Value,
+)
+from embercoach.analysis.work import WorkExceededError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Argument, CompileFact, FactPlace
+    from embercoach.analysis.project.module import Module
+
+RANDOM_STATE = "mlx.core.random.state"
+#: Elements of ``inputs=`` and ``outputs=`` that are looked at.
+MOST_CAPTURED = 64
+#: Work for each function that a check looks at.
+STEPS_A_FUNCTION = 4
+#: Functions of other files that are looked at.
+MOST_IMPORTED = 32
+
+
+def root_of(value: Value) -> FunctionInfo | None:
+    """The function of a linted file that a compiled value runs."""
+    if isinstance(value, Function):
+        return value.info
+    if isinstance(value, Instance):
+        return find_method(value.info, "__call__")
+    return root_of(value.inner) if isinstance(value, Transformed) else None
+
+
+def traced_by(fact: CompileFact, module: Module) -> frozenset[FunctionInfo]:
+    """The functions of the file that run when the compiled one is traced.
+
+    Raises:
+        WorkExceededError: the file has taken all the work that it may.
+    """
+    root = root_of(fact.function)
+    if root is None:
+        return frozenset()
+    functions = _reached(module, root)
+    module.work.left -= STEPS_A_FUNCTION * len(functions)
+    if module.work.left < 0:
+        raise WorkExceededError
+    return functions
+
+
+@lru_cache(maxsize=16)
+def _reached(module: Module, root: FunctionInfo) -> frozenset[FunctionInfo]:
+    if root.module is not module:
+        return frozenset()
+    inner = _inner(module)
+    seen, pending = {root}, [root]
+    while pending:
+        info = pending.pop()
+        for callee in (*info.calls, *inner.get(info, ())):
+            if callee not in seen and callee.module is module:
+                seen.add(callee)
+                pending.append(callee)
+    return frozenset(seen)
+
+
+def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
+    """The functions of other files that run when the compiled one is traced, up to a number."""
+    root = root_of(fact.function)
+    found = dict.fromkeys(
+        [root] if root is not None and root.module is not module else [],
+    )
+    for info in traced_by(fact, module):
+        found.update(dict.fromkeys(c for c in info.calls if c.module is not module))
+    in_order = sorted(found, key=lambda info: (str(info.module.path), info.qualified_name))
+    return tuple(in_order[:MOST_IMPORTED])
+
+
+@lru_cache(maxsize=1)
+def _inner(module: Module) -> dict[FunctionInfo | None, list[FunctionInfo]]:
+    found: dict[FunctionInfo | None, list[FunctionInfo]] = {}
+    for info in module.functions:
+        found.setdefault(info.outer, []).append(info)
+    return found
+
+
+def nodes_in(
+    tree: cst.CSTNode, module: Module, closed: Kinds = (*DEFINITIONS, cst.Lambda)
+) -> Iterator[cst.CSTNode]:
+    """Walk a tree at the cost of the file's budget, but for the definitions in it.
+
+    Raises:
+        WorkExceededError: the file has taken all the work that it may.
+    """
+    work = module.work
+    for node in walk(tree, closed):
+        work.left -= 1
+        if work.left < 0:
+            raise WorkExceededError
+        yield node
+
+
+def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> FactPlace:
+    """A place in a function that is traced, for reports of what no fact records."""
+    return fact.place._replace(
+        statement=statement, function=info, loops=0, loop=None, periodic=False
+    )
+
+
+def captures_random_state(argument: Argument | None, place: FactPlace, module: Module) -> bool:
+    """Return whether ``inputs=`` or ``outputs=`` has ``mx.random.state``, or may have it."""
+    if argument is None:
+        return False
+    known = _holds(argument.value, RANDOM_STATE)
+    if known is None:  # nothing is known of the value, but perhaps of its expression
+        return captured_paths(argument, place, module) is None
+    return known
+
+
+def _holds(value: Value, name: str) -> bool | None:
+    """Return whether a symbol is in a value; None if nothing is known of the value."""
+    if value is UNKNOWN:
+        return None
+    for option in options(value):
+        if isinstance(option, Symbol):
+            if option.name == name:
+                return True
+        elif isinstance(option, Sequence):
+            items = option.items if option.items is not None else (option.common or UNKNOWN,)
+            if any(_holds(item, name) for item in items):
+                return True
+            if option.items is None and option.common is UNKNOWN:
+                return None
+        elif isinstance(option, Dict):
+            values = [option.item, *(held for _, held in option.known)]
+            if any(_holds(held, name) for held in values):
+                return True
+    return None if UNKNOWN in options(value) else False
+
+
+def captured_paths(argument: Argument, place: FactPlace, module: Module) -> frozenset[str] | None:
+    """The dotted paths in ``inputs=`` or ``outputs=``, None if some are not known."""
+    found: set[str] = set()
+    pending = [Expression(argument.node, scope_of(module, place.function))]
+    for _ in range(MOST_CAPTURED):
+        if not pending:
+            return frozenset(found)
+        expression = resolve_name(pending.pop())
+        node = expression.node
+        if isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
+            pending += [expression.at(element.value) for element in node.elements]
+        elif isinstance(node, cst.BinaryOperation):
+            pending += [expression.at(node.left), expression.at(node.right)]
+        elif isinstance(node, cst.Attribute) and (path := dotted(node)) is not None:
+            if path.rpartition(".")[2] not in _STATES:
+                return None  # an attribute that may hold several states
+            found.add(path)
+        else:
+            return None
+    return None
+
+
+#: Attributes that hold the state of a module, of an optimizer, or of ``mx.random``.
+_STATES = frozenset({"state"})
+
+
+def is_captured(path: str, paths: frozenset[str] | None) -> bool:
+    """Return whether an object's state is captured, or may be."""
+    if paths is None:
+        return True
+    name = path.rpartition(".")[2]
+    return any(name in known.split(".") for known in paths)

@@ -1,0 +1,147 @@
+"""COMPILE-004: arguments for which a compiled function is traced again at each call."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import CompileFact
+from embercoach.analysis.syntax.trees import names_below, walk
+from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.lattice import UNKNOWN
+from embercoach.checks.arrays.compiled.compilations import root_of
+from embercoach.checks.arrays.compiled.varying import Varying
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Argument, CompiledCall
+    from embercoach.analysis.project.module import Module
+
+#: Longer expressions are not quoted.
+LONGEST = 16
+
+
+@check("COMPILE-004")
+def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
+    """``step(x, i)`` in a loop over ``i``; ``step(x, self.offset)``."""
+    root = root_of(call.callee)
+    varying = Varying(call.place, module)
+    for index, argument in enumerate(call.arguments):
+        if argument.star:
+            return
+        shown = module.parsed.code(argument.node)
+        shown = f"`{shown}`" if len(shown) <= LONGEST else "an argument"
+        if _is_changing_number(call, argument, varying, module):
+            if not _must_be_python(root, call, index, argument):
+                yield Report.at(
+                    call,
+                    "COMPILE-004",
+                    node=argument.node,
+                    message=f"Python number {shown} changes: each value traces the function again",
+                    help="Pass an array: `mx.array(i)`",
+                )
+        elif _has_changing_shape(call, argument, varying) and _has_fixed_shapes(root, module):
+            yield Report.at(
+                call,
+                "COMPILE-004",
+                node=argument.node,
+                message=f"shape of {shown} changes: each shape traces the function again",
+                help="Pad to a fixed length, or compile with `shapeless=True`",
+            )
+
+
+def _is_changing_number(
+    call: CompiledCall, argument: Argument, varying: Varying, module: Module
+) -> bool:
+    node, statement = argument.node, call.place.statement
+    in_loop = call.place.loop is not None
+    number = as_number(argument.value)
+    if number is None:
+        if argument.value is not UNKNOWN or not in_loop or not varying.is_host(node, statement):
+            return False
+    elif number.kind == "bool":
+        return False
+    varying.is_float = number is not None and number.kind == "float"
+    return _is_counter(node, module) or (in_loop and varying.number(node, statement))
+
+
+def _has_changing_shape(call: CompiledCall, argument: Argument, varying: Varying) -> bool:
+    if call.place.loop is None or as_array(argument.value) is None:
+        return False
+    return varying.shape(argument.node, call.place.statement)
+
+
+def _is_counter(node: cst.BaseExpression, module: Module) -> bool:
+    """``self.offset``, where the file has ``self.offset += 1``."""
+    return isinstance(node, cst.Attribute) and node.attr.value in _counters(module)
+
+
+@lru_cache(maxsize=1)
+def _counters(module: Module) -> frozenset[str]:
+    """The attributes that augmented assignments of a file change."""
+    return frozenset(
+        node.target.attr.value
+        for node in walk(module.tree, (cst.BaseExpression,))
+        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute)
+    )
+
+
+def _must_be_python(
+    root: FunctionInfo | None, call: CompiledCall, index: int, argument: Argument
+) -> bool:
+    """Return whether the function needs a Python number there: for a shape, or to branch."""
+    if root is None:
+        return False
+    names = [p.name for p in root.parameters if not p.star][root.is_method :]
+    name = argument.keyword or (names[index] if index < len(names) else None)
+    return name is not None and name in _needed(root)
+
+
+@lru_cache(maxsize=8)
+def _needed(root: FunctionInfo) -> frozenset[str]:
+    """The names of a function where an array would not do."""
+    return frozenset(
+        name
+        for node in walk(root.node.body)
+        for part in _needing_numbers(node)
+        for name in names_below(part)
+    )
+
+
+def _needing_numbers(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The parts of a node where an array would not do."""
+    if isinstance(node, (cst.Slice, cst.Tuple)):
+        return [node]
+    if isinstance(node, (cst.If, cst.IfExp, cst.While)):
+        return [node.test]
+    if not isinstance(node, cst.Call):
+        return []
+    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    if isinstance(name, cst.Name) and name.value in _SIZED:
+        return [argument for argument in node.args if argument.keyword is None]
+    return [a for a in node.args if a.keyword is not None and a.keyword.value in _SIZES]
+
+
+_SIZED = frozenset({"range", "reshape", "zeros", "ones", "arange", "repeat", "split", "topk"})
+_SIZES = frozenset({"axis", "shape", "k", "offset", "num_samples"})
+
+
+def _has_fixed_shapes(root: FunctionInfo | None, module: Module) -> bool:
+    """Return whether the function is known to be compiled without ``shapeless=True``."""
+    sites = _sites(module).get(root, ()) if root is not None else ()
+    return bool(sites) and not any(f.has_star or f.option(3, "shapeless") for f in sites)
+
+
+@lru_cache(maxsize=1)
+def _sites(module: Module) -> dict[FunctionInfo | None, list[CompileFact]]:
+    """Where a file compiles each of its functions."""
+    found: dict[FunctionInfo | None, list[CompileFact]] = {}
+    for fact in module.facts():
+        if type(fact) is CompileFact:
+            found.setdefault(root_of(fact.function), []).append(fact)
+    return found

@@ -1,0 +1,306 @@
+"""COMPILE-007: what a compiled function reads of its surroundings, and what changes later."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import CompiledCall
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_number, holds_arrays
+from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
+from embercoach.checks.arrays.compiled.compilations import (
+    captured_paths,
+    is_captured,
+    nodes_in,
+    place_in,
+    root_of,
+    traced_by,
+)
+from embercoach.checks.arrays.compiled.updates import updates_of
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CompileFact
+    from embercoach.analysis.facts.scopes import Scope
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+HELP = "Pass it as an argument, or add it to `inputs=` of mx.compile"
+
+
+@check("COMPILE-007")
+def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``x * scale`` in a compiled function, and ``scale *= 0.9`` after a call."""
+    if fact.has_star or fact.option(1, "inputs") is not None:
+        return
+    functions = traced_by(fact, module)
+    for info in functions:
+        seen: set[str] = set()
+        for node in nodes_in(info.node.body, module):
+            path = dotted(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+            if path is None or path in seen:
+                continue
+            seen.add(path)
+            if _is_changed(path, info, functions, fact, module):
+                yield Report.at(
+                    fact,
+                    "COMPILE-007",
+                    node=node,
+                    place=place_in(fact, info, info.statement or info.node),
+                    message="read when the function is traced: later changes have no effect",
+                    help=HELP,
+                    context="compiled",
+                )
+
+
+def _is_changed(
+    path: str,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    fact: CompileFact,
+    module: Module,
+) -> bool:
+    name, _, attribute = path.partition(".")
+    if not attribute:
+        return _is_rebound(name, info, functions, fact, module)
+    if not info.is_method or not info.parameters or info.parameters[0].name != name:
+        return False
+    cls = info.cls
+    if cls is None or "." in attribute or is_layer(cls):
+        return False
+    value = cls.attributes.get(attribute)
+    if value is None or not _is_data(value):
+        return False
+    return any(
+        _updates_itself(method, attribute, module)
+        for method in cls.setters.get(attribute, ())
+        if method not in functions and method.name != "__init__"
+    )
+
+
+def _is_data(value: Value) -> bool:
+    return as_number(value) is not None or holds_arrays(value)
+
+
+def _updates_itself(method: FunctionInfo, attribute: str, module: Module) -> bool:
+    """``self.scale *= 0.9``, or ``self.scale = self.scale * 0.9``."""
+    own = f"{method.parameters[0].name}.{attribute}"
+    for node in nodes_in(method.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
+        if isinstance(node, cst.AugAssign) and dotted(node.target) == own:
+            return True
+        if not isinstance(node, cst.Assign) or own not in map(_target, node.targets):
+            continue
+        if any(
+            isinstance(n, cst.Attribute) and dotted(n) == own for n in nodes_in(node.value, module)
+        ):
+            return True
+    return False
+
+
+def _target(target: cst.AssignTarget) -> str | None:
+    return dotted(target.target)
+
+
+def _is_rebound(
+    name: str,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    fact: CompileFact,
+    module: Module,
+) -> bool:
+    """Return whether a name around the compiled function changes between two calls of it."""
+    scope: Scope | None = scope_of(module, info)
+    while scope is not None and (scope.owner in functions or not scope.binds(name)):
+        if scope.binds(name):
+            return False
+        scope = scope.outer
+    owner = fact.place.function
+    if scope is None or scope.reaching is None:
+        return False
+    if scope.owner is module:
+        value = module.frame.names.get(name)
+        if _incremented(module).get(name, frozenset()) - functions:
+            return value is not None and _is_data(value)
+        if owner is not None:
+            return False
+    else:
+        value = None if info.closure is None else info.closure.names.get(name)
+        if scope.owner is not owner:
+            return False
+    if value is None or not _is_data(value):
+        return False
+    order, loops = _layout(owner, module)
+    called = _calls(owner, module).get(root_of(fact.function), ())
+    calls = [order.get(id(statement), -1) for statement in called]
+    bindings = [binding.statement for binding in scope.reaching.bindings[name]]
+    changed = [*bindings, *_stores(owner, module).get(name, ())]
+    if len(changed) < 2:
+        return False
+    changes = [order.get(id(statement), -1) for statement in changed]
+    if not calls:
+        return False
+    return any(
+        min(calls) < change < max(calls)
+        or any(change in loop and any(call in loop for call in calls) for loop in loops)
+        for change in changes
+    )
+
+
+@lru_cache(maxsize=4)
+def _stores(function: FunctionInfo | None, module: Module) -> dict[str, list[cst.CSTNode]]:
+    """The statements of a function that assign to items, ``xs[0] = x``, by the name."""
+    body = module.tree if function is None else function.node.body
+    found: dict[str, list[cst.CSTNode]] = {}
+    for node in nodes_in(body, module, (*DEFINITIONS, cst.BaseExpression)):
+        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+        if isinstance(node, cst.AugAssign):
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name):
+                found.setdefault(target.value.value, []).append(node)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _incremented(module: Module) -> dict[str, frozenset[FunctionInfo]]:
+    """The functions with ``global scale`` and ``scale *= 0.9``, by the name."""
+    found: dict[str, frozenset[FunctionInfo]] = {}
+    for info in module.functions:
+        if not info.global_names:
+            continue
+        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
+            name = dotted(node.target) if isinstance(node, cst.AugAssign) else None
+            if name is not None and name in info.global_names:
+                found[name] = found.get(name, frozenset()) | {info}
+    return found
+
+
+@lru_cache(maxsize=4)
+def _calls(
+    function: FunctionInfo | None, module: Module
+) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
+    """The statements of a function that call what is compiled, by the function compiled."""
+    found: dict[FunctionInfo | None, list[cst.CSTNode]] = {}
+    for call in module.facts_of(function):
+        if type(call) is CompiledCall:
+            found.setdefault(root_of(call.callee), []).append(call.place.statement)
+    return found
+
+
+@check("COMPILE-007")
+def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """A compiled function calls ``model``, and the training step around updates its weights."""
+    if fact.has_star:
+        return
+    inputs = fact.option(1, "inputs")
+    paths = frozenset[str]() if inputs is None else captured_paths(inputs, fact.place, module)
+    functions = traced_by(fact, module)
+    for update in updates_of(module):
+        model = update.model
+        if model is None or update.function in functions or is_captured(model, paths):
+            continue
+        if update.function is fact.place.function and not (
+            update.in_loop and _comes_after(update.statement, fact, module)
+        ):
+            continue
+        if _uses(fact, functions, model, update.function, module):
+            yield Report.at(
+                fact,
+                "COMPILE-007",
+                message="weights are read when traced: optimizer updates have no effect",
+                help="Add the model's state: `inputs=[model.state]`",
+                context="compiled",
+            )
+            return
+
+
+@lru_cache(maxsize=4)
+def _layout(
+    function: FunctionInfo | None, module: Module
+) -> tuple[dict[int, int], tuple[range, ...]]:
+    """The places of a function's statements in the text, by identity, and those of its loops."""
+    body = module.tree if function is None else function.node.body
+    order: dict[int, int] = {}
+    loops: list[range] = []
+    pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
+    while pending:
+        node, is_left = pending.pop()
+        if is_left:
+            loops.append(range(order[id(node)], len(order)))
+            continue
+        order[id(node)] = len(order)
+        if isinstance(node, (cst.For, cst.While)):
+            pending.append((node, True))
+        if not isinstance(node, (cst.BaseExpression, *DEFINITIONS)):
+            pending += [(child, False) for child in reversed(children(node))]
+    return order, tuple(loops)
+
+
+def _comes_after(statement: cst.CSTNode, fact: CompileFact, module: Module) -> bool:
+    order, _ = _layout(fact.place.function, module)
+    return order.get(id(statement), -1) > order.get(id(fact.place.statement), -1)
+
+
+def _uses(
+    fact: CompileFact,
+    functions: frozenset[FunctionInfo],
+    model: str,
+    updater: FunctionInfo | None,
+    module: Module,
+) -> bool:
+    """Return whether the compiled code runs the very model that the other code updates."""
+    if any(_is_set(model, info, module) for info in functions):
+        return False
+    name = model.partition(".")[0]
+    node = fact.node
+    if isinstance(node, cst.Call) and fact.decorated is None and node.args:
+        # ``mx.compile(model)``, ``mx.compile(nn.value_and_grad(model, loss))``.
+        given = node.args[0].value
+        if isinstance(fact.function, (Instance, LibraryObject)) and dotted(given) == model:
+            return _same(name, fact.place.function, updater, module)
+        if isinstance(given, cst.Call) and isinstance(fact.function, Transformed):
+            first = given.args[0].value if given.args else None
+            is_module = fact.function.transform == "module_value_and_grad"
+            if is_module and first is not None and dotted(first) == model:
+                return _same(name, fact.place.function, updater, module)
+    for info in functions:
+        for call in nodes_in(info.node.body, module):
+            if isinstance(call, cst.Call) and dotted(call.func) == model:
+                return _same(name, info, updater, module)
+    return False
+
+
+def _is_set(model: str, info: FunctionInfo, module: Module) -> bool:
+    """``model.update(parameters)``: the weights are arguments."""
+    setter = f"{model}.update"
+    return any(
+        dotted(n.func) == setter
+        for n in nodes_in(info.node.body, module)
+        if isinstance(n, cst.Call)
+    )
+
+
+def _same(
+    name: str, reader: FunctionInfo | None, updater: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether a name is the same variable in two functions, or ``self`` of one class."""
+    if reader is not None and updater is not None and reader.is_method and updater.is_method:
+        first = reader.parameters[0].name if reader.parameters else ""
+        if name == first and updater.parameters and updater.parameters[0].name == name:
+            return reader.cls is updater.cls
+    return _scope(name, reader, module) is _scope(name, updater, module)
+
+
+def _scope(name: str, info: FunctionInfo | None, module: Module) -> object:
+    scope: Scope | None = scope_of(module, info)
+    while scope is not None and not scope.binds(name):
+        scope = scope.outer
+    return object() if scope is None else scope.owner

@@ -1,0 +1,195 @@
+"""COMPILE-005 and COMPILE-006: state that a compiled function changes and ``outputs=`` lacks."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.contexts import is_traced
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import children, dotted
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import UNKNOWN
+from embercoach.checks.arrays.compiled.compilations import (
+    captured_paths,
+    is_captured,
+    nodes_in,
+    place_in,
+    traced_by,
+)
+from embercoach.checks.arrays.compiled.updates import updates_of
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CompileFact, Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
+
+_ADDS = frozenset({"append", "extend", "insert", "add", "appendleft"})
+
+
+@check("COMPILE-005")
+def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``optimizer.update(model, gradients)`` without ``outputs=state``."""
+    functions = traced_by(fact, module)
+    if fact.has_star or not functions:
+        return
+    given = {name: fact.option(i, name) for i, name in ((1, "inputs"), (2, "outputs"))}
+    paths = {
+        name: frozenset[str]() if a is None else captured_paths(a, fact.place, module)
+        for name, a in given.items()
+    }
+    for update in updates_of(module):
+        info = update.function
+        if info is None or info not in functions or not _is_outer(update.owner, info, module):
+            continue
+        if update.model is None and _mentions(info, f"{update.owner}.state", module):
+            continue  # the state is an argument and a result
+        state = [update.owner] if update.model is None else [update.owner, update.model]
+        for name in ("outputs", "inputs"):
+            lacking = [path for path in state if not is_captured(path, paths[name])]
+            if lacking:
+                shown = lacking[0].rpartition(".")[2]
+                yield Report.at(
+                    fact,
+                    "COMPILE-005",
+                    node=update.node,
+                    place=place_in(fact, info, update.statement),
+                    message=f"updates `{shown}`, which `{name}=` of mx.compile lacks"[:80],
+                    help="Add `[model.state, optimizer.state]` to `inputs=` and `outputs=`",
+                    context="compiled",
+                )
+                break
+
+
+def _mentions(info: FunctionInfo, path: str, module: Module) -> bool:
+    return any(
+        dotted(n) == path for n in nodes_in(info.node.body, module) if isinstance(n, cst.Attribute)
+    )
+
+
+def _is_outer(path: str, info: FunctionInfo, module: Module) -> bool:
+    """Return whether a path begins with a name that a function does not bind, or with ``self``."""
+    name = path.partition(".")[0]
+    if not scope_of(module, info).binds(name):
+        return True
+    return info.is_method and bool(info.parameters) and info.parameters[0].name == name
+
+
+@check("COMPILE-006")
+def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``history.append(loss)`` and ``self.last = y`` in a compiled function."""
+    functions = traced_by(fact, module)
+    if fact.has_star:
+        return
+    outputs = fact.option(2, "outputs")
+    paths = frozenset[str]() if outputs is None else captured_paths(outputs, fact.place, module)
+    for info in functions:
+        for inner in module.facts_of(info):
+            target = _stored(inner)
+            if target is None or not _leaks(target, info, functions, module):
+                continue
+            path = dotted(_owner(target))
+            if path is None or is_captured(path, paths):
+                continue
+            yield Report.at(
+                inner,
+                "COMPILE-006",
+                message="stores a traced array outside of the compiled function",
+                help="Return the array, or add its container to `outputs=` of mx.compile",
+                context="compiled",
+            )
+
+
+def _stored(fact: Fact) -> cst.CSTNode | None:
+    """The target of a fact that stores a traced array."""
+    if type(fact) is StoreFact:
+        return fact.node if _is_traced(fact.value) else None
+    if type(fact) is BinaryFact and fact.in_place and isinstance(fact.node, cst.AugAssign):
+        target = fact.node.target
+        return target if isinstance(target, cst.Subscript) else None
+    if type(fact) is not CallFact or fact.callee is not UNKNOWN:
+        return None
+    func = fact.node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value not in _ADDS:
+        return None
+    return func if any(_is_traced(a.value) for a in fact.arguments) else None
+
+
+def _is_traced(value: Value) -> bool:
+    return is_traced(value) and holds_arrays(value)
+
+
+def _owner(target: cst.CSTNode) -> cst.CSTNode:
+    """``xs`` of ``xs.append`` and ``xs[0]``, ``self`` of ``self.x``."""
+    return target.value if isinstance(target, (cst.Attribute, cst.Subscript)) else target
+
+
+def _leaks(
+    target: cst.CSTNode,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    module: Module,
+) -> bool:
+    """Return whether a container outlives the trace, and what is stored is read again."""
+    path = dotted(_owner(target))
+    if path is None:
+        return False
+    name = path.partition(".")[0]
+    is_self = info.is_method and bool(info.parameters) and info.parameters[0].name == name
+    if is_self:
+        assert info.cls is not None
+        init = find_method(info.cls, "__init__")
+        if init in functions:
+            return False  # made during the trace
+    elif not _outlives(name, info, functions, module):
+        return False
+    stored = _attribute(target)
+    return stored is None or bool(_reads(module).get(stored, frozenset()) - functions)
+
+
+def _attribute(target: cst.CSTNode) -> str | None:
+    """The attribute that holds what is stored; None for other containers."""
+    adds = isinstance(target, cst.Attribute) and target.attr.value in _ADDS
+    if adds or isinstance(target, cst.Subscript):
+        target = _owner(target)
+    return target.attr.value if isinstance(target, cst.Attribute) else None
+
+
+def _outlives(
+    name: str, info: FunctionInfo, functions: frozenset[FunctionInfo], module: Module
+) -> bool:
+    """Return whether a name belongs to a scope around the compiled functions."""
+    if name in info.global_names:
+        return True
+    current: FunctionInfo | None = info
+    while current is not None:
+        if name not in current.nonlocal_names and scope_of(module, current).binds(name):
+            return current not in functions
+        current = current.outer
+    return scope_of(module, None).binds(name)
+
+
+@lru_cache(maxsize=1)
+def _reads(module: Module) -> dict[str, frozenset[FunctionInfo | None]]:
+    """The functions of a file that read an attribute, by its name."""
+    found: dict[str, set[FunctionInfo | None]] = {}
+    bodies = {id(info.node): info for info in module.functions}
+    pending: list[tuple[cst.CSTNode, FunctionInfo | None]] = [(module.tree, None)]
+    while pending:
+        node, function = pending.pop()
+        function = bodies.get(id(node), function)
+        if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
+            pending.append((node.target.value, function))
+            continue
+        if isinstance(node, cst.Attribute):
+            found.setdefault(node.attr.value, set()).add(function)
+        pending += [(child, function) for child in children(node)]
+    return {name: frozenset(functions) for name, functions in found.items()}

@@ -1,0 +1,75 @@
+"""Updates of modules and optimizers: where a file has them, and of what."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+
+
+#: Updates of a file that are looked at.
+MOST_UPDATES = 64
+
+
+class Update(NamedTuple):
+    """``optimizer.update(model, gradients)``.
+
+    owner: the path of the optimizer.
+    model: the path of the module, None for ``apply_gradients``.
+    in_loop: whether it is in a loop of its function.
+    """
+
+    node: cst.Call
+    statement: cst.CSTNode
+    function: FunctionInfo | None
+    owner: str
+    model: str | None
+    in_loop: bool
+
+
+@lru_cache(maxsize=1)
+def updates_of(module: Module) -> tuple[Update, ...]:
+    """The calls of a file that update a module by an optimizer, in any order."""
+    found: list[Update] = []
+    for function in (None, *module.functions):
+        body = module.tree if function is None else function.node.body
+        pending: list[tuple[cst.CSTNode, cst.CSTNode, bool]] = [(body, body, False)]
+        while pending:
+            node, statement, in_loop = pending.pop()
+            if isinstance(node, (*DEFINITIONS, cst.Lambda)):
+                continue
+            if isinstance(node, cst.BaseSmallStatement):
+                statement = node
+            if isinstance(node, cst.Call):
+                update = _update(node, statement, function, in_loop=in_loop)
+                if update is not None and len(found) < MOST_UPDATES:
+                    found.append(update)
+            inside = in_loop or isinstance(node, (cst.For, cst.While))
+            pending += [(child, statement, inside) for child in children(node)]
+    return tuple(found)
+
+
+def _update(
+    node: cst.Call, statement: cst.CSTNode, function: FunctionInfo | None, *, in_loop: bool
+) -> Update | None:
+    func = node.func
+    if not isinstance(func, cst.Attribute) or len(node.args) != 2:
+        return None
+    if any(argument.star for argument in node.args):
+        return None
+    owner = dotted(func.value)
+    if owner is None:
+        return None
+    if func.attr.value == "apply_gradients":
+        return Update(node, statement, function, owner, None, in_loop)
+    model = dotted(node.args[0].value)
+    if func.attr.value != "update" or model is None or node.args[0].keyword is not None:
+        return None
+    return Update(node, statement, function, owner, model, in_loop)

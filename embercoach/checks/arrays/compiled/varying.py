@@ -1,0 +1,278 @@
+"""Python numbers and sizes that differ from one call in a loop to the next."""
+
+from __future__ import annotations
+
+import builtins
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls.library_calls import HOST_STATE
+from embercoach.analysis.facts.facts import CallFact, calls_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.values.joins import as_number
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.project.module import Module
+
+#: Assignments that are followed one after the other.
+MAX_STEPS = 6
+#: A loop over so few numbers costs that many traces.
+FEW = 8
+_CONVERSIONS = frozenset(
+    f"builtins.{name}" for name in ("int", "float", "abs", "round", "max", "pow")
+)
+_GROWS = frozenset({"append", "extend", "insert"})
+
+
+class Varying:
+    """The expressions that vary from one round of a call's loop to the next."""
+
+    def __init__(self, place: FactPlace, module: Module) -> None:
+        self._place = place
+        self._module = module
+        self._calls = calls_of(module)
+        self._reaching = scope_of(module, place.function).reaching
+        self.is_float = False  # whether the number looked at is a float
+
+    def number(
+        self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
+    ) -> bool:
+        """Return whether a Python number differs in each round of the loop."""
+        if steps == 0:
+            return False
+        steps -= 1
+        if isinstance(node, cst.Name):
+            return any(self._bound(b, steps) for b in self._bindings(node.value, statement))
+        if isinstance(node, cst.BinaryOperation):
+            if isinstance(node.operator, (cst.Modulo, cst.FloorDivide, cst.BitAnd)):
+                return False  # takes few values
+            return self.number(node.left, statement, steps) or self.number(
+                node.right, statement, steps
+            )
+        if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
+            return self.number(node.expression, statement, steps)
+        return isinstance(node, cst.Call) and self._result(node, statement, steps)
+
+    def is_host(
+        self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
+    ) -> bool:
+        """Return whether an expression is made of counters, literals and counts alone."""
+        if isinstance(node, (cst.Integer, cst.Float)):
+            return True
+        if isinstance(node, cst.BinaryOperation):
+            return self.is_host(node.left, statement, steps) and self.is_host(
+                node.right, statement, steps
+            )
+        if not isinstance(node, cst.Name) or steps == 0:
+            return False
+        if node.value in self._counted():
+            return True
+        bindings = self._bindings(node.value, statement)
+        return bool(bindings) and all(
+            b.value is not None
+            and (
+                b.kind == "element"
+                if self._is_counter(b)
+                else b.kind == "assigned" and self.is_host(b.value, b.statement, steps - 1)
+            )
+            for b in bindings
+        )
+
+    def _is_counter(self, binding: Binding) -> bool:
+        called = binding.value.func if isinstance(binding.value, cst.Call) else None
+        return isinstance(called, cst.Name) and (
+            called.value == "range" or (called.value == "enumerate" and binding.index == 0)
+        )
+
+    def _counted(self) -> set[str]:
+        """The names that the loop's ``range`` is given: Python integers."""
+        loop = self._place.loop
+        iterable = loop.iter if isinstance(loop, cst.For) else None
+        if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
+            return set()
+        return {a.value.value for a in iterable.args if isinstance(a.value, cst.Name)}
+
+    def _result(self, node: cst.Call, statement: cst.CSTNode, steps: int) -> bool:
+        fact = self._calls.get(node)
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item":
+            number = None if fact is None else as_number(fact.result)
+            return number is not None and self._array(node.func.value, statement, steps)
+        if fact is not None and fact.symbol in HOST_STATE:
+            return True
+        if not isinstance(node.func, cst.Name) or not node.args:
+            return False
+        first = node.args[0].value
+        if node.func.value == "len":
+            return isinstance(first, cst.Name) and self.grows(first.value)
+        if self.is_float and not hasattr(builtins, node.func.value):  # a schedule
+            return any(self.number(a.value, statement, steps) for a in node.args)
+        if f"builtins.{node.func.value}" in _CONVERSIONS:
+            return any(
+                self.number(a.value, statement, steps) or self._is_read(node, a.value, statement)
+                for a in node.args
+            )
+        return False
+
+    def _is_read(self, node: cst.Call, given: cst.BaseExpression, statement: cst.CSTNode) -> bool:
+        """``float(loss)``: the number is an array's, from this round."""
+        fact = self._calls.get(node)
+        number = None if fact is None else as_number(fact.result)
+        return number is not None and bool(number.pulls) and self._array(given, statement, 2)
+
+    def _array(self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int) -> bool:
+        """Return whether an array is computed, or read out of another one, in this round."""
+        while isinstance(node, (cst.Attribute, cst.Call)):
+            if isinstance(node, cst.Call) and not isinstance(node.func, cst.Attribute):
+                return any(self._array(a.value, statement, steps) for a in node.args)
+            node = node.func if isinstance(node, cst.Call) else node.value
+        if isinstance(node, cst.Subscript):
+            return any(
+                isinstance(e.slice, cst.Index) and self.number(e.slice.value, statement, steps)
+                for e in node.slice
+            ) or self._array(node.value, statement, steps)
+        if not isinstance(node, cst.Name):
+            return False
+        bindings = self._bindings(node.value, statement)
+        return any(b.kind != "parameter" and self.is_inside(b.statement) for b in bindings)
+
+    def _bindings(self, name: str, statement: cst.CSTNode) -> tuple[Binding, ...]:
+        if self._reaching is None:
+            return ()
+        return self._reaching.before(statement, name) or ()
+
+    def _bound(self, binding: Binding, steps: int) -> bool:
+        if not self.is_inside(binding.statement) or binding.value is None:
+            return False
+        if binding.kind == "updated":
+            return not self._is_reset(binding.name)
+        if binding.kind == "assigned":
+            return self.number(binding.value, binding.statement, steps)
+        if binding.kind != "element" or not isinstance(binding.statement, cst.For):
+            return False
+        return self._counts(binding.statement, binding.value, binding.index)
+
+    def _is_reset(self, name: str) -> bool:
+        """Return whether a counter begins again in the loop, and so takes few values."""
+        bindings = () if self._reaching is None else self._reaching.bindings.get(name, ())
+        return any(
+            b.kind == "assigned"
+            and isinstance(b.value, cst.Integer)
+            and self.is_inside(b.statement)
+            for b in bindings
+        )
+
+    def _counts(self, loop: cst.For, iterable: cst.BaseExpression, index: int | None) -> bool:
+        """Return whether a loop's target takes many numbers."""
+        if not isinstance(iterable, cst.Call):
+            return False
+        if isinstance(iterable.func, cst.Attribute):
+            return index is None and iterable.func.attr.value == "tolist"
+        if not isinstance(iterable.func, cst.Name):
+            return False
+        name = iterable.func.value
+        if name in ("range", "trange"):
+            return not _is_few([a.value for a in iterable.args if a.keyword is None])
+        if name == "tqdm" and iterable.args:
+            return self._counts(loop, iterable.args[0].value, index)
+        if name == "enumerate" and index == 1 and iterable.args:
+            return self._counts(loop, iterable.args[0].value, None)
+        return name == "enumerate" and index == 0 and not _walks_over_layers(loop)
+
+    def is_inside(self, statement: cst.CSTNode) -> bool:
+        """Return whether a statement is the call's loop, or in it."""
+        loop = self._place.loop
+        return loop is not None and id(statement) in _inside(loop)
+
+    def grows(self, name: str) -> bool:
+        """Return whether each round of the loop adds to a list."""
+        return self._place.loop is not None and name in _grown(self._place.loop)
+
+    def shape(self, node: cst.BaseExpression, statement: cst.CSTNode) -> bool:
+        """Return whether an array has another shape in each round of the loop."""
+        if isinstance(node, cst.Subscript):
+            return any(self._cut(e.slice, statement) for e in node.slice)
+        if isinstance(node, cst.Name):
+            return any(self._is_extended(b) for b in self._bindings(node.value, statement))
+        if not isinstance(node, cst.Call):
+            return False
+        fact = self._calls.get(node)
+        if fact is None or fact.symbol is None or not node.args:
+            return False
+        first = node.args[0].value
+        if fact.symbol == "mlx.core.array":
+            return isinstance(first, cst.Name) and self.grows(first.value)
+        if fact.symbol in ("mlx.core.zeros", "mlx.core.ones", "mlx.core.arange"):
+            sizes = [e.value for e in getattr(first, "elements", ())] or [first]
+            return any(self.number(size, statement) for size in sizes)
+        return False
+
+    def _cut(self, part: cst.BaseSlice, statement: cst.CSTNode) -> bool:
+        """``:i`` or ``i:``; ``i : i + 8`` always has 8 elements."""
+        if not isinstance(part, cst.Slice) or (part.lower is None) == (part.upper is None):
+            return False
+        bound = part.lower or part.upper
+        return bound is not None and self.number(bound, statement)
+
+    def _is_extended(self, binding: Binding) -> bool:
+        """``x = mx.concatenate([x, y])`` in the loop."""
+        if binding.kind != "assigned" or not self.is_inside(binding.statement):
+            return False
+        value = binding.value
+        fact = self._calls.get(value) if value is not None else None
+        if not isinstance(fact, CallFact):
+            return False
+        if fact.symbol != "mlx.core.concatenate":
+            return isinstance(value, cst.Call) and self.shape(value, binding.statement)
+        parts = getattr(fact.node.args[0].value, "elements", ()) if fact.node.args else ()
+        return len(parts) > 1 and any(
+            isinstance(p.value, cst.Name) and p.value.value == binding.name for p in parts
+        )
+
+
+@lru_cache(maxsize=8)
+def _inside(loop: cst.For | cst.While) -> frozenset[int]:
+    """The identities of the nodes of a loop."""
+    return frozenset(id(node) for node in walk(loop))
+
+
+@lru_cache(maxsize=8)
+def _grown(loop: cst.For | cst.While) -> frozenset[str]:
+    """The names of the lists that a loop adds to."""
+    return frozenset(
+        dotted(node.func.value) or ""
+        for node in walk(loop)
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in _GROWS
+    )
+
+
+def _is_few(arguments: list[cst.BaseExpression]) -> bool:
+    if len(arguments) != 1 or not isinstance(arguments[0], cst.Integer):
+        return False
+    count = evaluated(arguments[0])
+    return isinstance(count, int) and count <= FEW
+
+
+def _walks_over_layers(loop: cst.For) -> bool:
+    """Return whether the loop calls what it walks over, such as a module's layers."""
+    target = loop.target
+    elements = target.elements if isinstance(target, cst.Tuple) else ()
+    names = {name for element in elements for name in _names(element.value)}
+    if isinstance(loop.iter, cst.Call) and loop.iter.args:
+        given = loop.iter.args[0].value
+        if isinstance(given, cst.Attribute):
+            return True
+    return any(
+        isinstance(node, cst.Call) and (dotted(node.func) or "").partition(".")[0] in names
+        for node in walk(loop.body)
+    )
+
+
+def _names(target: cst.BaseExpression) -> list[str]:
+    return [node.value for node in walk(target) if isinstance(node, cst.Name)]

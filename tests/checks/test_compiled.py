@@ -1,0 +1,442 @@
+"""COMPILE: what compiled functions are reported for, and what looks like it and is correct."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from tests.checks.findings import codes, messages, pointed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAMILY = "COMPILE"
+IMPORTS = (
+    "from functools import partial\nimport time\nimport random\nimport mlx.optimizers as optim\n"
+)
+
+#: Programs, and the codes that each is reported for.
+REPORTED = {
+    "a decorator": ("@mx.compile\ndef f(x):\n    return x + mx.random.normal()\n", ["001"]),
+    "a call bound to a name": (
+        "def f(x):\n    return x + mx.random.normal()\ng = mx.compile(f)\n",
+        ["001"],
+    ),
+    "partial with other arguments": (
+        "@partial(mx.compile, shapeless=True)\ndef f(x):\n    return x + mx.random.normal()\n",
+        ["001"],
+    ),
+    "partial that is bound to a name": (
+        (
+            "compiled = partial(mx.compile, inputs=mx.random.state)\n"
+            "@compiled\ndef f(x):\n    return x + mx.random.normal()\n"
+        ),
+        ["001"],
+    ),
+    "a state without the random state": (
+        (
+            "model = nn.Linear(2, 2)\nstate = [model.state]\n"
+            "@partial(mx.compile, inputs=state, outputs=state)\n"
+            "def f(x):\n    return model(x) + mx.random.normal()\n"
+        ),
+        ["001"],
+    ),
+    "an attribute": (
+        (
+            "class A:\n    def __init__(self):\n        self.f = mx.compile(self.g)\n"
+            "    def g(self, x):\n        return self.h(x)\n"
+            "    def h(self, x):\n        return x + mx.random.uniform()\n"
+        ),
+        ["001"],
+    ),
+    "a module": (
+        (
+            "class A(nn.Module):\n    def __call__(self, x):\n"
+            "        return x + mx.random.uniform()\n"
+            "f = mx.compile(A())\n"
+        ),
+        ["001"],
+    ),
+    "key=None": ("f = mx.compile(lambda x: x + mx.random.normal(key=None))\n", ["001"]),
+    "NumPy's random numbers": (
+        "import numpy as np\n@mx.compile\ndef f(x):\n    return x + mx.array(np.random.rand(3))\n",
+        ["002"],
+    ),
+    "the time of datetime": (
+        (
+            "from datetime import datetime\n@mx.compile\ndef f(x):\n"
+            "    return mx.exp(x), datetime.now().timestamp()\n"
+        ),
+        ["002"],
+    ),
+    "a helper of a compiled function": (
+        "def h(x):\n    return x * time.time()\n@mx.compile\ndef f(x):\n    return h(x)\n",
+        ["002"],
+    ),
+    "compiled in a method": (
+        (
+            "class A:\n    def step(self, x):\n        return mx.compile(self.g)(x)\n"
+            "    def g(self, x):\n        return mx.exp(x)\n"
+        ),
+        ["003"],
+    ),
+    "an argument that is compiled at each call": (
+        (
+            "class A:\n    def __call__(self, x, f=None):\n"
+            "        f = mx.compile(f) if f is not None else self.f\n        return f(x)[0]\n"
+        ),
+        ["003"],
+    ),
+    "a compiled lambda in a loop": (
+        (
+            "for x in [mx.ones(2), mx.ones(2)]:\n    f = mx.compile(lambda v: v + v)\n"
+            "    mx.eval(f(x))\n"
+        ),
+        ["003"],
+    ),
+    "a schedule": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
+            "def rate(i):\n    return 0.5 * 0.9**i\n"
+            "def run(x, n):\n    for i in range(n):\n        r = rate(i)\n        x = f(x, r)\n"
+            "    return x\n"
+        ),
+        ["004"],
+    ),
+    "a quotient of a counter": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
+            "def run(x, steps):\n    for i in range(steps):\n        x = f(x, i / steps)\n"
+            "    return x\n"
+        ),
+        ["004"],
+    ),
+    "a name bound to a counter": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
+            "def run(x):\n    for i in range(100):\n        t = i * 0.01\n"
+            "        x = f(x, t=t)\n    return x\n"
+        ),
+        ["004"],
+    ),
+    "a counter of while": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
+            "def run(x):\n    n = 0\n    while n < 100:\n        x = f(x, n)\n"
+            "        n += 1\n    return x\n"
+        ),
+        ["004"],
+    ),
+    "mlx issue 3964: an offset that each step increments": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
+            "class Cache:\n    def __init__(self):\n        self.offset = 0\n"
+            "    def update(self, x):\n        x = f(x, self.offset)\n"
+            "        self.offset += 1\n        return x\n"
+        ),
+        ["004"],
+    ),
+    "mlx issue 4464: a growing sequence": (
+        (
+            "@mx.compile\ndef f(x):\n    return mx.exp(x)\n"
+            "def run(n):\n    ids = [1]\n    for _ in range(n):\n"
+            "        mx.eval(f(mx.array(ids)))\n        ids.append(2)\n"
+        ),
+        ["004"],
+    ),
+    "a slice that grows": (
+        (
+            "@mx.compile\ndef f(x):\n    return mx.exp(x)\n"
+            "def run(x: mx.array):\n    for i in range(1, 100):\n        mx.eval(f(x[:, :i]))\n"
+        ),
+        ["004"],
+    ),
+    "apply_gradients": (
+        "opt = optim.Adam(1e-3)\n@mx.compile\ndef f(p, g):\n    return opt.apply_gradients(g, p)\n",
+        ["005"],
+    ),
+    "an optimizer that is an attribute": (
+        (
+            "class T:\n    def __init__(self, model, opt):\n"
+            "        self.model, self.opt = model, opt\n"
+            "        self.step = mx.compile(self._step)\n"
+            "    def _step(self, x):\n        l, g = nn.value_and_grad(self.model, self.loss)(x)\n"
+            "        self.opt.update(self.model, g)\n        return l\n"
+            "    def loss(self, x):\n        return self.model(x).sum()\n"
+        ),
+        ["005"],
+    ),
+    "a global name": (
+        (
+            "last = None\n@mx.compile\ndef f(x):\n    global last\n    last = mx.exp(x)\n"
+            "    return last\n"
+        ),
+        ["006"],
+    ),
+    "an element of an array around": (
+        "seen = mx.zeros(4)\n@mx.compile\ndef f(x):\n    seen[0] = x.sum()\n    return x\n",
+        ["006"],
+    ),
+    "a name of the function around": (
+        (
+            "def make():\n    last = None\n    @mx.compile\n    def f(x):\n        nonlocal last\n"
+            "        last = mx.exp(x)\n        return last\n    return f, lambda: last\n"
+        ),
+        ["006"],
+    ),
+    "an item that is assigned between calls": (
+        (
+            'params = {"w": mx.ones(2)}\n@mx.compile\ndef f(x):\n    return x + params["w"]\n'
+            'for x in [mx.ones(2), mx.ones(2)]:\n    mx.eval(f(x))\n    params["w"] = mx.exp(x)\n'
+        ),
+        ["007"],
+    ),
+    "a counter that another function increments": (
+        (
+            "rate = 1.0\n@mx.compile\ndef f(x):\n    return x + mx.full((1,), rate)\n"
+            "def decay():\n    global rate\n    rate *= 0.9\n"
+        ),
+        ["007"],
+    ),
+    "a compiled gradient of a model that is trained": (
+        (
+            "def train(model: nn.Module, data):\n    opt = optim.SGD(0.1)\n"
+            "    step = mx.compile(nn.value_and_grad(model, lambda x: model(x).sum()))\n"
+            "    for x in data:\n        l, g = step(x)\n        opt.update(model, g)\n"
+        ),
+        ["007"],
+    ),
+    "a method": ("class A:\n    @mx.compile\n    def f(self, x):\n        return x\n", ["008"]),
+    "a class method": (
+        "class A:\n    @classmethod\n    @mx.compile\n    def f(cls, x):\n        return x\n",
+        ["008"],
+    ),
+    "a mean": ("f = mx.compile(lambda x: x.sum() / x.shape[0], shapeless=True)\n", ["009"]),
+    "a branch on a size": (
+        (
+            "@partial(mx.compile, shapeless=True)\ndef f(x):\n    if x.shape[1] > 4:\n"
+            "        return mx.exp(x)\n    return x\n"
+        ),
+        ["009"],
+    ),
+    "mlx pull request 4296: a slice": (
+        "@partial(mx.compile, shapeless=True)\ndef f(x):\n    return mx.exp(x[:, 1:])\n",
+        ["010"],
+    ),
+    "a method that splits": (
+        "@partial(mx.compile, shapeless=True)\ndef f(x: mx.array):\n    return x.split(2)[0]\n",
+        ["010"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REPORTED, ids=str)
+def test_reports(case: str) -> None:
+    program, expected = REPORTED[case]
+    assert codes(IMPORTS + program, FAMILY) == [f"COMPILE-{code}" for code in expected]
+
+
+SILENT = {
+    "a key": "f = mx.compile(lambda x, k: x + mx.random.normal(key=k))\n",
+    "captured": (
+        "s = mx.random.state\n"
+        "f = mx.compile(lambda x: x + mx.random.normal(), inputs=s, outputs=s)\n"
+    ),
+    "captured in a partial that is bound to a name": (
+        "s = [mx.random.state]\ncompiled = partial(mx.compile, inputs=s, outputs=s)\n"
+        "@compiled\ndef f(x):\n    return x + mx.random.normal()\n"
+    ),
+    "captured in an attribute": (
+        "class A:\n    def __init__(self):\n        self.state = [mx.random.state]\n"
+        "        self.f = mx.compile(self.g, inputs=self.state, outputs=self.state)\n"
+        "    def g(self, x):\n        return x + mx.random.uniform()\n"
+    ),
+    "a state that is not known": (
+        "def make(state):\n    @partial(mx.compile, inputs=state, outputs=state)\n"
+        "    def f(x):\n        return x + mx.random.normal()\n    return f\n"
+    ),
+    "options that are not known": (
+        "def make(options):\n    return mx.compile(lambda x: x + mx.random.normal(), **options)\n"
+    ),
+    "re.compile": "import re\nfor word in ('a', 'b'):\n    re.compile(word)('x')\n",
+    "dropout without training": (
+        "class A(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.d = nn.Dropout(0.1)\n    def __call__(self, x):\n        return self.d(x)\n"
+        "f = mx.compile(A())\n"
+    ),
+    "a clock outside": (
+        "@mx.compile\ndef f(x):\n    return mx.exp(x)\n"
+        "def g(x):\n    start = time.time()\n    mx.eval(f(x))\n    return time.time() - start\n"
+    ),
+    "stored in a dictionary": (
+        "cache = {}\ndef get(n):\n    if n not in cache:\n        cache[n] = mx.compile(mx.exp)\n"
+        "    return cache[n]\n"
+    ),
+    "a global name": (
+        "f = None\ndef run(x):\n    global f\n    if f is None:\n        f = mx.compile(mx.exp)\n"
+        "    return f(x)\n"
+    ),
+    "main": "def main():\n    f = mx.compile(mx.exp)\n    mx.eval(f(mx.ones(2)))\nmain()\n",
+    "a function that the script calls once": (
+        "def compare(x):\n    f = mx.compile(mx.exp)\n    mx.eval(f(x))\ncompare(mx.ones(2))\n"
+    ),
+    "called in a nested function": (
+        "def make():\n    f = mx.compile(mx.exp)\n    def g(x):\n        return f(x)\n"
+        "    return g\n"
+    ),
+    "recompiled once in a loop": (
+        "def train(f, data, late):\n    step = mx.compile(f)\n    for i, x in enumerate(data):\n"
+        "        mx.eval(step(x))\n        if i == late:\n            step = mx.compile(mx.exp)\n"
+    ),
+    "a counter that begins again": (
+        "@mx.compile\ndef f(x, n):\n    return x + mx.full((1,), n)\n"
+        "def run(x, data):\n    n = 0\n    for _ in data:\n        x = f(x, n)\n        n += 1\n"
+        "        if n == 4:\n            n = 0\n    return x\n"
+    ),
+    "a number of the layer": (
+        "@mx.compile\ndef f(x, n):\n    return x + mx.full((1,), n)\n"
+        "def run(x, layers):\n    for n, layer in enumerate(layers):\n        x = f(layer(x), n)\n"
+        "    return x\n"
+    ),
+    "a number for a shape": (
+        "@mx.compile\ndef f(x, n):\n    return x.reshape(n, -1)\n"
+        "def run(x):\n    for n in range(1, 100):\n        mx.eval(f(x, n))\n"
+    ),
+    "a number that the call gets from before the loop": (
+        "@mx.compile\ndef f(x, n):\n    return x + mx.full((1,), n)\n"
+        "def run(x: mx.array):\n    n = x.max().item()\n    for _ in range(100):\n"
+        "        x = f(x, n)\n"
+        "    return x\n"
+    ),
+    "windows of one length": (
+        "@mx.compile\ndef f(x):\n    return mx.exp(x)\n"
+        "def run(x: mx.array):\n    for i in range(100):\n        mx.eval(f(x[i : i + 8]))\n"
+    ),
+    "a captured optimizer": (
+        "def train(model: nn.Module, opt, data):\n    state = [model.state, opt.state]\n"
+        "    @partial(mx.compile, inputs=state, outputs=state)\n    def step(x):\n"
+        "        l, g = nn.value_and_grad(model, lambda x: model(x).sum())(x)\n"
+        "        opt.update(model, g)\n        return l\n"
+        "    for x in data:\n        mx.eval(step(x), state)\n"
+    ),
+    "a captured optimizer, mlx pull request 629": (
+        "def train(model: nn.Module, opt, data):\n    state = [model, opt.state]\n"
+        "    @partial(mx.compile, inputs=state, outputs=state)\n    def step(x):\n"
+        "        l, g = nn.value_and_grad(model, lambda x: model(x).sum())(x)\n"
+        "        opt.update(model, g)\n        return l\n"
+        "    for x in data:\n        mx.eval(step(x), state)\n"
+    ),
+    "pure updates": (
+        "def run(model: nn.Module, opt):\n    def loss(p, x):\n        model.update(p)\n"
+        "        return model(x).sum()\n    @mx.compile\n    def step(p, s, x):\n"
+        "        g = mx.grad(loss)(p, x)\n        opt.state = s\n"
+        "        return opt.apply_gradients(g, p), opt.state\n    return step\n"
+    ),
+    "a set that is updated": (
+        "@mx.compile\ndef f(x):\n    names = set()\n    names.update('a', 'b')\n    return x\n"
+    ),
+    "a list of the function": (
+        "@mx.compile\ndef f(x):\n    ys = []\n    for _ in range(3):\n"
+        "        ys.append(mx.exp(x))\n"
+        "    return ys\n"
+    ),
+    "an object that the function makes": (
+        "class Box:\n    def __init__(self, x):\n        self.x = mx.exp(x)\n"
+        "    def add(self, y):\n        self.x = self.x + mx.exp(y)\n"
+        "@mx.compile\ndef f(x):\n    box = Box(x)\n    box.add(x)\n    return box.x\n"
+        "def g(box: Box):\n    return box.x\n"
+    ),
+    "an attribute that the same trace reads": (
+        "class A:\n    def __init__(self):\n        self.f = mx.compile(self.g)\n"
+        "    def g(self, x: mx.array):\n        self.h = mx.exp(x)\n        return self.k()\n"
+        "    def k(self):\n        return self.h + self.h\n"
+    ),
+    "a number of traces": (
+        "traces = []\n@mx.compile\ndef f(x):\n    traces.append(1)\n    return x\n"
+    ),
+    "a constant": "SCALE = 2.0\n@mx.compile\ndef f(x):\n    return x + mx.full((1,), SCALE)\n",
+    "set before the first call": (
+        "def run(x):\n    s = 1.0\n    s = s + 1\n"
+        "    f = mx.compile(lambda x: x + mx.full((1,), s))\n"
+        "    for _ in range(3):\n        x = f(x)\n    return x\n"
+    ),
+    "a captured model": (
+        "def train(model: nn.Module, data):\n    opt = optim.SGD(0.1)\n"
+        "    f = mx.compile(lambda x: model(x), inputs=model.state)\n"
+        "    for x in data:\n        _, g = nn.value_and_grad(model, lambda x: model(x).sum())(x)\n"
+        "        opt.update(model, g)\n        mx.eval(f(x))\n"
+    ),
+    "a static method": (
+        "class A:\n    @staticmethod\n    @mx.compile\n    def f(x):\n        return x\n"
+    ),
+    "a function in a method": (
+        "class A:\n    def make(self):\n        @mx.compile\n        def f(self, x):\n"
+        "            return x\n        return f\n"
+    ),
+    "the last axis": "f = mx.compile(lambda x: x.sum() / x.shape[-1], shapeless=True)\n",
+    "a checked size": (
+        "@partial(mx.compile, shapeless=True)\ndef f(x):\n    assert x.shape[0] > 1\n"
+        "    return mx.exp(x)\n"
+    ),
+    "a size of a constant": (
+        "w = mx.ones((3, 4))\n@partial(mx.compile, shapeless=True)\ndef f(x):\n"
+        "    return x.sum() / w.shape[0]\n"
+    ),
+    "whole axes": (
+        "@partial(mx.compile, shapeless=True)\ndef f(x):\n    return x[:, None] + x[None, :]\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SILENT, ids=str)
+def test_does_not_report(case: str) -> None:
+    assert codes(IMPORTS + SILENT[case], FAMILY) == []
+
+
+def test_names_what_lacks_the_random_state() -> None:
+    program = "f = mx.compile(lambda x: x + mx.random.normal(), inputs=mx.random.state)\n"
+    assert messages(program, FAMILY) == [
+        "`mx.random.normal` changes mx.random.state, which `outputs=` lacks"
+    ]
+
+
+def test_points_at_the_optimizer_update() -> None:
+    program = """
+        import mlx.optimizers as optim
+        opt = optim.Adam(1e-3)
+        model = nn.Linear(2, 2)
+        @mx.compile
+        def step(g):
+            opt.update(model, g)
+    """
+    assert pointed(program, FAMILY) == [("COMPILE-005", "opt.update(model, g)")]
+
+
+FILES = {
+    "noise.py": (
+        "import mlx.core as mx\n"
+        "def noisy(x):\n    return x + mx.random.normal(x.shape)\n"
+        "def keyed(x, k):\n    return x + mx.random.normal(x.shape, key=k)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        ("f = mx.compile(noisy)\n", 1),
+        ("@mx.compile\ndef f(x):\n    return noisy(x)\n", 1),
+        ("f = mx.compile(keyed)\n", 0),
+        ("s = [mx.random.state]\nf = mx.compile(noisy, inputs=s, outputs=s)\n", 0),
+    ],
+)
+def test_follows_functions_of_other_files(tmp_path: Path, program: str, count: int) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    source = f"import mlx.core as mx\nfrom noise import keyed, noisy\n{program}"
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    found = check_source(source, path, Project()).findings
+    assert [finding.code for finding in found] == ["COMPILE-001"] * count
