@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.stops import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
+    from embercoach.checks.registry import ProposedFix
 
 
 #: Rules about calls that raise.
@@ -105,8 +106,11 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
             statements[stop.quoted] = stop.statement
     for report in reports:
         statements[report.node] = report.place.statement
-        for node, _ in report.change.edits if report.change else ():
-            statements[node] = report.place.statement
+        if report.change is not None:
+            for node, _ in report.change.edits:
+                statements[node] = report.place.statement
+            statements.update((node, node) for node, _ in report.change.lines_before)
+            statements.update((node, around) for around, node, _, _ in report.change.parts)
     spans = module.parsed.spans(statements)
     lines = LineOffsets(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
@@ -160,17 +164,7 @@ def _finding(
     lines: LineOffsets,
 ) -> Finding:
     span = _within(spans[report.node], report.text_span, lines)
-    fix = None
-    if report.change is not None:
-        edits = tuple(
-            Edit(
-                lines.offset(spans[node].line, spans[node].column),
-                lines.offset(spans[node].end_line, spans[node].end_column),
-                text,
-            )
-            for node, text in report.change.edits
-        )
-        fix = Fix(report.change.title, report.change.safe, edits)
+    fix = None if report.change is None else _fix(report.change, spans, lines)
     return Finding(
         report.code,
         span.line,
@@ -184,6 +178,36 @@ def _finding(
         tuple([steps[id(stop)] for stop in trace.flow]),
         tuple([steps[id(stop)] for stop in (*trace.start, *report.related)]),
     )
+
+
+def _fix(change: ProposedFix, spans: dict[cst.CSTNode, Span], lines: LineOffsets) -> Fix | None:
+    """A fix with positions, None where a line cannot be inserted."""
+    edits: list[Edit] = []
+    for node, text in change.lines_before:
+        edit = _line_before(spans[node], text, lines)
+        if edit is None:
+            return None
+        edits.append(edit)
+    edits += [_edit(spans[node], text, lines) for node, text in change.edits]
+    for _, node, part, text in change.parts:
+        edits.append(_edit(_within(spans[node], part, lines), text, lines))
+    return Fix(change.title, change.safe, tuple(edits))
+
+
+def _edit(span: Span, text: str, lines: LineOffsets) -> Edit:
+    start, end = lines.offset(span.line, span.column), lines.offset(span.end_line, span.end_column)
+    return Edit(start, end, text)
+
+
+def _line_before(span: Span, text: str, lines: LineOffsets) -> Edit | None:
+    """Insert a line before a statement that begins a line, with the statement's indentation."""
+    start = lines.offset(span.line, 0)
+    indentation = lines.source[start : start + span.column]
+    if indentation.strip(" \t") or lines.source[max(start - 4, 0) : start].rstrip("\r\n").endswith(
+        "\\"
+    ):
+        return None
+    return Edit(start, start, f"{indentation}{text}\n")
 
 
 def _within(span: Span, part: tuple[int, int] | None, lines: LineOffsets) -> Span:

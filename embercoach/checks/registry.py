@@ -21,11 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProposedFix:
-    """A fix before positions are known: each node and the text that replaces it."""
+    """A fix before positions are known.
+
+    edits: each node and the text that replaces it.
+    lines_before: each statement and a line to insert before it.
+    parts: parts of nodes: the statement, the node, a start and end in characters of the node's own
+        source, and the text that replaces them.
+    """
 
     title: str
     safe: bool
     edits: tuple[tuple[cst.CSTNode, str], ...]
+    lines_before: tuple[tuple[cst.CSTNode, str], ...] = ()
+    parts: tuple[tuple[cst.CSTNode, cst.CSTNode, tuple[int, int], str], ...] = ()
 
 
 class Located(Protocol):

@@ -17,8 +17,8 @@ def apply(source: str, fixes: Iterable[Fix], newline: str = "\n") -> tuple[str, 
     r"""Apply as many fixes as go together, first come first served by place.
 
     A fix is applied whole or not at all. Two fixes go together if no edit of one overlaps or, as
-    an insertion, touches an edit of the other. Equal fixes, and equal insertions of whole lines
-    (an import), are applied once.
+    an insertion, touches an edit of the other. Whole lines may be inserted at one place. Equal
+    fixes, and equal insertions of whole lines (an import), are applied once.
 
     Args:
         source: text that the edits' offsets refer to.
@@ -90,6 +90,8 @@ def _conflicts(span: _Span, taken: list[_Span]) -> bool:
 
 
 def _touch(one: _Span, other: _Span) -> bool:
+    if one[:2] == other[:2] and _is_line(one) and _is_line(other):
+        return False
     if one[0] == one[1] or other[0] == other[1]:
         return one[0] <= other[1] and other[0] <= one[1]
     return one[0] < other[1] and other[0] < one[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.graph_break import pull
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
+#: Expressions of a Python number.
+LITERALS = (cst.Float, cst.Integer, cst.UnaryOperation, cst.BinaryOperation)
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
@@ -78,7 +82,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 node=other.node,
                 message="float32 scalar array promotes half-precision operands to float32",
                 help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
-                change=_with_dtype(module, other.node, operand.node),
+                change=_weak_scalar(module, other.node),
                 subject=other.node,
             )
 
@@ -101,12 +105,24 @@ def _with_dtype(
     return ProposedFix("Give the constant the array's dtype", False, ((constant, text),))
 
 
+def _weak_scalar(module: Module, constant: cst.BaseExpression) -> ProposedFix | None:
+    """Replace ``mx.array(0.5)`` by ``0.5``, which is correct for integers and booleans too."""
+    if not isinstance(constant, cst.Call) or not isinstance(constant.func, cst.Attribute):
+        return None
+    if constant.func.attr.value != "array" or not isinstance(constant.args[0].value, LITERALS):
+        return None
+    text = module.parsed.code(constant.args[0].value)
+    if not isinstance(constant.args[0].value, cst.Float):
+        text = f"({text})"
+    return ProposedFix("Use the Python number", False, ((constant, text),))
+
+
 @check("DTYPE-002")
 def numpy_truncation(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``int_array * np.float32(0.5)`` is all zeros."""
     array, numpy = fact.left.array, fact.right.numpy
     if array is not None and numpy is not None:
-        yield from _truncation(fact, module, array, numpy, fact.right.node)
+        yield from _truncation(fact, module, array, numpy, fact.right.node, fact.left.node)
 
 
 @check("DTYPE-002", of=("mlx.core.",))
@@ -115,14 +131,19 @@ def numpy_truncation_in_call(fact: CallFact, module: Module) -> Iterator[Report]
     if fact.entry is None or not fact.entry.elementwise or len(fact.arguments) < 2:
         return
     values = [(a.value, a.node) for a in fact.arguments[:2]]
-    for (value, _), (other, node) in (values, values[::-1]):
+    for (value, subject), (other, node) in (values, values[::-1]):
         array, numpy = as_array(value), as_numpy(other)
         if array is not None and numpy is not None:
-            yield from _truncation(fact, module, array, numpy, node)
+            yield from _truncation(fact, module, array, numpy, node, subject)
 
 
 def _truncation(
-    fact: Fact, module: Module, array: Array, numpy: Numpy, node: cst.BaseExpression
+    fact: Fact,
+    module: Module,
+    array: Array,
+    numpy: Numpy,
+    node: cst.BaseExpression,
+    array_node: cst.BaseExpression,
 ) -> Iterator[Report]:
     if array.dtype not in INTEGERS or numpy.kind != "float":
         return
@@ -136,7 +157,37 @@ def _truncation(
         message=f"NumPy {kind} truncated to {array.dtype}: the fraction is lost",
         help="Convert the array first (x.astype(mx.float32)), or pass float(value)",
         subject=node,
+        change=_keeping_fraction(module, numpy, node, array_node, in_place=_is_in_place(fact)),
     )
+
+
+def _is_in_place(fact: Fact) -> bool:
+    return isinstance(fact.node, cst.AugAssign)
+
+
+def _keeping_fraction(
+    module: Module,
+    numpy: Numpy,
+    node: cst.BaseExpression,
+    array_node: cst.BaseExpression,
+    *,
+    in_place: bool,
+) -> ProposedFix | None:
+    """``float(value)`` for a NumPy scalar, ``x.astype(mx.float32)`` before a NumPy array."""
+    if in_place:
+        return None
+    if numpy.scalar:
+        return _as_float(module, node)
+    mx = mlx_alias(module)
+    if mx is None or not isinstance(array_node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
+        return None
+    text = f"{module.parsed.code(array_node)}.astype({mx}.float32)"
+    return ProposedFix("Convert the array to float32", False, ((array_node, text),))
+
+
+def _as_float(module: Module, node: cst.BaseExpression) -> ProposedFix:
+    text = f"float({module.parsed.code(node)})"
+    return ProposedFix("Pass a Python float", False, ((node, text),))
 
 
 @check("DTYPE-003")
@@ -145,7 +196,7 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     numpy = fact.left.numpy
     if numpy is None or not numpy.scalar or fact.right.array is None:
         return
-    yield pull(
+    report = pull(
         fact,
         "DTYPE-003",
         module,
@@ -155,6 +206,9 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
         may_end=False,
         subject=fact.right.node,
     )
+    if numpy.kind == "float":
+        report = replace(report, change=_as_float(module, fact.left.node))
+    yield report
 
 
 @check("DTYPE-005", of=("mlx.core.array",))

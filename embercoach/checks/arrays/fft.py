@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.extents import ExpressionValue, is_length, measures, role_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.spectra import Length, Signal, Spectrum
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from embercoach.analysis.project.module import Module
 
@@ -127,7 +129,27 @@ def _mismatch(
             f'`{_name(fact)}` norm="{signal.norm}" after {there}'
         ),
         help='Pass the same norm to the transform and its inverse (default: norm="backward")',
+        change=_matching_norm(module, fact, spectrum.norms),
     )
+
+
+def _matching_norm(
+    module: Module, fact: CallFact, norms: Sequence[str | None]
+) -> ProposedFix | None:
+    """Pass the norm of the transform to the inverse."""
+    if len(set(norms)) != 1 or not fact.arguments:
+        return None
+    given, last = fact.keyword("norm"), fact.arguments[-1]
+    written = f'"{norms[0]}"'
+    title = f"Pass norm={written} to the inverse"
+    if given is not None:
+        if not isinstance(given.node, cst.SimpleString):
+            return None
+        return ProposedFix(title, False, ((given.node, written),))
+    if len(fact.arguments) > 3 or any(argument.star for argument in fact.arguments):
+        return None  # a norm may be among them
+    text = f"{module.parsed.code(last.node)}, norm={written}"
+    return ProposedFix(title, False, ((last.node, text),))
 
 
 def _may_rescale(scaling: _Scaling, signal: Signal) -> bool:

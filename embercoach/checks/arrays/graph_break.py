@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -18,6 +19,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import is_shown, mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,7 +200,7 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         ):
             return
         in_array = definite_array(inside) is not None
-        yield pull(
+        report = pull(
             fact,
             "GRAPH-BREAK-006",
             module,
@@ -207,6 +209,7 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             help="Use mx.any(x == v), or a Python set of host values",
             subject=fact.right.node if in_array else fact.left.node,
         )
+        yield replace(report, change=_membership_change(fact, module) if in_array else None)
     elif fact.operator in ("==", "!=") and NONE in (fact.left.value, fact.right.value):
         instead = "is None" if fact.operator == "==" else "is not None"
         yield Report.at(
@@ -216,6 +219,24 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             help=f"Use `{instead}`",
             change=_none_change(fact, module, instead),
         )
+
+
+def _membership_change(fact: CompareFact, module: Module) -> ProposedFix | None:
+    """``mx.any(x == v).item()``: one synchronization instead of one per element."""
+    mx = mlx_alias(module)
+    value = fact.left
+    if mx is None or len(fact.node.comparisons) != 1 or is_shown(module, fact.node):
+        return None
+    if value.number is None and (value.array is None or not value.is_certain):
+        return None
+    sides = []
+    for one in (fact.right.node, value.node):
+        if not isinstance(one, (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.Integer)):
+            return None
+        sides.append(module.parsed.code(one))
+    negated = "not " if fact.operator == "not in" else ""
+    text = f"{negated}{mx}.any({sides[0]} == {sides[1]}).item()"
+    return ProposedFix(f"Use `{mx}.any`", False, ((fact.node, text),))
 
 
 def _none_change(fact: CompareFact, module: Module, instead: str) -> ProposedFix | None:

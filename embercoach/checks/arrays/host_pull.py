@@ -12,8 +12,9 @@ from embercoach.analysis.calls import numpy_api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
-from embercoach.analysis.values.joins import any_item, as_array
+from embercoach.analysis.values.joins import any_item, as_array, definite_array
 from embercoach.analysis.values.lattice import (
+    SCALAR,
     UNKNOWN,
     BoundMember,
     Bytes,
@@ -23,7 +24,8 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.arrays.graph_break import pull
-from embercoach.checks.registry import Report, check
+from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -44,16 +46,30 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``x.tolist()``."""
     callee = fact.callee
     assert isinstance(callee, BoundMember)
-    if fact.array is not None:
-        yield pull(
-            fact,
-            "HOST-PULL-001",
-            module,
-            "`.tolist()`",
-            value=callee.owner,
-            help=KEEP,
-            array_node=fact.receiver_node,
-        )
+    if fact.array is None:
+        return
+    report = pull(
+        fact,
+        "HOST-PULL-001",
+        module,
+        "`.tolist()`",
+        value=callee.owner,
+        help=KEEP,
+        array_node=fact.receiver_node,
+    )
+    yield replace(report, change=_row_fix(fact, module))
+
+
+def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
+    """Read the array once where a loop reads its rows, or the same part of it."""
+    subject = fact.receiver_node
+    if not fact.place.loops or subject is None or fact.array is None:
+        return None
+    if isinstance(subject, cst.Subscript):
+        fix = element_fix(module, fact.place, subject, fact.array, replaced=fact.node, is_row=True)
+        if fix is not None:
+            return fix
+    return invariant_fix(module, fact.place, fact.node, subject)
 
 
 @check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
@@ -192,17 +208,41 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     inner = _pull_inside(argument)
     if inner is None:
         return
-    yield pull(
+    value = _pulled(fact, module, inner)
+    report = pull(
         fact,
         "HOST-PULL-007",
         module,
         "host round trip",
-        value=_pulled(fact, module, inner),
+        value=value,
         help="Use the array itself, mx.array(x) to copy it, or mx.stop_gradient(x) to detach it",
         pulled_by=inner,
         subject=inner,
         covers=(inner,),
     )
+    yield replace(report, change=_round_trip_fix(module, inner, value))
+
+
+def _round_trip_fix(module: Module, inner: cst.CSTNode, value: Value) -> ProposedFix | None:
+    """``mx.array(np.array(x))`` to ``mx.array(x)``: it keeps the dtype, and the gradient."""
+    array = definite_array(value)
+    if (
+        array is None
+        or not isinstance(inner, cst.Call)
+        or not isinstance(inner.func, cst.Attribute)
+    ):
+        return None
+    name = inner.func.attr.value
+    if name == "tolist" or (name == "item" and array.shape == SCALAR):
+        source = inner.func.value if not inner.args else None
+    elif name in ("array", "asarray") and len(inner.args) == 1 and not inner.args[0].star:
+        source = inner.args[0].value
+    else:
+        return None
+    if source is None:
+        return None
+    text = module.parsed.code(source)
+    return ProposedFix("Copy the array on the device", False, ((inner, text),))
 
 
 def _pulled(fact: Fact, module: Module, inner: cst.CSTNode) -> Value:
@@ -244,7 +284,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         subject, value = fact.arguments[0].node, fact.arguments[0].value
     if subject is None or not _is_element(subject, fact) or as_array(value) is None:
         return
-    yield pull(
+    report = pull(
         fact,
         "HOST-PULL-008",
         module,
@@ -254,6 +294,19 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
+    yield replace(report, change=_element_fix(fact, module, subject, value))
+
+
+def _element_fix(
+    fact: CallFact, module: Module, subject: cst.BaseExpression, value: Value
+) -> ProposedFix | None:
+    array = as_array(value)
+    if isinstance(subject, cst.Name):
+        return iteration_fix(module, fact.place, subject)
+    if array is None or not isinstance(subject, cst.Subscript):
+        return None
+    replaced = fact.node if isinstance(fact.callee, BoundMember) else subject
+    return element_fix(module, fact.place, subject, array, replaced=replaced)
 
 
 def _instead_of_loop(subject: cst.BaseExpression, fact: Fact) -> str:

@@ -272,12 +272,14 @@ def _rewrite(
 def _keeps_value(array: Array, number: Number, function: str) -> bool | None:
     """Test whether ``mx.array(number, dtype=array.dtype)`` has the same effect as the weak scalar.
 
-    None if it certainly doesn't: it would lose a fraction or an imaginary part, or wrap a number
-    that raised an error.
+    None if it may not: it would lose a fraction or an imaginary part, or wrap a number that raised
+    an error. An array of unknown dtype may hold integers or booleans.
     """
     dtype, kind = array.dtype, number.kind
-    if dtype is None or dtype in COMPLEX:
-        return None if dtype is None and kind == "complex" else False
+    if dtype is None:
+        return None
+    if dtype in COMPLEX:
+        return False
     if kind == "complex":
         return None
     if dtype in FLOATING:

@@ -37,6 +37,9 @@ def is_sure(race: Race, trace: Trace) -> bool:
     return not trace.configuration.assumed or not any(c.varies for c in conditions)
 
 
+NO_FLAG = "mem_flags::mem_none"
+
+
 def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
     """Barriers that stand between the accesses of a race, each once."""
     reported: set[Spot] = set()
@@ -74,6 +77,7 @@ def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalRe
         f"Pass `{needed}`{others}",
         barrier.spot.text,
         race.second.spot,
+        (flags, f"{needed}{'' if flags == NO_FLAG else f' | {flags}'}") if flags else None,
     )
 
 

@@ -18,7 +18,7 @@ from embercoach.checks.programs.kernels import (
     target,
     template_of,
 )
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.metal import contract
 from embercoach.metal.contract import ATTRIBUTES, MAX_BUFFERS
 from embercoach.metal.numerals import whole_number
@@ -80,11 +80,31 @@ class _Body:
         yield from _too_many_buffers(self.definition, self.text, text, self.module)
 
     def _report(
-        self, code: str, start: int, end: int, what: str, help_text: str
+        self,
+        code: str,
+        start: int,
+        end: int,
+        what: str,
+        help_text: str,
+        change: ProposedFix | None = None,
     ) -> Iterator[Report]:
         where = target(self.definition, self.source, start, end, self.module)
         if where is not None:
-            yield Report.at(where, code, message=what, help=help_text, text_span=where.span)
+            span = where.span
+            yield Report.at(
+                where, code, message=what, help=help_text, text_span=span, change=change
+            )
+
+    def _renaming(self, uses: list[Use], name: str) -> ProposedFix | None:
+        """Replace all uses of a name in the body, which must be literal text of this file."""
+        parts = []
+        for use in uses:
+            start, end = use.place.start, use.place.end
+            where = target(self.definition, self.source, start, end, self.module)
+            if where is None or where.span is None or where.span[1] - where.span[0] != end - start:
+                return None
+            parts.append((where.place.statement, where.node, where.span, name))
+        return ProposedFix(f"Rename to `{name}`", False, (), parts=tuple(parts))
 
     def _function(self) -> WrittenFunction | None:
         """A function that the body defines: the kernel itself, or else the first helper."""
@@ -177,6 +197,9 @@ class _Body:
                 f"undeclared identifier `{name}` in kernel body{again}"
                 f"{_why(first, inputs, outputs)}",
                 _way_out(first, inputs, outputs, scope),
+                None
+                if (other := _renamed(first, inputs, outputs)) is None
+                else self._renaming(found, other),
             )
 
     def _template(self) -> frozenset[str] | None:
@@ -271,6 +294,16 @@ def _way_out(
     if close:
         return f"Did you mean `{close[0]}`?"
     return f'Declare it, or add "{use.name}" to `input_names` or to the template of the launch'
+
+
+def _renamed(use: Use, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str | None:
+    """Return the declared name that an undeclared one certainly stands for."""
+    if use.elsewhere is not None:
+        return None
+    numbered = _numbered(use.name, inputs, outputs)
+    if numbered is not None and (numbered in outputs or not use.name.startswith("out")):
+        return numbered
+    return _OTHER_NAMES.get(use.name)
 
 
 def _numbered(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str | None:

@@ -12,7 +12,7 @@ from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.metal.numerals import whole_number
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ SHARED_BY = "threads_per_threadgroup"
 TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
 
 ONE_GROUP = "one threadgroup"
+SIMPLE = (cst.Name, cst.Integer, cst.Attribute)
 
 
 @check("KERNEL-GRID-001")
@@ -67,13 +68,28 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
             node=grid.node if nodes is None else nodes[index],
             message=f"{AXES[index]} entry of `grid` counts {what}, must count threads",
             help=f"Pass the number of threads{_example(axis, module)}",
+            change=_in_threads(axis, module, None if nodes is None else nodes[index]),
         )
         return
 
 
+def _in_threads(axis: _Axis, module: Module, node: cst.BaseExpression | None) -> ProposedFix | None:
+    """Multiply the number of groups by the threads of a group, where the body works in groups."""
+    by = axis.written.node
+    if node is None or not axis.works_in_groups or not isinstance(by, SIMPLE):
+        return None
+    text = module.parsed.code(node)
+    if isinstance(node, cst.Integer) and text == "1":
+        text = module.parsed.code(by)
+    else:
+        shown = text if isinstance(node, (*SIMPLE, cst.Call)) else f"({text})"
+        text = f"{shown} * {module.parsed.code(by)}"
+    return ProposedFix("Count threads", False, ((node, text),))
+
+
 def _example(axis: _Axis, module: Module) -> str:
     node = axis.written.node
-    if not isinstance(node, (cst.Name, cst.Integer, cst.Attribute)):
+    if not isinstance(node, SIMPLE):
         return ", or groups times threads per group where a group works together"
     by = module.parsed.code(node)
     return f", or `groups * {by}` where a group works together"
@@ -94,6 +110,8 @@ class _Axis:
         self.group = self.groups[index]
         division = ceil_division(self.count)
         self.divisor = None if division is None else division.divisor
+        #: No kernel asks for the position of a thread in the grid.
+        self.works_in_groups = True
 
     def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
         """Return the unit that the grid's entry counts, if it gives all kernels too few threads."""
@@ -109,6 +127,7 @@ class _Axis:
             texts = _texts(kernel)
             if texts is None or _strides(texts) or not short(texts, kernel.definition):
                 return None
+            self.works_in_groups = self.works_in_groups and not self._uses(texts, THREAD)
         return what
 
     def _by_division(self, body: _Texts, definition: CallFact) -> bool:

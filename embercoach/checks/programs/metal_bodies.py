@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.facts.stops import Stop
 from embercoach.checks.file_reports import LineOffsets
 from embercoach.checks.programs.kernel_plans import budget_of, kernels_of
@@ -19,7 +21,7 @@ from embercoach.checks.programs.kernels import (
     target,
 )
 from embercoach.checks.programs.metal_checks import ELSEWHERE, OTHER, MetalCode
-from embercoach.checks.registry import Report, check, checks_on
+from embercoach.checks.registry import ProposedFix, Report, check, checks_on
 from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
@@ -103,7 +105,21 @@ def _placed(
         help=readable_names(report.help),
         text_span=where.span,
         related=related,
+        change=None if report.rewrite is None else _rewritten(where, module, *report.rewrite),
     )
+
+
+def _rewritten(where: Target, module: Module, old: str, new: str) -> ProposedFix | None:
+    """Replace a part of the text that is reported, where it is written exactly so."""
+    if where.span is None:
+        return None
+    start, end = where.span
+    at = module.parsed.code(where.node)[start:end].find(old)
+    if at < 0 or not isinstance(where.node, cst.SimpleString) or where.node.lpar:
+        return None
+    part = (start + at, start + at + len(old))
+    edit = (where.place.statement, where.node, part, new)
+    return ProposedFix(f"Pass `{new}`", False, (), parts=(edit,))
 
 
 def _line_of(where: Target, module: Module) -> str:

@@ -44,6 +44,7 @@ class MetalReport:
             kernel in Python, or the ``file``. None for the text that the check was given,
             ``MetalCode.text``.
         other: a second place, which the message names where it has ``ELSEWHERE``.
+        rewrite: part of the text at ``place``, and what a fix writes instead; in Python files.
     """
 
     code: str
@@ -52,6 +53,7 @@ class MetalReport:
     help: str
     text: Text | None = None
     other: Spot | None = None
+    rewrite: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -13,12 +14,13 @@ from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import SCALAR, BoundMember, DType, Symbol
 from embercoach.analysis.values.promotion import HALF
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact, ItemStoreFact
+    from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact, ItemStoreFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
@@ -40,8 +42,22 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     index = 1 if fact.callee.name == "mlx.core.full" else 0
     value = fact.positional(index)
     dtype = fact.argument(index + 1, "dtype")
-    if value is not None and dtype is not None and isinstance(dtype.value, DType):
-        yield from _overflow(fact, value.value, dtype.value.name)
+    if value is None or dtype is None or not isinstance(dtype.value, DType):
+        return
+    for report in _overflow(fact, value.value, dtype.value.name):
+        yield replace(report, change=_largest_finite(module, value, dtype))
+
+
+def _largest_finite(module: Module, value: Argument, dtype: Argument) -> ProposedFix | None:
+    """``mx.finfo(mx.float16).min`` for a number below it."""
+    mx, number = mlx_alias(module), as_number(value.value)
+    if mx is None or number is None or not isinstance(dtype.node, (cst.Name, cst.Attribute)):
+        return None
+    assert isinstance(number.const, (int, float))
+    end = "min" if number.const < 0 else "max"
+    name = module.parsed.code(dtype.node)
+    text = f"{mx}.finfo({name}).{end}"
+    return ProposedFix(f"Use `finfo({name}).{end}`", False, ((value.node, text),))
 
 
 @check("DTYPE-006")

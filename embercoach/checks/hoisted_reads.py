@@ -1,0 +1,385 @@
+"""Fixes of HOST-PULL-001 and 008: one ``.tolist()`` before a loop instead of a read per element.
+
+All of them are unsafe: they read the whole array, also where the loop stops early.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import children, target_names, walk
+from embercoach.checks.registry import ProposedFix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Array
+
+LOOPS = (cst.For, cst.While)
+COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+#: Expressions that ``.tolist()`` can follow without parentheses.
+PRIMARIES = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
+
+
+def element_fix(
+    module: Module,
+    place: FactPlace,
+    subject: cst.Subscript,
+    array: Array,
+    *,
+    replaced: cst.CSTNode,
+    is_row: bool = False,
+) -> ProposedFix | None:
+    """Replace ``x[i].item()`` by ``x_values[i]``, with ``x_values = x.tolist()`` before the loop.
+
+    Args:
+        module: the module of the read.
+        place: its place.
+        subject: the element, ``x[i]`` or ``x[i, 0]``.
+        array: the element's value.
+        replaced: the expression that becomes ``x_values[i]``.
+        is_row: the element is a row, read by ``.tolist()``.
+    """
+    base, indices = subject.value, _indices(subject)
+    if not isinstance(base, cst.Name) or indices is None:
+        return None
+    if not is_row and array.shape is not None and array.shape.sizes != ():
+        return None  # a list has no `.item()`
+    loops = _loops_around(module, place)
+    inner = _comprehensions_around(place.statement, subject)
+    binders = [*loops, *(clause for one in inner for clause in _clauses(one))]
+    ranges = {name for binder in binders for name in _range_names(binder)}
+    if not all(_is_host_int(index, ranges) for index in indices):
+        return None
+    before: cst.CSTNode | None = _outermost_without(base.value, loops)
+    if before is None and inner and isinstance(place.statement, cst.BaseSmallStatement):
+        before = place.statement
+    if before is None or _is_tested(before, base.value):
+        return None
+    if before is place.statement and base.value in _stored_in_comprehensions(before):
+        return None
+    name = _fresh(module, f"{base.value}_values")
+    if name is None:
+        return None
+    element = name + "".join(f"[{module.parsed.code(index)}]" for index in indices)
+    return ProposedFix(
+        "Read the array once, before the loop",
+        False,
+        ((replaced, element),),
+        ((before, f"{name} = {base.value}.tolist()"),),
+    )
+
+
+def invariant_fix(
+    module: Module, place: FactPlace, call: cst.Call, subject: cst.BaseExpression
+) -> ProposedFix | None:
+    """Move ``x[1:].tolist()`` out of a comprehension whose variables it doesn't use."""
+    base = subject.value if isinstance(subject, cst.Subscript) else subject
+    statement = place.statement
+    if not isinstance(base, cst.Name) or not isinstance(statement, cst.BaseSmallStatement):
+        return None
+    inner = _comprehensions_around(statement, call)
+    used = {node.value for node in walk(call) if isinstance(node, cst.Name)}
+    bound = _stored_in_comprehensions(statement)
+    if not inner or used & bound or _is_tested(statement, base.value):
+        return None
+    if any(isinstance(node, cst.Call) for node in walk(subject)):
+        return None
+    name = _fresh(module, f"{base.value}_list")
+    if name is None:
+        return None
+    line = f"{name} = {module.parsed.code(call)}"
+    title = "Read the array once, before the comprehension"
+    return ProposedFix(title, False, ((call, name),), ((statement, line),))
+
+
+def iteration_fix(module: Module, place: FactPlace, variable: cst.Name) -> ProposedFix | None:
+    """Replace ``for v in x: v.item()`` by ``for v in x.tolist(): v``."""
+    clauses = [
+        clause
+        for one in _comprehensions_around(place.statement, variable)
+        for clause in _clauses(one)
+    ]
+    for binder in (*reversed(clauses), *reversed(_loops_around(module, place))):
+        if isinstance(binder, cst.While):
+            continue
+        for target, source in _pairs(binder.target, binder.iter):
+            if variable.value in target_names(target):
+                return _iteration(module, place, binder, target, source)
+    return None
+
+
+def _iteration(
+    module: Module,
+    place: FactPlace,
+    binder: cst.For | cst.CompFor,
+    target: cst.BaseExpression,
+    source: cst.BaseExpression,
+) -> ProposedFix | None:
+    if not isinstance(source, PRIMARIES):
+        return None
+    scope: cst.CSTNode = binder if isinstance(binder, cst.For) else place.statement
+    edits: list[tuple[cst.CSTNode, str]] = [(source, f"{module.parsed.code(source)}.tolist()")]
+    names = set(target_names(target))
+    parents = _parents(scope)
+    for node in _uses(binder, place, names):
+        parent = parents.get(node)
+        if isinstance(parent, cst.Arg):
+            call = parents.get(parent)
+            if isinstance(call, cst.Call) and _is_cast(call):
+                continue
+        elif isinstance(parent, cst.Attribute) and parent.attr.value == "item":
+            call = parents.get(parent)
+            if isinstance(call, cst.Call) and not call.args:
+                edits.append((call, node.value))
+                continue
+        return None
+    return ProposedFix("Iterate over one `.tolist()` of the array", False, tuple(edits))
+
+
+def _uses(binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]) -> Iterator[cst.Name]:
+    """The uses of a loop's variables that still hold what the loop bound."""
+    if isinstance(binder, cst.CompFor):
+        whole = _comprehension_of(place.statement, binder)
+        roots = children(whole) if whole is not None else []
+        skipped = {id(node) for node in walk(binder.target)}
+        for root in roots:
+            for node in walk(root):
+                if isinstance(node, cst.Name) and node.value in names and id(node) not in skipped:
+                    yield node
+        return
+    left = set(names)
+    for statement in binder.body.body:
+        rebound: set[str] = set()
+        skipped = set()
+        if isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if isinstance(small, cst.Assign):
+                    for one in small.targets:
+                        rebound |= set(target_names(one.target))
+                        skipped |= {id(n) for n in walk(one.target) if isinstance(n, cst.Name)}
+        for node in walk(statement):
+            if isinstance(node, cst.Name) and node.value in left and id(node) not in skipped:
+                yield node
+        left -= rebound
+
+
+def _is_cast(call: cst.Call) -> bool:
+    func = call.func
+    return (
+        isinstance(func, cst.Name)
+        and func.value in ("int", "float", "bool")
+        and len(call.args) == 1
+    )
+
+
+def _pairs(
+    target: cst.BaseExpression, source: cst.BaseExpression
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Pair the parts of a target with what they walk over, through ``zip`` and ``enumerate``."""
+    if isinstance(source, cst.Call) and isinstance(source.func, cst.Name):
+        function = source.func.value
+        plain = all(not a.star for a in source.args)
+        parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else []
+        values = [a.value for a in source.args if a.keyword is None]
+        if function == "enumerate" and plain and len(parts) == 2 and values:
+            yield from _pairs(parts[1], values[0])
+            return
+        if function == "zip" and plain and len(parts) == len(values):
+            for part, value in zip(parts, values, strict=True):
+                yield from _pairs(part, value)
+            return
+        if function in ("enumerate", "zip"):
+            return
+    yield target, source
+
+
+def _indices(subject: cst.Subscript) -> list[cst.BaseExpression] | None:
+    """The indices of ``x[i]`` and ``x[i, j]``, None if there is a slice."""
+    found: list[cst.BaseExpression] = []
+    for element in subject.slice:
+        if not isinstance(element.slice, cst.Index) or element.slice.star is not None:
+            return None
+        value = element.slice.value
+        if isinstance(value, cst.Tuple):
+            found += [one.value for one in value.elements]
+        else:
+            found.append(value)
+    return found
+
+
+def _is_host_int(node: cst.BaseExpression, ranges: set[str]) -> bool:
+    if isinstance(node, cst.Integer):
+        return True
+    if isinstance(node, cst.Name):
+        return node.value in ranges
+    if isinstance(node, cst.UnaryOperation):
+        return isinstance(node.operator, cst.Minus) and _is_host_int(node.expression, ranges)
+    return (
+        isinstance(node, cst.BinaryOperation)
+        and isinstance(node.operator, (cst.Add, cst.Subtract))
+        and _is_host_int(node.left, ranges)
+        and _is_host_int(node.right, ranges)
+    )
+
+
+def _range_names(binder: cst.CSTNode) -> Iterator[str]:
+    """The variables of a loop that are Python ints: of ``range``, or counted by ``enumerate``."""
+    if not isinstance(binder, (cst.For, cst.CompFor)):
+        return
+    source, target = binder.iter, binder.target
+    if not isinstance(source, cst.Call) or not isinstance(source.func, cst.Name):
+        return
+    counter: cst.BaseExpression | None = None
+    if source.func.value == "range":
+        counter = target
+    elif source.func.value == "enumerate" and isinstance(target, cst.Tuple) and target.elements:
+        counter = target.elements[0].value
+    if not isinstance(counter, cst.Name):
+        return
+    if not isinstance(binder, cst.For) or counter.value not in _stored(binder.body):
+        yield counter.value
+
+
+@lru_cache(maxsize=64)
+def _stored(root: cst.CSTNode) -> frozenset[str]:
+    """The names that a statement binds, deletes, or changes parts of."""
+    found: set[str] = set()
+    for node in walk(root):
+        if isinstance(node, cst.Assign):
+            targets: list[cst.CSTNode] = [one.target for one in node.targets]
+        elif isinstance(
+            node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)
+        ):
+            targets = [node.target]
+        elif isinstance(node, (cst.AsName, cst.FunctionDef, cst.ClassDef)):
+            targets = [node.name]
+        else:
+            continue
+        while targets:
+            target = targets.pop()
+            if isinstance(target, (cst.Tuple, cst.List)):
+                targets.extend(element.value for element in target.elements)
+            elif isinstance(target, (cst.Subscript, cst.Attribute)):
+                targets.append(target.value)
+            elif isinstance(target, cst.Name):
+                found.add(target.value)
+    return frozenset(found)
+
+
+@lru_cache(maxsize=64)
+def _stored_in_comprehensions(statement: cst.CSTNode) -> frozenset[str]:
+    """The names that a simple statement binds before it ends."""
+    stored = {
+        name
+        for node in walk(statement)
+        if isinstance(node, (cst.CompFor, cst.NamedExpr))
+        for name in target_names(node.target)
+    }
+    return frozenset(stored)
+
+
+@lru_cache(maxsize=64)
+def _tested(root: cst.CSTNode) -> frozenset[str]:
+    """The names whose own value some condition depends on, such as ``x is not None``."""
+    found: set[str] = set()
+    for node in walk(root):
+        if isinstance(node, (cst.If, cst.IfExp, cst.While, cst.Assert)):
+            tests: list[cst.CSTNode] = [node.test]
+        elif isinstance(node, cst.BooleanOperation):
+            tests = [node.left, node.right]
+        else:
+            continue
+        while tests:
+            test = tests.pop()
+            if isinstance(test, cst.Name):
+                found.add(test.value)
+            elif not isinstance(test, (cst.Subscript, cst.Attribute)):
+                tests.extend(children(test))
+    return frozenset(found)
+
+
+def _is_tested(root: cst.CSTNode, name: str) -> bool:
+    return name in _tested(root)
+
+
+@lru_cache(maxsize=16)
+def _parents(root: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
+    return {child: node for node in walk(root) for child in children(node)}
+
+
+@lru_cache(maxsize=16)
+def _outer_loops(body: cst.CSTNode) -> dict[cst.CSTNode, tuple[cst.For | cst.While, ...]]:
+    """The loops around each loop of a function's body, outermost first, with the loop itself."""
+    found: dict[cst.CSTNode, tuple[cst.For | cst.While, ...]] = {}
+    pending: list[tuple[cst.CSTNode, tuple[cst.For | cst.While, ...]]] = [(body, ())]
+    while pending:
+        node, around = pending.pop()
+        if isinstance(node, (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)):
+            continue
+        if isinstance(node, LOOPS):
+            around = (*around, node)
+            found[node] = around
+        pending.extend((child, around) for child in children(node))
+    return found
+
+
+def _loops_around(module: Module, place: FactPlace) -> tuple[cst.For | cst.While, ...]:
+    if place.loop is None:
+        return ()
+    body = module.tree if place.function is None else place.function.node.body
+    return _outer_loops(body).get(place.loop, ())
+
+
+def _comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst.BaseComp]:
+    """The comprehensions of a statement that evaluate a node repeatedly, outermost first."""
+    if not isinstance(statement, cst.BaseSmallStatement):
+        return []
+    parents = _parents(statement)
+    found: list[cst.BaseComp] = []
+    inner = once = node
+    while inner in parents:
+        inner, below = parents[inner], inner
+        if isinstance(inner, (cst.Lambda, cst.FunctionDef)):
+            return []
+        if isinstance(inner, cst.CompFor) and below is inner.iter:
+            once = inner
+        if isinstance(inner, COMPREHENSIONS) and inner.for_in is not once:
+            found.insert(0, inner)
+    return found
+
+
+def _clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
+    clause: cst.CompFor | None = comprehension.for_in
+    while clause is not None:
+        yield clause
+        clause = clause.inner_for_in
+
+
+def _comprehension_of(statement: cst.CSTNode, clause: cst.CompFor) -> cst.CSTNode | None:
+    parents = _parents(statement)
+    node: cst.CSTNode | None = clause
+    while node is not None and not isinstance(node, COMPREHENSIONS):
+        node = parents.get(node)
+    return node
+
+
+def _outermost_without(
+    name: str, loops: tuple[cst.For | cst.While, ...]
+) -> cst.For | cst.While | None:
+    """The outermost of the loops inside of which the name keeps its value."""
+    found = None
+    for loop in reversed(loops):
+        if name in _stored(loop):
+            break
+        found = loop
+    return found
+
+
+def _fresh(module: Module, name: str) -> str | None:
+    return None if name in module.source else name
