@@ -36,6 +36,8 @@ def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
     for declaration in text.declarations:
         if declaration.kind != "local" or declaration.pointer:
             continue
+        if text.is_conditional(declaration.place):
+            continue
         space, name = declaration.address_space, declaration.name
         kind = "".join(declaration.type.removeprefix("metal::").split())
         if space == "device" and kind != "auto":
