@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.program.nodes import (
     Assign,
     Call,
+    Cast,
     Declare,
     Expression,
     If,
@@ -87,9 +88,7 @@ class _Reading:
         elif isinstance(node, (If, Switch)):
             self._run_all(node)
         elif isinstance(node, Declare):
-            self._run_all(node)
-            if node.initial is None:
-                self.assigned.discard(node.variable)
+            self._declare(node)
         elif isinstance(node, Assign):
             self._run(node.value)
             self._target(node)
@@ -97,8 +96,10 @@ class _Reading:
             self._read(node)
         elif isinstance(node, Call):
             # What it may write it may also only write.
-            self.assigned |= changed(node) & self.unset
+            self.assigned |= _handed_on(node) & self.unset
             self._run_all(node)
+        elif isinstance(node, Cast) and node.type.reference:
+            self.assigned |= mentioned(node.operand) & self.unset
         elif isinstance(node, Unary) and node.operator == "&":
             self.assigned |= mentioned(node.operand) & self.unset
         else:
@@ -107,6 +108,16 @@ class _Reading:
     def _run_all(self, node: Node) -> None:
         for child in children(node):
             self._run(child)
+
+    def _declare(self, node: Declare) -> None:
+        variable = node.variable
+        if node.initial is None:
+            self.assigned.discard(variable)
+            return
+        if variable.type.reference or variable.type.pointer:
+            # It may be assigned under the other name.
+            self.assigned |= mentioned(node.initial) & self.unset
+        self._run(node.initial)
 
     def _target(self, node: Assign) -> None:
         variable = base(node.target)
@@ -127,6 +138,13 @@ class _Reading:
         self.found.setdefault(variable, UnsetRead(variable, name.spot))
 
 
+def _handed_on(call: Call) -> frozenset[Variable]:
+    """The variables that a call may write; a simdgroup's matrices are passed by reference."""
+    if call.name.startswith("simdgroup_"):
+        return frozenset().union(*map(mentioned, call.arguments))
+    return changed(call)
+
+
 def _set_in(loop: Loop, unset: frozenset[Variable]) -> frozenset[Variable]:
     """The variables that a loop assigns by other operations than updates of their value."""
     found: set[Variable] = set()
@@ -137,6 +155,8 @@ def _set_in(loop: Loop, unset: frozenset[Variable]) -> frozenset[Variable]:
                 value = mentioned(node.value)
                 if variable is not None and variable not in value:
                     found.add(variable)
-        elif isinstance(node, (Call, Unary)):
+        elif isinstance(node, Call):
+            found |= _handed_on(node) & unset
+        elif isinstance(node, Unary):
             found |= changed(node) & unset
     return frozenset(found)
