@@ -51,7 +51,12 @@ BOUNDS = (
     Case(
         "half_of_an_access_outside",
         "y[i] = (int)*(const device ulong*)(x + (i == 63 ? 63 : 0));",
-        (("out-of-bounds", 1, None, "x", 63),),
+        (("out-of-bounds", 1, None, "x", 63), ("misaligned-access", 1, None, "", None)),
+    ),
+    Case(
+        "shift_past_the_width",
+        "y[i] = 1 << (x[i] + 32);",
+        (("undefined-arithmetic", 1, None, "", None),),
     ),
     Case(
         "behind_a_threadgroup_array",

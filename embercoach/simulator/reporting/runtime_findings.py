@@ -56,6 +56,9 @@ REASONS = (
     "simdgroup barrier",
     "other threadgroup",
     "variable",
+    "divisor",
+    "shift",
+    "range",
 )
 _SIGNALS = {
     4: "illegal instruction or unreachable code",
@@ -291,11 +294,26 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         if reason == "partial":
             return f"`{record['text']}` needs all 32 lanes, {here} are active"
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
+    if kind in ("misaligned-access", "undefined-arithmetic"):
+        return _undefined(reason, record)
     if reason == "index":
         return f"declared as `{_plain_type(record['text'])}`"
     if kind == "wrong-mem-flags":
         return "mem_device" if reason == "device flag" else "mem_threadgroup"
     return ""
+
+
+def _undefined(reason: str, record: Mapping[str, Any]) -> str:
+    """The operation without a defined result."""
+    first, second = record["detail"]
+    kind = _plain_type(record["text"])
+    if reason == "divisor":
+        return "integer division by zero"
+    if reason == "shift":
+        return f"shift of `{kind}` by {first}"
+    if reason == "range":
+        return f"the value does not fit `{kind}`"
+    return f"`{kind}` at an address {first} bytes past a multiple of {second}"
 
 
 def _count(number: int, unit: str) -> str:
