@@ -7,16 +7,20 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.conditions import threads_of
-from embercoach.metal.execution.events import SimdOperation
-from embercoach.metal.execution.values import SIMD_WIDTH
+from embercoach.metal.execution.events import Access, SimdOperation
+from embercoach.metal.execution.values import SIMD_WIDTH, LaneValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.metal.execution.events import Trace
+    from embercoach.metal.execution.values import UnknownNumber
     from embercoach.metal.program.nodes import Spot
 
 _SHUFFLES = frozenset({"simd_shuffle", "simd_broadcast", "simd_shuffle_xor", "simd_shuffle_down"})
+
+
+_SELECTING = frozenset({"?:", "path"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,11 @@ def missing_lanes(trace: Trace) -> tuple[MissingLane, ...]:
     """The operations of known threadgroups that read a missing lane, one for each place."""
     found: dict[Spot, MissingLane] = {}
     sizes = [size for size in _sizes(trace) if size % SIMD_WIDTH]
+    used = _used(trace) if sizes else frozenset()
     for event in trace.events if sizes else ():
         if not isinstance(event, SimdOperation) or event.spot in found:
             continue
-        if event.call.name not in _SHUFFLES or event.mask.conditions:
+        if event.call.name not in _SHUFFLES & used or event.mask.conditions:
             continue
         for size in sizes:
             missing = _missing(event, size)
@@ -57,6 +62,23 @@ def missing_lanes(trace: Trace) -> tuple[MissingLane, ...]:
                 found[event.spot] = missing
                 break
     return tuple(found.values())
+
+
+def _used(trace: Trace) -> frozenset[str]:
+    """The operations whose results are stored for sure: not where a condition selects them."""
+    found: set[str] = set()
+    seen: set[UnknownNumber] = set()
+    values = [e.value for e in trace.events if isinstance(e, Access) and e.value is not None]
+    pending = [symbol for value in values for symbol, _ in value.terms]
+    while pending:
+        symbol = pending.pop()
+        if symbol in seen or symbol.operation in _SELECTING:
+            continue
+        seen.add(symbol)
+        found.add(symbol.operation)
+        operands = (part for part in symbol.operands if isinstance(part, LaneValue))
+        pending.extend(inner for part in operands for inner, _ in part.terms)
+    return frozenset(found)
 
 
 def _sizes(trace: Trace) -> Iterator[int]:

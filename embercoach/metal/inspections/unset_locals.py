@@ -93,7 +93,10 @@ class _Reading:
             self._run(node.value)
             self._target(node)
         elif isinstance(node, Name):
-            self._read(node)
+            # An array is passed on by its address.
+            self._read(node) if not node.variable.type.dimensions else self._hand_on(node)
+        elif isinstance(node, Index):
+            self._element(node)
         elif isinstance(node, Call):
             # What it may write it may also only write.
             self.assigned |= _handed_on(node) & self.unset
@@ -108,6 +111,21 @@ class _Reading:
     def _run_all(self, node: Node) -> None:
         for child in children(node):
             self._run(child)
+
+    def _hand_on(self, node: Expression) -> None:
+        self.assigned |= mentioned(node) & self.unset
+
+    def _element(self, node: Index) -> None:
+        inner: Expression = node
+        while isinstance(inner, Index):
+            self._run(inner.index)
+            inner = inner.base
+        if node.type.dimensions:
+            self._hand_on(node)
+        elif isinstance(inner, Name):
+            self._read(inner)
+        else:
+            self._run(inner)
 
     def _declare(self, node: Declare) -> None:
         variable = node.variable
@@ -126,8 +144,10 @@ class _Reading:
             if isinstance(inner, Index):
                 self._run(inner.index)
             inner = inner.base
-        if node.operator != "=" or not isinstance(inner, Name):
+        if not isinstance(inner, Name):
             self._run(inner)
+        elif node.operator != "=":
+            self._read(inner)
         if variable is not None:
             self.assigned.add(variable)
 

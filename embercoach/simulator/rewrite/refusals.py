@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.inspections.recursion import recursive_functions
-from embercoach.metal.program.lowering import lower_unit
 from embercoach.metal.written.body import read_body, read_unit
 
 if TYPE_CHECKING:
@@ -23,12 +21,7 @@ _PROBLEMS = {
 
 def header_refusals(header: str) -> Iterator[tuple[int, str]]:
     """The places of a header, in characters, each with the problem."""
-    text = read_unit(header)
-    yield from _of_text(text)
-    if text.functions:
-        for function in recursive_functions(lower_unit(header)):
-            start = function.spot.place.start
-            yield start, f"recursive function {function.name!r}: Metal has no call stack for it"
+    yield from _of_text(read_unit(header))
 
 
 def body_refusals(body: str, header: str) -> Iterator[tuple[int, str]]:
