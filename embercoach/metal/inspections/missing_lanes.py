@@ -105,7 +105,7 @@ def _missing(event: SimdOperation, size: int) -> MissingLane | None:
             continue
         lane, given = thread - first, event.lane.offset(thread)
         source = _source(event.call.name, lane, given)
-        # Further lanes of a shift and of a permutation may be ignored; all take part in a butterfly.
+        # Further lanes of a shift may be ignored; all take part in a butterfly.
         decisive = lane == 0 or event.call.name == "simd_shuffle_xor"
         if decisive and count <= source < SIMD_WIDTH:
             return MissingLane(event, lane, source, count, size)

@@ -101,10 +101,8 @@ class _Reading:
             # What it may write it may also only write.
             self.assigned |= _handed_on(node) & self.unset
             self._run_all(node)
-        elif isinstance(node, Cast) and node.type.reference:
-            self.assigned |= mentioned(node.operand) & self.unset
-        elif isinstance(node, Unary) and node.operator == "&":
-            self.assigned |= mentioned(node.operand) & self.unset
+        elif _is_alias(node):
+            self.assigned |= mentioned(node) & self.unset
         else:
             self._run_all(node)
 
@@ -158,6 +156,13 @@ class _Reading:
         self.found.setdefault(variable, UnsetRead(variable, name.spot))
 
 
+def _is_alias(node: Node) -> bool:
+    """Return whether an expression is an address, or a reference of another type."""
+    if isinstance(node, Unary):
+        return node.operator == "&"
+    return isinstance(node, Cast) and node.type.reference
+
+
 def _handed_on(call: Call) -> frozenset[Variable]:
     """The variables that a call may write; a simdgroup's matrices are passed by reference."""
     if call.name.startswith("simdgroup_"):
@@ -171,9 +176,9 @@ def _set_in(loop: Loop, unset: frozenset[Variable]) -> frozenset[Variable]:
     for node in below(loop):
         if isinstance(node, Assign):
             variable = base(node.target)
-            if variable in unset and node.operator == "=":
+            if variable is not None and variable in unset and node.operator == "=":
                 value = mentioned(node.value)
-                if variable is not None and variable not in value:
+                if variable not in value:
                     found.add(variable)
         elif isinstance(node, Call):
             found |= _handed_on(node) & unset

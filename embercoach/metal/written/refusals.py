@@ -94,7 +94,9 @@ def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def _is_extern(parsed: Parsed, part: SyntaxNode) -> bool:
-    return any(c.kind == "storage_class_specifier" and parsed.word(c) == "extern" for c in part.parts)
+    return any(
+        c.kind == "storage_class_specifier" and parsed.word(c) == "extern" for c in part.parts
+    )
 
 
 def _is_static(parsed: Parsed, part: SyntaxNode) -> bool:
