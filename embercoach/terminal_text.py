@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+_P = ParamSpec("_P")
 
 #: Categories of characters that control a terminal, reorder a line, end it or can't be seen:
 #: C0 and C1 controls, formats (bidirectional overrides, zero-width characters, tags), halves of
@@ -96,3 +98,12 @@ def escape_at(text: str, marks: frozenset[int], offset: int = 0) -> str:
 def json_text(data: Any) -> str:
     """Data as JSON in ASCII, indented, in which no CI runner finds a command."""
     return _COMMAND_IN_JSON.sub(r"\\u0023", json.dumps(data, indent=2))
+
+
+def json_renderer(document: Callable[_P, Any], end: str = "") -> Callable[_P, str]:
+    """A function that writes what ``document`` returns as JSON."""
+
+    def render(*args: _P.args, **options: _P.kwargs) -> str:
+        return json_text(document(*args, **options)) + end
+
+    return render

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.lattice import Value
 
 
-class Expression(NamedTuple):
+class ExpressionValue(NamedTuple):
     """An expression and its value, joined over all of its evaluations."""
 
     span: Span
@@ -54,7 +54,7 @@ class _Evaluations:
         return value
 
 
-def expressions(module: Module) -> list[Expression]:
+def expressions(module: Module) -> list[ExpressionValue]:
     """Analyse a file; its expressions in the order of the source.
 
     Names are among them where they are operands, arguments or conditions.
@@ -68,7 +68,7 @@ def expressions(module: Module) -> list[Expression]:
     spans = module.parsed.spans({node: place.statement for node, place in found.places.items()})
     contexts = {node: context_of(p, module.is_test) for node, p in found.places.items()}
     known = [
-        Expression(spans[node], module.parsed.code(node), join_all(values), contexts[node])
+        ExpressionValue(spans[node], module.parsed.code(node), join_all(values), contexts[node])
         for node, values in found.values.items()
     ]
     return sorted(known, key=lambda one: (one.span.line, one.span.column, one.span[2:]))

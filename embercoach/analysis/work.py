@@ -33,7 +33,7 @@ class Work:
         return cls(1 << 62 if is_shared else _FILE + _CHARACTER * len(source))
 
 
-class _Reading:
+class _ReadCount:
     """Characters of modules that this process has read: what a file's time is measured by."""
 
     characters = 0
@@ -41,9 +41,9 @@ class _Reading:
 
 def note_reading(source: str) -> None:
     """Count a module's characters."""
-    _Reading.characters += len(source)
+    _ReadCount.characters += len(source)
 
 
 def characters_read() -> int:
     """Characters of all modules so far."""
-    return _Reading.characters
+    return _ReadCount.characters

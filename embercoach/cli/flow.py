@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from embercoach.report.origin import RunOrigin
     from embercoach.report.outcome import Comparison
 
-    class Check(Protocol):
+    class CheckRunner(Protocol):
         """Checks the files of a run, or those of some configurations."""
 
         def __call__(
@@ -195,7 +195,7 @@ def _guards(
 
 def _fixed(
     request: CheckRequest,
-    check: Check,
+    check: CheckRunner,
     results: dict[ConfigurationScope, RunResult],
     problems: list[Problem],
 ) -> tuple[RunResult, str]:
@@ -221,12 +221,12 @@ def _fixes_done(fixes: int, files: int) -> str:
     return f"Fixed {plural(fixes, 'finding')} in {plural(files, 'file')}." if fixes else ""
 
 
-def _again(check: Check, scope: ConfigurationScope) -> RunResult:
+def _again(check: CheckRunner, scope: ConfigurationScope) -> RunResult:
     return check([scope]).scopes[scope]
 
 
 def _annotated(
-    check: Check, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
+    check: CheckRunner, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
 ) -> tuple[RunResult, str]:
     """Add suppressions to files; the result after that and what was done."""
     from embercoach.engine.suppression.annotation import annotate_files

@@ -23,10 +23,7 @@ class Commas(_ParamType):
     name = "list"
 
     def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         """Split at commas; the configuration's reader checks the parts."""
         if isinstance(value, tuple):
@@ -34,10 +31,7 @@ class Commas(_ParamType):
         return tuple(part for part in (part.strip() for part in value.split(",")) if part)
 
     def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,
-        incomplete: str,
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Files: patterns often are the beginnings of paths."""
         return files(ctx, param, incomplete)
@@ -58,10 +52,7 @@ class Codes(Commas):
     selects = True
 
     def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,
-        incomplete: str,
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The codes and families that go on from what is typed."""
         from click.shell_completion import CompletionItem
@@ -84,20 +75,12 @@ class Code(Codes):
     name = "code"
     selects = False
 
-    def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Leave the text as it is."""
         return value
 
     def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,
-        incomplete: str,
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Codes; and where none begins so, files, as a place in one is explained too."""
         return super().shell_complete(ctx, param, incomplete) or files(ctx, param, incomplete)
@@ -109,10 +92,7 @@ class RuleFamily(_ParamType):
     name = "family"
 
     def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,
-        incomplete: str,
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The families that go on from what is typed."""
         from click.shell_completion import CompletionItem
@@ -133,10 +113,7 @@ class ShardNumber(_ParamType):
     name = "shard"
 
     def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Shard:
         """Read the number and the count."""
         from embercoach.engine.discovery.shard import Shard

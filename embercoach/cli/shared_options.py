@@ -97,6 +97,19 @@ MERGED = {
 }
 
 
+def output_format(
+    *formats: str, default: str = "text", help_text: str = "Output format."
+) -> Option:
+    """The option for the format of what is printed."""
+    return click.option(
+        "--output-format",
+        type=click.Choice(formats),
+        default=default,
+        show_default=True,
+        help=help_text,
+    )
+
+
 def choice(function: _Function) -> _Function:
     """Add the options that select files and rules."""
     return _with(function, _CHOICE)

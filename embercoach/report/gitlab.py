@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.report.address import in_repository
 from embercoach.report.fingerprints import fingerprints, of_places
 from embercoach.report.locations import start_in_file, within_cell
-from embercoach.terminal_text import json_text
+from embercoach.terminal_text import json_renderer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,27 +20,6 @@ SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
 INCOMPLETE = "incomplete"
 
 
-def render(
-    outcome: Outcome,
-    sources: SourceTexts,
-    *,
-    show_notes: bool,
-    root: str | None = None,
-    marks: Sequence[str] | None = None,
-) -> str:
-    """The report as JSON text.
-
-    Args:
-        outcome: the run's result.
-        sources: the reported files' texts.
-        show_notes: whether notes are in it.
-        root: the repository's folder; the current one by default.
-        marks: the findings' fingerprints, where they are known already.
-    """
-    data = document(outcome, sources, show_notes=show_notes, root=root, marks=marks)
-    return json_text(data) + "\n"
-
-
 def document(
     outcome: Outcome,
     sources: SourceTexts,
@@ -49,7 +28,15 @@ def document(
     root: str | None = None,
     marks: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The report as plain data: an entry for each finding and for each problem."""
+    """The report as plain data: an entry for each finding and for each problem.
+
+    Args:
+        outcome: the run's result.
+        sources: the reported files' texts.
+        show_notes: whether notes are in it.
+        root: the repository's folder; the current one by default.
+        marks: the findings' fingerprints, where they are known already.
+    """
     marks = fingerprints(outcome.findings, sources) if marks is None else marks
     entries = [
         _entry(
@@ -70,6 +57,9 @@ def document(
         message = within_cell(problem, problem.message)
         entries.append(_entry(message, INCOMPLETE, mark, "blocker", path, line))
     return entries
+
+
+render = json_renderer(document, end="\n")
 
 
 def _entry(

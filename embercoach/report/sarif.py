@@ -10,7 +10,7 @@ from embercoach.report.address import file_url, in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
 from embercoach.report.line_hashes import line_hashes
 from embercoach.report.locations import fix_in_file, region_in_file, start_in_file, within_cell
-from embercoach.terminal_text import json_text
+from embercoach.terminal_text import json_renderer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,33 +31,6 @@ ROOT = "%SRCROOT%"
 LEVELS = {"error": "error", "warning": "warning", "note": "recommendation"}
 
 
-def render(
-    outcome: Outcome,
-    sources: SourceTexts,
-    *,
-    profile: str,
-    exit_code: int,
-    codes: AbstractSet[str] | None = None,
-    marks: Sequence[str] | None = None,
-    root: str | None = None,
-) -> str:
-    """The report as JSON text. Suppressed findings are left out, as GitHub would show them.
-
-    Args:
-        outcome: the run's result.
-        sources: the reported files' texts.
-        profile: whose severities the rules are described with.
-        exit_code: of this run.
-        codes: of the rules that this run could report; those of the checks by default.
-        marks: the findings' fingerprints, where they are known already.
-        root: the repository's folder; the current one by default.
-    """
-    data = document(
-        outcome, sources, profile=profile, exit_code=exit_code, codes=codes, marks=marks, root=root
-    )
-    return json_text(data)
-
-
 def document(
     outcome: Outcome,
     sources: SourceTexts,
@@ -68,7 +41,17 @@ def document(
     marks: Sequence[str] | None = None,
     root: str | None = None,
 ) -> dict[str, Any]:
-    """The report as plain data."""
+    """The report as plain data. Suppressed findings are left out, as GitHub would show them.
+
+    Args:
+        outcome: the run's result.
+        sources: the reported files' texts.
+        profile: whose severities the rules are described with.
+        exit_code: of this run.
+        codes: of the rules that this run could report; those of the checks by default.
+        marks: the findings' fingerprints, where they are known already.
+        root: the repository's folder; the current one by default.
+    """
     known = rulebook.static_codes() if codes is None else codes
     rules = {code: rule for code, rule in rulebook.rules().items() if code in known}
     numbers = {code: number for number, code in enumerate(rules)}
@@ -109,6 +92,9 @@ def document(
             }
         ],
     }
+
+
+render = json_renderer(document)
 
 
 class _Places:

@@ -37,7 +37,7 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckJob:
     """Check a document."""
 
     document: Document

@@ -27,7 +27,7 @@ from embercoach import __version__
 from embercoach.project_files import OWN_FILE
 from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
 from embercoach.server.documents import Documents, InvalidError
-from embercoach.server.jobs import Actions, Check, CheckOutcome, FixAll, HoverJob, Mistake
+from embercoach.server.jobs import Actions, CheckJob, CheckOutcome, FixAll, HoverJob, Mistake
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
 from embercoach.server.wire import ERROR, FIX_ALL, SOURCE, WARNING, line_diagnostic
@@ -138,7 +138,7 @@ class Service(LanguageServer):
         """Check all open documents: what they depend on may have changed."""
         for followed in self._followed.values():
             # A text that exceeded the deadline is not tried again.
-            if Check not in followed.expired:
+            if CheckJob not in followed.expired:
                 self._check_soon(followed)
 
     def _follow(self, uri: str) -> None:
@@ -166,7 +166,7 @@ class Service(LanguageServer):
                     f"text is too large to check: {len(document.text):,} characters "
                     f"(limit: {MOST_CHARACTERS:,})"
                 )
-            outcome: CheckOutcome = await self._run(followed, Check(document))
+            outcome: CheckOutcome = await self._run(followed, CheckJob(document))
         except JobError as error:
             followed.trouble = str(error)
             found = line_diagnostic(str(error), WARNING, code="not-checked")

@@ -314,11 +314,77 @@ CYCLE = {
 }
 
 
+DEEP = {
+    "lib.py": "import mlx.core as mx\n"
+    + "".join(f"def f{n}(x):\n    return f{n + 1}(x)\n" for n in range(8))
+    + "def f8(x):\n    return mx.ones(2)\n",
+    "asks.py": "import mlx.core as mx\nfrom lib import f0\nf0(1)\n",
+    "uses.py": "import mlx.core as mx\nfrom lib import f7\nfloat(f7(1))\n",
+}
+MANY = {
+    "lib.py": """
+        import mlx.core as mx
+        def same(x):
+            return x
+        def also(x):
+            return same(x)
+    """,
+    "names.py": "import mlx.core as mx\nfrom lib import also\n"
+    + "".join(f"also('{n}')\n" for n in range(70)),
+    "asks.py": "import mlx.core as mx\nimport names\nprint(names.also)\n",
+    "uses.py": "import mlx.core as mx\nfrom lib import also\nfloat(also(mx.ones(2)))\n",
+}
+RECURSIVE = {
+    "lib.py": """
+        import mlx.core as mx
+        def pair(x):
+            both = last(x), mx.ones(2)
+            return both
+        def last(x):
+            return pair(x)[1]
+    """,
+    "asks.py": "import mlx.core as mx\nfrom lib import pair\npair(1)\n",
+    "uses.py": "import mlx.core as mx\nfrom lib import last\nfloat(last(1))\n",
+}
+KEPT = {
+    "lib.py": """
+        import mlx.core as mx
+        LAST = None
+        class Box:
+            pass
+        def store(box, x):
+            global LAST
+            LAST = box.kept = x
+        def later(x):
+            def get():
+                return x
+            return get
+    """,
+    "asks.py": """
+        import mlx.core as mx
+        from lib import Box, later, store
+        store(Box(), mx.ones(2))
+        later("text")()
+    """,
+    "uses.py": """
+        import mlx.core as mx
+        import lib
+        float(lib.LAST)
+        float(lib.Box().kept)
+        float(lib.later(mx.ones(2))())
+    """,
+}
+
+
 @pytest.mark.parametrize(
     ("files", "asked", "codes"),
     [
         pytest.param(ENTANGLED, "uses.py", ["GRAPH-BREAK-002"], id="entangled"),
         pytest.param(CYCLE, "use.py", ["GRAPH-BREAK-002"], id="cycle"),
+        pytest.param(DEEP, "uses.py", ["GRAPH-BREAK-002"], id="nested too deeply"),
+        pytest.param(MANY, "uses.py", ["GRAPH-BREAK-002"], id="many values"),
+        pytest.param(RECURSIVE, "uses.py", ["GRAPH-BREAK-002"], id="recursive"),
+        pytest.param(KEPT, "uses.py", ["GRAPH-BREAK-002"], id="what calls keep"),
     ],
 )
 def test_findings_do_not_depend_on_the_order_of_files(

@@ -17,7 +17,7 @@ from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
 from embercoach.server.document import Document
-from embercoach.server.jobs import Check, CheckOutcome, HoverJob
+from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
@@ -40,7 +40,7 @@ class Answers(Pool):
 
     async def run(self, document: str, setup: Setup, job: object) -> Any:
         self.jobs.append(job)
-        if not isinstance(job, Check):
+        if not isinstance(job, CheckJob):
             await self.is_ready.wait()
         return self.outcome(job)
 
@@ -86,7 +86,7 @@ class Session:
         return code
 
     def checks(self) -> list[str]:
-        return [job.document.text for job in self.pool.jobs if isinstance(job, Check)]
+        return [job.document.text for job in self.pool.jobs if isinstance(job, CheckJob)]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_hover_over_the_deadline_leaves_the_findings(tmp_path: Path) -> None:
             session.request("textDocument/hover", HOVER, identifier)
             await session.settle()
             assert session.error(identifier) == FAILED
-        assert [type(job) for job in session.pool.jobs] == [Check, HoverJob]
+        assert [type(job) for job in session.pool.jobs] == [CheckJob, HoverJob]
         published = [one for one in session.messages if "publish" in one.get("method", "")]
         assert [one["params"]["diagnostics"] for one in published] == [[]]
 

@@ -13,6 +13,7 @@ from embercoach.analysis.values.lattice import NO_PULLS, Pulls, Value
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.summaries import CallKey, Summary
 
 #: A node, and the statement or the decorator that contains it.
 Site = tuple[cst.CSTNode, cst.CSTNode]
@@ -66,8 +67,9 @@ class FunctionInfo:
     declared: Value | None = None  # what the return annotation says, once it has been asked for
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
+    #: Of a shared function, by the call, and by the depth of the call where that matters.
+    results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
     grown: frozenset[str] | None = None  # names to whose lists inner functions add
-    in_progress: bool = False
     global_names: set[str] = field(default_factory=set)
     # Parameters that the body uses as only an array can be used.
     shown_arrays: set[str] = field(default_factory=set)
@@ -78,6 +80,11 @@ class FunctionInfo:
         """Drop the results of its calls: more is known of what they depend on."""
         self.summaries.clear()
         self.exact.clear()
+
+    @property
+    def in_progress(self) -> bool:
+        """Return whether the body is being run."""
+        return self in self.module.project.calls.functions
 
     @property
     def qualified_name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
 
-MAX_DEPTH = 8
 MAX_SUMMARIES = 6
-MAX_KERNELS = 64
 #: Parameters that are bound in the time of an evaluation.
 PARAMETERS_A_STEP = 2
 
@@ -127,6 +126,7 @@ def _result(
         pulls = frozenset().union(*map(pulls_of, values.values())) if values else NO_PULLS
         return _with_traced(annotated, values) if not pulls else annotated
     if info.in_progress or frame.depth >= MAX_DEPTH:
+        info.module.project.calls.cut(info)
         return annotated or UNKNOWN
     elsewhere = False
     if info.outer is not None and info.module.mentions_kernels:
@@ -158,10 +158,9 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
     A shared function is run once for all files that ask, but each file's calls count by
     themselves: what another file asks for must not change the results of this one.
     """
-    if info.module.is_shared and not frame.module.is_shared:
-        asked = frame.module.asked.setdefault(info, {})
-    else:
-        asked = info.summaries
+    if info.module.is_shared and frame.module.is_shared:
+        return _evaluated(frame, info, given, vague)
+    asked = frame.module.asked.setdefault(info, {}) if info.module.is_shared else info.summaries
     known = asked.get(given)
     if known is not None:
         return known
@@ -169,16 +168,22 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
         first = next(iter(asked.values()))
         if not holds_kernel(first):
             return first
-    if len(asked) >= MAX_KERNELS:
+    if len(asked) >= MOST_KEPT:
         return vague
-    known = info.summaries.get(given)
-    if known is None:
-        info.summaries[given] = vague  # for a body that comes back to this very call
-        known = info.summaries[given] = _run(info, given, record=False, depth=frame.depth + 1)
-        if len(info.summaries) > MAX_KERNELS:
-            del info.summaries[given]  # it may hold on to the modules of past files
-    asked[given] = known
+    asked[given] = vague  # for a body that comes back to this very call
+    known = asked[given] = _evaluated(frame, info, given, vague)
     return known
+
+
+def _evaluated(
+    frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value, *, exact: bool = False
+) -> Value:
+    def run() -> Value:
+        return _run(info, given, record=False, depth=frame.depth + 1, exact=exact)
+
+    if not info.module.is_shared:
+        return run()
+    return shared_result(frame, info, (exact, given), vague, run)
 
 
 def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
@@ -186,20 +191,15 @@ def _exactly(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if constants.closure_at(frame, info) is None:
         return vague
     given = constants.given(info, values)
-    if info.module.is_shared and not frame.module.is_shared:
-        asked = frame.module.asked_exactly.setdefault(info, {})
-    else:
-        asked = info.exact
+    if info.module.is_shared and frame.module.is_shared:
+        return _evaluated(frame, info, given, vague, exact=True)
+    shared = info.module.is_shared
+    asked = frame.module.asked_exactly.setdefault(info, {}) if shared else info.exact
     known = asked.get(given)
     if known is None:
-        if len(asked) >= MAX_KERNELS:
+        if len(asked) >= MOST_KEPT:
             return vague
-        known = info.exact.get(given)
-        if known is None:
-            known = _run(info, given, record=False, depth=frame.depth + 1, exact=True)
-            if len(info.exact) < MAX_KERNELS:
-                info.exact[given] = known
-        asked[given] = known
+        known = asked[given] = _evaluated(frame, info, given, vague, exact=True)
     return known
 
 
@@ -242,12 +242,15 @@ def _with_traced(value: Value, values: dict[str, Value]) -> Value:
 
 def explore(info: FunctionInfo) -> None:
     """Run a method for the attributes that it sets; for good if its file is being analysed."""
-    if info.in_progress:
-        return
-    if info.module.is_analysed and info.analysed_with is None:
-        analyse(info)
-    else:
-        _run(info, canonical_values(info), record=False, depth=2)
+    with info.module.project.calls.none() if info.module.is_shared else nullcontext():
+        if info.in_progress:
+            return
+        if info.module.is_analysed and info.analysed_with is None:
+            analyse(info)
+        else:
+            frame = _entered(info, canonical_values(info), record=False, depth=2)
+            frame.traceless = False
+            _execute(info, frame)
 
 
 def analyse(info: FunctionInfo) -> None:
@@ -368,6 +371,7 @@ def constants_passed(
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:
     """A frame in which the parameters are bound and nothing has been run yet."""
     frame = Frame(info.module, info, closure_of(info), record=record, depth=depth)
+    frame.traceless = info.module.is_shared
     frame.names.set_all(zip((p.name for p in info.parameters), values, strict=False))
     for parameter in info.parameters:
         if parameter.name in info.shown_arrays and parameter.annotation is None:
@@ -380,8 +384,9 @@ def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, dep
 
 def _execute(info: FunctionInfo, frame: Frame) -> bool:
     """Run the body; whether control falls off its end."""
-    busy = info.in_progress
-    info.in_progress = True
+    functions = info.module.project.calls.functions
+    is_outermost = info not in functions
+    functions.add(info)
     try:
         node = info.node
         if not isinstance(node, cst.Lambda):
@@ -391,4 +396,5 @@ def _execute(info: FunctionInfo, frame: Frame) -> bool:
         frame.pulls |= pulls_of(frame.returned)
         return False
     finally:
-        info.in_progress = busy
+        if is_outermost:
+            functions.discard(info)

@@ -49,7 +49,8 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
             value = evaluate_annotation(cls.frame, annotation)
             if value is not UNKNOWN:
                 return value
-        known = [v for v in (_assigned(cls, name), cls.variables.get(name)) if v is not None]
+        sources = _assigned(cls, name), frame.module.attributes.get((cls, name))
+        known = [v for v in (*sources, cls.variables.get(name)) if v is not None]
         if known:
             return join_all(known)
     for base in library_bases(info):

@@ -45,6 +45,7 @@ class Frame:
         "evaluated_below",
         "exact",
         "exits",
+        "functions",
         "global_names",
         "info",
         "loop",
@@ -65,6 +66,7 @@ class Frame:
         "rounds_left",
         "seen",
         "statement",
+        "traceless",
         "visit",
         "work",
         "yielded",
@@ -92,6 +94,10 @@ class Frame:
         )
         self.seen: list[Fact] = []  # what is seen then
         self.depth = depth
+        #: Whether what the body assigns outside of it is dropped: the values are of one call, and
+        #: other files see the same module.
+        self.traceless = False
+        self.functions: dict[cst.CSTNode, FunctionInfo] = {}  # that a traceless run defines
         self.names = Names()
         self.global_names: set[str] = set()
         self.loops = 0
@@ -142,7 +148,7 @@ class Frame:
         names = self.names
         if name in names or self.evaluated:
             self.forget(name)
-        if name in self.global_names:
+        if name in self.global_names and not self.traceless:
             module_names = self.module.frame.names
             known = module_names.get(name)
             module_names[name] = value if known is None else join(known, value)
@@ -157,7 +163,7 @@ class Frame:
         self.names[path] = value
         if self.evaluated:
             self.newer(path)
-        if path in self.global_names:
+        if path in self.global_names and not self.traceless:
             self.module.frame.names[path] = value
 
     def newer(self, path: str) -> None:

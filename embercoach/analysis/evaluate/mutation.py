@@ -122,8 +122,11 @@ def record(frame: Frame, owner: Value, name: str, value: Value) -> None:
     if isinstance(owner, (Instance, Class)) and (
         owner.info.module is frame.module or not owner.info.module.is_shared
     ):
-        kept = open_ended(value) if frame.module.mentions_kernels else value
-        owner.info.record(name, detached(kept))
+        kept = detached(open_ended(value) if frame.module.mentions_kernels else value)
+        if frame.traceless and owner.info.module.is_shared:
+            frame.module.project.calls.note_attribute(owner.info, name, kept)
+        else:
+            owner.info.record(name, kept)
 
 
 def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argument, ...]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
     from embercoach.analysis.syntax.source_tree import SourceTree
+    from embercoach.analysis.values.summaries import Attributes
 
 #: Libraries whose values have array methods too; a mere mention is enough to be careful.
 OTHER_ARRAYS = (
@@ -86,6 +87,8 @@ class Module:
         #: What this file's calls of shared functions gave.
         self.asked: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
+        #: What these calls assigned to attributes of shared classes.
+        self.attributes: Attributes = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
@@ -103,7 +106,8 @@ class Module:
                 module.run()
         if self._state == "new":
             self._state = "running"
-            execute(self.frame, self.tree.body)
+            with self.project.calls.none():
+                execute(self.frame, self.tree.body)
             if self.mentions_kernels:
                 forget_lists(self)
             self._state = "done"
@@ -191,8 +195,12 @@ class Module:
     def function_info(
         self, node: cst.FunctionDef | cst.Lambda, frame: Frame, cls: ClassInfo | None
     ) -> FunctionInfo:
-        """The function of a ``def`` or lambda, made on first sight."""
-        info = self._functions.get(node)
+        """The function of a ``def`` or lambda, made on first sight.
+
+        In a shared function each call has its own, which sees the values of that call.
+        """
+        functions = frame.functions if frame.traceless else self._functions
+        info = functions.get(node)
         if info is None:
             is_def = isinstance(node, cst.FunctionDef)
             info = FunctionInfo(
@@ -205,8 +213,9 @@ class Module:
                 is_async=is_def and node.asynchronous is not None,  # type: ignore[union-attr]
                 statement=frame.statement,
             )
-            self._functions[node] = info
-            self.functions.append(info)
+            functions[node] = info
+            if not frame.traceless:
+                self.functions.append(info)
         if info.closure is None or frame.record:
             info.closure = frame if cls is None else frame.outer
         return info

@@ -15,6 +15,7 @@ from embercoach.analysis.project.module import Module
 from embercoach.analysis.syntax.parse import TooDeepError
 from embercoach.analysis.syntax.source_tree import SourceTree, read_tree
 from embercoach.analysis.values.memo import forget
+from embercoach.analysis.values.summaries import CallsInProgress
 from embercoach.project_files import PROJECT_FILES, boundary
 from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 
@@ -58,6 +59,7 @@ class Project:
         """Make an empty one for projects with these wrappers of ``metal_kernel``."""
         self.kernel_builders = kernel_builders
         self.graph = ImportGraph(self)
+        self.calls = CallsInProgress()
         self._parsed: OrderedDict[Path, SourceTree] = OrderedDict()
         self._imported: dict[tuple[Path, str], Module | None] = {}
         self._characters = 0

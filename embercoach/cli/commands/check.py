@@ -29,13 +29,7 @@ COUNTING = ("text", "concise", "json")
     help="Check only this part of the files; `embercoach merge` merges the reports.",
 )
 # What to show
-@click.option(
-    "--output-format",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@shared_options.output_format(*FORMATS)
 @shared_options.output_file
 @shared_options.shown
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")

@@ -18,12 +18,8 @@ from embercoach.terminal_text import json_text
 @shared_options.shown
 @shared_options.source
 @click.option("--all", "everything", is_flag=True, help="Also show defaults and all rules.")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format. JSON always contains everything.",
+@shared_options.output_format(
+    "text", "json", help_text="Output format. JSON always contains everything."
 )
 @click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of configuration files and exit."

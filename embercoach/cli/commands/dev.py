@@ -14,7 +14,7 @@ from embercoach.quoting import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embercoach.analysis.expression_values import Expression
+    from embercoach.analysis.expression_values import ExpressionValue
     from embercoach.analysis.values.lattice import Value
     from embercoach.kernel_builder import KernelBuilder
     from embercoach.report.styled import Line
@@ -56,7 +56,7 @@ def facts(file: str, output_format: str) -> None:
         print_lines(_lines(known), sys.stdout)
 
 
-def _expressions(file: str) -> list[Expression]:
+def _expressions(file: str) -> list[ExpressionValue]:
     from embercoach.analysis.work import WorkExceededError
     from embercoach.checks import SyntaxProblem
     from embercoach.cli.flow import UserError
@@ -89,13 +89,15 @@ def _expressions(file: str) -> list[Expression]:
         raise UserError(str(error)) from error
 
 
-def _analysed(source: str, path: Path, builders: tuple[KernelBuilder, ...]) -> list[Expression]:
+def _analysed(
+    source: str, path: Path, builders: tuple[KernelBuilder, ...]
+) -> list[ExpressionValue]:
     from embercoach.analysis.expression_values import expressions
     from embercoach.checks import Project
     from embercoach.checks.reading import reading
     from embercoach.engine.parallel.workers import run_deep
 
-    results: list[list[Expression] | Exception] = []
+    results: list[list[ExpressionValue] | Exception] = []
 
     def analyse() -> None:
         try:
@@ -113,7 +115,7 @@ def _analysed(source: str, path: Path, builders: tuple[KernelBuilder, ...]) -> l
     return result
 
 
-def _lines(known: Iterable[Expression]) -> Iterator[Line]:
+def _lines(known: Iterable[ExpressionValue]) -> Iterator[Line]:
     for one in known:
         start, source = one.span, " ".join(one.source.split())
         yield [
@@ -124,7 +126,7 @@ def _lines(known: Iterable[Expression]) -> Iterator[Line]:
         ]
 
 
-def _document(one: Expression) -> dict[str, Any]:
+def _document(one: ExpressionValue) -> dict[str, Any]:
     line, column, end_line, end_column = one.span
     return {
         "line": line,

@@ -7,6 +7,7 @@ import sys
 import click
 
 from embercoach import rulebook
+from embercoach.cli import shared_options
 from embercoach.cli.option_types import Code
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import wants_color
@@ -15,13 +16,7 @@ from embercoach.terminal_text import json_text
 
 @click.command("explain")
 @click.argument("code", type=Code(), metavar="CODE|FILE:LINE[:COLUMN]")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@shared_options.output_format("text", "json")
 @click.pass_context
 def command(ctx: click.Context, code: str, output_format: str) -> None:
     """Explain a rule: what it reports, why, evidence and examples.

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE.json..."
 )
-@click.option(
-    "--output-format",
-    type=click.Choice(FORMATS),
-    default="json",
-    show_default=True,
-    help="Output format.",
-)
+@shared_options.output_format(*FORMATS, default="json")
 @shared_options.output_file
 @click.option(
     "--show-notes/--no-notes", default=False, help="List notes (default: only count them)."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach import rulebook
+from embercoach.cli import shared_options
 from embercoach.cli.option_types import RuleFamily
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
@@ -35,13 +36,7 @@ if TYPE_CHECKING:
     type=click.Choice(["error", "warning", "note"]),
     help="Only the rules of this severity in the profile, where no context changes it.",
 )
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How to print the table.",
-)
+@shared_options.output_format("text", "json", help_text="How to print the table.")
 def command(family: str | None, profile: str, severity: str | None, output_format: str) -> None:
     """List the rules: code, name, severity in a profile, fix, and what it is about."""
     chosen = list(rulebook.rules().values())

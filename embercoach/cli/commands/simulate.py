@@ -9,8 +9,6 @@ import click
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import files
 
-FORMATS = ("text", "json", "sarif")
-
 
 @click.command(
     "simulate",
@@ -37,12 +35,11 @@ FORMATS = ("text", "json", "sarif")
     help="Allow the configured compiler (also: EMBERCOACH_ALLOW_COMPILER=1).",
 )
 # What to show
-@click.option(
-    "--output-format",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="Output format. json and sarif move the program's output to standard error.",
+@shared_options.output_format(
+    "text",
+    "json",
+    "sarif",
+    help_text="Output format. json and sarif move the program's output to standard error.",
 )
 @shared_options.output_file
 @click.option(

@@ -19,7 +19,7 @@ from embercoach.metal.text_facts import (
     WrittenCall,
 )
 from embercoach.metal.written import naming, specifiers
-from embercoach.metal.written.naming import Scope, Scopes
+from embercoach.metal.written.naming import NameScope, Scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ class NestingError(Exception):
     """The text nests deeper than is followed."""
 
 
-class _Context(NamedTuple):
+class _ResolutionContext(NamedTuple):
     """The surroundings of a part.
 
     Attributes:
@@ -46,7 +46,7 @@ class _Context(NamedTuple):
         quiet: a name may be anything here.
     """
 
-    scope: Scope
+    scope: NameScope
     nesting: int
     quiet: bool
 
@@ -70,7 +70,7 @@ class _Names:
         self.parsed = parsed
         self.found = Scopes(macros)
         self._outer = outer
-        self._file = Scope()
+        self._file = NameScope()
         self._is_unit = parsed.tree.kind == "translation_unit"
         self._free: list[tuple[SyntaxNode, str, UseKind]] = []
         self._callees: set[SyntaxNode] = set()
@@ -88,7 +88,7 @@ class _Names:
 
     def resolved(self) -> Scopes:
         """The names, with the uses that are free."""
-        first = _Context(self._file, 0, quiet=False)
+        first = _ResolutionContext(self._file, 0, quiet=False)
         pending = [(part, first) for part in reversed(self.parsed.tree.parts)]
         while pending:
             part, context = pending.pop()
@@ -98,7 +98,7 @@ class _Names:
         self._settle()
         return self.found
 
-    def _entered(self, part: SyntaxNode, context: _Context) -> _Context:
+    def _entered(self, part: SyntaxNode, context: _ResolutionContext) -> _ResolutionContext:
         """Note what a part declares or uses; return the context of its children."""
         kind, (scope, nesting, quiet) = part.kind, context
         if kind in _NESTED:
@@ -112,11 +112,11 @@ class _Names:
             self._use(part, scope, quiet=quiet)
         if kind in naming.SCOPES or (kind in FUNCTIONS and part not in self._defined):
             is_template = kind == "template_declaration"
-            scope = Scope(scope.depth + 1, scope, is_template, part in self._open)
+            scope = NameScope(scope.depth + 1, scope, is_template, part in self._open)
             scope.names |= self._inside.get(part, {})
         if kind in naming.CONDITIONS:
             quiet = quiet or not specifiers.is_include_guard(self.parsed, part)
-        return _Context(scope, nesting, quiet or part in self._quiet)
+        return _ResolutionContext(scope, nesting, quiet or part in self._quiet)
 
     def _followed(self, part: SyntaxNode) -> Sequence[SyntaxNode]:
         """The children of a part that hold names to look up."""
@@ -138,7 +138,7 @@ class _Names:
             self._variables.update(part.all(role))
         return part.parts
 
-    def _use(self, part: SyntaxNode, scope: Scope | None, *, quiet: bool) -> None:
+    def _use(self, part: SyntaxNode, scope: NameScope | None, *, quiet: bool) -> None:
         """Look a name up, and note it where nothing declares it."""
         if part.start in self.found.bindings:
             return  # it is declared here
@@ -176,7 +176,7 @@ class _Names:
 
     # Rules
 
-    def call(self, part: SyntaxNode, scope: Scope) -> None:
+    def call(self, part: SyntaxNode, scope: NameScope) -> None:
         """A call; a macro may declare what it is given, from there on."""
         callee, arguments = part.get("function"), part.get("arguments")
         if callee is None or arguments is None:
@@ -193,11 +193,11 @@ class _Names:
                 if inner.kind in naming.NAMES:
                     scope.names.setdefault(self.parsed.word(inner), [(arguments.end, None)])
 
-    def template_function(self, part: SyntaxNode, _scope: Scope) -> None:
+    def template_function(self, part: SyntaxNode, _scope: NameScope) -> None:
         """``f<T>``."""
         self._callees.update(part.all("name"))
 
-    def declaration(self, part: SyntaxNode, scope: Scope) -> None:
+    def declaration(self, part: SyntaxNode, scope: NameScope) -> None:
         """Variables and fields, in the order of their declarators."""
         value = part.get("value") or part.get("default_value")
         for declarator in part.all("declarator"):
@@ -211,7 +211,7 @@ class _Names:
                 kind = "binding"
             self._declare(kind, scope, part, parts, initial)
 
-    def function_definition(self, part: SyntaxNode, scope: Scope) -> None:
+    def function_definition(self, part: SyntaxNode, scope: NameScope) -> None:
         """A function: its name outside, its parameters and body inside."""
         parts = unpack(part.get("declarator"))
         self._function(part, parts)
@@ -227,12 +227,12 @@ class _Names:
         if made is not None and all(map(self.parsed.holds, parts.names)):
             self.found.functions.append(made)
 
-    def parameter(self, part: SyntaxNode, scope: Scope) -> None:
+    def parameter(self, part: SyntaxNode, scope: NameScope) -> None:
         """A parameter of a function, a lambda or a template."""
         kind: DeclarationKind = "template" if scope.template else "parameter"
         self._declare(kind, scope, part, unpack(part.get("declarator")))
 
-    def named(self, part: SyntaxNode, scope: Scope) -> None:
+    def named(self, part: SyntaxNode, scope: NameScope) -> None:
         """Declare the one name of a part, which is visible after it."""
         role, kind = naming.NAMED[part.kind]
         name = part.get(role)
@@ -243,7 +243,7 @@ class _Names:
             since = part.start if kind in ("type", "namespace") else part.end
             self._declare_name(name, kind, scope, owner, since=since)
 
-    def class_specifier(self, part: SyntaxNode, scope: Scope) -> None:
+    def class_specifier(self, part: SyntaxNode, scope: NameScope) -> None:
         """A struct, class or union; its members are visible in the whole of it."""
         name, body = part.get("name"), part.get("body")
         if name is not None and name.kind == "type_identifier":
@@ -255,12 +255,12 @@ class _Names:
             if part.has("base_class_clause"):
                 self._open.add(body)
 
-    def typedef(self, part: SyntaxNode, scope: Scope) -> None:
+    def typedef(self, part: SyntaxNode, scope: NameScope) -> None:
         """``typedef type A``."""
         for declarator in part.all("declarator"):
             self._declare("alias", scope, part, unpack(declarator))
 
-    def using_declaration(self, part: SyntaxNode, scope: Scope) -> None:
+    def using_declaration(self, part: SyntaxNode, scope: NameScope) -> None:
         """``using namespace n`` and ``using n::name``."""
         target = next(iter(part.inner), None)
         if target is None:
@@ -273,7 +273,7 @@ class _Names:
         if name is not None:
             self._declare_name(name, "alias", scope)
 
-    def include(self, part: SyntaxNode, _scope: Scope) -> None:
+    def include(self, part: SyntaxNode, _scope: NameScope) -> None:
         """``#include``."""
         path = part.get("path")
         if path is not None:
@@ -281,14 +281,14 @@ class _Names:
             place = self.parsed.stretch(part.start, path.end)
             self.found.directives.append(PreprocessorLine("include", self.parsed.word(path), place))
 
-    def range_loop(self, part: SyntaxNode, scope: Scope) -> None:
+    def range_loop(self, part: SyntaxNode, scope: NameScope) -> None:
         """``for (auto v : values)``, whose variable is visible in the body alone."""
-        body, inner = part.get("body"), Scope(scope.depth + 1, scope)
+        body, inner = part.get("body"), NameScope(scope.depth + 1, scope)
         since = part.end if body is None else body.start
         self._declare("local", inner, part, unpack(part.get("declarator")), since=since)
         self._inside[part] = inner.names
 
-    def function_expression(self, part: SyntaxNode, _scope: Scope) -> None:
+    def function_expression(self, part: SyntaxNode, _scope: NameScope) -> None:
         """A lambda expression."""
         self._defined.update(part.all("declarator"))
 
@@ -297,7 +297,7 @@ class _Names:
     def _declare(
         self,
         kind: DeclarationKind,
-        scope: Scope,
+        scope: NameScope,
         owner: SyntaxNode,
         parts: Declarator,
         value: SyntaxNode | None = None,
@@ -311,7 +311,7 @@ class _Names:
         self,
         name: SyntaxNode,
         kind: DeclarationKind,
-        scope: Scope,
+        scope: NameScope,
         owner: SyntaxNode | None = None,
         parts: Declarator | None = None,
         value: SyntaxNode | None = None,
@@ -351,7 +351,7 @@ class _Names:
         self.found.origins[declaration] = owner, value
 
 
-_RULES: Mapping[str, Callable[[_Names, SyntaxNode, Scope], None]] = {
+_RULES: Mapping[str, Callable[[_Names, SyntaxNode, NameScope], None]] = {
     "call_expression": _Names.call,
     "template_function": _Names.template_function,
     "declaration": _Names.declaration,

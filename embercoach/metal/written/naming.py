@@ -88,7 +88,7 @@ OF_VARIABLES = {
 
 
 @dataclass(slots=True, eq=False)
-class Scope:
+class NameScope:
     """A part whose names are visible in it alone.
 
     Attributes:
@@ -99,13 +99,13 @@ class Scope:
     """
 
     depth: int = 0
-    outer: Scope | None = None
+    outer: NameScope | None = None
     template: bool = False
     is_open: bool = False
     names: dict[str, list[tuple[int, Declaration | None]]] = field(default_factory=dict)
 
     @property
-    def lasting(self) -> Scope:
+    def lasting(self) -> NameScope:
         """The scope in which what is declared here can live."""
         scope = self
         while scope.template and scope.outer is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embercoach.report.html.pages import Page
 
 
-class _Texts:
+class _NumberedTexts:
     """Texts by number: messages are few, findings many."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def table(
     for finding in document["findings"]:
         found.setdefault(finding["path"], []).append(finding)
     paths = sorted(found)
-    texts = _Texts()
+    texts = _NumberedTexts()
     file_numbers = {path: number for number, path in enumerate(paths)}
     rule_numbers = {page.code: number for number, page in enumerate(pages)}
     rows = [_row(finding, file_numbers, rule_numbers, texts) for finding in document["findings"]]
@@ -76,7 +76,7 @@ def _checkouts(document: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]
 
 
 def _row(
-    finding: dict[str, Any], files: dict[str, int], rules: dict[str, int], texts: _Texts
+    finding: dict[str, Any], files: dict[str, int], rules: dict[str, int], texts: _NumberedTexts
 ) -> list[Any]:
     fix = finding["fix"]
     return [
@@ -98,7 +98,7 @@ def _row(
     ]
 
 
-def _steps(finding: dict[str, Any], name: str, texts: _Texts) -> list[list[Any]]:
+def _steps(finding: dict[str, Any], name: str, texts: _NumberedTexts) -> list[list[Any]]:
     return [
         [step["line"], step["column"], step.get("cell"), texts.number(step["message"])]
         for step in finding.get(name, ())
