@@ -52,7 +52,7 @@ def _partial(partial: Partial) -> MetalReport:
 
 def absent_lanes(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """Shuffles from lanes that a threadgroup of no multiple of 32 threads does not have."""
-    from embercoach.metal.inspections.missing_lanes import missing_lanes
+    from embercoach.metal.inspections.reductions import missing_lanes
 
     for found in missing_lanes(trace):
         name, spot = found.operation.call.name, found.spot

@@ -82,7 +82,7 @@ def recursion(code: MetalCode) -> Iterator[MetalReport]:
     """Functions that call themselves."""
     if not (code.text.functions or code.header.functions):
         return
-    from embercoach.metal.inspections.recursion import recursive_functions
+    from embercoach.metal.program.walk import recursive_functions
 
     for kernel in code.kernels:
         for function in recursive_functions(kernel.own):

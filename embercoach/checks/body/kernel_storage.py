@@ -35,7 +35,7 @@ def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
 @check(UNSET)
 def unset_variables(code: MetalCode) -> Iterator[MetalReport]:
     """Variables that are declared without a value and read: ``float sum; sum += x[i];``."""
-    from embercoach.metal.inspections.unset_locals import unset_reads
+    from embercoach.metal.program.unset_locals import unset_reads
 
     for kernel in code.kernels:
         if kernel.own.problems:

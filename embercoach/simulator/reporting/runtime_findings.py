@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
+from embercoach.simulator.reporting.undefined_operations import undefined_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -295,25 +296,12 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
             return f"`{record['text']}` needs all 32 lanes, {here} are active"
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
     if kind in ("misaligned-access", "undefined-arithmetic"):
-        return _undefined(reason, record)
+        return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
     if reason == "index":
         return f"declared as `{_plain_type(record['text'])}`"
     if kind == "wrong-mem-flags":
         return "mem_device" if reason == "device flag" else "mem_threadgroup"
     return ""
-
-
-def _undefined(reason: str, record: Mapping[str, Any]) -> str:
-    """The operation without a defined result."""
-    first, second = record["detail"]
-    kind = _plain_type(record["text"])
-    if reason == "divisor":
-        return "integer division by zero"
-    if reason == "shift":
-        return f"shift of `{kind}` by {first}"
-    if reason == "range":
-        return f"the value does not fit `{kind}`"
-    return f"`{kind}` at an address {first} bytes past a multiple of {second}"
 
 
 def _count(number: int, unit: str) -> str:

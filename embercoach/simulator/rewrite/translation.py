@@ -30,7 +30,7 @@ from embercoach.simulator.rewrite.metal_dialect import (
     literal_edits,
     method_edits,
 )
-from embercoach.simulator.rewrite.refusals import body_refusals, header_refusals
+from embercoach.simulator.rewrite.refused_text import body_refusals, header_refusals
 from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:

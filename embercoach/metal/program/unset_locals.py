@@ -62,7 +62,7 @@ def _is_unset(declaration: Declare) -> bool:
 
 @dataclass(slots=True)
 class _Reading:
-    """The first pass over a body, in the order in which it runs.
+    """The first run of a body, in the order in which it runs.
 
     Attributes:
         unset: the variables that are declared without a value.
