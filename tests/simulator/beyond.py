@@ -120,7 +120,6 @@ BEYOND = {
     "remaining_budget_handed_out": CHANCE,
     "sums_of_groups_added_as_floats": CHANCE,
     "ties_broken_by_whoever_comes": CHANCE,
-    "long_at_an_odd_word": CASTS,
     "shift_of_a_whole_word": DATA,
     "bisection_that_never_narrows": ENDS,
     "loop_that_continues_without_a_step": ENDS,

@@ -51,7 +51,7 @@ BOUNDS = (
     Case(
         "half_of_an_access_outside",
         "y[i] = (int)*(const device ulong*)(x + (i == 63 ? 63 : 0));",
-        (("out-of-bounds", 1, None, "x", 63), ("misaligned-access", 1, None, "", None)),
+        (("out-of-bounds", 1, None, "x", 63),),
     ),
     Case(
         "shift_past_the_width",

@@ -149,11 +149,6 @@ _KINDS = {
         "Look for invalid pointers, recursion, and private arrays that are too large",
         uses_detail=True,
     ),
-    "misaligned-access": _Kind(
-        lambda found: f"misaligned {found.raw.at.kind or 'access'}: {found.raw.detail}",
-        "Use a packed type such as `packed_float4`, or scalars, where rows may begin anywhere",
-        uses_detail=True,
-    ),
     "undefined-arithmetic": _Kind(
         _detailed("undefined result", ": "),
         "Guard the operand: compare with 0, mask the shift count, or clamp before converting",

@@ -295,7 +295,7 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         if reason == "partial":
             return f"`{record['text']}` needs all 32 lanes, {here} are active"
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
-    if kind in ("misaligned-access", "undefined-arithmetic"):
+    if kind == "undefined-arithmetic":
         return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
     if reason == "index":
         return f"declared as `{_plain_type(record['text'])}`"

@@ -16,11 +16,8 @@ def undefined_operation(reason: str, detail: Sequence[int], kind: str) -> str:
         detail: the two numbers that the runtime recorded.
         kind: the type of the operand, or that of the result of a conversion.
     """
-    first, second = detail
     if reason == "divisor":
         return "integer division by zero"
     if reason == "shift":
-        return f"shift of `{kind}` by {first}"
-    if reason == "range":
-        return f"the value does not fit `{kind}`"
-    return f"`{kind}` at an address {first} bytes past a multiple of {second}"
+        return f"shift of `{kind}` by {detail[0]}"
+    return f"the value does not fit `{kind}`"

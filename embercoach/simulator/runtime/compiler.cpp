@@ -48,13 +48,8 @@ static void tell_outside_variable(u64 pc) {
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
 
-// -fsanitize=alignment,integer-divide-by-zero,shift-exponent,float-cast-overflow: the program goes
+// -fsanitize=integer-divide-by-zero,shift-exponent,float-cast-overflow: the program goes
 // on. The library's own code is compiled alike; what the kernel passes to it is not known there.
-struct ember_type_mismatch {
-  ember_source_location at;
-  const ember_type* type;
-  u8 log_alignment, access;
-};
 struct ember_overflow {
   ember_source_location at;
   const ember_type* type;
@@ -72,16 +67,6 @@ static ember_finding* undefined(const ember_source_location& at, Kind kind, Reas
   blame_current(finding);
   finding->line = at.line;
   return finding;
-}
-
-EMBER_EXPORT void __ubsan_handle_type_mismatch_v1(ember_type_mismatch* data, u64 address) {
-  u64 pc = CALLER();
-  ember_finding* finding = undefined(data->at, MISALIGNED_ACCESS, BECAUSE_NOTHING, pc);
-  if (!finding) return;
-  finding->access = data->access == 1 ? PLAIN_WRITE : PLAIN_READ;
-  finding->detail[0] = (i64)(address & ((1ull << data->log_alignment) - 1));
-  finding->detail[1] = (i64)1 << data->log_alignment;
-  strncpy(finding->text, data->type->name, sizeof finding->text - 1);
 }
 
 EMBER_EXPORT void __ubsan_handle_divrem_overflow(ember_overflow* data, u64, u64) {

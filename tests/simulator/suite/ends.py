@@ -20,19 +20,6 @@ BUGS = (
         also=LOST,
     ),
     Case(
-        "long_at_an_odd_word",
-        """
-        uint i = thread_position_in_grid.x;
-        ulong pair = *(const device ulong*)(x + i);  // <- misaligned-access
-        y[i] = int(pair >> 32);
-        """,
-        {"x": Array(integers(0, 99, 16))},
-        {"y": Out((8,), "int32")},
-        (8, 1, 1),
-        (8, 1, 1),
-        also=LOST,
-    ),
-    Case(
         "bisection_that_never_narrows",
         """
         uint i = thread_position_in_grid.x;
