@@ -151,7 +151,7 @@ _KINDS = {
     ),
     "undefined-arithmetic": _Kind(
         _detailed("undefined result", ": "),
-        "Guard the operand: compare with 0, mask the shift count, or clamp before converting",
+        "Mask the shift count, or clamp the float before converting it",
         uses_detail=True,
     ),
     "same-value-write": _Kind(

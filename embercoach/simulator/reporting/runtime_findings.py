@@ -57,7 +57,6 @@ REASONS = (
     "simdgroup barrier",
     "other threadgroup",
     "variable",
-    "divisor",
     "shift",
     "range",
 )

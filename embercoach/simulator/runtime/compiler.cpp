@@ -48,12 +48,8 @@ static void tell_outside_variable(u64 pc) {
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
 
-// -fsanitize=integer-divide-by-zero,shift-exponent,float-cast-overflow: the program goes
+// -fsanitize=shift-exponent,float-cast-overflow: the program goes
 // on. The library's own code is compiled alike; what the kernel passes to it is not known there.
-struct ember_overflow {
-  ember_source_location at;
-  const ember_type* type;
-};
 struct ember_operands {
   ember_source_location at;
   const ember_type *left, *right;
@@ -67,10 +63,6 @@ static ember_finding* undefined(const ember_source_location& at, Kind kind, Reas
   blame_current(finding);
   finding->line = at.line;
   return finding;
-}
-
-EMBER_EXPORT void __ubsan_handle_divrem_overflow(ember_overflow* data, u64, u64) {
-  undefined(data->at, UNDEFINED_ARITHMETIC, BECAUSE_DIVISOR, CALLER());
 }
 
 EMBER_EXPORT void __ubsan_handle_shift_out_of_bounds(ember_operands* data, u64, u64 by) {
