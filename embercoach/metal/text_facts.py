@@ -13,7 +13,7 @@ UseKind = Literal["value", "type", "call", "namespace"]
 DirectiveKind = Literal["include", "using namespace", "using"]
 ForeignKind = Literal[
     "double", "long long", "new", "delete", "exception", "goto", "lambda", "virtual", "storage",
-    "dynamic_cast", "typeid", "std", "include",
+    "dynamic_cast", "typeid", "std", "include", "asm", "static", "file scope", "order",
 ]  # fmt: skip
 
 
@@ -137,6 +137,14 @@ class Foreign:
 
     kind: ForeignKind
     text: str
+    place: TextSpan
+
+
+@dataclass(frozen=True, slots=True)
+class BareCast:
+    """A cast to a pointer without an address space; ``type`` is the type that it points to."""
+
+    type: str
     place: TextSpan
 
 

@@ -31,6 +31,7 @@ CODE_OF_KIND = {
     "crash": "SIM-CRASH-001",
     "same-value-write": "SIM-BENIGN-001",
     "lane-synchronous": "SIM-BENIGN-002",
+    "undefined-arithmetic": "SIM-ARITHMETIC-001",
     "does-not-compile": "SIM-COMPILE-001",
     "variant-does-not-compile": "SIM-COMPILE-002",
 }

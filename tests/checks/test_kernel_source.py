@@ -137,7 +137,9 @@ def test_findings_point_into_strings(string: str) -> None:
 
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])
 def test_other_line_breaks(newline: str) -> None:
-    text = "import mlx.core as mx\n" + kernel("  uint a;\n  #include <metal_stdlib>\n  y[0] = a;")
+    text = "import mlx.core as mx\n" + kernel(
+        "  uint a = 1;\n  #include <metal_stdlib>\n  y[0] = a;"
+    )
     source = text.replace("\n", newline)
     (found,) = check_source(source, Path("program.py"), Project()).findings
     assert (found.code, found.line, found.column) == ("KERNEL-SIG-003", 4, 3)

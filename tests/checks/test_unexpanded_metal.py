@@ -20,7 +20,7 @@ MARK = "[[thread_position_in_grid]]"
     ("body", "code", "reported"),
     [
         ("#if __METAL_VERSION__ > 300\nint m = x_shape[0]; float a[m];\n#endif\n", ARRAY, ["m"]),
-        ("#if 0\ndevice float v;\n#endif\n", LOCAL, ["v"]),
+        ("#if 0\ndevice float v;\n#endif\n", LOCAL, []),
         ("auto f = [=](float v) { float* p = y; return v; };", POINTER, ["p"]),
         ("float v[2] = {1, 2}; for (float e : v) { device float w; }", LOCAL, ["w"]),
         (f"y[0] = 1; @@ uint j {MARK};", "KERNEL-SIG-002", [MARK]),

@@ -54,6 +54,11 @@ BOUNDS = (
         (("out-of-bounds", 1, None, "x", 63),),
     ),
     Case(
+        "shift_past_the_width",
+        "y[i] = 1 << (x[i] + 32);",
+        (("undefined-arithmetic", 1, None, "", None),),
+    ),
+    Case(
         "behind_a_threadgroup_array",
         'SHARED int s[32]; threadgroup int* p = s; asm("" : "+r"(p));\ny[i] = 0;\n'
         "if (t == 5) p[32] = 1;",

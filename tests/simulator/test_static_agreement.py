@@ -23,14 +23,17 @@ ANSWERS = {
     "out-of-bounds": {"KERNEL-BOUNDS-001", "KERNEL-GRID-004", "KERNEL-INDEX-001"},
     "write-to-input": {"KERNEL-WRITE-001"},
     "unwritten-output": {"KERNEL-INIT-001", "KERNEL-GRID-001"},
-    "uninitialized-read": {"KERNEL-INIT-001", "KERNEL-CONST-001"},
+    "uninitialized-read": {"KERNEL-INIT-001", "KERNEL-CONST-001", "KERNEL-SIMD-002"},
+    "divergent-simd": {"KERNEL-SIMD-002"},
     "timeout": {"KERNEL-INDEX-001"},
+    "crash": {"KERNEL-MSL-001"},
 }
 
 #: Bugs that a check tells of at their cause, where the simulator stands at the effect.
 AT_THE_CAUSE = {
     "barrier_taken_for_a_barrier_of_the_grid": "the barrier, not the accesses around it",
     "helper_clamps_its_argument": "the cast, not the store that it lets through",
+    "recursion_without_a_floor": "the function, not the call that overflows the stack",
     "unsigned_index_wraps": "the subtraction, not the access",
 }
 

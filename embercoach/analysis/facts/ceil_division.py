@@ -46,6 +46,15 @@ def ceil_division(size: SymInt) -> CeilDivision | None:
     return None if divided is None else CeilDivision(*divided)
 
 
+def rounded_down(size: SymInt) -> SymInt | None:
+    """The divisor of an array's size that is divided without rounding up: ``x.size // d``."""
+    term = size.term
+    divided = None if term is None else _operands(term, "//")
+    if divided is None or not is_data_size(divided[0]):
+        return None
+    return divided[1]
+
+
 def whole_multiple(size: SymInt) -> CeilDivision | None:
     """The count that a size is rounded up from to a multiple of something: ``-(-n // d) * d``."""
     if size.sole is None:

@@ -1,4 +1,4 @@
-"""KERNEL-BOUNDS-001 and KERNEL-SIMD-001: indices past an array, and results that go nowhere."""
+"""KERNEL-BOUNDS and KERNEL-SIMD: indices past an array, dropped results, missing lanes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def past_arrays(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
-    """Accesses outside of threadgroup and private arrays."""
-    from embercoach.metal.inspections.bounds import outside
+    """Accesses outside of threadgroup and private arrays, and of outputs of known size."""
+    from embercoach.metal.inspections.bounds import outside, past_outputs
 
-    for found in outside(trace):
+    for found in (*outside(trace), *past_outputs(trace)):
         yield _outside(found)
 
 
@@ -48,3 +48,14 @@ def _partial(partial: Partial) -> MetalReport:
     what = f"`{name}` reduces one of {partial.groups} simdgroups, the other results are dropped"
     help_text = "Combine all results in a `threadgroup` array, or launch threadgroups of 32 threads"
     return MetalReport("KERNEL-SIMD-001", spot.place, what, help_text, spot.text)
+
+
+def absent_lanes(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
+    """Shuffles from lanes that a threadgroup of no multiple of 32 threads does not have."""
+    from embercoach.metal.inspections.reductions import missing_lanes
+
+    for found in missing_lanes(trace):
+        name, spot = found.operation.call.name, found.spot
+        what = f"`{name}` reads lane {found.source}, the last simdgroup has {found.count} lanes"
+        help_text = "Launch whole simdgroups: a multiple of 32 threads, or use `simd_sum`"
+        yield MetalReport("KERNEL-SIMD-002", spot.place, what, help_text, spot.text)

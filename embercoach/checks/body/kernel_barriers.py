@@ -54,11 +54,13 @@ def _parted(divergence: Divergence, trace: Trace) -> bool | None:
     terms = [*left.terms, *((symbol, -factor) for symbol, factor in right.terms)]
     if not all(symbol.operation in _GROUPS for symbol, _ in terms):
         return None
+    from embercoach.metal.inspections.bounds import threads_in_grid
+
     fits = _COMPARED[condition.operator]
     gaps = [left.offset(thread) - right.offset(thread) for thread in range(trace.threads)]
     for position in product(*(_positions(trace, axis) for axis in range(3))):
         moved = sum(factor * position[_GROUPS.index(s.operation)] for s, factor in terms)
-        there = _threads_at(position, trace)
+        there = [*threads_in_grid(position, trace.configuration, trace.everyone)]
         if len({fits(gaps[thread] + moved) for thread in there}) == 2:
             return True
     return False
@@ -72,18 +74,6 @@ def _positions(trace: Trace, axis: int) -> list[int]:
         return [0]
     known = range(min(count if last is not None else count - 1, _TRIED))
     return [*known, count - 1] if last is not None and count > _TRIED else [*known]
-
-
-def _threads_at(position: tuple[int, ...], trace: Trace) -> list[int]:
-    """The threads of a threadgroup that are inside the grid."""
-    size, grid = trace.configuration.threadgroup, trace.configuration.grid
-    within = [size[a] if (n := grid[a]) is None else n - position[a] * size[a] for a in range(3)]
-    x, y, _ = size
-    return [
-        t
-        for t in range(trace.threads)
-        if t % x < within[0] and t // x % y < within[1] and t // (x * y) < within[2]
-    ]
 
 
 _GROUPS = ("group.x", "group.y", "group.z")

@@ -38,6 +38,7 @@ THREADS = frozenset(
     "KERNEL-RACE-001",
     "KERNEL-RACE-002",
     "KERNEL-SIMD-001",
+    "KERNEL-SIMD-002",
 )
 def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
     """Each kernel that can be followed."""
@@ -46,12 +47,15 @@ def kernel_flow(code: MetalCode) -> Iterator[MetalReport]:
 
 
 def _of_kernel(kernel: MetalKernel, *, whole: bool) -> Iterator[MetalReport]:
-    from embercoach.checks.body.kernel_arrays import dropped_results, past_arrays
+    from embercoach.checks.body.kernel_arrays import absent_lanes, dropped_results, past_arrays
     from embercoach.checks.body.kernel_barriers import unreached
     from embercoach.checks.body.kernel_outputs import outputs
     from embercoach.checks.body.kernel_races import shared_memory
 
-    finders: tuple[Finder, ...] = (unreached, shared_memory, outputs, dropped_results, past_arrays)
+    finders: tuple[Finder, ...] = (
+        *(unreached, shared_memory, outputs),
+        *(dropped_results, absent_lanes, past_arrays),
+    )
     findings = [_Findings(finder, whole) for finder in finders]
     complete = True
     for number, configuration in enumerate(kernel.configurations):

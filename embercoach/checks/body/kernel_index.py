@@ -12,7 +12,11 @@ from embercoach.metal import hazards
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.inspections.unsigned import ConstantComparison, WrappedIndex
+    from embercoach.metal.inspections.unsigned import (
+        ConstantComparison,
+        LowerBound,
+        WrappedIndex,
+    )
 
 CODE = "KERNEL-INDEX-001"
 
@@ -22,12 +26,17 @@ def unsigned_numbers(code: MetalCode) -> Iterator[MetalReport]:
     """Comparisons that always have the same outcome, and indices that wrap around."""
     if "-" not in code.text.text:
         return
-    from embercoach.metal.inspections.unsigned import settled_comparisons, wrapped_indices
+    from embercoach.metal.inspections.unsigned import (
+        settled_comparisons,
+        void_bounds,
+        wrapped_indices,
+    )
 
     reports: list[MetalReport] = []
     for kernel in code.kernels:
         values = values_of(kernel)
         reports += map(_settled, settled_comparisons(kernel.own, values))
+        reports += map(_unbounded, void_bounds(kernel.own, values))
         reports += map(_wrapped, wrapped_indices(kernel.own, values))
     yield from once_at_each_start(reports)
 
@@ -41,6 +50,17 @@ def _settled(found: ConstantComparison) -> MetalReport:
         found.spot.place,
         f"comparison of unsigned `{kind}` is always {outcome}: {harm}",
         "Use `int`, or compare before subtracting: `i > 0`, `i >= k`",
+        found.spot.text,
+    )
+
+
+def _unbounded(found: LowerBound) -> MetalReport:
+    kind = found.bounded.type.scalar
+    return MetalReport(
+        CODE,
+        found.spot.place,
+        f"`{found.name}` with 0 has no effect: unsigned `{kind}` wraps around below 0",
+        "Convert before subtracting: `max(int(i) - 1, 0)`, or write `max(i, 1u) - 1`",
         found.spot.text,
     )
 

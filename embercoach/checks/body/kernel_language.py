@@ -49,6 +49,19 @@ _SAID: dict[ForeignKind, tuple[str, str]] = {
         "Metal has no C++ standard header `{text}`",
         "Drop the line: MLX includes `<metal_stdlib>` before the kernel",
     ),
+    "asm": ("Metal has no inline assembly", "Use a function of Metal's library"),
+    "static": (
+        "static local variable `{text}`: Metal allows only constants",
+        "Drop `static`, or keep the value between launches in an output",
+    ),
+    "file scope": (
+        "program-scope variable `{text}` outside of `constant` memory",
+        "Write `constant constexpr`, or pass the value as an input or a template argument",
+    ),
+    "order": (
+        "`{text}` on an atomic: Metal has only `memory_order_relaxed`",
+        "Use `memory_order_relaxed`; order other memory by a barrier or a second kernel",
+    ),
 }
 _LAMBDA = (
     "lambda expressions need Metal 4 and fail to compile on macOS 14 and 15",
@@ -62,6 +75,24 @@ def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
     yield from _reports(code.text.foreign, None)
     if not code.whole:
         yield from _reports(code.header.foreign, "header")
+
+
+@check(CODE)
+def recursion(code: MetalCode) -> Iterator[MetalReport]:
+    """Functions that call themselves."""
+    if not (code.text.functions or code.header.functions):
+        return
+    from embercoach.metal.program.walk import recursive_functions
+
+    for kernel in code.kernels:
+        for function in recursive_functions(kernel.own):
+            yield MetalReport(
+                CODE,
+                function.spot.place,
+                f"recursive function `{function.name}`: a kernel has no call stack for it",
+                "Use a loop, with an array as the stack where one is needed",
+                function.spot.text,
+            )
 
 
 def _reports(found: Sequence[Foreign], text: Text | None) -> Iterator[MetalReport]:

@@ -33,13 +33,32 @@ def _bare(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
     # KERNEL-UNIT-004 reports the arguments of entry points.
     parameters = {parameter.place for entry in text.entry_points for parameter in entry.parameters}
     for declaration in text.declarations:
-        if _lacks_space(declaration) and declaration.place not in parameters:
+        if not _lacks_space(declaration) or text.is_conditional(declaration.place):
+            continue
+        if declaration.place not in parameters:
             kind = declaration.type
             yield MetalReport(
                 CODE,
                 declaration.place,
                 f"pointer or reference `{declaration.name}` without an address space",
                 f"Write `device`, `constant`, `threadgroup` or `thread` before `{kind}`",
+                name,
+            )
+    yield from _bare_casts(text, name)
+
+
+def _bare_casts(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+    """Casts, but for those of initial values of pointers that are reported."""
+    from embercoach.metal.program.types import NAMED
+
+    lines = {d.place.line for d in text.declarations if _lacks_space(d)}
+    for cast in text.bare_casts:
+        if cast.type in NAMED and cast.place.line not in lines:
+            yield MetalReport(
+                CODE,
+                cast.place,
+                f"cast to `{cast.type}*` without an address space",
+                f"Write the space of the pointer that is cast: `device {cast.type}*`",
                 name,
             )
 

@@ -1,4 +1,4 @@
-"""KERNEL-MSL-001 and KERNEL-ATOMIC-001: variables in an address space that has none of the kind.
+"""KERNEL-MSL-001, KERNEL-ATOMIC-001, KERNEL-INIT-001: misplaced and unset variables of functions.
 
 Source: Metal Shading Language Specification 3.2, sections 4.1 (device), 4.3 (thread) and 6.15.4
 (atomic functions).
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
+from embercoach.metal import hazards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 LANGUAGE = "KERNEL-MSL-001"
 ATOMIC = "KERNEL-ATOMIC-001"
+UNSET = "KERNEL-INIT-001"
 _ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
 
 
@@ -30,11 +32,32 @@ def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
         yield from _misplaced(code.header, "header")
 
 
+@check(UNSET)
+def unset_variables(code: MetalCode) -> Iterator[MetalReport]:
+    """Variables that are declared without a value and read: ``float sum; sum += x[i];``."""
+    from embercoach.metal.program.unset_locals import unset_reads
+
+    for kernel in code.kernels:
+        if kernel.own.problems:
+            continue
+        for found in unset_reads(kernel.own):
+            name, spot = found.variable.name, found.spot
+            yield MetalReport(
+                UNSET,
+                spot.place,
+                f"{hazards.uninitialized_read(name)}: declared without a value",
+                "Give it a value where it is declared; threadgroup memory needs a store",
+                spot.text,
+            )
+
+
 def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
     if not text.parse_ok:
         return
     for declaration in text.declarations:
         if declaration.kind != "local" or declaration.pointer:
+            continue
+        if text.is_conditional(declaration.place):
             continue
         space, name = declaration.address_space, declaration.name
         kind = "".join(declaration.type.removeprefix("metal::").split())

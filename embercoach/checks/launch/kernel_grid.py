@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.ceil_division import alternatives, ceil_division, is_data_size
+from embercoach.analysis.facts.ceil_division import (
+    alternatives,
+    ceil_division,
+    is_data_size,
+    rounded_down,
+)
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.metal.numerals import whole_number
+from embercoach.metal.preprocessor.tokens import tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +48,7 @@ SHARED_BY = "threads_per_threadgroup"
 TOTALS = frozenset({"threads_per_grid", "threadgroups_per_grid", "grid_size"})
 
 ONE_GROUP = "one threadgroup"
+_LOOPS = frozenset({"for", "while"})
 SIMPLE = (cst.Name, cst.Integer, cst.Attribute)
 
 
@@ -110,6 +118,8 @@ class _Axis:
         self.group = self.groups[index]
         division = ceil_division(self.count)
         self.divisor = None if division is None else division.divisor
+        #: Of a size that is divided without rounding up.
+        self.floor = rounded_down(self.count)
         #: No kernel asks for the position of a thread in the grid.
         self.works_in_groups = True
 
@@ -117,10 +127,14 @@ class _Axis:
         """Return the unit that the grid's entry counts, if it gives all kernels too few threads."""
         if self.divisor is not None:
             short, what = self._by_division, "threadgroups"
+        elif self.floor is not None:
+            short, what = self._by_floor, "threadgroups"
         elif is_data_size(self.count):
             short, what = self._by_item, "items of one threadgroup each"
         elif self.count.known == 1 and self.group.known != 1:
             short, what = self._by_group, ONE_GROUP
+        elif self._fills_outputs():
+            short, what = self._by_number, "threadgroups"
         else:
             return None
         for kernel in kernels:
@@ -147,6 +161,36 @@ class _Axis:
             return True
         tiles = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
         return any(self._is(divisor, factor, body, definition) for factor in tiles)
+
+    def _by_floor(self, body: _Texts, definition: CallFact) -> bool:
+        """Return whether the body has one element for each thread: no loop, one index."""
+        divisor = self.floor
+        if divisor is None or divisor.known == 1 or divisor not in alternatives(self.group):
+            return False
+        if not self._uses(body, THREAD) or self._thread_takes_several(body, definition, divisor):
+            return False
+        return not any(token.text in _LOOPS for token in tokens_of(body.text.text))
+
+    def _fills_outputs(self) -> bool:
+        """Return whether the entry has a thread for each ``threadgroup`` elements of an output."""
+        count, group = self.count.known, self.group.known
+        if count is None or group is None or not 1 <= count < group:
+            return False
+        return any(size == count * group for size in self._output_sizes())
+
+    def _output_sizes(self) -> Iterator[int]:
+        for shape in self._items(self.fact.keyword("output_shapes")):
+            sizes = [symbolic(size).known for size in items(shape) or ()]
+            known = [size for size in sizes if size is not None]
+            if sizes and len(known) == len(sizes):
+                yield prod(known)
+
+    def _by_number(self, body: _Texts, definition: CallFact) -> bool:
+        """Return whether the body counts on whole threadgroups: ``group * 256 + lane``."""
+        if self._uses(body, THREAD) or not any(u.name in LANES for u in body.text.attribute_uses):
+            return False
+        factors = {p.factor for p in body.threads.products() if p.attributes == {GROUP}}
+        return any(self._is(self.group, factor, body, definition) for factor in factors)
 
     def _by_item(self, body: _Texts, definition: CallFact) -> bool:
         """Return whether a whole threadgroup processes the item of its index, lane by lane."""

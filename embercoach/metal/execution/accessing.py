@@ -18,6 +18,8 @@ from embercoach.metal.execution.values import (
     ALL_AXES,
     ANYWHERE,
     GROUP,
+    LANE,
+    SIMD,
     ZERO,
     LaneValue,
     ValueOrigin,
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from embercoach.metal.program.nodes import Call, Spot, Variable
     from embercoach.metal.program.types import Type
 
+#: Operations whose result has a quotient where an operand has one, and how deep they are looked at.
+_ARITHMETIC = frozenset({"*", "+", "-", "&", "min", "max"})
+_DEPTH = 6
 _READ_ONLY = frozenset({"input", "metadata", "constant"})
 
 
@@ -124,7 +129,8 @@ def _loaded(m: Machine, state: State, place: Pointer, component: int) -> LaneVal
     shared = place.memory == "threadgroup" or version > 0
     bits = GROUP if shared else 0
     index = place.offset.origin
-    origin = ValueOrigin(frozenset(), index.blurred, index.single, index.axes)
+    blurred = index.blurred or _is_coarse(place.offset, _DEPTH)
+    origin = ValueOrigin(frozenset(), blurred, index.single, index.axes)
     if shared:
         axes = m.tainted.get(root, 0) if place.memory == "threadgroup" else ALL_AXES
         origin = origin.joined(ValueOrigin(axes=axes))
@@ -134,6 +140,22 @@ def _loaded(m: Machine, state: State, place: Pointer, component: int) -> LaneVal
         key = (0, 0, 0)
     operands = (root, place.member, place.offset, component, *key)
     return m.pool.result("load", operands, place.offset.bits | bits, origin)
+
+
+def _is_coarse(index: LaneValue, depth: int) -> bool:
+    """Return whether an index has a quotient by an unknown number.
+
+    The launch may choose the divisor such that all threads of a group have the same quotient.
+    """
+    for symbol, _ in index.terms if depth else ():
+        if not symbol.bits & (LANE | SIMD):
+            continue
+        parts = [part for part in symbol.operands if isinstance(part, LaneValue)]
+        if symbol.operation == "/" and len(parts) == 2 and not parts[1].exact:
+            return True
+        if symbol.operation in _ARITHMETIC and any(_is_coarse(p, depth - 1) for p in parts):
+            return True
+    return False
 
 
 def store(m: Machine, state: State, place: Pointer, value: Result, spot: Spot) -> None:

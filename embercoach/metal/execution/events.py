@@ -117,12 +117,17 @@ class Synchronization:
 
 @dataclass(frozen=True, slots=True)
 class SimdOperation:
-    """A ``simd_`` function as it was executed; ``operand`` None where it is not a number."""
+    """A ``simd_`` function as it was executed; ``operand`` None where it is not a number.
+
+    Attributes:
+        lane: of a shuffle or broadcast its second argument.
+    """
 
     call: Call
     operand: LaneValue | None
     mask: Mask
     spot: Spot
+    lane: LaneValue | None = None
 
 
 Event: TypeAlias = Access | Synchronization | SimdOperation

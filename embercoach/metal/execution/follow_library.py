@@ -232,7 +232,8 @@ def _among_lanes(m: Machine, state: State, node: Call, operation: str) -> Result
     first = given[0] if given else ZERO
     rest = [number(m, state, g, a) for g, a in zip(given[1:], node.arguments[1:], strict=True)]
     operand = first if isinstance(first, LaneValue) else None
-    m.events.append(SimdOperation(node, operand, state.mask, node.spot))
+    lane = rest[0] if rest else None
+    m.events.append(SimdOperation(node, operand, state.mask, node.spot, lane))
     if isinstance(first, Bundle):
         return Bundle(tuple(_lanes(m, state, node, operation, [p, *rest]) for p in first.parts))
     if operand is None:

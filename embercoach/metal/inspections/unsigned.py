@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.inspections.first_thread import FirstThread, Large
 from embercoach.metal.program.folding import fold
-from embercoach.metal.program.nodes import Assign, Binary, Declare, Index, Loop, Name
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Conditional,
+    Declare,
+    If,
+    Index,
+    Loop,
+    Name,
+)
 from embercoach.metal.program.types import is_address, is_signed
 from embercoach.metal.program.walk import base, below, bodies, mentioned, with_path
 
@@ -19,6 +29,8 @@ if TYPE_CHECKING:
 
 _ALWAYS = {">=": True, "<": False}
 _FLIPPED = {"<=": ">=", ">": "<"}
+#: Functions with a lower bound, and the number of their arguments.
+_BOUNDING = {"max": 2, "clamp": 3}
 _LESS = frozenset({"<", "<="})
 _MORE = frozenset({">", ">="})
 
@@ -59,6 +71,56 @@ def settled_comparisons(program: Program, values: Values) -> Iterator[ConstantCo
             suspicious = loop or _subtracts(compared) or mentioned(compared) & lowered
             if suspicious and not _is_bounded(node, path, compared):
                 yield ConstantComparison(outcome, loop, compared, node.spot)
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """A call of ``max`` or ``clamp`` with 0 that changes no unsigned number.
+
+    Attributes:
+        bounded: the number, a difference that wraps around below 0.
+    """
+
+    name: str
+    bounded: Expression
+    spot: Spot
+
+
+def void_bounds(program: Program, values: Values) -> Iterator[LowerBound]:
+    """Lower bounds of 0 of unsigned differences, but under conditions on their operands."""
+    for body in bodies(program):
+        lowered = _lowered(body)
+        for node, path in with_path(body):
+            if isinstance(node, Call) and node.name in _BOUNDING and not node.template:
+                bounded = _bounded_below(node, values)
+                if bounded is None or _is_guarded(path, bounded):
+                    continue
+                if _subtracts(bounded) or mentioned(bounded) & lowered:
+                    yield LowerBound(node.name, bounded, node.spot)
+
+
+def _bounded_below(call: Call, values: Values) -> Expression | None:
+    """The number of ``max(number, 0u)`` or ``clamp(number, 0u, most)`` of unsigned type."""
+    if any(is_signed(a.type) is not False or a.type.scalar == "bool" for a in call.arguments):
+        return None
+    if call.functions or len(call.arguments) != _BOUNDING[call.name]:
+        return None
+    number, least = call.arguments[:2]
+    if call.name == "max" and fold(number, values) == 0:
+        number, least = least, number
+    known = fold(least, values) != 0 or fold(number, values) is not None
+    return None if known else number
+
+
+def _is_guarded(path: Path, number: Expression) -> bool:
+    """Return whether a condition around a number asks for one of its variables."""
+    names = mentioned(number)
+    return any(
+        isinstance(outer, (If, Conditional, Loop))
+        and outer.condition is not None
+        and names & mentioned(outer.condition)
+        for outer in path
+    )
 
 
 def _settled(node: Binary, values: Values) -> tuple[bool, Expression] | None:

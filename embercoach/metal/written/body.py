@@ -16,7 +16,7 @@ from embercoach.metal.program.texts import as_written
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written.array_sizes import size_names
-from embercoach.metal.written.language import foreign_parts
+from embercoach.metal.written.language import bare_casts, conditional_stretches, foreign_parts
 from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.text_facts import (
         AttributeMark,
+        BareCast,
         Declaration,
         Foreign,
         PreprocessorLine,
@@ -52,6 +53,8 @@ class MetalText:
         numbers: integers written in the text, the sizes of arrays left out.
         foreign: C++ that Metal has not.
         size_names: names that keep the size of an array from being constant, or may do so.
+        bare_casts: casts to pointers without an address space.
+        conditional: stretches under ``#if``, which are compiled or not.
         refusal: the problem to report of a text of which nothing is known, else None.
     """
 
@@ -69,12 +72,18 @@ class MetalText:
     numbers: frozenset[int] = frozenset()
     foreign: tuple[Foreign, ...] = ()
     size_names: tuple[SizeName, ...] = ()
+    bare_casts: tuple[BareCast, ...] = ()
+    conditional: tuple[TextSpan, ...] = ()
     refusal: str | None = None
 
     @property
     def parse_ok(self) -> bool:
         """Return whether the parser understood every character."""
         return not self.doubtful
+
+    def is_conditional(self, place: TextSpan) -> bool:
+        """Return whether a place is under ``#if``."""
+        return any(part.start <= place.start < part.end for part in self.conditional)
 
     @property
     def names(self) -> frozenset[str]:
@@ -148,6 +157,8 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         numbers=frozenset(_numbers(parsed)),
         foreign=tuple(foreign_parts(parsed, found)),
         size_names=tuple(size_names(parsed, found)),
+        bare_casts=tuple(bare_casts(parsed, macros)),
+        conditional=tuple(conditional_stretches(parsed)),
     )
 
 

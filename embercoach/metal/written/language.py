@@ -11,14 +11,17 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.text_facts import Foreign
+from embercoach.metal.text_facts import BareCast, Foreign
+from embercoach.metal.written.refusals import pointer_casts, refused_parts
+from embercoach.metal.written.specifiers import is_include_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.program.tree import SyntaxNode
-    from embercoach.metal.text_facts import ForeignKind
+    from embercoach.metal.text_facts import ForeignKind, TextSpan
+    from embercoach.metal.written.macros import Macros
     from embercoach.metal.written.naming import Scopes
 
 _KINDS: dict[str, ForeignKind] = {
@@ -29,6 +32,7 @@ _KINDS: dict[str, ForeignKind] = {
     "goto_statement": "goto",
     "lambda_expression": "lambda",
     "virtual": "virtual",
+    "gnu_asm_expression": "asm",
 }
 # The kinds that are looked at: those that their words decide as well.
 _LOOKED_AT = (
@@ -55,15 +59,42 @@ def foreign_parts(parsed: Parsed, scopes: Scopes) -> Iterator[Foreign]:
     """Every use of what Metal lacks, in the order of the text."""
     declared = (d.name for d in scopes.declarations if d.kind in ("namespace", "alias", "type"))
     reading = _Reading(parsed, scopes.macros.names, scopes.macros.mentioned.union(declared))
-    starts, ends = _doubtful(parsed)
+    is_compiled = _compiled(parsed)
     names = parsed.of_kinds("qualified_identifier")
     inner = {child for part in names for child in part.parts}
     for part in parsed.of_kinds(*_LOOKED_AT):
         kind = reading.kind(part, qualified=part in inner)
-        last = bisect_right(starts, part.start) - 1
-        doubtful = last >= 0 and part.end <= ends[last]
-        if kind is not None and not doubtful and parsed.holds(part):
+        if kind is not None and is_compiled(part):
             yield reading.foreign(part, kind)
+    for part, kind in refused_parts(parsed, scopes.macros):
+        if is_compiled(part):
+            yield Foreign(kind, parsed.word(part), parsed.place(part))
+
+
+def bare_casts(parsed: Parsed, macros: Macros) -> Iterator[BareCast]:
+    """Casts to pointers that name no address space."""
+    is_compiled = _compiled(parsed)
+    for part, kind in pointer_casts(parsed, macros):
+        if is_compiled(part):
+            yield BareCast(parsed.word(kind), parsed.place(part))
+
+
+def conditional_stretches(parsed: Parsed) -> Iterator[TextSpan]:
+    """The stretches under ``#if``, but for include guards."""
+    for part in parsed.of_kinds("preproc_if", "preproc_ifdef"):
+        if not is_include_guard(parsed, part):
+            yield parsed.place(part)
+
+
+def _compiled(parsed: Parsed) -> Callable[[SyntaxNode], bool]:
+    """Return a function that decides whether a part is certainly compiled."""
+    starts, ends = _doubtful(parsed)
+
+    def is_compiled(part: SyntaxNode) -> bool:
+        last = bisect_right(starts, part.start) - 1
+        return not (last >= 0 and part.end <= ends[last]) and parsed.holds(part)
+
+    return is_compiled
 
 
 def _doubtful(parsed: Parsed) -> tuple[list[int], list[int]]:
@@ -71,6 +102,8 @@ def _doubtful(parsed: Parsed) -> tuple[list[int], list[int]]:
     starts: list[int] = []
     ends: list[int] = []
     for part in parsed.of_kinds(*_DOUBTFUL):
+        if part.kind == "preproc_ifdef" and is_include_guard(parsed, part):
+            continue
         if not ends or part.end > ends[-1]:
             starts.append(part.start)
             ends.append(part.end)
@@ -132,7 +165,7 @@ class _Reading:
         start = end = part
         if kind == "lambda":
             end = part.get("captures") or part
-        elif kind == "exception":
+        elif kind in ("exception", "asm"):
             end = part.parts[0]
         elif kind in ("dynamic_cast", "typeid"):
             end = part.get("function") or part

@@ -327,7 +327,9 @@ def _headers() -> Iterator[Path]:
 def _rewriters() -> Iterator[Path]:
     """The modules that make the translation unit."""
     yield from sorted((_SIMULATOR / "rewrite").glob("*.py"))
-    yield from sorted(Path(embercoach.metal.__file__).parent.glob("*.py"))
+    metal = Path(embercoach.metal.__file__).parent
+    for folder in (metal, metal / "written"):
+        yield from sorted(folder.glob("*.py"))
 
 
 def _contents(paths: Sequence[Path]) -> str:

@@ -149,6 +149,11 @@ _KINDS = {
         "Look for invalid pointers, recursion, and private arrays that are too large",
         uses_detail=True,
     ),
+    "undefined-arithmetic": _Kind(
+        _detailed("undefined result", ": "),
+        "Mask the shift count, or clamp the float before converting it",
+        uses_detail=True,
+    ),
     "same-value-write": _Kind(
         lambda found: f"benign race on `{found.spot}`: two threads write the same value",
         "Let one thread write it",

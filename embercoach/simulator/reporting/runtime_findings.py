@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
+from embercoach.simulator.reporting.undefined_operations import undefined_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,6 +57,8 @@ REASONS = (
     "simdgroup barrier",
     "other threadgroup",
     "variable",
+    "shift",
+    "range",
 )
 _SIGNALS = {
     4: "illegal instruction or unreachable code",
@@ -291,6 +294,8 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         if reason == "partial":
             return f"`{record['text']}` needs all 32 lanes, {here} are active"
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
+    if kind == "undefined-arithmetic":
+        return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
     if reason == "index":
         return f"declared as `{_plain_type(record['text'])}`"
     if kind == "wrong-mem-flags":

@@ -30,6 +30,7 @@ from embercoach.simulator.rewrite.metal_dialect import (
     literal_edits,
     method_edits,
 )
+from embercoach.simulator.rewrite.refused_text import body_refusals, header_refusals
 from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
@@ -144,6 +145,11 @@ def rewrite(
             else:
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(LineEdit(start, end, found.text + breaks))
+    problems += (_problem(source, start, what) for start, what in header_refusals(header))
+    problems += (
+        _problem(source, layout.body_start + start, what)
+        for start, what in body_refusals(body, header)
+    )
     return Rewritten(
         edited=apply(source, _outermost(edits)),
         thunk=_thunk(layout),

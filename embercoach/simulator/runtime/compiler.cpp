@@ -47,4 +47,38 @@ static void tell_outside_variable(u64 pc) {
 
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds() { tell_outside_variable(CALLER()); }
 EMBER_EXPORT void __ubsan_handle_local_out_of_bounds_abort() { tell_outside_variable(CALLER()); }
+
+// -fsanitize=shift-exponent,float-cast-overflow: the program goes
+// on. The library's own code is compiled alike; what the kernel passes to it is not known there.
+struct ember_operands {
+  ember_source_location at;
+  const ember_type *left, *right;
+};
+
+static ember_finding* undefined(const ember_source_location& at, Kind kind, Reason reason, u64 pc) {
+  if (!current || !launch->checked || !at.file || strcmp(at.file, "kernel.metal")) return nullptr;
+  settle_pending();
+  ember_finding* finding = report(kind, pc, 0, -1, reason);
+  if (finding->count > 1) return nullptr;
+  blame_current(finding);
+  finding->line = at.line;
+  return finding;
+}
+
+EMBER_EXPORT void __ubsan_handle_shift_out_of_bounds(ember_operands* data, u64, u64 by) {
+  u64 pc = CALLER();
+  ember_finding* finding = undefined(data->at, UNDEFINED_ARITHMETIC, BECAUSE_SHIFT, pc);
+  if (!finding) return;
+  u32 width = 1u << (data->right->info >> 1);
+  bool is_signed = data->right->info & 1;
+  finding->detail[0] =
+      is_signed && width < 64 ? (i64)(by << (64 - width)) >> (64 - width) : (i64)by;
+  strncpy(finding->text, data->left->name, sizeof finding->text - 1);
+}
+
+EMBER_EXPORT void __ubsan_handle_float_cast_overflow(ember_operands* data, u64) {
+  u64 pc = CALLER();
+  ember_finding* finding = undefined(data->at, UNDEFINED_ARITHMETIC, BECAUSE_RANGE, pc);
+  if (finding) strncpy(finding->text, data->right->name, sizeof finding->text - 1);
+}
 }

@@ -8,6 +8,18 @@ from tests.simulator.suite.case import LOST, Array, Case, Out, floats, integers
 
 BUGS = (
     Case(
+        "shift_of_a_whole_word",
+        """
+        uint i = thread_position_in_grid.x;
+        y[i] = int(0xffffffffu >> (32 - x[i]));  // <- undefined-arithmetic
+        """,
+        {"x": Array(np.arange(8, dtype=np.int32))},
+        {"y": Out((8,), "int32")},
+        (8, 1, 1),
+        (8, 1, 1),
+        also=LOST,
+    ),
+    Case(
         "bisection_that_never_narrows",
         """
         uint i = thread_position_in_grid.x;
