@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CompiledCall, LocalCall
+from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.syntax.trees import SCOPES, children, walk
+from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CompileFact, FactPlace
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
 #: Functions that run once in a process, or once for each object.
@@ -45,10 +46,80 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
     )
 
 
+@check("COMPILE-003")
+def made_per_iteration(call: LocalCall, module: Module) -> Iterator[Report]:
+    """``make_blend(alpha)(x)`` in a loop, where each call of ``make_blend`` compiles a closure."""
+    loop, statement, node = call.place.loop, call.place.statement, call.node
+    if loop is None or call.function.module is not module or not _makes(call.function, module):
+        return
+    is_called = any(
+        type(other) is CompiledCall and other.node.func is node
+        for other in module.facts_of(call.place.function)
+    )
+    if not is_called:
+        if not isinstance(statement, cst.Assign) or statement.value is not node:
+            return
+        target = statement.targets[0].target
+        if len(statement.targets) != 1 or not isinstance(target, cst.Name):
+            return
+        if not _is_only_called(target.value, statement, loop):
+            return
+    yield Report.at(
+        call,
+        "COMPILE-003",
+        message="a new closure is compiled and traced in every iteration",
+        help="Compile one function before the loop, and pass what changes as an array",
+    )
+
+
+@lru_cache(maxsize=16)
+def _makes(maker: FunctionInfo, module: Module) -> bool:
+    """Return whether each call of a function compiles a function in it, and returns that alone."""
+    if _is_cached(maker) or isinstance(maker.node, cst.Lambda):
+        return False
+    returned: list[cst.BaseExpression | None] = []
+    for node in walk(maker.node.body, SCOPES):
+        if isinstance(node, cst.Return):
+            returned.append(node.value)
+        elif isinstance(node, (cst.Global, cst.Nonlocal, cst.Yield)):
+            return False
+        elif isinstance(node, cst.AssignTarget) and not isinstance(node.target, cst.Name):
+            return False  # it may keep the result for the next call
+    if len(returned) != 1:
+        return False
+    compiled = [
+        fact
+        for fact in module.facts_of(maker)
+        if type(fact) is CompileFact
+        and (root := root_of(fact.function)) is not None
+        and root.outer is maker
+    ]
+    return any(_is_result(fact, returned[0]) for fact in compiled)
+
+
+def _is_result(fact: CompileFact, returned: cst.BaseExpression | None) -> bool:
+    """``return mx.compile(f)``, ``return f`` below ``@mx.compile``, or ``g = mx.compile(f)``."""
+    if returned is fact.node:
+        return True
+    if not isinstance(returned, cst.Name):
+        return False
+    if fact.decorated is not None:
+        return fact.decorated.name == returned.value
+    assigned = fact.place.statement
+    if not isinstance(assigned, cst.Assign) or assigned.value is not fact.node:
+        return False
+    target = assigned.targets[0].target
+    return isinstance(target, cst.Name) and target.value == returned.value
+
+
+def _is_cached(function: FunctionInfo) -> bool:
+    return any(name.rpartition(".")[2] in _CACHES for name in function.decorators)
+
+
 def _runs_once(function: FunctionInfo, module: Module) -> bool:
     if function.name in _ONCE and (function.outer is None or function.name != "main"):
         return True
-    if any(name.rpartition(".")[2] in _CACHES for name in function.decorators):
+    if _is_cached(function):
         return True
     calls = _calls(module).get(function, [])
     return bool(calls) and not any(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CompileFact
+from embercoach.analysis.facts.facts import CompileFact, LocalCall
+from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import UNKNOWN
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, CompiledCall
+    from embercoach.analysis.facts.facts import Argument, CompiledCall, Fact
     from embercoach.analysis.project.module import Module
 
 #: Longer expressions are not quoted.
@@ -34,18 +35,11 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
     for index, argument in enumerate(call.arguments):
         if argument.star:
             return
-        shown = module.parsed.code(argument.node)
-        shown = f"`{shown}`" if len(shown) <= LONGEST else "an argument"
         if _is_changing_number(call, argument, varying, module):
             if not _must_be_python(root, call, index, argument):
-                yield Report.at(
-                    call,
-                    "COMPILE-004",
-                    node=argument.node,
-                    message=f"Python number {shown} changes: each value traces the function again",
-                    help="Pass an array: `mx.array(i)`",
-                )
+                yield _changing(call, argument.node, module)
         elif _has_changing_shape(call, argument, varying) and _has_fixed_shapes(root, module):
+            shown = _shown(argument.node, module)
             yield Report.at(
                 call,
                 "COMPILE-004",
@@ -53,6 +47,70 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
                 message=f"shape of {shown} changes: each shape traces the function again",
                 help="Pad to a fixed length, or compile with `shapeless=True`",
             )
+        elif isinstance(argument.node, cst.Name) and not _must_be_python(
+            root, call, index, argument
+        ):
+            yield from _given_in_loops(argument.node.value, call, module)
+
+
+def _given_in_loops(name: str, call: CompiledCall, module: Module) -> Iterator[Report]:
+    """``model.step(y, i)`` in a loop over ``i``, where the method hands ``i`` on as it is."""
+    function = call.place.function
+    if function is None:
+        return
+    reaching = scope_of(module, function).reaching
+    bound = () if reaching is None else reaching.before(call.place.statement, name) or ()
+    if len(bound) != 1 or bound[0].kind != "parameter":
+        return
+    places = [p.name for p in function.parameters if not p.star and not p.keyword_only]
+    for local in _local_calls(module).get(function, ()):
+        given = _handed(local, name, places)
+        if given is None or local.place.loop is None:
+            continue
+        varying = Varying(local.place, module)
+        statement = local.place.statement
+        if varying.is_host(given, statement) and varying.number(given, statement):
+            yield _changing(local, given, module)
+
+
+def _handed(local: LocalCall, name: str, places: list[str]) -> cst.BaseExpression | None:
+    """What a call gives a function of the file for one of its parameters."""
+    for index, argument in enumerate(local.node.args, start=local.is_bound):
+        if argument.star:
+            return None
+        if argument.keyword is not None:
+            to: str | None = argument.keyword.value
+        else:
+            to = places[index] if index < len(places) else None
+        if to == name:
+            return argument.value
+    return None
+
+
+def _changing(fact: Fact, node: cst.BaseExpression, module: Module) -> Report:
+    shown = _shown(node, module)
+    return Report.at(
+        fact,
+        "COMPILE-004",
+        node=node,
+        message=f"Python number {shown} changes: each value traces the function again",
+        help="Pass an array: `mx.array(i)`",
+    )
+
+
+def _shown(node: cst.BaseExpression, module: Module) -> str:
+    text = module.parsed.code(node)
+    return f"`{text}`" if len(text) <= LONGEST else "an argument"
+
+
+@lru_cache(maxsize=1)
+def _local_calls(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
+    """Where a file calls its functions."""
+    found: dict[FunctionInfo, list[LocalCall]] = {}
+    for fact in module.facts():
+        if type(fact) is LocalCall:
+            found.setdefault(fact.function, []).append(fact)
+    return found
 
 
 def _is_changing_number(
