@@ -430,17 +430,18 @@ def step(model, x):
     [
         ("def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        print(x.item())", "sink"),
         (
-            "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n"
-            "        logger.info(f'{i}: {x.item():.2f}')",
+            "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        log.info(x.item())",
             "sink",
         ),
         ("def f(m, d):\n    for i in d:\n        x = step(m, i)\n        print(x.item())", "loop"),
         (
-            "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        y = mx.ones(1)\n"
-            "        best = min(9, y.item())",
+            "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        y = min(9, x.item())",
             "loop",
         ),
-        ("def f(d: dict[str, mx.array]):\n    for v in d.values():\n        print(v.item())", "loop"),
+        (
+            "def f(d: dict[str, mx.array]):\n    for v in d.values():\n        print(v.item())",
+            "loop",
+        ),
         ("for n in range(3):\n    print(n, mx.ones(1).item())", "sink"),
         ("for n in range(3):\n    x = mx.ones(n) + 1\n    print(n, mx.sum(x).item())", "loop"),
     ],
