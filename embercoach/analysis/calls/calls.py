@@ -265,7 +265,7 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
-    if name in ("reshape", "flatten"):
+    if name in ("reshape", "flatten", "transpose", "swapaxes"):
         result = with_shape(result, shapes.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 

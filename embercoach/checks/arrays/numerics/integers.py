@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import ArrayAt, BoundMember, DType
+from embercoach.analysis.values.lattice import DType
 from embercoach.analysis.values.promotion import FLOATING, UNSIGNED
 from embercoach.checks.registry import Report, check
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Functions around a difference that keep it from being negative.
 GUARDS = frozenset(["where", "maximum", "minimum", "clip", "max", "min", "select"])
-#: Methods of ``x.at[index]``, which scatter.
-AT = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 #: Dtypes that Metal's scatter does not support.
 WIDE = frozenset(["int64", "uint64", "complex64"])
 
@@ -110,20 +108,6 @@ def wide_put(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.put_along_axis(x, index, v, axis)`` of an int64 ``x``."""
     array = as_array(fact.arguments[0].value) if fact.arguments else None
     if array is not None and array.dtype in WIDE:
-        yield from _wide(fact, array.dtype)
-
-
-@check("DTYPE-008", of=(".",))
-def wide_addition(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``x.at[index].add(v)`` of an int64 ``x``."""
-    callee, subject = fact.callee, fact.receiver_node
-    if not isinstance(callee, BoundMember) or not isinstance(callee.owner, ArrayAt):
-        return
-    array = as_array(callee.owner.array) if callee.name in AT else None
-    if array is None or array.dtype not in WIDE or not isinstance(subject, cst.Subscript):
-        return
-    given = (e.slice.value for e in subject.slice if isinstance(e.slice, cst.Index))
-    if any(not isinstance(node, cst.Ellipsis) for node in given):
         yield from _wide(fact, array.dtype)
 
 
