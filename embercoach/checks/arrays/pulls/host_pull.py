@@ -23,7 +23,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Value,
 )
-from embercoach.checks.arrays.graph_break import pull
+from embercoach.checks.arrays.pulls.graph_break import pull
 from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.quoting import quoted
