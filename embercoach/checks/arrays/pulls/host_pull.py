@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
