@@ -8,17 +8,9 @@ from functools import partial
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import (
-    builtin_calls,
-    fourier,
-    kernel_objects,
-    numpy_api,
-    shapes,
-    sibling_files,
-    string_methods,
-    transforms,
-)
+from embercoach.analysis.calls import kernel_objects, shapes, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.calls.library import builtin_calls, fourier, numpy_api, string_methods
 from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
