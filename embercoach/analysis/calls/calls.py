@@ -227,8 +227,9 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
         return Number(kind, None, None, after_pull(array.pulls, node))
     if name == "tolist":
-        item = Number(library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float"))
-        return Sequence("list", item, None, after_pull(array.pulls, node))
+        pulls = after_pull(array.pulls, node)
+        kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
+        return Sequence("list", Number(kind, None, None, pulls), None, pulls)
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
