@@ -408,3 +408,43 @@ def test_a_function_that_a_loop_calls_is_no_sink(caller: str, expected: str) -> 
 )
 def test_what_runs_once_is_no_loop(loop: str, expected: str) -> None:
     assert context(f"x = mx.ones(1)\n{loop}") == expected
+
+
+EPOCHS = """
+def epoch(model, data):
+    for x in data:
+        loss = model(x)
+        mx.eval(loss)
+    return mx.sum(loss)
+
+def step(model, x):
+    loss = mx.sum(model(x))
+    mx.eval(loss)
+    return loss
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        print(x.item())", "sink"),
+        (
+            "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        log.info(x.item())",
+            "sink",
+        ),
+        ("def f(m, d):\n    for i in d:\n        x = step(m, i)\n        print(x.item())", "loop"),
+        (
+            "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        y = min(9, x.item())",
+            "loop",
+        ),
+        (
+            "def f(d: dict[str, mx.array]):\n    for v in d.values():\n        print(v.item())",
+            "loop",
+        ),
+        ("for n in range(3):\n    print(n, mx.ones(1).item())", "sink"),
+        ("for n in range(3):\n    x = mx.ones(n) + 1\n    print(n, mx.sum(x).item())", "loop"),
+    ],
+)
+def test_a_log_line_of_epochs_or_results_is_a_sink(source: str, expected: str) -> None:
+    assert context(EPOCHS + source) == expected

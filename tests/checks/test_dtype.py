@@ -304,3 +304,28 @@ def test_contexts_of_numpy_scalars(context: str) -> None:
     (finding,) = findings(program, FAMILY)
     assert (finding.code, finding.context) == (f"{FAMILY}-003", context)
     assert body in (IMPORTS + program).split("\n")[finding.line - 1]
+
+
+USAGE = """
+class Usage:
+    def __init__(self, n):
+        self.hits = mx.zeros((n,), dtype=mx.DTYPE)
+
+    def record(self, hit):
+        LINE
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "line", "count"),
+    [
+        ("float16", "self.hits += 1", 1),
+        ("bfloat16", "self.hits = self.hits + (hit > mx.ones(1))", 1),
+        ("float32", "self.hits += 1", 0),
+        ("float16", "self.hits = self.hits + mx.ones(1)", 0),
+        ("float16", "other = self.hits + 1", 0),
+    ],
+)
+def test_half_precision_attributes_that_add_up(dtype: str, line: str, count: int) -> None:
+    program = USAGE.replace("DTYPE", dtype).replace("LINE", line)
+    assert codes(program, "DTYPE-007") == ["DTYPE-007"] * count

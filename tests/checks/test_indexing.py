@@ -122,3 +122,22 @@ def caller():
 def test_callers_of_functions_that_change_arguments(body: str, count: int) -> None:
     found = messages(CHANGED.replace("BODY", body), "INDEX-005")
     assert found == ["in-place update changes the caller's array passed as `x`"] * count
+
+
+TABLE = """
+class Table:
+    def __init__(self):
+        self.rows = mx.zeros((3, 3))
+        self.rows[0] = mx.ones((3,))
+
+    def last(self):
+        return self.rows[3]
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [("", 1), ("    def grow(self):\n        self.rows = mx.zeros((4, 3))\n", 0)],
+)
+def test_an_array_that_only_init_sets(more: str, count: int) -> None:
+    assert codes(TABLE + more, "INDEX-001") == ["INDEX-001"] * count

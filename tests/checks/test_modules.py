@@ -105,6 +105,17 @@ def fit(batches):
 
 
 @pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [("return loss_fn(model, x).item()", 1), ("model.eval()\n    return loss_fn(model, x)", 0)],
+)
+def test_a_loss_that_is_called_for_its_value(evaluation: str, expected: int) -> None:
+    program = NET.replace("LAYER", "Dropout").replace("FIRST", "model.train()")
+    program = program.replace("return model(batches[0])", "return validate(model, batches[0])")
+    program = program.replace("LAST", "pass") + f"\ndef validate(model, x):\n    {evaluation}\n"
+    assert codes(program, FAMILY) == ["NN-005"] * expected
+
+
+@pytest.mark.parametrize(
     ("layer_name", "first", "last", "expected"),
     [
         ("Dropout", "model.train()", "pass", ["NN-005"]),

@@ -87,3 +87,51 @@ def test_tests_may_draw_twice_to_compare() -> None:
 )
 def test_probabilities_are_not_logits(body: str, flagged: bool) -> None:
     assert ("RANDOM-005" in codes(function(body), "RANDOM")) is flagged
+
+
+WALK = """
+class Walk:
+    def __init__(self, seed):
+        self.key = mx.random.key(seed)
+
+    def run(self, n):
+        for _ in range(n):
+            LINE
+            yield mx.random.normal((2,), key=k)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("_, k = mx.random.split(self.key)", ["RANDOM-001"]),
+        ("self.key, k = mx.random.split(self.key)", []),
+        ("k = mx.random.split(self.key)[0]; self.key = k", []),
+        ("k = mx.random.split(self.keys)[0]", []),
+    ],
+)
+def test_a_key_that_only_init_sets(line: str, expected: list[str]) -> None:
+    assert codes(WALK.replace("LINE", line), "RANDOM") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pass", ["RANDOM-001"]),
+        ("nonlocal key", []),
+        ("n += len(str(key))", ["RANDOM-001"]),
+    ],
+)
+def test_a_key_of_the_function_around(line: str, expected: list[str]) -> None:
+    program = f"""
+def make(n):
+    key = mx.random.key(0)
+
+    def draw(n):
+        for _ in range(n):
+            {line}
+            yield mx.random.normal((2,), key=key)
+
+    return draw(n)
+"""
+    assert codes(program, "RANDOM") == expected

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: The bugs found in public code: test_found.py runs its scripts.
+FOUND = ROOT / "docs" / "found.md"
 #: Sections that have tests of their own: tests/examples/test_readme.py, and for what a rule's page
 #: begins with tests/repository/test_contributing.py.
 ELSEWHERE = {
@@ -49,6 +51,7 @@ ELSEWHERE = {
     ("README.md", SIMULATOR),
     ("README.md", "Test it"),
     ("CONTRIBUTING.md", "Add a rule"),
+    *(("found.md", one.heading) for one in blocks(FOUND.read_text(encoding="utf-8"))),
 }
 #: Commands that are not run here, and why.
 NOT_RUN = {

@@ -31,7 +31,10 @@ READS = {
     "open": "text = open(os.path.join(os.path.dirname(__file__), {name!r})).read()",
     "path-open": "with Path(__file__).parent.joinpath({name!r}).open() as f:\n    text = f.read()",
 }
-FOUND = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+FOUND = (
+    "import mlx.core as mx\n\n\n"
+    "def f(x: mx.array) -> mx.array:\n    return mx.full((2,), mx.sum(x).item())\n"
+)
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs procfs")
 

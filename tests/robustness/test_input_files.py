@@ -24,7 +24,10 @@ from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
 from embercoach.engine.cache import _digest
 
-SOURCE = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+SOURCE = (
+    "import mlx.core as mx\n\n\n"
+    "def f(x: mx.array) -> mx.array:\n    return mx.full((2,), mx.sum(x).item())\n"
+)
 FEW = settings(
     max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

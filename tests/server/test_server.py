@@ -266,10 +266,10 @@ def actions_of(editor: Editor, name: str, text: str) -> list[types.CodeAction]:
 
 def test_quick_fixes(editor: Editor) -> None:
     unsafe, safe, *others = actions_of(editor, "fixable.py", FIXABLE)
-    assert unsafe.title == "DTYPE-004: Give the constant the array's dtype (unsafe)"
+    assert unsafe.title == "DTYPE-004: Use the Python number (unsafe)"
     assert unsafe.kind == safe.kind == types.CodeActionKind.QuickFix
     assert unsafe.is_preferred is None
-    assert applied(FIXABLE, unsafe) == FIXABLE.replace("(2.0)", "(2.0, dtype=x.dtype)")
+    assert applied(FIXABLE, unsafe) == FIXABLE.replace("mx.array(2.0)", "2.0")
     assert safe.is_preferred is True
     assert safe.diagnostics is not None
     assert safe.diagnostics[0].code == "NOQA-001"

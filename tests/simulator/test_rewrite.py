@@ -182,7 +182,7 @@ def test_alignment_goes_to_the_storage(declaration: str) -> None:
         "threadgroup float* p[4];",
         "threadgroup auto& r = a[0];",
         "threadgroup float* const threadgroup* p;",
-        "float* p = (float*)(threadgroup float*)a;",
+        "auto p = (threadgroup float*)(threadgroup uint*)a;",
         "using P = threadgroup float*;",
         "typedef threadgroup float T3[3];",
         "struct S { threadgroup float* p; };",
@@ -564,7 +564,7 @@ def test_nothing_is_edited_in_a_method_that_goes() -> None:
     ],
 )
 def test_a_parameter_without_an_address_space_is_a_problem(parameter: str, kind: str) -> None:
-    result = rewritten("y[0] = 1;", f"int n;\nvoid f(int i, {parameter}) {{}}\n")
+    result = rewritten("y[0] = 1;", f"constant int n = 1;\nvoid f(int i, {parameter}) {{}}\n")
     (problem,) = result.problems
     assert (problem.line, problem.column) == (2, 15)
     assert f"{kind} without an address space" in problem.message

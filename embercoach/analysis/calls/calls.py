@@ -8,7 +8,6 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import (
-    fourier,
     functions,
     kernel_objects,
     library_calls,
@@ -18,7 +17,9 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
+from embercoach.analysis.calls.call_relevance import builds, matters
 from embercoach.analysis.calls.call_results import api_result, result_value
+from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
@@ -29,7 +30,6 @@ from embercoach.analysis.values.gradient_marks import LIVE, after_pull
 from embercoach.analysis.values.inheritance import find_method, library_bases
 from embercoach.analysis.values.joins import (
     as_array,
-    holds_arrays,
     join_all,
     may_be_traced,
     options,
@@ -52,7 +52,6 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Number,
     Sequence,
-    Str,
     Symbol,
     Transformed,
     Union,
@@ -156,7 +155,7 @@ def apply(
         if frame.record:
             kernel = Symbol(kernel_objects.METAL_KERNEL)
             frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
-    elif frame.record and (_matters(callee, arguments) or _builds(callee, result)):
+    elif frame.record and (matters(callee, arguments) or builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
@@ -185,33 +184,6 @@ def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
         info = find_method(callee.info, name)
     if info is not None and info.module is frame.module:
         frame.add(LocalCall(node, frame.place(), info, is_bound))
-
-
-def _builds(callee: Value, result: Value) -> bool:
-    """Return whether it is the call of a function of the project that builds kernels."""
-    return type(callee) is Function and kernel_objects.holds_kernel(result)
-
-
-def _matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
-    kind = type(callee)
-    if kind is Symbol:
-        name = callee.name  # type: ignore[attr-defined]
-        if name.startswith("mlx.") or name in library_calls.HOST_STATE:
-            return True
-    elif kind is BoundMember:
-        owner = callee.owner  # type: ignore[attr-defined]
-        if as_array(owner) is not None:
-            return True
-        appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
-        if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
-            return False
-    elif kind is Kernel or kind is LibraryObject or kind is Transformed:
-        return True
-    elif kind is Union:
-        return any(_matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
-    elif kind is not Unknown:
-        return False
-    return any(holds_arrays(a.value) or pulls_of(a.value) for a in arguments)
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:
@@ -255,8 +227,9 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
         return Number(kind, None, None, after_pull(array.pulls, node))
     if name == "tolist":
-        item = Number(library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float"))
-        return Sequence("list", item, None, after_pull(array.pulls, node))
+        pulls = after_pull(array.pulls, node)
+        kind = library_calls.KIND_OF_DTYPE.get(array.dtype or "", "float")
+        return Sequence("list", Number(kind, None, None, pulls), None, pulls)
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
@@ -265,7 +238,7 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
-    if name in ("reshape", "flatten"):
+    if name in ("reshape", "flatten", "transpose", "swapaxes"):
         result = with_shape(result, shapes.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 

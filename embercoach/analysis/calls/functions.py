@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls import constants, shapes, star_kwargs
-from embercoach.analysis.calls.fourier import detached
 from embercoach.analysis.calls.kernel_objects import holds_kernel
+from embercoach.analysis.calls.library.fourier import detached
 from embercoach.analysis.calls.parameters import (
     annotated_result,
     canonical_values,

@@ -8,20 +8,13 @@ from functools import partial
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import (
-    builtin_calls,
-    fourier,
-    kernel_objects,
-    numpy_api,
-    shapes,
-    sibling_files,
-    string_methods,
-    transforms,
-)
+from embercoach.analysis.calls import kernel_objects, shapes, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.calls.library import builtin_calls, fourier, numpy_api, string_methods
 from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
+from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import keyed_path
 from embercoach.analysis.values import promotion
@@ -177,6 +170,8 @@ def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
     if given is not None and given is not NONE:
         return Array(None, False, number is not None, False, pulls, extent)
     if number is not None:
+        if _is_read_back(number):
+            return Array(None, False, True, False, pulls, extent)
         kinds = {option.kind for option in options(value) if isinstance(option, Number)}
         dtype = promotion.dtype_of_number(number.kind) if len(kinds) == 1 else None
         return Array(dtype, True, True, False, pulls, extent)
@@ -185,12 +180,19 @@ def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)
     if _numbers_only(value):
         assert isinstance(value, Sequence)
+        if any(_is_read_back(option) for option in options(any_item(value))):
+            return Array(None, False, False, False, pulls)
         return Array(_dtype_of_items(value), True, False, False, pulls)
     numpy = as_numpy(value)
     if numpy is not None and numpy.dtype in promotion.DTYPES:
         dtype = "float32" if numpy.dtype == "float64" else numpy.dtype
         return Array(dtype, False, False, False, pulls)
     return Array(None, False, False, False, pulls)
+
+
+def _is_read_back(value: Value) -> bool:
+    """Return whether a number was read from an array: of an unknown dtype, if it is a float."""
+    return isinstance(value, Number) and value.kind == "float" and bool(value.pulls)
 
 
 def _numbers_only(value: Value) -> bool:
@@ -284,6 +286,11 @@ def _first_argument(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...
     return arguments[0].value if arguments else UNKNOWN
 
 
+def _deque(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    value = arguments[0].value if arguments else UNKNOWN
+    return value if isinstance(value, Sequence) else Sequence("list", element_of(frame, value))
+
+
 def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     transforms.immediate(frame, node, arguments)
     return Sequence("tuple", Sequence("list", ARRAY))
@@ -333,6 +340,6 @@ _SPECIAL: dict[str, Handler] = {
     "tqdm.std.tqdm": _first_argument,
     "tqdm.auto.trange": lambda frame, node, arguments: Sequence("iterator", INT),
     "tqdm.trange": lambda frame, node, arguments: Sequence("iterator", INT),
-    "collections.deque": _first_argument,
+    "collections.deque": _deque,
     "logging.getLogger": lambda frame, node, arguments: LibraryObject("logging.Logger"),
 }

@@ -62,12 +62,20 @@ def of_items(value: Value) -> Shape | None:
 
 def of_operation(symbol: str, left: Value, right: Value) -> Shape | None:
     """The shape of an element-wise operation on two values."""
-    if symbol == "@":
-        return None
     a, b = of_value(left), of_value(right)
+    if symbol == "@":
+        return None if a is None or b is None else _product(a.sizes, b.sizes)
     if a is not None and b is not None and a.sizes is not None and b.sizes is not None:
         return _broadcast(a.sizes, b.sizes)
     return SOME_AXES if any(s is not None and s.sizes != () for s in (a, b)) else None
+
+
+def _product(a: tuple[int | None, ...] | None, b: tuple[int | None, ...] | None) -> Shape | None:
+    """The shape of a product of matrices, or of stacks of them."""
+    if a is None or b is None or len(a) < 2 or len(b) < 2:
+        return None
+    batch = _broadcast(a[:-2], b[:-2]).sizes or ()
+    return Shape((*batch, a[-2], b[-1]))
 
 
 def _broadcast(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> Shape:
@@ -126,7 +134,27 @@ def of_method(array: Array, name: str, arguments: Arguments) -> Shape | None:
     """The shape of what a method of an array returns."""
     if name == "reshape":
         return _reshaped(array.shape, arguments)
+    if name in ("transpose", "swapaxes"):
+        return _permuted(array.shape, name, arguments)
     return Shape((None,)) if name == "flatten" and not arguments else None
+
+
+def _permuted(before: Shape | None, name: str, arguments: Arguments) -> Shape | None:
+    """``x.transpose(0, 2, 1, 3)``, ``x.transpose()``, ``x.swapaxes(-1, -2)``."""
+    sizes = None if before is None else before.sizes
+    if sizes is None or any(a.star or a.keyword for a in arguments):
+        return None
+    axes = [_length(a.value) for a in arguments]
+    known = [axis % len(sizes) for axis in axes if axis is not None and sizes]
+    if name == "swapaxes" and len(known) == len(axes) == 2:
+        order = [*range(len(sizes))]
+        order[known[0]], order[known[1]] = known[1], known[0]
+        return Shape(tuple(sizes[at] for at in order))
+    if name == "transpose" and not axes:
+        return Shape(sizes[::-1])
+    if name == "transpose" and sorted(known) == [*range(len(sizes))]:
+        return Shape(tuple(sizes[at] for at in known))
+    return Shape((None,) * len(sizes))
 
 
 def _like_first(name: str, arguments: Arguments) -> Shape | None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import calls, string_methods
+from embercoach.analysis.calls import calls
+from embercoach.analysis.calls.library import string_methods
 from embercoach.analysis.evaluate import (
     booleans,
     exactness,

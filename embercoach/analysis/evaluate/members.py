@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import fourier, numpy_api, sibling_files, string_methods
+from embercoach.analysis.calls import sibling_files
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.conventions import SETTING_NAMES
+from embercoach.analysis.calls.library import fourier, numpy_api, string_methods
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion

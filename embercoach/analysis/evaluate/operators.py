@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier, shapes, sibling_files, string_methods
+from embercoach.analysis.calls import shapes, sibling_files
+from embercoach.analysis.calls.library import fourier, string_methods
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test

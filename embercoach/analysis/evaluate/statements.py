@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier
 from embercoach.analysis.calls.annotations import evaluate_annotation
+from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.calls.transforms import decorate
 from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign

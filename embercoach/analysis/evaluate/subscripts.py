@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls import fourier, shapes
+from embercoach.analysis.calls import shapes
+from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact

@@ -5,15 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.syntax.trees import dotted, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import NO_PULLS, Kernel, LibraryObject
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Pulls, Value
 
@@ -28,6 +32,52 @@ def ends_on_host(function: FunctionInfo, pull: cst.CSTNode) -> bool:
         return False  # it runs in every step
     module = function.module
     return function not in hot_functions(module) and pull not in _returning(module)
+
+
+#: Functions that a loop calls which are looked at.
+_MOST_CALLED = 8
+#: What a logger is called, besides ``print``.
+_LOGGERS = ("logging.", "logger.", "log.", "tqdm.write", "self.logger.")
+
+
+def is_log_line(place: FactPlace, module: Module) -> bool:
+    """Test whether a pull in a loop only shows a number, and costs no more than the loop's work.
+
+    Such a loop evaluates by a function of the file in each iteration, as a loop of epochs does, or
+    it does nothing but print what a script has computed.
+    """
+    if not _shows(place.statement) or place.loop is None:
+        return False
+    loops = list(layout_of(module, place.function).loops(place.statement))
+    if place.loops != len(loops):
+        return False  # in a comprehension
+    is_script = place.function is None or place.function.name == "main"
+    called, only_shows = _work_of(loops[0], module)
+    if called:
+        return any(_has_loop_that_evaluates(function, module) for function in called)
+    return is_script and only_shows
+
+
+@lru_cache(maxsize=8)
+def _work_of(loop: cst.For | cst.While, module: Module) -> tuple[list[FunctionInfo], bool]:
+    """The first functions of the file that a loop calls, and whether all that it does is print."""
+    evaluation = evaluation_of(module)
+    calls = (evaluation.local_call(node) for node in walk(loop.body))
+    called = dict.fromkeys(call.function for call in calls if call is not None)
+    return [*called][:_MOST_CALLED], all(map(_shows, small_statements(loop.body)))
+
+
+def _shows(statement: cst.CSTNode) -> bool:
+    """Test whether a statement prints or logs, and does nothing else."""
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    name = dotted(call.func) if isinstance(call, cst.Call) else None
+    return name is not None and (name == "print" or name.startswith(_LOGGERS))
+
+
+@lru_cache(maxsize=_MOST_CALLED)
+def _has_loop_that_evaluates(function: FunctionInfo, module: Module) -> bool:
+    loops = (n for n in walk(function.node.body) if isinstance(n, (cst.For, cst.While)))
+    return any(evaluation_of(module).evaluates(loop.body) for loop in loops)
 
 
 def is_forward(function: FunctionInfo | None) -> bool:

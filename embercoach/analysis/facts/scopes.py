@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.reaching import Reaching
-from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, FunctionVisit
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
@@ -191,6 +191,9 @@ def by_parameter(
     return {name: node for name, node in pairs if name is not None}
 
 
+_TARGETED = (cst.AnnAssign, cst.AugAssign, cst.For)
+
+
 @lru_cache(maxsize=4)
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
@@ -199,10 +202,52 @@ def assigned_attributes(module: Module) -> Counter[str]:
         targets: list[cst.BaseExpression] = []
         if isinstance(node, cst.Assign):
             targets = [target.target for target in node.targets]
-        elif isinstance(node, (cst.AnnAssign, cst.AugAssign)) and node.value is not None:
-            targets = [node.target]
-        found.update(t.attr.value for t in targets if isinstance(t, cst.Attribute))
+        elif isinstance(node, cst.For) or getattr(node, "value", None) is not None:
+            targets = [node.target] if isinstance(node, _TARGETED) else []
+        while targets:
+            target = targets.pop()
+            if isinstance(target, (cst.Tuple, cst.List)):
+                targets += [element.value for element in target.elements]
+            elif isinstance(target, cst.Attribute):
+                found[target.attr.value] += 1
     return found
+
+
+@lru_cache(maxsize=16)
+def made_in_init(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
+    """Return what ``__init__`` of a class assigns to ``self.<name>``, if it does so once."""
+    setters = [f for f in cls.setters.get(name, ()) if f.name == "__init__"]
+    found = [
+        statement.value
+        for setter in setters
+        for statement in small_statements(setter.node.body)
+        if isinstance(statement, (cst.Assign, cst.AnnAssign))
+        and any(_is_attribute_of_self(t, name) for t in _targets(statement))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _targets(statement: cst.Assign | cst.AnnAssign) -> list[cst.BaseExpression]:
+    if isinstance(statement, cst.Assign):
+        return [target.target for target in statement.targets]
+    return [statement.target]
+
+
+def _is_attribute_of_self(node: cst.BaseExpression, name: str) -> bool:
+    return isinstance(node, cst.Attribute) and dotted(node) == f"self.{name}"
+
+
+def fixed_attribute(
+    node: cst.CSTNode, function: FunctionInfo | None, module: Module
+) -> cst.BaseExpression | None:
+    """Return what ``self.<name>`` is, if ``__init__`` sets it and nothing else in the file does."""
+    path = dotted(node) if isinstance(node, cst.Attribute) else None
+    if path is None or function is None or function.cls is None:
+        return None
+    owner, _, name = path.partition(".")
+    if owner != "self" or "." in name or assigned_attributes(module)[name] != 1:
+        return None
+    return made_in_init(function.cls, name)
 
 
 def resolve_name(expression: Expression) -> Expression:

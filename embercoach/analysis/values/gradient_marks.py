@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.analysis.values.joins import any_item, join_all, pulls_of, with_pulls
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     Dict,
-    GradientMark,
     Pulls,
     Sequence,
     Tree,
@@ -20,6 +19,20 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     import libcst as cst
+
+
+class GradientMark(NamedTuple):
+    """A mark of values where the gradient of a function is followed.
+
+    Without more, the value depends on the arguments that the function is differentiated for.
+
+    detached_at: the pull that has detached the value.
+    zero_by: the operation through which the value depends on the arguments, with a gradient of 0.
+    """
+
+    detached_at: cst.CSTNode | None = None
+    zero_by: str = ""
+
 
 GRADIENT = GradientMark()
 LIVE: Pulls = frozenset((GRADIENT,))

@@ -17,24 +17,12 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.values.gradient_marks import GradientMark
     from embercoach.analysis.values.spectra import Extent, Role
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
-
-
-class GradientMark(NamedTuple):
-    """A mark of values where the gradient of a function is followed.
-
-    Without more, the value depends on the arguments that the function is differentiated for.
-
-    detached_at: the pull that has detached the value.
-    zero_by: the operation through which the value depends on the arguments, with a gradient of 0.
-    """
-
-    detached_at: cst.CSTNode | None = None
-    zero_by: str = ""
 
 
 #: Nodes of host synchronisations that a value depends on, and marks of gradients.

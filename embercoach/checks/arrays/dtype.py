@@ -12,7 +12,7 @@ from embercoach.analysis.facts.facts import Operand
 from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
-from embercoach.checks.arrays.graph_break import pull
+from embercoach.checks.arrays.pulls.graph_break import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 

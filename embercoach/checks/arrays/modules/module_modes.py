@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall
+from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.lattice import BoundMember, Instance, LibraryObject, Sequence
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Instance,
+    LibraryObject,
+    Sequence,
+    Transformed,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -39,8 +45,11 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         return
     if "value_and_grad" not in source or "train(False" in source or "train(mode=" in source:
         return
-    for fact in facts:
-        if isinstance(fact, LocalCall) and _is_evaluation(fact):
+    calls = [f for f in facts if isinstance(f, LocalCall) and not _is_transformed(f, module)]
+    by_mode = {call for call in calls if _calls_by_mode(call)}
+    losses = {f for c in by_mode if (f := c.place.function) is not None and f.differentiated}
+    for fact in calls:
+        if _is_evaluation(fact) and (fact in by_mode or fact.function in losses):
             yield Report.at(
                 fact,
                 "NN-005",
@@ -49,11 +58,21 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             )
 
 
+def _calls_by_mode(call: LocalCall) -> bool:
+    """Return whether a model with such layers is called."""
+    cls = call.function.cls
+    return call.function.name == "__call__" and cls is not None and _changes_by_mode(cls, DEEPEST)
+
+
+def _is_transformed(call: LocalCall, module: Module) -> bool:
+    """Return whether a gradient or a compilation of a function is called."""
+    fact = calls_of(module).get(call.node)
+    return fact is not None and isinstance(fact.callee, Transformed)
+
+
 def _is_evaluation(call: LocalCall) -> bool:
-    """Return whether a model with such layers is called for its result, without a gradient."""
-    cls, caller = call.function.cls, call.place.function
-    if call.function.name != "__call__" or cls is None or not _changes_by_mode(cls, DEEPEST):
-        return False
+    """Return whether a model or a loss is called for its result, without a gradient."""
+    caller = call.place.function
     if caller is None:
         return True
     is_part = caller.cls is not None and is_layer(caller.cls)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.facts.scopes import Expression, made_in_init, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import SCALAR, BoundMember, DType, Symbol
@@ -193,12 +194,39 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
     starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
     if not any(_is_scalar_start(start) for start in starts if start is not None):
         return
+    yield from _stops_growing(fact, result)
+
+
+def _stops_growing(fact: BinaryFact, dtype: str) -> Iterator[Report]:
     yield Report.at(
         fact,
         "DTYPE-007",
-        message=f"accumulator in {result}: it stops growing at {WHOLE[result]} times its step",
+        message=f"accumulator in {dtype}: it stops growing at {WHOLE[dtype]} times its step",
         help="Accumulate in float32: `mx.array(0.0)`, and cast each value",
     )
+
+
+@check("DTYPE-007")
+def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``self.hits += hit`` in a method, where ``__init__`` makes zeros in half precision."""
+    node, place = fact.left.node, fact.place
+    path = dotted(node) if isinstance(node, cst.Attribute) else None
+    if fact.operator != "+" or path is None or path.count(".") != 1 or place.function is None:
+        return
+    owner, _, name = path.partition(".")
+    if owner != "self" or place.function.cls is None or place.function.name == "__init__":
+        return
+    statement, array = place.statement, fact.left.array
+    targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+    is_sum = path in map(dotted, targets) and getattr(statement, "value", None) is fact.node
+    if not fact.in_place and not is_sum:
+        return
+    other = fact.right.array
+    dtype = None if array is None else array.dtype
+    result = dtype if other is None else promotion.promote(dtype, other.dtype)
+    start = calls_of(module).get(made_in_init(place.function.cls, name) or node)
+    if result in HALF and start is not None and start.symbol == "mlx.core.zeros":
+        yield from _stops_growing(fact, result)
 
 
 def _updated(fact: BinaryFact) -> str | None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
     from embercoach.analysis.project.module import Module
 
-#: Functions around a difference that keep it from being negative, or take the sign into account.
-GUARDS = frozenset(["where", "maximum", "minimum", "clip", "abs", "max", "min", "select"])
+#: Functions around a difference that keep it from being negative.
+GUARDS = frozenset(["where", "maximum", "minimum", "clip", "max", "min", "select"])
 #: Dtypes that Metal's scatter does not support.
 WIDE = frozenset(["int64", "uint64", "complex64"])
 

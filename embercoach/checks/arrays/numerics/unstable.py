@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import small_statements
+from embercoach.analysis.syntax.trees import dotted, small_statements
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.registry import Report, check
@@ -94,6 +94,8 @@ def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
         return
     summed = _called(right.array, module)
     if summed is None or summed.name not in EXP or _is_shifted(summed.array, module):
+        return
+    if _is_negated_square(resolve_name(summed.array).node):
         return
     if summed.array.node.deep_equals(left.array.node):
         yield _unstable(fact, "exp(x) / sum(exp(x))", "mx.softmax(x, axis)")
@@ -187,6 +189,24 @@ def _is_shifted(expression: Expression, module: Module) -> bool:
         held = () if reaching is None else reaching.bindings.get(node.value, [])[:MOST_BINDINGS]
         return any(binding.kind == "updated" or _subtracts(binding.value) for binding in held)
     return _subtracts(node)
+
+
+def _is_negated_square(node: cst.CSTNode) -> bool:
+    """Return whether an exponent is at most 0, as of a Gaussian: ``-0.5 * (x / sigma) ** 2``."""
+    factors, squared, negative = [node], False, False
+    while factors:
+        factor = factors.pop()
+        if isinstance(factor, cst.UnaryOperation) and isinstance(factor.operator, cst.Minus):
+            negative = not negative
+            factors.append(factor.expression)
+        elif isinstance(factor, cst.BinaryOperation):
+            if isinstance(factor.operator, cst.Power):
+                squared = squared or getattr(factor.right, "value", None) == "2"
+            elif isinstance(factor.operator, (cst.Multiply, cst.Divide)):
+                factors += (factor.left, factor.right)
+        elif isinstance(factor, cst.Call):
+            squared = squared or (dotted(factor.func) or "").rpartition(".")[2] in ("square", "abs")
+    return squared and negative
 
 
 def _subtracts(node: cst.CSTNode | None) -> bool:

@@ -270,7 +270,13 @@ def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | Non
 
 def _dtype_argument(arguments: tuple[Argument, ...]) -> str | None:
     dtype = next((a.value for a in arguments if a.keyword == "dtype"), None)
-    return dtype.name.rpartition(".")[2] if isinstance(dtype, Symbol) else None
+    if not isinstance(dtype, Symbol):
+        return None
+    return _PYTHON_DTYPES.get(dtype.name) or dtype.name.rpartition(".")[2]
+
+
+#: The dtypes that Python's types stand for, on the systems that MLX runs on.
+_PYTHON_DTYPES = {"builtins.int": "int64", "builtins.float": "float64", "numpy.int_": "int64"}
 
 
 def _all_numbers(arguments: tuple[Argument, ...]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import numpy_api
+from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
@@ -23,7 +23,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Value,
 )
-from embercoach.checks.arrays.graph_break import pull
+from embercoach.checks.arrays.pulls.graph_break import pull
 from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.quoting import quoted

@@ -12,7 +12,7 @@ from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.step_loops import (
+from embercoach.checks.arrays.lazy.step_loops import (
     descends,
     gradient_names,
     is_counted,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
+from embercoach.analysis.facts.host_uses import is_log_line
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -83,6 +84,8 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject=array_node,
         may_end=may_end,
     )
+    if context == "loop" and may_end and is_log_line(fact.place, module):
+        context = "sink"
     return Report.at(
         fact,
         code,

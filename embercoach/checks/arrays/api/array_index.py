@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.shapes import is_ellipsis, is_new_axis
+from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.facts.scopes import fixed_attribute
+from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Array, Number, Numpy, Value
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
@@ -23,7 +26,7 @@ FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
 @check("INDEX-001")
 def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
     """``mx.zeros((3,))[5]``: no error, but garbage or a crash."""
-    sizes = None if fact.array.shape is None else fact.array.shape.sizes
+    sizes = _sizes(fact, module)
     if sizes is None:
         return
     axis = 0
@@ -39,6 +42,16 @@ def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
             if index is not None and at is not None and size is not None:
                 yield from _beyond(fact, index[0], axis, size, at)
             axis += 1
+
+
+def _sizes(fact: ArrayIndexFact, module: Module) -> tuple[int | None, ...] | None:
+    """The sizes of the axes, also of an array that only ``__init__`` assigns to an attribute."""
+    array: Array | None = fact.array
+    if fact.array.shape is None:
+        made = fixed_attribute(fact.node.value, fact.place.function, module)
+        call = None if made is None else calls_of(module).get(made)
+        array = None if call is None else as_array(call.result)
+    return None if array is None or array.shape is None else array.shape.sizes
 
 
 def _beyond(

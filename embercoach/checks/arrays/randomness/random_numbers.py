@@ -10,7 +10,7 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below, small_statements, target_names, walk
 from embercoach.analysis.values.lattice import LibraryObject, Number
-from embercoach.checks.arrays.random_keys import PREFIX, draws, key_of
+from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 

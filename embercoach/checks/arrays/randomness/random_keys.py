@@ -8,9 +8,9 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.facts.scopes import by_parameter, fixed_attribute, scope_of
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.syntax.trees import head_of
+from embercoach.analysis.syntax.trees import dotted, head_of
 from embercoach.analysis.values.lattice import NONE
 from embercoach.checks.registry import Report, check
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.facts.layout import Layout
     from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
 
 #: Functions of ``mlx.core.random`` whose key comes at a place among the positional arguments.
@@ -156,24 +157,42 @@ class _Uses:
 
     def _parameters(self, function: FunctionInfo, depth: int) -> frozenset[str]:
         """The parameters that a function uses as keys."""
+        own = {p.name for p in function.parameters}
         return frozenset(
             use.name
             for use in self.of(function, depth)
-            if use.text == use.name and all(b.kind == "parameter" for b in use.bindings)
+            if use.text == use.name
+            and use.name in own
+            and all(b.kind == "parameter" for b in use.bindings)
         )
 
     def _use(self, fact: CallFact | LocalCall, node: cst.BaseExpression) -> Iterator[_Use]:
         text, name = _path(node)
         function = fact.place.function
-        reaching = scope_of(self._module, function).reaching
+        if fixed_attribute(node, function, self._module) is not None:
+            path = dotted(node) or ""
+            yield _Use(path, path, frozenset(), fact, node)
+        scope = scope_of(self._module, function)
+        reaching = scope.reaching
         if name is None or reaching is None:
             return
         if function is not None and isinstance(function.node, cst.Lambda):
             bindings = tuple(reaching.bindings.get(name, ()))
         else:
             bindings = reaching.before(fact.place.statement, name) or ()
+        if not bindings and name not in reaching.bindings:
+            bindings = self._outer(scope, name)
         if bindings:
             yield _Use(text, name, frozenset(bindings), fact, node)
+
+    def _outer(self, scope: Scope, name: str) -> tuple[Binding, ...]:
+        """The one binding of a name of a scope around, which nothing rebinds."""
+        source = self._module.source
+        found = scope.find(name)
+        owner = None if found is None else found[0].reaching
+        held = () if owner is None else tuple(owner.bindings.get(name, ()))
+        rebinds = "global " in source or "nonlocal " in source
+        return held if len(held) == 1 and not rebinds else ()
 
 
 def draws(fact: CallFact) -> bool:

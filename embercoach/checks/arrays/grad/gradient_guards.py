@@ -12,7 +12,7 @@ from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.gradient_results import bound_once
+from embercoach.checks.arrays.grad.gradient_results import bound_once
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

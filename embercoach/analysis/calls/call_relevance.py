@@ -1,0 +1,52 @@
+"""Which calls are recorded for the checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.calls import kernel_objects, library_calls
+from embercoach.analysis.values.joins import as_array, holds_arrays, pulls_of
+from embercoach.analysis.values.lattice import (
+    BoundMember,
+    Function,
+    Kernel,
+    LibraryObject,
+    Sequence,
+    Str,
+    Symbol,
+    Transformed,
+    Union,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import Argument
+
+
+def builds(callee: Value, result: Value) -> bool:
+    """Return whether it is the call of a function of the project that builds kernels."""
+    return type(callee) is Function and kernel_objects.holds_kernel(result)
+
+
+def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
+    """Return whether checks may ask for the call."""
+    kind = type(callee)
+    if kind is Symbol:
+        name = callee.name  # type: ignore[attr-defined]
+        if name.startswith("mlx.") or name in library_calls.HOST_STATE:
+            return True
+    elif kind is BoundMember:
+        owner = callee.owner  # type: ignore[attr-defined]
+        if as_array(owner) is not None:
+            return True
+        appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
+        if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
+            return False
+    elif kind is Kernel or kind is LibraryObject or kind is Transformed:
+        return True
+    elif kind is Union:
+        return any(matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
+    elif kind is not Unknown:
+        return False
+    return any(holds_arrays(a.value) or pulls_of(a.value) for a in arguments)

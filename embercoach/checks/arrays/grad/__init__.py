@@ -1,0 +1,3 @@
+"""Gradients that are NaN, zero or refused: GRAD."""
+
+from __future__ import annotations

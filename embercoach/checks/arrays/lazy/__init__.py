@@ -1,0 +1,3 @@
+"""Loops that evaluate nothing: LAZY."""
+
+from __future__ import annotations

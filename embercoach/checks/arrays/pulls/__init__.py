@@ -1,0 +1,3 @@
+"""Values that the host reads: HOST-PULL and GRAPH-BREAK."""
+
+from __future__ import annotations

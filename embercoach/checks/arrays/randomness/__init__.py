@@ -1,0 +1,3 @@
+"""Random numbers that repeat: RANDOM."""
+
+from __future__ import annotations

@@ -1,0 +1,69 @@
+"""False alarms that packages of PyPI showed: guards that hold once, values read back, deques."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes, findings
+
+LOOP = "def f(xs, x: mx.array):\n    first = None\n    for i, y in enumerate(xs):\n"
+PULL = "print(x.sum().item())"
+
+
+@pytest.mark.parametrize(
+    ("body", "context"),
+    [
+        (f"if i == 0:\n    {PULL}", "periodic"),
+        (f"if i == len(xs) - 1:\n    {PULL}", "periodic"),
+        (f"if i == 0 and y:\n    {PULL}", "periodic"),
+        ("if first is None:\n    first = x.sum().item()", "periodic"),
+        (f"if first is None:\n    {PULL}", "loop"),
+        (f"if i > 0:\n    {PULL}", "loop"),
+        (f"if y == 2:\n    {PULL}", "loop"),
+        (f"if x[0].item() == 2:\n    {PULL}", "loop"),
+    ],
+)
+def test_a_guard_that_holds_once_is_periodic(body: str, context: str) -> None:
+    lines = "\n".join(f"        {line}" for line in [*body.splitlines(), "x = x + y"])
+    found = findings(f"{LOOP}{lines}\n", "GRAPH-BREAK-001")
+    assert found[-1].context == context
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        ("mx.array(k.tolist())", []),
+        ("mx.array([j for j in k.tolist() if j < 4])", []),
+        ("mx.array([k[0].item()])", []),
+        ("mx.array([0.5])", ["API-005"]),
+        ("mx.array(mx.ones((2,)))", ["API-005"]),
+    ],
+)
+def test_numbers_read_from_an_array_may_be_indices(index: str, expected: list[str]) -> None:
+    program = f"def f(x: mx.array, k: mx.array):\n    return x[{index}]\n"
+    assert codes(program, "API") == expected
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"),
+    [
+        ("-0.5 * (x / 2) ** 2", []),
+        ("-mx.square(x)", []),
+        ("-mx.abs(x) / 3", []),
+        ("-x", ["DTYPE-011"]),
+        ("x**2", ["DTYPE-011"]),
+        ("-(x**3)", ["DTYPE-011"]),
+    ],
+)
+def test_an_exponent_that_is_never_positive_cannot_overflow(
+    exponent: str, expected: list[str]
+) -> None:
+    program = f"def f(x: mx.array):\n    e = mx.exp({exponent})\n    return e / mx.sum(e)\n"
+    assert codes(program, "DTYPE-011") == expected
+
+
+def test_the_truth_of_a_deque_is_its_length() -> None:
+    program = (
+        "from collections import deque\nq = deque(mx.zeros((2, 4)))\nif q:\n    print(len(q))\n"
+    )
+    assert codes(program, "GRAPH-BREAK") == []
