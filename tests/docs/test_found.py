@@ -106,6 +106,7 @@ def test_the_linter_reports_each_place(package: str) -> None:
     assert {(Path(one.path).name, one.line, one.code) for one in listed} <= reported
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("script", [pytest.param(one, id=one.section) for one in scripts()])
 def test_a_script_prints_what_the_page_shows(script: Script) -> None:
     (package, version), *_ = {

@@ -168,6 +168,7 @@ def nester(depth: int) -> Callable[[int], str]:
     return work
 
 
+@pytest.mark.sampled(0)
 @forked
 def test_nesting_that_overflows_a_usual_stack() -> None:
     """1215 levels of brackets are libcst's end at 8 MB."""

@@ -161,6 +161,7 @@ def test_the_source_distribution_is_complete(source: Path) -> None:
     assert not any(name.startswith(".venv") for name in top)
 
 
+@pytest.mark.sampled(0)
 def test_the_wheel_holds_both_packages_and_the_rules(wheel: Path) -> None:
     assert wheel.name == f"embercoach-{PROJECT['version']}-py3-none-any.whl"
     names = set(ZipFile(wheel).namelist())

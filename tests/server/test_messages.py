@@ -348,6 +348,7 @@ def hasty(tmp_path: Path) -> Iterator[RawClient]:
     assert client.workers() == []
 
 
+@pytest.mark.sampled(0)
 def test_a_slow_text_is_ended_and_others_are_answered(hasty: RawClient) -> None:
     slow = hasty.open("slow.py", slow_text())
     (found,) = hasty.published(slow)

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -345,8 +346,9 @@ def _kernel_process(parent: int) -> int:
     listed = Path(f"/proc/{parent}/task/{parent}/children")
     for _ in range(1000):
         for pid in listed.read_text().split():
-            if b"simulator/process/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return int(pid)
+            with suppress(FileNotFoundError):  # of a process that has ended by now
+                if b"simulator/process/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
         time.sleep(0.02)
     raise AssertionError("no kernel runs")
 

@@ -288,6 +288,7 @@ def test_a_damaged_entry_is_made_again(
     assert len(compilations) == 2
 
 
+@pytest.mark.sampled(0)
 def test_many_processes_build_the_same(object_cache: Path, tmp_path: Path) -> None:
     cache = tmp_path / "shared"
     script = tmp_path / "build.py"
@@ -476,6 +477,7 @@ def test_other_machines_are_told(
         toolchains._host.__wrapped__()
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     ("system", "machine", "triple"),
     [

@@ -64,6 +64,7 @@ def _exactly(name: str, domain: np.ndarray) -> np.ndarray:
     return np.asarray(UNARY[name][0](domain.astype(np.float64)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("space", SPACES)
 def test_functions_of_one_float(space: str) -> None:
     for raw, names in _grouped().items():

@@ -220,6 +220,7 @@ def test_kernels_of_imports_and_conftests_are_seen(project: Path) -> None:
     assert "2 launches of 1 kernel" in result.stdout
 
 
+@pytest.mark.sampled(0)
 def test_the_configuration_allows(project: Path) -> None:
     (project / "test_a.py").write_text(
         "from kernels import launch, turn\n\n\ndef test_race():\n    launch(turn)\n"
@@ -246,6 +247,7 @@ def test_without_checks_nothing_is_found(project: Path) -> None:
     assert "run on this CPU and are not checked" in result.stdout
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("files", "options", "words"),
     [

@@ -71,6 +71,7 @@ def test_allowed_kinds_are_only_counted(recorder: Recorder) -> None:
     assert (record.faults, record.notes, record.allowed) == (0, 1, 1)
 
 
+@pytest.mark.sampled(0)
 def test_what_is_written_is_read(recorder: Recorder, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     assert read(file) is None

@@ -99,6 +99,7 @@ def test_oracle_gradients_match_finite_differences():
 # --- values and gradients ----------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide, relative_error):
     x, cotangent = draw(shape, precision.dtype), draw(shape, precision.dtype)

@@ -11,9 +11,9 @@ from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import evaluate, execute
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.must_execute import without_raising
-from embercoach.analysis.evaluate.narrowing import narrow, test
+from embercoach.analysis.evaluate.narrowing import is_periodic, narrow, runs_once, test
 from embercoach.analysis.syntax.trees import dotted, target_names
-from embercoach.analysis.values.joins import as_array, as_number, without_alternatives
+from embercoach.analysis.values.joins import as_array, without_alternatives
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated
 
@@ -62,7 +62,7 @@ def _branches(frame: Frame, node: cst.If) -> bool:
     periodic = frame.periodic
     branches: list[Snapshot] = []
     narrow(frame, node.test, True)
-    frame.periodic = periodic or _is_periodic(node.test) or _runs_once(frame, node)
+    frame.periodic = periodic or is_periodic(node.test) or runs_once(frame, node)
     if _body(frame, node.body):
         branches.append(frame.fork())
     frame.periodic = periodic
@@ -76,7 +76,7 @@ def _branches(frame: Frame, node: cst.If) -> bool:
         falls = _body(frame, node.orelse.body)
     if falls:
         branches.append(frame.fork())
-    frame.merge(branches, periodic=_is_periodic(node.test))
+    frame.merge(branches, periodic=is_periodic(node.test))
     return bool(branches)
 
 
@@ -87,48 +87,6 @@ def _decided(frame: Frame, node: cst.If, truth: bool) -> bool:
     if isinstance(node.orelse, cst.If):
         return execute_if(frame, node.orelse)
     return node.orelse is None or _body(frame, node.orelse.body)
-
-
-def _is_periodic(node: cst.BaseExpression) -> bool:
-    """Return whether a test looks like ``step % 10 == 0``, alone or among others."""
-    if type(node) is cst.BooleanOperation:
-        return _is_periodic(node.left) or _is_periodic(node.right)
-    if type(node) is cst.UnaryOperation:
-        return _is_periodic(node.expression)
-    if type(node) is cst.Comparison:
-        return _is_periodic(node.left)
-    return type(node) is cst.BinaryOperation and type(node.operator) is cst.Modulo
-
-
-def _runs_once(frame: Frame, node: cst.If) -> bool:
-    """Return whether a test holds in one iteration: ``i == 0``, or ``first is None``."""
-    test = node.test.left if type(node.test) is cst.BooleanOperation else node.test
-    if type(test) is not cst.Comparison or len(test.comparisons) != 1:
-        return False
-    (target,) = test.comparisons
-    path = dotted(test.left)
-    if path is None:
-        return False
-    if type(target.operator) is cst.Is:
-        return dotted(target.comparator) == "None" and _assigns(node.body, path)
-    counted = as_number(frame.names.get(path, UNKNOWN))
-    if type(target.operator) is not cst.Equal or counted is None or counted.pulls:
-        return False
-    return counted.kind == "int" and isinstance(
-        target.comparator, (cst.Integer, cst.BinaryOperation)
-    )
-
-
-def _assigns(suite: cst.BaseSuite, path: str) -> bool:
-    """Return whether a statement at the top of a suite assigns a name."""
-    lines = [line for line in suite.body if type(line) is cst.SimpleStatementLine]
-    small = [statement for line in lines for statement in line.body]
-    return any(
-        dotted(target.target) == path
-        for statement in small
-        if type(statement) is cst.Assign
-        for target in statement.targets
-    )
 
 
 def enter_loop(

@@ -10,7 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import TruthFact, TruthForm
 from embercoach.analysis.syntax.trees import dotted, evaluated
-from embercoach.analysis.values.joins import definite_array, join_all
+from embercoach.analysis.values.joins import as_number, definite_array, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     NONE,
@@ -245,3 +245,45 @@ def _fits(option: Value, expected: list[Value]) -> bool:
         elif isinstance(option, (Array, Str, Dict, Numpy)):
             return True
     return False
+
+
+def is_periodic(node: cst.BaseExpression) -> bool:
+    """Return whether a test looks like ``step % 10 == 0``, alone or among others."""
+    if type(node) is cst.BooleanOperation:
+        return is_periodic(node.left) or is_periodic(node.right)
+    if type(node) is cst.UnaryOperation:
+        return is_periodic(node.expression)
+    if type(node) is cst.Comparison:
+        return is_periodic(node.left)
+    return type(node) is cst.BinaryOperation and type(node.operator) is cst.Modulo
+
+
+def runs_once(frame: Frame, node: cst.If) -> bool:
+    """Return whether a test holds in one iteration: ``i == 0``, or ``first is None``."""
+    test = node.test.left if type(node.test) is cst.BooleanOperation else node.test
+    if type(test) is not cst.Comparison or len(test.comparisons) != 1:
+        return False
+    (target,) = test.comparisons
+    path = dotted(test.left)
+    if path is None:
+        return False
+    if type(target.operator) is cst.Is:
+        return dotted(target.comparator) == "None" and _assigns(node.body, path)
+    counted = as_number(frame.names.get(path, UNKNOWN))
+    if type(target.operator) is not cst.Equal or counted is None or counted.pulls:
+        return False
+    return counted.kind == "int" and isinstance(
+        target.comparator, (cst.Integer, cst.BinaryOperation)
+    )
+
+
+def _assigns(suite: cst.BaseSuite, path: str) -> bool:
+    """Return whether a statement at the top of a suite assigns a name."""
+    lines = [line for line in suite.body if type(line) is cst.SimpleStatementLine]
+    small = [statement for line in lines for statement in line.body]
+    return any(
+        dotted(target.target) == path
+        for statement in small
+        if type(statement) is cst.Assign
+        for target in statement.targets
+    )

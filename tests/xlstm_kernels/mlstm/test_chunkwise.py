@@ -91,6 +91,7 @@ def test_halves(dtype, bar, gates, form, device):
     judge(inputs, h, states, Bars(h=bar))
 
 
+@pytest.mark.sampled(0)
 def test_4096_steps_keep_every_digit(device):
     """The sum of 4,096 logarithms would lose them if it were one float."""
     inputs = Draw(1, 1, 4096, 8, 8, seed=5).inputs()
@@ -282,6 +283,7 @@ def test_compile(form, backend, request):
     judge(inputs, h, states)
 
 
+@pytest.mark.sampled(0)
 def test_gradients_flow_on_every_backend(form, device):
     """Through h and the last states, to every input and the initial states."""
     inputs = Draw(1, 3, 21, 8, 8, initial=True, masked=True, seed=41).inputs()

@@ -240,6 +240,7 @@ def test_split_equals_whole(cut, form, device):
     judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
 
 
+@pytest.mark.sampled(0)
 def test_gradients_of_a_step(device):
     inputs = Draw(2, 3, 1, 33, 40, initial=True, seed=25).inputs()
     given = cotangents_of(inputs, 26)

@@ -47,6 +47,7 @@ def part(inputs: Inputs, steps: slice, states: tuple[mx.array, ...] | None) -> I
     return Inputs(*arrays, states=states, mask=mask, eps=inputs.eps)
 
 
+@pytest.mark.sampled(0)
 @given(draw=draws())
 @HYPOTHESIS
 def test_any_sequence(draw, device):

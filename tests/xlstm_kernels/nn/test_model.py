@@ -105,6 +105,7 @@ def test_logits(settings, small_model, draw_tokens, relative_error):
     assert relative_error(predicted, expected_logits(model, tokens)) < BAR
 
 
+@pytest.mark.sampled(0)
 def test_logits_on_metal(small_model, draw_tokens, device, relative_error):
     model, tokens = small_model(hidden_size=16, slstm_num_heads=2), draw_tokens(1, 5)
     expected = expected_logits(model, tokens)
@@ -226,6 +227,7 @@ def loss_of(model, tokens):
     return nn.losses.cross_entropy(predicted, tokens[:, 1:], reduction="mean")
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_gradients(mode, small_model, draw_tokens, draw):
     """Along drawn directions, one for each parameter, as the definition's differences."""

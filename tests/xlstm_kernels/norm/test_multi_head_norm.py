@@ -144,6 +144,7 @@ def test_strided_inputs(norm, device, draw, wide, relative_error):
     assert relative_error(result, expected) < 2e-6
 
 
+@pytest.mark.sampled(0)
 def test_many_rows(monkeypatch, norm, device, arrays, wide, relative_error):
     """More than threadgroups, each of several simdgroups, as a big batch has them."""
     monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 3)

@@ -87,6 +87,7 @@ def test_the_oracle_is_the_slope(columns, norm):
             assert (ahead - behind) / 2e-6 == pytest.approx(slope, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.sampled(0)
 def test_golden_values(device):
     """Of two values whose deviation is 1, the layer norm leaves no gradient; the RMS norm does."""
     x, cotangent = mx.array([[[[1.0, 3.0]]]]), mx.array([[[2.0, 6.0]]])
@@ -136,6 +137,7 @@ def test_dtypes(others, norm, device, precision, arrays, draw, judge):
     judge(gradients_of(norm, x, extras, cotangent, device), x, extras, cotangent)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("columns", [40, 4100])
 def test_many_rows(columns, monkeypatch, norm, simulator, arrays, draw, judge):
     """Several rows for each threadgroup, wide ones among them, whose sums lie in memory."""

@@ -207,6 +207,7 @@ def test_checkpoints(device, draw_inputs, draw_states, draw_weights):
         assert mx.array_equal(one, other)
 
 
+@pytest.mark.sampled(0)
 def test_layers_of_mlx_train_through_it(device, draw):
     """A task that only the recurrence solves: was the first input above zero?"""
 

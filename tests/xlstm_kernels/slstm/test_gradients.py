@@ -44,12 +44,14 @@ def test_options(units, options, masked, device, draw_case):
         assert mx.all(mx.any(found[1], axis=-1)).item()
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("units", [400, 1030])
 def test_more_units_than_a_block(units, device, draw_case):
     case = draw_case((1, 2, 1, units))
     judge(case.computed(device, clipval=0.5), case.expected(clipval=0.5))
 
 
+@pytest.mark.sampled(0)
 @given(
     batch=st.integers(1, 3),
     steps=st.integers(1, 6),

@@ -74,7 +74,7 @@ def _given_in_loops(name: str, call: CompiledCall, module: Module) -> Iterator[R
 
 
 def _handed(local: LocalCall, name: str, places: list[str]) -> cst.BaseExpression | None:
-    """What a call gives a function of the file for one of its parameters."""
+    """Return the argument of a call for one of the parameters of a function of the file."""
     for index, argument in enumerate(local.node.args, start=local.is_bound):
         if argument.star:
             return None
