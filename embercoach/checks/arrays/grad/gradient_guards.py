@@ -12,7 +12,7 @@ from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.grad.gradient_results import bound_once
+from embercoach.checks.arrays.grad.gradient_results import bound_once, elementwise
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -228,21 +228,7 @@ class _Texts:
 
     def operands(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """The operations that a value is made of, element by element."""
-        pending, seen = [node], set[str]()
-        while pending:
-            current = pending.pop()
-            yield current
-            if isinstance(current, cst.BinaryOperation):
-                pending += [current.left, current.right]
-            elif isinstance(current, cst.UnaryOperation):
-                pending.append(current.expression)
-            elif isinstance(current, cst.Call):
-                pending += [a.value for a in current.args if a.keyword is None]
-                if isinstance(current.func, cst.Attribute):
-                    pending.append(current.func.value)
-            elif isinstance(current, cst.Name) and current.value not in seen:
-                seen.add(current.value)
-                pending += bound_once(self._info, current.value)
+        return elementwise(node, self._info, through_calls=True)
 
     def of(self, node: cst.BaseExpression) -> str | None:
         """The text of a name, a path or an expression without numbers alone."""

@@ -92,7 +92,7 @@ def _named(root: GradientRoot) -> str:
 def _unreduced(info: FunctionInfo, calls: dict[cst.CSTNode, CallFact]) -> Iterator[Report]:
     """The calls of losses without a reduction that a function returns."""
     for returned in _returned(info):
-        for node in _elementwise(returned, info):
+        for node in elementwise(returned, info):
             fact = calls.get(node)
             if fact is not None and fact.symbol in UNREDUCED and _is_unreduced(fact):
                 short = fact.symbol.removeprefix("mlx.nn.losses.")
@@ -128,10 +128,11 @@ def _returned(info: FunctionInfo) -> Iterator[cst.BaseExpression]:
         yield node.elements[0].value if isinstance(node, cst.Tuple) and node.elements else node
 
 
-def _elementwise(node: cst.BaseExpression, info: FunctionInfo) -> Iterator[cst.BaseExpression]:
-    """An expression and its operands, through names that are bound once."""
-    pending = [node]
-    seen: set[str] = set()
+def elementwise(
+    node: cst.BaseExpression, info: FunctionInfo, *, through_calls: bool = False
+) -> Iterator[cst.BaseExpression]:
+    """An expression and its operands, through names that are bound once, and through calls."""
+    pending, seen = [node], set[str]()
     while pending:
         current = pending.pop()
         yield current
@@ -139,6 +140,10 @@ def _elementwise(node: cst.BaseExpression, info: FunctionInfo) -> Iterator[cst.B
             pending += [current.left, current.right]
         elif isinstance(current, cst.UnaryOperation):
             pending.append(current.expression)
+        elif isinstance(current, cst.Call) and through_calls:
+            pending += [a.value for a in current.args if a.keyword is None]
+            if isinstance(current.func, cst.Attribute):
+                pending.append(current.func.value)
         elif isinstance(current, cst.Name) and current.value not in seen:
             seen.add(current.value)
             pending += bound_once(info, current.value)
