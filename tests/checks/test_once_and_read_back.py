@@ -67,3 +67,8 @@ def test_the_truth_of_a_deque_is_its_length() -> None:
         "from collections import deque\nq = deque(mx.zeros((2, 4)))\nif q:\n    print(len(q))\n"
     )
     assert codes(program, "GRAPH-BREAK") == []
+
+
+def test_a_key_that_is_not_known_is_no_module() -> None:
+    program = 'def f(s):\n    names: dict[str, object] = {"mx": mx}\n    exec(s, names)\n'
+    assert codes(f"{program}    return names['x'].dtype\n", "API") == []

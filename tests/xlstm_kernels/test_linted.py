@@ -181,7 +181,8 @@ def written_out(kernel: Kernel, inputs: Shapes, launch: Launch, without: str = "
     if without:
         assert without in text
         text = text.replace(without, "")
-    return text.replace("mlx.core.", "mx.")  # how dtypes print
+    # How dtypes print; one of them is `mx.bool_`.
+    return text.replace("mlx.core.bool", "mx.bool_").replace("mlx.core.", "mx.")
 
 
 def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:

@@ -32,6 +32,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Setting,
     Str,
+    Symbol,
     Torch,
     Tree,
     Union,
@@ -151,6 +152,8 @@ def _item_of_dict(frame: Frame, base: Dict, subscript: Subscript) -> Value:
     text = key.text if isinstance(key, Str) else None
     if text is not None:
         found = base.get(text)
+        if found is None and type(base.item) is Symbol:
+            return UNKNOWN  # one module under a key says nothing of another key's value
         return base.item if found is None else found
     return join_all([base.item, *(v for _, v in base.known)]) if base.known else base.item
 
