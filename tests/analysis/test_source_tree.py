@@ -193,7 +193,7 @@ def test_trees_of_made_up_programs(source: str) -> None:
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_trees_of_many_made_up_programs(source: str) -> None:
     agree(source)

@@ -1,4 +1,4 @@
-"""Where a kernel's line stands in Python: in one literal alone, or there is no place."""
+"""The line of a Python file that a kernel's line comes from, if that is certain."""
 
 from __future__ import annotations
 

@@ -77,24 +77,6 @@ def foreign_language(code: MetalCode) -> Iterator[MetalReport]:
         yield from _reports(code.header.foreign, "header")
 
 
-@check(CODE)
-def recursion(code: MetalCode) -> Iterator[MetalReport]:
-    """Functions that call themselves."""
-    if not (code.text.functions or code.header.functions):
-        return
-    from embercoach.metal.program.walk import recursive_functions
-
-    for kernel in code.kernels:
-        for function in recursive_functions(kernel.own):
-            yield MetalReport(
-                CODE,
-                function.spot.place,
-                f"recursive function `{function.name}`: a kernel has no call stack for it",
-                "Use a loop, with an array as the stack where one is needed",
-                function.spot.text,
-            )
-
-
 def _reports(found: Sequence[Foreign], text: Text | None) -> Iterator[MetalReport]:
     kinds: dict[str, list[Foreign]] = {}
     for part in found:

@@ -30,15 +30,8 @@ def torch_causal(torch, x, weight, bias, states):
     return torch.nn.functional.silu(y).transpose(1, 2)
 
 
-# MLX compiles C++ for each shape, which takes seconds: not every width with every length.
-@pytest.mark.parametrize(
-    ("steps", "width"),
-    [
-        *((65, width) for width in (1, 2, 3, 4, 5, 32)),
-        *((steps, 4) for steps in (1, 2, 3, 64, 372)),
-        *((1, 32), (3, 3), (372, 32)),
-    ],
-)
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 32])
+@pytest.mark.parametrize("steps", [1, 2, 3, 64, 65, 372])
 def test_causal_conv1d(steps, width, torch, tensor, device, draw, wide, relative_error):
     shapes = ((2, steps, 33), (33, width), (33,), (2, width - 1, 33))
     arrays = [draw(shape, mx.float32) for shape in shapes]

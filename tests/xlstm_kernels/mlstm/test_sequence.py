@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INF = math.inf
 HYPOTHESIS = settings(
-    max_examples=6,
+    max_examples=settings.default.max_examples // 7,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 LONG = settings(HYPOTHESIS, max_examples=3)

@@ -17,7 +17,7 @@ from xlstm_kernels.mlstm.step import mlstm_step
 
 INF = math.inf
 HYPOTHESIS = settings(
-    max_examples=6,
+    max_examples=settings.default.max_examples // 7,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 ORDINARY = Draw(2, 3, 1, 33, 40, initial=True, seed=7)

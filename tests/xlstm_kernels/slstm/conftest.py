@@ -67,7 +67,7 @@ def expect(wide) -> Callable[..., oracle.Result]:
 def check(relative_error) -> Callable[..., None]:
     """Compare both results with the oracle's, state by state.
 
-    ``terms``: the largest term of the sum m: where terms cancel, their rounding is what is left.
+    ``terms``: the scale of the terms of the sum m: where they cancel, their rounding is left.
     """
 
     def compare(
