@@ -127,6 +127,7 @@ BEYOND = {
     "table_too_large_for_a_stack": ENDS,
     "waits_for_a_lane_that_waits_as_well": ENDS,
     "waits_for_a_later_threadgroup": ENDS,
+    "recursion_without_a_floor": ENDS,
     "fence_of_threadgroup_memory": TICKETS,
     "fence_of_threadgroup_scope": TICKETS,
     "fence_without_barrier_before": TICKETS,

@@ -33,7 +33,6 @@ ANSWERS = {
 AT_THE_CAUSE = {
     "barrier_taken_for_a_barrier_of_the_grid": "the barrier, not the accesses around it",
     "helper_clamps_its_argument": "the cast, not the store that it lets through",
-    "recursion_without_a_floor": "the function, not the call that overflows the stack",
     "unsigned_index_wraps": "the subtraction, not the access",
 }
 
