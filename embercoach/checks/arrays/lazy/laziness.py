@@ -139,10 +139,11 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
         if isinstance(passed, cst.Name):
             found = scope_of(module, call.place.function).find(passed.value)
             node = None if found is None or found[1] is None else found[1].node
-        if isinstance(node, (cst.FunctionDef, cst.Lambda)):
-            # Its own parameters are not followed: who calls it is not known.
-            if _work_of_function(node, None, module, depth) in LAZY:
-                return Work.LAZY
+        if not isinstance(node, (cst.FunctionDef, cst.Lambda)):
+            continue
+        # Its own parameters are not followed: who calls it is not known.
+        if _work_of_function(node, None, module, depth) in LAZY:
+            return Work.LAZY
     return Work.OTHER
 
 
