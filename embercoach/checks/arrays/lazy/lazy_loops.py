@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import display, scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
@@ -145,6 +145,19 @@ def growing_tree(fact: CallFact, module: Module) -> Iterator[Report]:
     target = statement.targets[0].target
     others = [argument.node for argument in fact.arguments[1:]]
     if statement.value is fact.node and _name(target) in {_name(node) for node in others}:
+        yield from _unevaluated(fact, fact.place, module, target, others[0])
+
+
+@check("LAZY-001", of=("mlx.core.concatenate", "mlx.core.concat"))
+def growing_concatenation(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``outputs = mx.concatenate([outputs, y])`` in a loop that evaluates other arrays."""
+    statement, parts = fact.place.statement, fact.positional(0)
+    if not fact.place.loops or not isinstance(statement, cst.Assign) or parts is None:
+        return
+    joined = display(parts.node) or []
+    target = statement.targets[0].target
+    others = [node for node in joined if _name(node) != _name(target)]
+    if statement.value is fact.node and others and len(others) < len(joined):
         yield from _unevaluated(fact, fact.place, module, target, others[0])
 
 

@@ -35,7 +35,9 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
     stop = fact.place.statement
     for name in _starts(fact, module):
         start = _started_at(name, stop, function, module)
-        timed = None if start is None else _between(start, stop, function, module)
+        timed = (
+            () if start is None else layout_of(module, function).between(start, stop, whole=True)
+        )
         if not timed:
             continue
         if work_of(timed, function, module) not in LAZY or _evaluates(stop, fact.node, module):
@@ -98,21 +100,6 @@ def _started_at(
         return None
     call = evaluation_of(module).calls.get(bindings[0].value)
     return bindings[0].statement if call is not None and call.symbol in CLOCKS else None
-
-
-def _between(
-    start: cst.CSTNode, stop: cst.CSTNode, function: FunctionInfo | None, module: Module
-) -> Sequence[cst.CSTNode]:
-    """The statements after one statement, up to a later one of the same suite or below it."""
-    layout = layout_of(module, function)
-    first = next(layout.outward(start), None)
-    if first is None:
-        return ()
-    for level in layout.outward(stop):
-        if level.owner is first.owner and level.arm == first.arm:
-            last = level.position + (level.statements[level.position] is not stop)
-            return level.statements[first.position + 1 : last]
-    return ()
 
 
 def _evaluates(stop: cst.CSTNode, clock: cst.CSTNode, module: Module) -> bool:
