@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.lattice import (
+    SCALAR,
     Array,
     BoundMember,
     Dict,
@@ -154,7 +155,7 @@ def _of_another_type(fact: CallFact) -> str | None:
 def _arrays_without_list(fact: CallFact) -> str | None:
     """``mx.concat(a, b)``: the second array is taken for the axis."""
     second = fact.positional(1)
-    if second is None or type(second.value) is not Array or second.value.shape == ():
+    if second is None or type(second.value) is not Array or second.value.shape == SCALAR:
         return None
     param, first = fact.matched[0]
     if param.accepts != "list[array]" or type(first.value) is not Array:
@@ -174,7 +175,7 @@ def _arrays_as_ints(fact: CallFact) -> str | None:
         floating = [i.dtype for i in items if type(i) is Array and i.dtype in FLOATING]
         if floating:
             return f"takes ints as `{param.name}`, got a {floating[0]} array"
-        is_scalar = type(value) is Array and value.shape == () and param.name == "shape"
+        is_scalar = type(value) is Array and value.shape == SCALAR and param.name == "shape"
         if is_scalar or (whole and len(counts) > 1 and param.kind == "variadic"):
             return f"takes ints as `{param.name}`, got an array"
     return None

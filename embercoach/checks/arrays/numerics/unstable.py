@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import dotted, small_statements
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.checks.arrays.numerics.compositions import SUM, Called, called
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
 SOFTMAX = frozenset(["mlx.core.softmax", "mlx.nn.softmax"])
 SIGMOID = frozenset(["mlx.core.sigmoid", "mlx.nn.sigmoid"])
 EXP = frozenset(["mlx.core.exp"])
-SUM = frozenset(["mlx.core.sum"])
 MAX = frozenset(["mlx.core.max", "mlx.core.maximum", "mlx.core.stop_gradient"])
 #: Bindings of a name that are looked at.
 MOST_BINDINGS = 64
-#: How many calls of functions with one expression are followed.
-MOST_CALLS = 3
-
-
-class Called(NamedTuple):
-    """A call of a function of MLX, or of a method of an array: the name, and the array."""
-
-    name: str
-    array: Expression
 
 
 @check("DTYPE-011", "DTYPE-012", of=("mlx.core.log", ".log"))
@@ -117,45 +103,6 @@ def _inexact(fact: Fact, shown: str, instead: str) -> Report:
         message=f"`{shown}` loses the digits of a small `x`",
         help=f"Use `{instead}`",
     )
-
-
-def called(expression: Expression, module: Module) -> Called | None:
-    """Return the call of MLX that computes an expression, through names, functions and methods."""
-    for _ in range(MOST_CALLS):
-        expression = resolve_name(expression)
-        node = expression.node
-        if not isinstance(node, cst.Call):
-            return None
-        fact = calls_of(module).get(node)
-        if fact is not None and fact.symbol is not None and fact.symbol.startswith("mlx."):
-            if not node.args or node.args[0].star:
-                return None
-            return Called(fact.symbol, expression.at(node.args[0].value))
-        if fact is not None and isinstance(fact.callee, BoundMember):
-            if as_array(fact.callee.owner) is None or not isinstance(node.func, cst.Attribute):
-                return None
-            return Called(f"mlx.core.{fact.callee.name}", expression.at(node.func.value))
-        function = _local_functions(module).get(node)
-        value = None if function is None else _only_result(function)
-        if function is None or value is None:
-            return None
-        expression = Expression(value, scope_of(module, function))
-    return None
-
-
-@lru_cache(maxsize=2)
-def _local_functions(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
-    """The functions of a file that its calls call, methods among them."""
-    return {f.node: f.function for f in module.facts() if isinstance(f, LocalCall)}
-
-
-def _only_result(function: FunctionInfo) -> cst.BaseExpression | None:
-    """The expression that a function returns, if it has one ``return``."""
-    if isinstance(function.node, cst.Lambda):
-        return function.node.body
-    statements = small_statements(function.node.body)
-    values = [node.value for node in statements if isinstance(node, cst.Return)]
-    return values[0] if len(values) == 1 else None
 
 
 def _beside_one(expression: Expression, operator: type) -> Expression | None:

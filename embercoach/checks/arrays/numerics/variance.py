@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.checks.arrays.numerics.unstable import SUM, called
+from embercoach.checks.arrays.numerics.compositions import SUM, called, squared
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 _MEAN = frozenset(["mlx.core.mean"])
-_SQUARE = frozenset(["mlx.core.square"])
-_PRODUCTS = frozenset(["mlx.core.multiply", "mlx.core.power"])
 
 
 @check("DTYPE-014")
@@ -27,12 +25,12 @@ def variance_by_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
     if fact.operator != "-" or not isinstance(fact.node, cst.BinaryOperation):
         return
     scope = scope_of(module, fact.place.function)
-    mean = _squared(Expression(fact.right.node, scope), module)
+    mean = squared(Expression(fact.right.node, scope), module)
     averaged = None if mean is None else _averaged(mean, module)
     if averaged is None:
         return
     squares = _averaged(Expression(fact.left.node, scope), module)
-    base = None if squares is None else _squared(squares, module)
+    base = None if squares is None else squared(squares, module)
     if base is not None and _is_same(base, averaged):
         yield Report.at(
             fact,
@@ -50,31 +48,6 @@ def _averaged(expression: Expression, module: Module) -> Expression | None:
         return total.array if total is not None and total.name in SUM else None
     mean = called(found, module)
     return mean.array if mean is not None and mean.name in _MEAN else None
-
-
-def _squared(expression: Expression, module: Module) -> Expression | None:
-    """``x`` of ``x ** 2``, ``x * x`` and ``mx.square(x)``."""
-    found = resolve_name(expression)
-    node = found.node
-    if isinstance(node, cst.BinaryOperation):
-        if isinstance(node.operator, cst.Power):
-            return found.at(node.left) if _is_two(node.right) else None
-        is_square = isinstance(node.operator, cst.Multiply) and node.left.deep_equals(node.right)
-        return found.at(node.left) if is_square else None
-    call = called(found, module)
-    if call is None or not isinstance(node, cst.Call):
-        return None
-    if call.name in _SQUARE:
-        return call.array
-    if call.name not in _PRODUCTS or len(node.args) < 2:
-        return None
-    second = node.args[1].value
-    is_square = _is_two(second) or call.array.node.deep_equals(second)
-    return call.array if is_square else None
-
-
-def _is_two(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 2
 
 
 def _is_same(first: Expression, second: Expression) -> bool:
