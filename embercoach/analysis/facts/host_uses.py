@@ -94,8 +94,7 @@ def is_forward(function: FunctionInfo | None) -> bool:
 def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     """The functions that a loop of the same file calls, here or through others, and the calls.
 
-    What a function with a loop of its own calls outside of it, such as one epoch of a training,
-    is not followed.
+    Calls by a function that has loops, such as one epoch of a training, are not followed.
     """
     calls = [fact for fact in module.facts() if isinstance(fact, LocalCall)]
     calls = [call for call in calls if not call.place.periodic]
@@ -121,7 +120,7 @@ def is_hot(function: FunctionInfo) -> bool:
 
 
 def has_loop(function: FunctionInfo) -> bool:
-    """Test whether a function has a loop of its own."""
+    """Test whether a function has a loop."""
     return any(isinstance(n, (cst.For, cst.While)) for n in statements_below(function.node.body))
 
 

@@ -41,7 +41,7 @@ _MOST_CALLS = 3
 
 
 class Work(Enum):
-    """What statements do with arrays, up to the first thing that may evaluate one.
+    """The work of statements on arrays, up to the first thing that may evaluate one.
 
     SCHEDULED: ``mx.async_eval()``, which doesn't wait.
     WAIT: ``mx.synchronize()``, which waits for what is scheduled alone.
@@ -129,7 +129,7 @@ def _work_of_function(
 
 
 def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth: int) -> Work:
-    """What a function does that is passed to another one of the file: lazy work if any does."""
+    """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
         return Work.OTHER
     for call in _calls_of(module).get(function, ()):
@@ -159,7 +159,7 @@ def _calls_of(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
 
 @lru_cache(maxsize=2)
 def _functions(module: Module) -> dict[cst.CSTNode, Work]:
-    """What is known of the functions of a file."""
+    """The known work of the functions of a file."""
     return {}
 
 
