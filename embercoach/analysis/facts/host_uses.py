@@ -119,6 +119,7 @@ def is_hot(function: FunctionInfo) -> bool:
     return function in hot_functions(function.module) and not has_loop(function)
 
 
+@lru_cache(maxsize=64)
 def has_loop(function: FunctionInfo) -> bool:
     """Test whether a function has a loop."""
     return any(isinstance(n, (cst.For, cst.While)) for n in statements_below(function.node.body))

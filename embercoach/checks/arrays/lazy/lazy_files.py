@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
 
-#: Loads of a file that are looked at.
-_MOST_LOADS = 16
+#: Loads of a file, and saves of one function, that are looked at.
+_MOST_LOADS, _MOST_SAVES = 16, 64
 
 
 @check("LAZY-004", of=("mlx.core.savez", "mlx.core.savez_compressed"))
@@ -30,6 +30,11 @@ def overwritten_file(fact: CallFact, module: Module) -> Iterator[Report]:
     """``weights = mx.load(path)``, then ``mx.savez(path, **weights)``."""
     path = fact.argument(0, "file")
     if path is None or not _is_archive(path):
+        return
+    function, asked = fact.place.function, evaluation_of(module).asked
+    scope = None if function is None else function.node
+    asked[scope] += 1
+    if asked[scope] > _MOST_SAVES:
         return
     loaded = None
     for load in _loads(path, fact, module):

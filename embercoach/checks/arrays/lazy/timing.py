@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
 
+#: Readings of one function that are looked at: each takes a walk of what it times.
+_MOST_READINGS = 64
 _SUITES = (cst.For, cst.While, cst.With)
 
 
@@ -31,6 +33,10 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
     """``y = f(x)`` between ``start = time.time()`` and ``time.time() - start``."""
     function = fact.place.function
     if function is not None and (function.compiled or function.vmapped):
+        return
+    asked = evaluation_of(module).asked
+    asked[_scope(fact)] += 1
+    if asked[_scope(fact)] > _MOST_READINGS:
         return
     stop = fact.place.statement
     for name in _starts(fact, module):
@@ -52,6 +58,10 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
             change=_change(names, stop, module),
         )
         return
+
+
+def _scope(fact: CallFact) -> cst.CSTNode | None:
+    return None if fact.place.function is None else fact.place.function.node
 
 
 def _starts(fact: CallFact, module: Module) -> Sequence[str]:
