@@ -50,6 +50,7 @@ def test_an_accumulator_that_is_not_evaluated_is_flagged(body: str) -> None:
         STEP + "total += loss\nmx.eval(model.parameters(), optimizer.state, total)",
         STEP + "total += loss\nmx.eval(loss, model.parameters())",
         STEP + EVAL + "total += loss.item()",
+        "def show():\n    log(total)\n" + STEP + EVAL + "total += loss",
         STEP + "total = mx.concat([total, loss[None]])\nmx.eval(model.parameters(), total)",
         STEP + EVAL + "both = mx.concat([total, loss[None]])",
         STEP + EVAL + "total = mx.concat([loss[None], loss[None]])",

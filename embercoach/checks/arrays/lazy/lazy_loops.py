@@ -87,6 +87,8 @@ def _unevaluated(
             break
     else:
         return
+    if _is_captured(name, place, module):
+        return
     yield Report.at(
         fact,
         "LAZY-001",
@@ -188,6 +190,13 @@ def _is_traced(place: FactPlace, module: Module) -> bool:
     if function.compiled or function.differentiated or function.vmapped or function.is_test:
         return True
     return function.cls is not None and is_layer(function.cls)
+
+
+def _is_captured(name: str, place: FactPlace, module: Module) -> bool:
+    """Test whether an inner function reads the variable, and may evaluate it."""
+    function = place.function
+    inner = [] if function is None else [f for f in module.functions if f.outer is function]
+    return any(name in names_below(info.node.body) for info in inner)
 
 
 def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
