@@ -32,6 +32,8 @@ CODE_OF_KIND = {
     "same-value-write": "SIM-BENIGN-001",
     "lane-synchronous": "SIM-BENIGN-002",
     "undefined-arithmetic": "SIM-ARITHMETIC-001",
+    "misaligned-access": "SIM-ALIGN-001",
+    "float-sum-order": "SIM-BENIGN-003",
     "does-not-compile": "SIM-COMPILE-001",
     "variant-does-not-compile": "SIM-COMPILE-002",
 }

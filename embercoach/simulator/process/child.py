@@ -100,7 +100,9 @@ _NUMBERS = tuple(field[0] for field in FindingRecord._fields_ if field[1] in _IN
 class ComparisonRecord(Structure):
     """The runtime's ``ember_comparison``."""
 
-    _fields_ = _fields(c_uint64, "different first_different unwritten first_unwritten writer_pc")
+    _fields_ = _fields(
+        c_uint64, "different first_different unwritten first_unwritten rounded writer_pc"
+    )
 
 
 class RefusalError(Exception):
@@ -331,6 +333,7 @@ class RequestedLaunch:
                 {
                     "slot": output["slot"],
                     "different": result.different,
+                    "rounded": result.rounded,
                     "first_different": result.first_different,
                     "unwritten": result.unwritten,
                     "first_unwritten": result.first_unwritten,

@@ -59,6 +59,7 @@ REASONS = (
     "variable",
     "shift",
     "range",
+    "division",
 )
 _SIGNALS = {
     4: "illegal instruction or unreachable code",
@@ -153,8 +154,10 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
     """All findings of a launch's runs, each once."""
     merged: dict[tuple[object, ...], RawFinding] = {}
     unused = _lacks_use_of_undefined(answer["differences"])
+    explained = False
     for run in answer["runs"]:
         records = [r for r in run["findings"] if not (unused and _is_undefined_value(r))]
+        explained |= any(_is_undefined_value(record) for record in records)
         for finding in _of_one_run(_finding(record, scene) for record in records):
             known = merged.get(_identity(finding))
             if known is None:
@@ -162,13 +165,13 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
             elif finding.count > known.count:
                 merged[_identity(finding)] = replace(known, count=finding.count)
     found = _without_echoes(list(merged.values()))
-    explained = any(finding.kind in _CAUSES for finding in found)
+    explained |= any(finding.kind in _CAUSES for finding in found)
     return (*found, *_of_outputs(answer["differences"], scene, explained=explained))
 
 
 def _is_undefined_value(record: Mapping[str, Any]) -> bool:
-    """Return whether a lane got an undefined value, which alone is harmless."""
-    return REASONS[record["reason"]] == "inactive lane"
+    """Return whether a thread got an undefined value, which alone is harmless."""
+    return REASONS[record["reason"]] in ("inactive lane", "division")
 
 
 def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
@@ -294,6 +297,9 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         if reason == "partial":
             return f"`{record['text']}` needs all 32 lanes, {here} are active"
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
+    if kind == "misaligned-access":
+        name = scene.place(record["place"])
+        return f"`{name}` at byte {record['offset']}, which is no multiple of {here}"
     if kind == "undefined-arithmetic":
         return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
     if reason == "index":
@@ -386,8 +392,9 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         detail = f"{culprit} is uninitialized: {before} in one run, {now} in another"
     else:
         detail = f"{before} in ascending order of threads, {now} in descending order"
+    by_order = "float-sum-order" if shown["rounded"] == shown["different"] else "order-dependent"
     return RawFinding(
-        kind="uninitialized-read" if by_memory else "order-dependent",
+        kind="uninitialized-read" if by_memory else by_order,
         at=MemoryAccess(line, None, None),
         other=None,
         buffer=buffer.name,

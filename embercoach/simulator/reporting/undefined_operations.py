@@ -16,6 +16,8 @@ def undefined_operation(reason: str, detail: Sequence[int], kind: str) -> str:
         detail: the two numbers that the runtime recorded.
         kind: the type of the operand, or that of the result of a conversion.
     """
+    if reason == "division":
+        return "integer division by zero"
     if reason == "shift":
         return f"shift of `{kind}` by {detail[0]}"
     return f"the value does not fit `{kind}`"

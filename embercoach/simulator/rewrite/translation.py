@@ -30,6 +30,7 @@ from embercoach.simulator.rewrite.metal_dialect import (
     literal_edits,
     method_edits,
 )
+from embercoach.simulator.rewrite.pointer_checks import alignment_edits
 from embercoach.simulator.rewrite.refused_text import body_refusals, header_refusals
 from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
 
@@ -121,10 +122,11 @@ def rewrite(
     header_macros = read_macros(header)
     macros = read_macros(body).joined(header_macros)
     words = spelling(macros)
-    for shift, syntax in (
-        (0, parse_unit(header, macros.blanks)),
-        (layout.body_start, parse_body(body, macros.blanks)),
-    ):
+    shifts = (0, layout.body_start)
+    syntaxes = (parse_unit(header, macros.blanks), parse_body(body, macros.blanks))
+    for number, edit in alignment_edits(syntaxes):
+        edits.append(_moved(edit, shifts[number]))
+    for shift, syntax in zip(shifts, syntaxes, strict=True):
         _refuse_line_directives(syntax, source, shift)
         edits += _attribute_edits(syntax, source, shift)
         starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}

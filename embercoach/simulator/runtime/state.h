@@ -74,6 +74,7 @@ enum Kind {
   OUT_OF_BOUNDS, WRITE_TO_INPUT, THREADGROUP_RACE, DEVICE_RACE, UNINITIALIZED_READ, UNWRITTEN_OUTPUT,
   DIVERGENT_BARRIER, DIVERGENT_SIMD, WRONG_MEM_FLAGS, ORDER_DEPENDENT, TIMEOUT, CRASH,
   SAME_VALUE_WRITE, LANE_SYNCHRONOUS, UNDEFINED_ARITHMETIC,
+  MISALIGNED_ACCESS,
 };
 
 // How the reported access, and the one before it, touched memory.
@@ -84,7 +85,7 @@ enum Reason {
   BECAUSE_NOTHING, BECAUSE_EXITED, BECAUSE_ELSEWHERE, BECAUSE_INACTIVE_LANE, BECAUSE_PARTIAL,
   BECAUSE_FLAG_DEVICE, BECAUSE_FLAG_THREADGROUP, BECAUSE_INDEX, BECAUSE_WILD, BECAUSE_SIGNAL,
   BECAUSE_STACK, BECAUSE_SCRATCH, BECAUSE_SIMD_BARRIER, BECAUSE_OTHER_THREADGROUP, BECAUSE_VARIABLE,
-  BECAUSE_SHIFT, BECAUSE_RANGE,
+  BECAUSE_SHIFT, BECAUSE_RANGE, BECAUSE_DIVISION,
 };
 
 struct ember_finding {
@@ -138,6 +139,12 @@ struct Simd {
 };
 
 // -- Memory ----------------------------------------------------------------------------------------
+// What atomics added to a float.
+struct Sum {
+  double magnitude;  // of all amounts
+  u64 count;
+};
+
 struct Slot {
   u64 start;      // of the buffer's bytes
   u64 last[5];    // an access of 1 << k bytes may start below this many bytes from there
@@ -151,6 +158,8 @@ struct Slot {
   u64 recorded;       // bytes of the buffer that they were last for
   u64 mapped;         // bytes mapped at start
   bool scratched;     // the fault handler put pages in
+  Sum* sums;          // of each float, null where no atomic added to one
+  u64 sums_bytes;
 };
 
 enum Space { IN_DEVICE = 0, IN_THREADGROUP = 1 };
@@ -220,6 +229,9 @@ EMBER_HIDDEN void spread_records(u64* records, u64 count, u64 parts);
 EMBER_HIDDEN bool ensure_records(Slot& slot);
 EMBER_HIDDEN u64 page_bytes();
 EMBER_HIDDEN u8* reserve(u64 bytes);
+// -- sums.cpp
+EMBER_HIDDEN void forget_sums(Slot& slot);
+EMBER_HIDDEN bool is_rounding(const Slot& slot, u64 offset, const u8* before, const u8* now);
 // -- faults.cpp
 EMBER_HIDDEN bool catch_faults();
 EMBER_HIDDEN void start_clock(double seconds);
