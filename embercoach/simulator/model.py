@@ -33,6 +33,7 @@ CODE_OF_KIND = {
     "lane-synchronous": "SIM-BENIGN-002",
     "undefined-arithmetic": "SIM-ARITHMETIC-001",
     "misaligned-access": "SIM-ALIGN-001",
+    "simdgroup-deadlock": "SIM-DEADLOCK-001",
     "float-sum-order": "SIM-BENIGN-003",
     "does-not-compile": "SIM-COMPILE-001",
     "variant-does-not-compile": "SIM-COMPILE-002",

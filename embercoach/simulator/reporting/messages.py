@@ -159,6 +159,10 @@ _KINDS = {
         "Use a packed type such as `packed_float4`, or scalars, where rows may begin anywhere",
         uses_detail=True,
     ),
+    "simdgroup-deadlock": _Kind(
+        lambda _: "waits for a lane of the same simdgroup, which may never run",
+        "Release the lock inside of the loop, or let one lane of each simdgroup wait",
+    ),
     "float-sum-order": _Kind(
         lambda found: f"last bits of `{found.spot}` depend on the order of atomic additions",
         "Sum in a fixed order, or as integers, if the last bits must be reproducible",

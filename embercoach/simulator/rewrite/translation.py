@@ -32,6 +32,7 @@ from embercoach.simulator.rewrite.metal_dialect import (
 )
 from embercoach.simulator.rewrite.pointer_checks import alignment_edits
 from embercoach.simulator.rewrite.refused_text import body_refusals, header_refusals
+from embercoach.simulator.rewrite.spin_loops import spin_edits
 from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def rewrite(
         starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
         edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
         dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
-        edits += (_moved(edit, shift) for edit in dialect)
+        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(syntax)))
         problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(syntax))
         shared = tuple(threadgroup_storage(syntax, words))
         for filling in fillings(syntax):

@@ -71,6 +71,10 @@ EMBER_PLACE void ember_inactive_lane(const char* operation, ember_u32 lane);
 // An operation on the whole simdgroup (simdgroup_matrix) that only some lanes reach is undefined.
 EMBER_PLACE void ember_partial_simdgroup(const char* operation, ember_u32 active);
 
+// A loop that waits for an atomic begins, and has ended. Gives the loop around it, for its end.
+EMBER_PLACE ember_u64 ember_begin_spin(void);
+EMBER_PLACE void ember_end_spin(ember_u64 outer);
+
 // A pointer that is not aligned as its type demands is about to be dereferenced.
 EMBER_PLACE void ember_misaligned(const volatile void* address, ember_u32 alignment);
 

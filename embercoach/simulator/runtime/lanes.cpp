@@ -168,6 +168,7 @@ bool perform_quads(Simd& simd) {
 // Whether a lane can go on, once none is ready.
 bool resolve(Simd& simd) {
   if (!simd.live) return false;
+  if (release_held(simd)) return true;
   const Thread& leader = threads[(&simd - simds) * EMBER_LANES + __builtin_ctz(simd.live)];
   bool all = leader.state != AT_SIMD_BARRIER || simd.live == simd.lanes;
   if (all && is_simd_wait(leader.state) && like(simd, simd.live, leader) == simd.live) {

@@ -74,7 +74,7 @@ enum Kind {
   OUT_OF_BOUNDS, WRITE_TO_INPUT, THREADGROUP_RACE, DEVICE_RACE, UNINITIALIZED_READ, UNWRITTEN_OUTPUT,
   DIVERGENT_BARRIER, DIVERGENT_SIMD, WRONG_MEM_FLAGS, ORDER_DEPENDENT, TIMEOUT, CRASH,
   SAME_VALUE_WRITE, LANE_SYNCHRONOUS, UNDEFINED_ARITHMETIC,
-  MISALIGNED_ACCESS,
+  MISALIGNED_ACCESS, SIMDGROUP_DEADLOCK,
 };
 
 // How the reported access, and the one before it, touched memory.
@@ -109,6 +109,7 @@ struct ember_finding {
 // -- Threads ---------------------------------------------------------------------------------------
 enum State : u32 {
   FRESH, READY, DONE, CUT_OFF, AT_BARRIER, AT_SIMD_BARRIER, AT_SIMD, AT_QUAD, AT_STEP, YIELDED,
+  AT_SPIN_BEGIN, AT_SPIN_END, AT_TURN,  // held by spins.cpp
 };
 
 struct Thread {
@@ -133,6 +134,7 @@ struct Simd {
   u64 barrier_start;       // of its last simdgroup barrier
   u64 barrier_place;       // pc of that
   u64 memory_start[2];     // of its last simdgroup barrier with flags for device, threadgroup
+  bool spins;              // a lane has begun a loop that waits for an atomic
   u32 parity, quad_parity[EMBER_LANES / 4];
   alignas(16) u8 exchanged[2][EMBER_LANES][EMBER_SLOT];
   alignas(16) u8 quads[2][EMBER_LANES][EMBER_SLOT];
@@ -229,6 +231,8 @@ EMBER_HIDDEN void spread_records(u64* records, u64 count, u64 parts);
 EMBER_HIDDEN bool ensure_records(Slot& slot);
 EMBER_HIDDEN u64 page_bytes();
 EMBER_HIDDEN u8* reserve(u64 bytes);
+// -- spins.cpp
+EMBER_HIDDEN void note_spin(u64 address, u32 access, u64 pc);
 // -- sums.cpp
 EMBER_HIDDEN void forget_sums(Slot& slot);
 EMBER_HIDDEN bool is_rounding(const Slot& slot, u64 offset, const u8* before, const u8* now);

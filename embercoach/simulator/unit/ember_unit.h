@@ -58,7 +58,20 @@ EMBER_FN T&& aligned(T&& value) {
   return static_cast<T&&>(value);
 }
 
+// The rewriter puts one in front of a loop that waits for an atomic.
+struct spin {
+  unsigned long long outer;
+  EMBER_FN spin() : outer(ember_begin_spin()) {}
+  EMBER_FN ~spin() { ember_end_spin(outer); }
+};
+
 }  // namespace ember
+
+#if __has_feature(thread_sanitizer)
+#define EMBER_SPIN ember::spin ember_spin;
+#else
+#define EMBER_SPIN
+#endif
 
 // A local variable that was declared without a value holds what differs from run to run.
 #if __has_feature(thread_sanitizer)
