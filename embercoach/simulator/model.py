@@ -117,6 +117,7 @@ class BuiltKernel:
         lines: its map.
         checked: whether memory accesses call the runtime.
         unset: what to blame first where a result depends on memory without a value.
+        insertions: lines and columns where the compiled text has more characters, and how many.
     """
 
     name: str
@@ -126,6 +127,14 @@ class BuiltKernel:
     lines: SourceMap
     checked: bool
     unset: tuple[UnsetUse, ...] = ()
+    insertions: tuple[tuple[int, int, int], ...] = ()
+
+    def original_column(self, line: int, column: int) -> int:
+        """The column in the source of one in the compiled text, both from 1."""
+        for at_line, at_column, more in self.insertions:
+            if at_line == line and column >= at_column:
+                column = max(at_column, column - more)
+        return column
 
 
 @dataclass(frozen=True, slots=True)

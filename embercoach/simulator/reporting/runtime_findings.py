@@ -125,7 +125,8 @@ class Scene:
         return self.buffers[number].name if number in self.buffers else ""
 
     def word(self, line: int, column: int) -> str:
-        """The identifier that begins at a place of the source, "" if none does."""
+        """The identifier that begins at a place of the compiled text, "" if none does."""
+        column = self.kernel.original_column(line, column)
         lines = self.kernel.source.split("\n")
         rest = lines[line - 1][column - 1 :] if 0 < line <= len(lines) else ""
         length = 0

@@ -24,6 +24,7 @@ _COMPARES = frozenset(
     {"atomic_compare_exchange_weak_explicit", "atomic_compare_exchange_strong_explicit"}
 )
 _LEAVES = frozenset({"break_statement", "return_statement"})
+_ASSIGNMENT = "assignment_expression"
 #: A pragma must stay in front of its loop.
 _FIXED = frozenset({"preproc_call", "attributed_statement"})
 
@@ -50,23 +51,23 @@ def _waits(syntax: Syntax, loop: Node) -> bool:
     if loop.type == "for_statement" and condition is not None:
         return False
     read = frozenset(_set_by_atomics(syntax, loop, changed))
-    deciding = [] if condition is None else [condition]
-    for node in _inside(body):
-        if node.type == "if_statement" and _leaves(syntax, node, deciding):
-            given = node.child_by_field_name("condition")
-            deciding += [] if given is None else [given]
-    return any(
-        _asks(syntax, node, changed) or not read.isdisjoint(_names(syntax, node))
-        for node in deciding
-    )
+    asked = frozenset() if condition is None else frozenset(_names(syntax, condition))
+    if not read.isdisjoint(asked):
+        return True
+    for choice in _inside(body):
+        given = choice.child_by_field_name("condition") if choice.type == "if_statement" else None
+        if given is None:
+            continue
+        is_read = _asks(syntax, given, changed) or not read.isdisjoint(_names(syntax, given))
+        if is_read and _leaves(syntax, choice, asked):
+            return True
+    return False
 
 
-def _leaves(syntax: Syntax, choice: Node, conditions: list[Node]) -> bool:
+def _leaves(syntax: Syntax, choice: Node, asked: frozenset[str]) -> bool:
     """Return whether an `if` leaves the loop, or sets a variable of the loop's condition."""
-    asked = {name for condition in conditions for name in _names(syntax, condition)}
-    inside = list(_inside(choice))
-    return any(node.type in _LEAVES for node in inside) or any(
-        not asked.isdisjoint(_assigned(syntax, node)) for node in inside
+    return any(node.type in _LEAVES for node in _inside(choice)) or not asked.isdisjoint(
+        _assigned(syntax, choice)
     )
 
 
@@ -95,19 +96,16 @@ def _is_awaited(syntax: Syntax, call: Node, changed: frozenset[str]) -> bool:
 def _set_by_atomics(syntax: Syntax, loop: Node, changed: frozenset[str]) -> Iterator[str]:
     """Variables that get the value of an atomic in a loop."""
     for node in _inside(loop):
-        value = node.child_by_field_name("right" if node.type in _ASSIGNS else "value")
+        value = node.child_by_field_name("right" if node.type == _ASSIGNMENT else "value")
         if value is not None and _asks(syntax, value, changed):
             yield from _assigned(syntax, node)
-
-
-_ASSIGNS = frozenset({"assignment_expression"})
 
 
 def _assigned(syntax: Syntax, node: Node) -> Iterator[str]:
     """Variables that a statement and those inside of it assign or declare with a value."""
     for each in _inside(node):
         target = None
-        if each.type in _ASSIGNS:
+        if each.type == _ASSIGNMENT:
             target = each.child_by_field_name("left")
         elif each.type == "init_declarator":
             target = each.child_by_field_name("declarator")
