@@ -86,7 +86,8 @@ def _is_awaited(syntax: Syntax, call: Node, changed: frozenset[str]) -> bool:
     if name not in _COMPARES:
         return True
     arguments = call.child_by_field_name("arguments")
-    given = [] if arguments is None else arguments.named_children
+    parts = () if arguments is None else arguments.named_children
+    given = [part for part in parts if part.type != "comment"]
     if len(given) < 3:
         return False
     new = set(_names(syntax, given[2]))
