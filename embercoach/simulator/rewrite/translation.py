@@ -125,8 +125,6 @@ def rewrite(
     words = spelling(macros)
     shifts = (0, layout.body_start)
     syntaxes = (parse_unit(header, macros.blanks), parse_body(body, macros.blanks))
-    for number, edit in alignment_edits(syntaxes):
-        edits.append(_moved(edit, shifts[number]))
     for shift, syntax in zip(shifts, syntaxes, strict=True):
         _refuse_line_directives(syntax, source, shift)
         edits += _attribute_edits(syntax, source, shift)
@@ -148,6 +146,8 @@ def rewrite(
             else:
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(LineEdit(start, end, found.text + breaks))
+    # Inside of a cast that begins at the same place.
+    edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(syntaxes))
     problems += (_problem(source, start, what) for start, what in header_refusals(header))
     problems += (
         _problem(source, layout.body_start + start, what)
