@@ -62,6 +62,7 @@ class LaunchRecord(Structure):
         ("arrays", POINTER(ArrayRecord)),
         *_fields(c_uint32, "array_count checked reverse pattern lockstep"),
         *_fields(c_uint32 * 3, "grid threadgroup"),
+        ("body", c_uint32 * 2),
         ("seconds", c_double),
         ("line_of", LineOf),
     ]
@@ -269,6 +270,7 @@ class RequestedLaunch:
         record.checked = asked["checked"]
         record.grid = (c_uint32 * 3)(*asked["grid"])
         record.threadgroup = (c_uint32 * 3)(*asked["threadgroup"])
+        record.body = (c_uint32 * 2)(*asked["body"])
         record.seconds = asked["seconds"]
         record.line_of = self._line_of
         return record

@@ -186,6 +186,7 @@ void start_group(u64 ordinal) {
     thread.state = FRESH;
     thread.spins = 0;
     thread.own_stamp = 0;
+    thread.change_count = 0;
     for (int axis = 0; axis < 3; axis++) {
       thread.self.thread_position_in_grid[axis] =
           group[axis] * nominal[axis] + thread.self.thread_position_in_threadgroup[axis];

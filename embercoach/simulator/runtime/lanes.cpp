@@ -32,6 +32,11 @@ bool before(u64 a, u64 b) {
   return line_a != line_b && line_a && line_b ? line_a < line_b : a < b;
 }
 
+bool is_later(u64 a, u64 b) {
+  u32 line_a = line_of(a), line_b = line_of(b);
+  return line_b >= launch->body[0] && line_a < launch->body[1] && line_a > line_b;
+}
+
 namespace {
 bool same_operation(const Thread& a, const Thread& b) {
   if (a.state != b.state || !same_place(a.place, b.place)) return false;

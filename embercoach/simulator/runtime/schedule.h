@@ -30,6 +30,7 @@ EMBER_HIDDEN bool release_stuck(Simd& simd);  // the same, where nothing else go
 EMBER_HIDDEN bool run_simd(Simd& simd);
 EMBER_HIDDEN bool same_place(u64 a, u64 b);
 EMBER_HIDDEN bool before(u64 a, u64 b);
+EMBER_HIDDEN bool is_later(u64 a, u64 b);  // certainly: of the kernel's body, and further down
 // -- groups.cpp
 EMBER_HIDDEN u64 next_stamp();
 EMBER_HIDDEN u64 group_of(u32 seq);  // in the order that they ran

@@ -55,17 +55,46 @@ u32 joined_lanes(const Simd& simd) {
   return found;
 }
 
-// Those furthest up, if that is in front of the loop that others wait in.
+bool has_passed(const Thread& thread, u64 place) {
+  u32 count = thread.change_count < KEPT_CHANGES ? thread.change_count : (u32)KEPT_CHANGES;
+  for (u32 i = 0; i < count; i++)
+    if (same_place(thread.changes[i], place)) return true;
+  return false;
+}
+
+// Whether a lane is to change an atomic where one that waits in a loop, or in front of it, has not
+// been: further down. Of functions that the body calls, their places say nothing.
+bool comes_after(const Thread& turn, const Thread& waiting, u64 loop) {
+  return is_later(turn.place, loop) && !has_passed(waiting, turn.place);
+}
+
+bool goes_first(const Thread& a, const Thread& b) {
+  if (a.state == b.state) return is_later(b.place, a.place);
+  return a.state == AT_TURN ? !comes_after(a, b, b.place) : comes_after(b, a, a.place);
+}
+
+// Whether lanes that wait in a loop are further up than all that it could do.
+bool is_awaiting(const Simd& simd, const Thread& held) {
+  u32 base = first_thread(simd);
+  u64 loop = 0;
+  u32 waiting = spinning_lanes(simd, &loop);
+  for (u32 left = waiting; left; left &= left - 1) {
+    const Thread& thread = threads[base + __builtin_ctz(left)];
+    if (!comes_after(held, thread, spins[thread.index].loop)) return false;
+  }
+  return waiting;
+}
+
+// Those that go first, unless others wait in a loop further up.
 u32 foremost_lanes(const Simd& simd) {
   u32 base = first_thread(simd), found = 0;
   const Thread* leader = nullptr;
   for (u32 left = simd.live; left; left &= left - 1) {
     const Thread& thread = threads[base + __builtin_ctz(left)];
     if (thread.state != AT_SPIN_BEGIN && thread.state != AT_TURN) continue;
-    if (!leader || before(thread.place, leader->place)) leader = &thread;
+    if (!leader || goes_first(thread, *leader)) leader = &thread;
   }
-  u64 loop = 0;
-  if (!leader || (spinning_lanes(simd, &loop) && !before(leader->place, loop))) return 0;
+  if (!leader || is_awaiting(simd, *leader)) return 0;
   for (u32 left = simd.live; left; left &= left - 1) {
     u32 lane = __builtin_ctz(left);
     const Thread& thread = threads[base + lane];

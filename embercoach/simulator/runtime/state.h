@@ -22,6 +22,7 @@ enum {
   MAX_SLOTS = 32,  // Metal has 31 buffer indices
   MAX_ARRAYS = 256,
   MAX_VALUE = 16,
+  KEPT_CHANGES = 8,
 };
 
 constexpr u64 SLOT_SHIFT = 36;  // 64 GB of address space a buffer
@@ -58,6 +59,7 @@ struct ember_launch {
   u32 array_count;
   u32 checked, reverse, pattern, lockstep;
   u32 grid[3], threadgroup[3];
+  u32 body[2];  // the lines of the kernel's body: the first, and that after the last
   double seconds;
   // The line of a pc, 0 if unknown. Called between fibers only, to distinguish places.
   u32 (*line_of)(u64 pc);
@@ -125,6 +127,8 @@ struct Thread {
   const u8* result;
   u32 spins;
   u64 own_stamp;          // of its last fence
+  u64 changes[KEPT_CHANGES];  // where it last changed atomics
+  u32 change_count;
   alignas(16) u8 staged[EMBER_SLOT];
 };
 

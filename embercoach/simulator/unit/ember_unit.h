@@ -45,15 +45,16 @@ EMBER_CFN T&& widened(T&& value) {
 
 // The rewriter puts pointers in here that come from a cast, where they are dereferenced.
 template <class T>
-EMBER_FN void check_alignment(const T&) {}
+EMBER_CFN void check_alignment(const T&) {}
 #if __has_feature(thread_sanitizer)
 template <class T>
-EMBER_FN void check_alignment(T* const& pointer) {
+EMBER_CFN void check_alignment(T* const& pointer) {
+  if (__builtin_is_constant_evaluated()) return;
   if ((unsigned long)pointer % alignof(T)) ember_misaligned((const void*)pointer, alignof(T));
 }
 #endif
 template <class T>
-EMBER_FN T&& aligned(T&& value) {
+EMBER_CFN T&& aligned(T&& value) {
   check_alignment(value);
   return static_cast<T&&>(value);
 }

@@ -314,6 +314,45 @@ CLEAN = (
         atomic_outputs=True,
         expected=lambda: (np.array([16, 16]), _NUMBERS),
     ),
+    _bug(
+        "arrivals_after_the_wait_of_the_round",
+        """
+        uint i = thread_position_in_grid.x;
+        for (int round = 0; round < 3; round++) {
+          while (atomic_load_explicit(&state[0], memory_order_relaxed) < 32 * round) {}
+          atomic_fetch_add_explicit(&y[i], round, memory_order_relaxed);
+          atomic_fetch_add_explicit(&state[0], 1, memory_order_relaxed);
+        }
+        """,
+        _WAITING,
+        _WAITED,
+        init_value=0,
+        atomic_outputs=True,
+        expected=lambda: (np.array([96, 0]), np.full(32, 3)),
+    ),
+    _bug(
+        "arrivals_and_waits_in_helpers",
+        """
+        uint i = thread_position_in_grid.x;
+        arrive(&state[i % 2]);
+        wait(state, 32);
+        atomic_store_explicit(&y[i], x[i], memory_order_relaxed);
+        """,
+        _WAITING,
+        _WAITED,
+        header="""
+        void wait(device atomic_int* state, int count) {
+          while (atomic_load_explicit(state, memory_order_relaxed) +
+                 atomic_load_explicit(state + 1, memory_order_relaxed) < count) {}
+        }
+        void arrive(device atomic_int* state) {
+          atomic_fetch_add_explicit(state, 1, memory_order_relaxed);
+        }
+        """,
+        init_value=0,
+        atomic_outputs=True,
+        expected=lambda: (np.array([16, 16]), _NUMBERS),
+    ),
     Case(
         "one_lane_of_each_simdgroup_takes_a_lock",
         """
