@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
-from embercoach.simulator.reporting.undefined_operations import undefined_operation
+from embercoach.simulator.reporting.undefined_operations import (
+    lacks_use_of_undefined,
+    undefined_operation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +157,7 @@ def show(data: bytes, kind: str) -> str:
 def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, ...]:
     """All findings of a launch's runs, each once."""
     merged: dict[tuple[object, ...], RawFinding] = {}
-    unused = _lacks_use_of_undefined(answer["differences"])
+    unused = lacks_use_of_undefined(answer["differences"])
     explained = False
     for run in answer["runs"]:
         records = [r for r in run["findings"] if not (unused and _is_undefined_value(r))]
@@ -173,17 +176,6 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
 def _is_undefined_value(record: Mapping[str, Any]) -> bool:
     """Return whether a thread got an undefined value, which alone is harmless."""
     return REASONS[record["reason"]] in ("inactive lane", "division")
-
-
-def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the runs certainly agree for any undefined value.
-
-    Each run puts its own pattern there. Without differences at all nothing was compared.
-    """
-    return bool(differences) and not any(
-        difference["different"] and difference.get("by_pattern", difference)["different"]
-        for difference in differences
-    )
 
 
 def _identity(finding: RawFinding) -> tuple[object, ...]:

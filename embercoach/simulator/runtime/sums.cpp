@@ -8,7 +8,7 @@
 namespace {
 constexpr double HALF_ULP = 1.0 / (1 << 24);
 // Errors of many additions are of both signs: a bound that grows with their count would excuse
-// sums that are wrong.
+// incorrect sums.
 constexpr u64 MOST_COUNTED = 8192;
 
 bool have_sums(Slot& slot) {
