@@ -292,7 +292,7 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
     if kind == "misaligned-access":
         name = scene.place(record["place"])
-        return f"`{name}` at byte {record['offset']}, which is no multiple of {here}"
+        return f"`{name}` at byte {record['offset']}, not a multiple of {here}"
     if kind == "undefined-arithmetic":
         return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
     if reason == "index":

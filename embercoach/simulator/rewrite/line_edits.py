@@ -52,7 +52,7 @@ class EditedText:
         return line, min(max(column_before, 0), len(before)) + 1
 
     def insertions(self) -> Iterator[tuple[int, int, int]]:
-        """Insertions that make lines longer: line and column in the original, from 1, and characters more."""
+        """Places where lines get longer: line and column before, from 1, and characters more."""
         line, done = 1, 0
         for edit in self.edits:
             line += self.original.count("\n", done, edit.start)
