@@ -5,12 +5,22 @@ All of them are unsafe: they read the whole array, also where the loop stops ear
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import children, target_names, walk
+from embercoach.checks.read_syntax import (
+    clauses,
+    comprehension_of,
+    comprehensions_around,
+    fresh,
+    loops_around,
+    parents,
+    stored,
+    stored_in_comprehensions,
+    tested,
+)
 from embercoach.checks.registry import ProposedFix
 
 if TYPE_CHECKING:
@@ -20,8 +30,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array
 
-LOOPS = (cst.For, cst.While)
-COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 #: Expressions that ``.tolist()`` can follow without parentheses.
 PRIMARIES = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
 
@@ -50,20 +58,20 @@ def element_fix(
         return None
     if not is_row and array.shape is not None and array.shape.sizes != ():
         return None  # a list has no `.item()`
-    loops = _loops_around(module, place)
-    inner = _comprehensions_around(place.statement, subject)
-    binders = [*loops, *(clause for one in inner for clause in _clauses(one))]
+    loops = loops_around(module, place)
+    inner = comprehensions_around(place.statement, subject)
+    binders = [*loops, *(clause for one in inner for clause in clauses(one))]
     ranges = {name for binder in binders for name in _range_names(binder)}
     if not all(_is_host_int(index, ranges) for index in indices):
         return None
     before: cst.CSTNode | None = _outermost_without(base.value, loops)
     if before is None and inner and isinstance(place.statement, cst.BaseSmallStatement):
         before = place.statement
-    if before is None or _is_tested(before, base.value):
+    if before is None or base.value in tested(before):
         return None
-    if before is place.statement and base.value in _stored_in_comprehensions(before):
+    if before is place.statement and base.value in stored_in_comprehensions(before):
         return None
-    name = _fresh(module, f"{base.value}_values")
+    name = fresh(module, f"{base.value}_values")
     if name is None:
         return None
     element = name + "".join(f"[{module.parsed.code(index)}]" for index in indices)
@@ -83,14 +91,14 @@ def invariant_fix(
     statement = place.statement
     if not isinstance(base, cst.Name) or not isinstance(statement, cst.BaseSmallStatement):
         return None
-    inner = _comprehensions_around(statement, call)
+    inner = comprehensions_around(statement, call)
     used = {node.value for node in walk(call) if isinstance(node, cst.Name)}
-    bound = _stored_in_comprehensions(statement)
-    if not inner or used & bound or _is_tested(statement, base.value):
+    bound = stored_in_comprehensions(statement)
+    if not inner or used & bound or base.value in tested(statement):
         return None
     if any(isinstance(node, cst.Call) for node in walk(subject)):
         return None
-    name = _fresh(module, f"{base.value}_list")
+    name = fresh(module, f"{base.value}_list")
     if name is None:
         return None
     line = f"{name} = {module.parsed.code(call)}"
@@ -100,12 +108,12 @@ def invariant_fix(
 
 def iteration_fix(module: Module, place: FactPlace, variable: cst.Name) -> ProposedFix | None:
     """Replace ``for v in x: v.item()`` by ``for v in x.tolist(): v``."""
-    clauses = [
+    inner = [
         clause
-        for one in _comprehensions_around(place.statement, variable)
-        for clause in _clauses(one)
+        for one in comprehensions_around(place.statement, variable)
+        for clause in clauses(one)
     ]
-    for binder in (*reversed(clauses), *reversed(_loops_around(module, place))):
+    for binder in (*reversed(inner), *reversed(loops_around(module, place))):
         if isinstance(binder, cst.While):
             continue
         for target, source in _pairs(binder.target, binder.iter):
@@ -126,15 +134,15 @@ def _iteration(
     scope: cst.CSTNode = binder if isinstance(binder, cst.For) else place.statement
     edits: list[tuple[cst.CSTNode, str]] = [(source, f"{module.parsed.code(source)}.tolist()")]
     names = set(target_names(target))
-    parents = _parents(scope)
+    above = parents(scope)
     for node in _uses(binder, place, names):
-        parent = parents.get(node)
+        parent = above.get(node)
         if isinstance(parent, cst.Arg):
-            call = parents.get(parent)
+            call = above.get(parent)
             if isinstance(call, cst.Call) and _is_cast(call):
                 continue
         elif isinstance(parent, cst.Attribute) and parent.attr.value == "item":
-            call = parents.get(parent)
+            call = above.get(parent)
             if isinstance(call, cst.Call) and not call.args:
                 edits.append((call, node.value))
                 continue
@@ -145,7 +153,7 @@ def _iteration(
 def _uses(binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]) -> Iterator[cst.Name]:
     """The uses of a loop's variables that still hold what the loop bound."""
     if isinstance(binder, cst.CompFor):
-        whole = _comprehension_of(place.statement, binder)
+        whole = comprehension_of(place.statement, binder)
         roots = children(whole) if whole is not None else []
         skipped = {id(node) for node in walk(binder.target)}
         for root in roots:
@@ -242,131 +250,8 @@ def _range_names(binder: cst.CSTNode) -> Iterator[str]:
         counter = target.elements[0].value
     if not isinstance(counter, cst.Name):
         return
-    if not isinstance(binder, cst.For) or counter.value not in _stored(binder.body):
+    if not isinstance(binder, cst.For) or counter.value not in stored(binder.body):
         yield counter.value
-
-
-@lru_cache(maxsize=64)
-def _stored(root: cst.CSTNode) -> frozenset[str]:
-    """The names that a statement binds, deletes, or changes parts of."""
-    found: set[str] = set()
-    for node in walk(root):
-        if isinstance(node, cst.Assign):
-            targets: list[cst.CSTNode] = [one.target for one in node.targets]
-        elif isinstance(
-            node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)
-        ):
-            targets = [node.target]
-        elif isinstance(node, (cst.AsName, cst.FunctionDef, cst.ClassDef)):
-            targets = [node.name]
-        else:
-            continue
-        while targets:
-            target = targets.pop()
-            if isinstance(target, (cst.Tuple, cst.List)):
-                targets.extend(element.value for element in target.elements)
-            elif isinstance(target, (cst.Subscript, cst.Attribute)):
-                targets.append(target.value)
-            elif isinstance(target, cst.Name):
-                found.add(target.value)
-    return frozenset(found)
-
-
-@lru_cache(maxsize=64)
-def _stored_in_comprehensions(statement: cst.CSTNode) -> frozenset[str]:
-    """The names that a simple statement binds before it ends."""
-    stored = {
-        name
-        for node in walk(statement)
-        if isinstance(node, (cst.CompFor, cst.NamedExpr))
-        for name in target_names(node.target)
-    }
-    return frozenset(stored)
-
-
-@lru_cache(maxsize=64)
-def _tested(root: cst.CSTNode) -> frozenset[str]:
-    """The names whose own value some condition depends on, such as ``x is not None``."""
-    found: set[str] = set()
-    for node in walk(root):
-        if isinstance(node, (cst.If, cst.IfExp, cst.While, cst.Assert)):
-            tests: list[cst.CSTNode] = [node.test]
-        elif isinstance(node, cst.BooleanOperation):
-            tests = [node.left, node.right]
-        else:
-            continue
-        while tests:
-            test = tests.pop()
-            if isinstance(test, cst.Name):
-                found.add(test.value)
-            elif not isinstance(test, (cst.Subscript, cst.Attribute)):
-                tests.extend(children(test))
-    return frozenset(found)
-
-
-def _is_tested(root: cst.CSTNode, name: str) -> bool:
-    return name in _tested(root)
-
-
-@lru_cache(maxsize=16)
-def _parents(root: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
-    return {child: node for node in walk(root) for child in children(node)}
-
-
-@lru_cache(maxsize=16)
-def _outer_loops(body: cst.CSTNode) -> dict[cst.CSTNode, tuple[cst.For | cst.While, ...]]:
-    """The loops around each loop of a function's body, outermost first, with the loop itself."""
-    found: dict[cst.CSTNode, tuple[cst.For | cst.While, ...]] = {}
-    pending: list[tuple[cst.CSTNode, tuple[cst.For | cst.While, ...]]] = [(body, ())]
-    while pending:
-        node, around = pending.pop()
-        if isinstance(node, (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)):
-            continue
-        if isinstance(node, LOOPS):
-            around = (*around, node)
-            found[node] = around
-        pending.extend((child, around) for child in children(node))
-    return found
-
-
-def _loops_around(module: Module, place: FactPlace) -> tuple[cst.For | cst.While, ...]:
-    if place.loop is None:
-        return ()
-    body = module.tree if place.function is None else place.function.node.body
-    return _outer_loops(body).get(place.loop, ())
-
-
-def _comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst.BaseComp]:
-    """The comprehensions of a statement that evaluate a node repeatedly, outermost first."""
-    if not isinstance(statement, cst.BaseSmallStatement):
-        return []
-    parents = _parents(statement)
-    found: list[cst.BaseComp] = []
-    inner = once = node
-    while inner in parents:
-        inner, below = parents[inner], inner
-        if isinstance(inner, (cst.Lambda, cst.FunctionDef)):
-            return []
-        if isinstance(inner, cst.CompFor) and below is inner.iter:
-            once = inner
-        if isinstance(inner, COMPREHENSIONS) and inner.for_in is not once:
-            found.insert(0, inner)
-    return found
-
-
-def _clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
-    clause: cst.CompFor | None = comprehension.for_in
-    while clause is not None:
-        yield clause
-        clause = clause.inner_for_in
-
-
-def _comprehension_of(statement: cst.CSTNode, clause: cst.CompFor) -> cst.CSTNode | None:
-    parents = _parents(statement)
-    node: cst.CSTNode | None = clause
-    while node is not None and not isinstance(node, COMPREHENSIONS):
-        node = parents.get(node)
-    return node
 
 
 def _outermost_without(
@@ -375,11 +260,7 @@ def _outermost_without(
     """The outermost of the loops inside of which the name keeps its value."""
     found = None
     for loop in reversed(loops):
-        if name in _stored(loop):
+        if name in stored(loop):
             break
         found = loop
     return found
-
-
-def _fresh(module: Module, name: str) -> str | None:
-    return None if name in module.source else name

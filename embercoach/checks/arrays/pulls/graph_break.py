@@ -19,6 +19,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.grouped_reads import grouped_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
 REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
+#: Contexts in which several pulls in a row should be one synchronization.
+GROUPED = frozenset(("loop", "function", "forward"))
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
 INSTEAD = {
@@ -86,6 +89,9 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     )
     if context == "loop" and may_end and is_log_line(fact.place, module):
         context = "sink"
+    change = None
+    if array_node is not None and context in GROUPED:
+        change = grouped_fix(module, fact.place.function, array_node)
     return Report.at(
         fact,
         code,
@@ -93,6 +99,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         message=f"{operation} {EFFECTS[context]}",
         help=help,
         context=context,
+        change=change,
         covers=covers,
         replaces=replaces,
         subject=subject or array_node,

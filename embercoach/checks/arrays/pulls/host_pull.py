@@ -57,7 +57,7 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         help=KEEP,
         array_node=fact.receiver_node,
     )
-    yield replace(report, change=_row_fix(fact, module))
+    yield replace(report, change=_row_fix(fact, module) or report.change)
 
 
 def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
@@ -294,7 +294,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
-    yield replace(report, change=_element_fix(fact, module, subject, value))
+    yield replace(report, change=_element_fix(fact, module, subject, value) or report.change)
 
 
 def _element_fix(
