@@ -19,7 +19,7 @@ from embercoach.analysis.facts.facts import CallFact, TruthFact, calls_of
 from embercoach.analysis.syntax.trees import dotted, names_below, statements_below, walk
 from embercoach.analysis.values.joins import definite_array
 from embercoach.analysis.values.lattice import BoundMember, Sequence
-from embercoach.checks.read_syntax import COMPREHENSIONS, fresh, parents, stored, tested
+from embercoach.checks.read_syntax import COMPREHENSIONS, fresh, names_tested, parents, stored
 from embercoach.checks.registry import ProposedFix
 from embercoach.checks.source_text import mlx_alias
 
@@ -166,7 +166,11 @@ def _runs_first(root: cst.CSTNode, array: cst.CSTNode) -> bool:
             return False
         if isinstance(node, cst.CompFor) and isinstance(above.get(node), cst.CompFor):
             return False  # of an inner ``for`` clause
-        if isinstance(node, cst.BooleanOperation) and below is node.right and names & tested(root):
+        if (
+            isinstance(node, cst.BooleanOperation)
+            and below is node.right
+            and names & names_tested(root)
+        ):
             return False
         if isinstance(node, cst.Comparison) and len(node.comparisons) > 1:
             return False

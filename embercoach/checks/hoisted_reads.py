@@ -14,12 +14,14 @@ from embercoach.checks.read_syntax import (
     clauses,
     comprehension_of,
     comprehensions_around,
+    counters,
     fresh,
     loops_around,
+    names_tested,
     parents,
+    read_before,
     stored,
     stored_in_comprehensions,
-    tested,
 )
 from embercoach.checks.registry import ProposedFix
 
@@ -53,57 +55,117 @@ def element_fix(
         replaced: the expression that becomes ``x_values[i]``.
         is_row: the element is a row, read by ``.tolist()``.
     """
-    base, indices = subject.value, _indices(subject)
+    base, indices = _indexed(subject)
     if not isinstance(base, cst.Name) or indices is None:
         return None
     if not is_row and array.shape is not None and array.shape.sizes != ():
         return None  # a list has no `.item()`
-    loops = loops_around(module, place)
-    inner = comprehensions_around(place.statement, subject)
-    binders = [*loops, *(clause for one in inner for clause in clauses(one))]
-    ranges = {name for binder in binders for name in _range_names(binder)}
-    if not all(_is_host_int(index, ranges) for index in indices):
+    if not are_host_ints(module, place, subject, indices):
         return None
-    before: cst.CSTNode | None = _outermost_without(base.value, loops)
-    if before is None and inner and isinstance(place.statement, cst.BaseSmallStatement):
-        before = place.statement
-    if before is None or base.value in tested(before):
-        return None
-    if before is place.statement and base.value in stored_in_comprehensions(before):
-        return None
+    before = before_loops(module, place, subject, base.value)
+    value = None if before is None else read_before(before, base.value, f"{base.value}.tolist()")
     name = fresh(module, f"{base.value}_values")
-    if name is None:
+    if before is None or value is None or name is None:
         return None
     element = name + "".join(f"[{module.parsed.code(index)}]" for index in indices)
-    return ProposedFix(
-        "Read the array once, before the loop",
-        False,
-        ((replaced, element),),
-        ((before, f"{name} = {base.value}.tolist()"),),
-    )
+    return _read_once(((replaced, element),), before, f"{name} = {value}")
+
+
+def _read_once(
+    edits: tuple[tuple[cst.CSTNode, str], ...], before: cst.CSTNode, line: str
+) -> ProposedFix:
+    return ProposedFix("Read the array once, before the loop", False, edits, ((before, line),))
+
+
+def are_host_ints(
+    module: Module, place: FactPlace, node: cst.CSTNode, indices: list[cst.BaseExpression]
+) -> bool:
+    """Return whether indices at a place are Python ints: of ``range``, counted, or literals."""
+    body = module.tree if place.function is None else place.function.node.body
+    binders = _binders(module, place, node)
+    ints = {name for binder in binders for name in _range_names(binder)} | counters(body)
+    return all(_is_host_int(index, ints) for index in indices)
+
+
+def before_loops(
+    module: Module, place: FactPlace, node: cst.CSTNode, *names: str
+) -> cst.CSTNode | None:
+    """The outermost loop around a place, or statement with a comprehension, that keeps names."""
+    before: cst.CSTNode | None = None
+    for loop in reversed(loops_around(module, place)):
+        if not stored(loop).isdisjoint(names):
+            break
+        before = loop
+    statement = place.statement
+    bound = stored_in_comprehensions(statement) if comprehensions_around(statement, node) else None
+    if bound is not None and not bound.isdisjoint(names):
+        return None
+    return before or (None if bound is None else statement)
+
+
+def _binders(
+    module: Module, place: FactPlace, node: cst.CSTNode
+) -> list[cst.For | cst.While | cst.CompFor]:
+    """The loops and the clauses of comprehensions around a node, outermost first."""
+    inner = comprehensions_around(place.statement, node)
+    return [*loops_around(module, place), *(clause for one in inner for clause in clauses(one))]
+
+
+def row_index(module: Module, place: FactPlace, row: cst.Name) -> tuple[str, str] | None:
+    """The array and the index of its row: ``("x", "i")`` in ``for i, row in enumerate(x)``."""
+    for binder in reversed(_binders(module, place, row)):
+        if isinstance(binder, cst.While) or row.value not in target_names(binder.target):
+            continue
+        source, target = binder.iter, binder.target
+        counted = list(_range_names(binder))
+        if not counted or not isinstance(target, cst.Tuple) or not isinstance(source, cst.Call):
+            return None
+        if isinstance(binder, cst.For) and row.value in stored(binder.body):
+            return None
+        array = source.args[0].value if len(source.args) == 1 else None
+        is_row = len(target.elements) == 2 and target.elements[1].value.deep_equals(row)
+        if is_row and isinstance(array, cst.Name):
+            return array.value, counted[0]
+        return None
+    return None
+
+
+def row_fix(
+    module: Module, place: FactPlace, row: cst.Name, replaced: cst.CSTNode
+) -> ProposedFix | None:
+    """Replace ``row.tolist()`` by ``x_values[i]`` in ``for i, row in enumerate(x)``."""
+    found = row_index(module, place, row)
+    if found is None:
+        return None
+    array, index = found
+    before = before_loops(module, place, row, array)
+    value = None if before is None else read_before(before, array, f"{array}.tolist()")
+    name = fresh(module, f"{array}_values")
+    if before is None or value is None or name is None:
+        return None
+    return _read_once(((replaced, f"{name}[{index}]"),), before, f"{name} = {value}")
 
 
 def invariant_fix(
     module: Module, place: FactPlace, call: cst.Call, subject: cst.BaseExpression
 ) -> ProposedFix | None:
-    """Move ``x[1:].tolist()`` out of a comprehension whose variables it doesn't use."""
+    """Move ``x[1:].tolist()`` out of loops and comprehensions that don't change it."""
     base = subject.value if isinstance(subject, cst.Subscript) else subject
-    statement = place.statement
-    if not isinstance(base, cst.Name) or not isinstance(statement, cst.BaseSmallStatement):
+    if not isinstance(base, cst.Name) or any(isinstance(node, cst.Call) for node in walk(subject)):
         return None
-    inner = comprehensions_around(statement, call)
-    used = {node.value for node in walk(call) if isinstance(node, cst.Name)}
-    bound = stored_in_comprehensions(statement)
-    if not inner or used & bound or base.value in tested(statement):
+    used = {node.value for node in walk(subject) if isinstance(node, cst.Name)}
+    before = before_loops(module, place, call, *used)
+    if before is None or (used - {base.value}) & names_tested(before):
         return None
-    if any(isinstance(node, cst.Call) for node in walk(subject)):
+    value = read_before(before, base.value, module.parsed.code(call))
+    name = fresh(module, f"{base.value}_list" if _is_list(call) else f"{base.value}_value")
+    if value is None or name is None:
         return None
-    name = fresh(module, f"{base.value}_list")
-    if name is None:
-        return None
-    line = f"{name} = {module.parsed.code(call)}"
-    title = "Read the array once, before the comprehension"
-    return ProposedFix(title, False, ((call, name),), ((statement, line),))
+    return _read_once(((call, name),), before, f"{name} = {value}")
+
+
+def _is_list(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "tolist"
 
 
 def iteration_fix(module: Module, place: FactPlace, variable: cst.Name) -> ProposedFix | None:
@@ -141,7 +203,9 @@ def _iteration(
             call = above.get(parent)
             if isinstance(call, cst.Call) and _is_cast(call):
                 continue
-        elif isinstance(parent, cst.Attribute) and parent.attr.value == "item":
+        elif isinstance(parent, cst.FormattedStringExpression):
+            continue
+        elif isinstance(parent, cst.Attribute) and parent.attr.value in ("item", "tolist"):
             call = above.get(parent)
             if isinstance(call, cst.Call) and not call.args:
                 edits.append((call, node.value))
@@ -207,18 +271,24 @@ def _pairs(
     yield target, source
 
 
-def _indices(subject: cst.Subscript) -> list[cst.BaseExpression] | None:
-    """The indices of ``x[i]`` and ``x[i, j]``, None if there is a slice."""
+def _indexed(
+    subject: cst.BaseExpression,
+) -> tuple[cst.BaseExpression, list[cst.BaseExpression] | None]:
+    """The array and the indices of ``x[i]``, ``x[i, j]`` and ``x[i][j]``; None for a slice."""
     found: list[cst.BaseExpression] = []
-    for element in subject.slice:
-        if not isinstance(element.slice, cst.Index) or element.slice.star is not None:
-            return None
-        value = element.slice.value
-        if isinstance(value, cst.Tuple):
-            found += [one.value for one in value.elements]
-        else:
-            found.append(value)
-    return found
+    while isinstance(subject, cst.Subscript):
+        here: list[cst.BaseExpression] = []
+        for element in subject.slice:
+            if not isinstance(element.slice, cst.Index) or element.slice.star is not None:
+                return subject, None
+            value = element.slice.value
+            if isinstance(value, cst.Tuple):
+                here += [one.value for one in value.elements]
+            else:
+                here.append(value)
+        found = here + found
+        subject = subject.value
+    return subject, found
 
 
 def _is_host_int(node: cst.BaseExpression, ranges: set[str]) -> bool:
@@ -252,15 +322,3 @@ def _range_names(binder: cst.CSTNode) -> Iterator[str]:
         return
     if not isinstance(binder, cst.For) or counter.value not in stored(binder.body):
         yield counter.value
-
-
-def _outermost_without(
-    name: str, loops: tuple[cst.For | cst.While, ...]
-) -> cst.For | cst.While | None:
-    """The outermost of the loops inside of which the name keeps its value."""
-    found = None
-    for loop in reversed(loops):
-        if name in stored(loop):
-            break
-        found = loop
-    return found

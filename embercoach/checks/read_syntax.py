@@ -58,8 +58,13 @@ def stored_in_comprehensions(statement: cst.CSTNode) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
-def tested(root: cst.CSTNode) -> frozenset[str]:
-    """The names whose own value some condition depends on, such as ``x is not None``."""
+def names_tested(root: cst.CSTNode, *, with_none: bool = True) -> frozenset[str]:
+    """The names whose own value some condition depends on.
+
+    Args:
+        root: a statement or an expression.
+        with_none: take ``x is None`` and ``x is not None`` for such conditions.
+    """
     found: set[str] = set()
     for node in walk(root):
         if isinstance(node, (cst.If, cst.IfExp, cst.While, cst.Assert)):
@@ -72,9 +77,74 @@ def tested(root: cst.CSTNode) -> frozenset[str]:
             test = tests.pop()
             if isinstance(test, cst.Name):
                 found.add(test.value)
-            elif not isinstance(test, (cst.Subscript, cst.Attribute)):
+            elif isinstance(test, (cst.Subscript, cst.Attribute)):
+                continue
+            elif with_none or not _compares_none(test):
                 tests.extend(children(test))
     return frozenset(found)
+
+
+def _compares_none(node: cst.CSTNode) -> bool:
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return False
+    target = node.comparisons[0]
+    is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
+    return is_none and isinstance(target.operator, (cst.Is, cst.IsNot))
+
+
+def read_before(before: cst.CSTNode, name: str, value: str) -> str | None:
+    """The expression that reads an array before a statement that may test it for None.
+
+    Args:
+        before: the statement.
+        name: the array's name.
+        value: the expression, of an array.
+    """
+    if name in names_tested(before, with_none=False):
+        return None
+    return f"None if {name} is None else {value}" if name in names_tested(before) else value
+
+
+@lru_cache(maxsize=16)
+def counters(body: cst.CSTNode) -> frozenset[str]:
+    """The names of a function that only hold ints: ``n = 0``, and then ``n += 1``."""
+    ints: set[str] = set()
+    others: set[str] = set()
+    for node in walk(body):
+        if isinstance(node, cst.Assign):
+            for one in node.targets:
+                for name, value in _bindings(one.target, node.value):
+                    (ints if isinstance(value, cst.Integer) else others).add(name)
+        elif isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
+            plain = isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign))
+            if not (plain and isinstance(node.value, cst.Integer)):
+                others.add(node.target.value)
+        elif isinstance(node, (cst.AnnAssign, cst.For, cst.CompFor, cst.NamedExpr)):
+            others.update(target_names(node.target))
+        elif isinstance(node, cst.AsName):
+            others.update(target_names(node.name))
+        elif isinstance(node, (cst.Param, cst.FunctionDef, cst.ClassDef)):
+            others.add(node.name.value)
+        elif isinstance(node, (cst.Global, cst.Nonlocal)):
+            others.update(item.name.value for item in node.names)
+    return frozenset(ints - others)
+
+
+def _bindings(
+    target: cst.CSTNode, value: cst.BaseExpression
+) -> Iterator[tuple[str, cst.BaseExpression | None]]:
+    """The names that an assignment binds, with their values where these are written out."""
+    if isinstance(target, cst.Name):
+        yield target.value, value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        parts: list[cst.BaseExpression | None] = [None] * len(target.elements)
+        if isinstance(value, cst.Tuple) and len(value.elements) == len(parts):
+            parts = [element.value for element in value.elements]
+        for element, part in zip(target.elements, parts, strict=True):
+            if part is None:
+                yield from ((name, None) for name in target_names(element.value))
+            else:
+                yield from _bindings(element.value, part)
 
 
 @lru_cache(maxsize=16)

@@ -24,7 +24,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.arrays.pulls.graph_break import pull
-from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix
+from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.quoting import quoted
 
@@ -65,11 +65,14 @@ def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
     subject = fact.receiver_node
     if not fact.place.loops or subject is None or fact.array is None:
         return None
+    fix = None
     if isinstance(subject, cst.Subscript):
         fix = element_fix(module, fact.place, subject, fact.array, replaced=fact.node, is_row=True)
-        if fix is not None:
-            return fix
-    return invariant_fix(module, fact.place, fact.node, subject)
+    elif isinstance(subject, cst.Name):
+        fix = row_fix(module, fact.place, subject, fact.node)
+        if fix is None and subject.value in fact.place.array_names:
+            fix = iteration_fix(module, fact.place, subject)
+    return fix or invariant_fix(module, fact.place, fact.node, subject)
 
 
 @check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
