@@ -16,6 +16,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Tree,
+    Unknown,
 )
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -45,6 +46,8 @@ HELP = {
     "mlx.core.zeros": "Pass the shape as a tuple: `mx.zeros((3, 4))`",
     "mlx.core.ones": "Pass the shape as a tuple: `mx.ones((3, 4))`",
 }
+#: Functions that take the shape as their first argument.
+SHAPED = frozenset(("mlx.core.zeros", "mlx.core.ones", "mlx.core.empty", "mlx.core.random.normal"))
 MOST_LISTED = 60  # characters of parameters in a help text
 
 
@@ -69,7 +72,7 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         "API-003",
         message=f"`{_written(fact, module)}()` {problem}",
         help=HELP.get(entry.name) or _signature(entry),
-        change=_change(fact, entry),
+        change=_change(fact, module, entry),
     )
 
 
@@ -151,19 +154,24 @@ def _signature(entry: ApiEntry) -> str:
     return f"MLX {mlx_api.version()} takes: {text}" if names else "Remove the arguments"
 
 
-def _change(fact: CallFact, entry: ApiEntry) -> ProposedFix | None:
+def _change(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | None:
     """Write MLX's keywords for torch's; the stream of a ``with`` for the default device."""
     from embercoach.analysis.mlx_api.replacements import KEYWORDS
 
     if entry.name == "mlx.core.default_device":
         return _as_stream(fact)
+    if entry.name in (*SHAPED, "mlx.core.random.uniform"):
+        change = _shape_fix(fact, module, entry)
+        if change is not None:
+            return change
     edits: list[tuple[cst.CSTNode, str]] = []
     for argument, written in zip(fact.node.args, fact.arguments, strict=False):
         name = argument.keyword
-        if name is None or entry.param(name.value) is not None:
+        # MLX takes many parameters by keyword that its signatures show as positional.
+        if name is None or any(param.name == name.value for param in entry.params):
             continue
-        other = KEYWORDS.get(name.value)
-        param = None if other is None else entry.param(other)
+        near = (KEYWORDS.get(name.value), f"{name.value}s", name.value.removesuffix("s"))
+        param = next((param for param in entry.params if param.name in near), None)
         taken = any(param is other for other, _ in fact.matched)
         if param is None or taken or written.star:
             return None
@@ -171,6 +179,26 @@ def _change(fact: CallFact, entry: ApiEntry) -> ProposedFix | None:
     if not edits or len({text for _, text in edits}) < len(edits):
         return None
     return ProposedFix("Write MLX's keyword arguments", False, tuple(edits))
+
+
+def _shape_fix(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | None:
+    """``mx.zeros((3, 4))`` for ``mx.zeros(3, 4)``, ``uniform(shape=s)`` for ``uniform(s)``."""
+    positional = [a for a in fact.arguments if a.keyword is None]
+    if any(argument.star for argument in fact.arguments) or not positional:
+        return None
+    first, last = positional[0].node, positional[-1].node
+    text = module.parsed.code(first)
+    if entry.name not in SHAPED:
+        is_shape = len(positional) == 1 and isinstance(positional[0].value, Sequence)
+        edits = ((first, f"shape={text}"),) if is_shape and fact.keyword("shape") is None else ()
+        return ProposedFix("Pass the shape by keyword", False, edits) if edits else None
+    if len(positional) < 2 or not all(isinstance(a.value, (Number, Unknown)) for a in positional):
+        return None
+    return ProposedFix(
+        "Pass the shape as a tuple",
+        False,
+        ((first, f"({text}"), (last, f"{module.parsed.code(last)})")),
+    )
 
 
 def _as_stream(fact: CallFact) -> ProposedFix | None:

@@ -26,6 +26,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.checks.arrays.pulls.graph_break import pull
 from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.round_trips import function_fix, method_fix
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
         if array is not None and array.dtype == "bfloat16":
             report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
-        yield report
+        yield replace(report, change=method_fix(module, fact) or report.change)
     elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
         yield Report.at(
             fact,
@@ -106,10 +107,11 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             message=f"`{short}()` raises a TypeError on an mx.array",
             help=_mlx_twin(fact, name),
             context=context_of(fact.place, module.is_test, value=argument.value),
+            change=function_fix(module, fact, name),
             subject=argument.node,
         )
     else:
-        yield pull(
+        report = pull(
             fact,
             "HOST-PULL-003",
             module,
@@ -118,6 +120,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help=_mlx_twin(fact, name),
             array_node=argument.node,
         )
+        yield replace(report, change=function_fix(module, fact, name) or report.change)
 
 
 def _mlx_twin(fact: CallFact, name: str) -> str:
