@@ -17,6 +17,7 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 #: Methods of NumPy's arrays that MLX's arrays have with the same parameters.
 METHODS = frozenset(("transpose", "reshape", "squeeze", "flatten", "swapaxes"))
@@ -27,6 +28,8 @@ FUNCTIONS = {
     **dict.fromkeys(("stack", "concatenate", "expand_dims", "broadcast_to", "tile"), 2),
     **dict.fromkeys(("repeat", "swapaxes", "moveaxis"), 3),
 }
+#: Reductions of NumPy that raise for MLX's arrays.
+REDUCTIONS = frozenset(("sum", "mean", "max", "min", "prod", "any", "all", "std", "var"))
 RENAMED = {"ravel": "flatten"}
 #: Expressions that ``.transpose()`` can follow without parentheses.
 PRIMARIES = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
@@ -60,7 +63,7 @@ def method_fix(module: Module, fact: CallFact) -> ProposedFix | None:
 def function_fix(module: Module, fact: CallFact, name: str) -> ProposedFix | None:
     """Replace ``mx.array(np.stack(xs))`` by ``mx.stack(xs)``."""
     mx, short = mlx_alias(module), name.removeprefix("numpy.")
-    most = FUNCTIONS.get(short, 0)
+    most = 2 if short in REDUCTIONS else FUNCTIONS.get(short, 0)
     twin = RENAMED.get(short, short)
     entry = mlx_api.lookup(f"mlx.core.{twin}")
     if mx is None or entry is None or not 1 <= len(fact.arguments) <= most:
@@ -70,12 +73,14 @@ def function_fix(module: Module, fact: CallFact, name: str) -> ProposedFix | Non
         if argument.star or (argument.keyword is not None and argument.keyword not in known):
             return None
     first = fact.arguments[0].value
-    items = (first,)
+    items: tuple[Value, ...] = (first,)
     if isinstance(first, Sequence):
         items = (any_item(first),) if first.items is None else first.items
     if not items or any(definite_array(item) is None for item in items):
         return None
     outer = _mlx_array(module, _parents(fact), fact.node)
+    if outer is None and short in REDUCTIONS:
+        outer = fact.node  # it raises: no NumPy array is expected of it
     if outer is None:
         return None
     given = ", ".join(module.parsed.code(argument).rstrip(", ") for argument in fact.node.args)

@@ -110,9 +110,7 @@ def _argument(fact: CallFact) -> cst.BaseExpression | None:
     return given[0].value if fact.symbol is not None and len(given) == 1 else None
 
 
-def _log_fix(
-    fact: CallFact, module: Module, inner: cst.BaseExpression | None
-) -> ProposedFix | None:
+def _log_fix(fact: CallFact, module: Module, inner: cst.CSTNode | None) -> ProposedFix | None:
     """``mx.log(mx.softmax(x, axis))`` and ``mx.log(1 + mx.exp(x))``, written as one expression."""
     mx, outer = mlx_alias(module), _argument(fact)
     called = None if inner is None else calls_of(module).get(inner)

@@ -36,7 +36,7 @@ CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", 
 REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
 #: Contexts in which several pulls in a row should be one synchronization.
-GROUPED = frozenset(("loop", "function", "forward"))
+GROUPED = frozenset(("loop", "function"))
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
 INSTEAD = {
@@ -188,7 +188,7 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     array = definite_array(fact.value)
     change = None
     # A list of one number would be true: only what is certainly one number becomes one.
-    if array is not None and array.shape == SCALAR:
+    if array is not None and (array.shape == SCALAR or isinstance(fact.node, cst.Call)):
         change = loop_fix(module, fact.place, fact.node, array)
     yield replace(report, change=change or report.change)
 
