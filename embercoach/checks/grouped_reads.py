@@ -132,7 +132,7 @@ def _read(module: Module, fact: Fact, array: cst.BaseExpression) -> _Read | None
         return None
     root = _head(fact.place.statement, array)
     path = dotted(array)
-    if root is None or not _runs_first(root, array):
+    if root is None or not _runs_first(module, root, array):
         return None
     if path is None and not _is_pure(module, array):
         return None
@@ -149,7 +149,7 @@ def _head(statement: cst.CSTNode, array: cst.CSTNode) -> cst.CSTNode | None:
     return root if root is array or (root is not None and array in parents(root)) else None
 
 
-def _runs_first(root: cst.CSTNode, array: cst.CSTNode) -> bool:
+def _runs_first(module: Module, root: cst.CSTNode, array: cst.CSTNode) -> bool:
     """Test whether a statement evaluates an expression once, with the names from before it."""
     above = parents(root)
     node = array
@@ -170,11 +170,17 @@ def _runs_first(root: cst.CSTNode, array: cst.CSTNode) -> bool:
             isinstance(node, cst.BooleanOperation)
             and below is node.right
             and names & names_tested(root)
+            and not _computes(module, node.left)
         ):
             return False
         if isinstance(node, cst.Comparison) and len(node.comparisons) > 1:
             return False
     return True
+
+
+def _computes(module: Module, node: cst.BaseExpression) -> bool:
+    """Test whether MLX computes an operand: it doesn't guard the next one, as a type test does."""
+    return _is_pure(module, node) and any(isinstance(part, cst.Call) for part in walk(node))
 
 
 def _is_pure(module: Module, array: cst.BaseExpression) -> bool:
@@ -217,9 +223,11 @@ def _groups(
     group: _Group | None = None
     for statement in block:
         here = reads.get(statement, [])
-        if group is not None and here and not all(map(group.takes, here)):
-            yield group
-            group = None
+        if group is not None and here:
+            is_full = len(group.reads) + len(here) > MOST_ARRAYS
+            if is_full or not all(map(group.takes, here)):
+                yield group
+                group = None
         if here:
             if group is None:
                 group = _Group(statement)
