@@ -63,7 +63,11 @@ def element_fix(
     if not are_host_ints(module, place, subject, indices):
         return None
     before = before_loops(module, place, subject, base.value)
-    value = None if before is None else read_before(before, base.value, f"{base.value}.tolist()")
+    value = (
+        None
+        if before is None
+        else read_before(place.function, before, base.value, f"{base.value}.tolist()")
+    )
     name = fresh(module, f"{base.value}_values")
     if before is None or value is None or name is None:
         return None
@@ -139,7 +143,9 @@ def row_fix(
         return None
     array, index = found
     before = before_loops(module, place, row, array)
-    value = None if before is None else read_before(before, array, f"{array}.tolist()")
+    value = (
+        None if before is None else read_before(place.function, before, array, f"{array}.tolist()")
+    )
     name = fresh(module, f"{array}_values")
     if before is None or value is None or name is None:
         return None
@@ -157,7 +163,7 @@ def invariant_fix(
     before = before_loops(module, place, call, *used)
     if before is None or (used - {base.value}) & names_tested(before):
         return None
-    value = read_before(before, base.value, module.parsed.code(call))
+    value = read_before(place.function, before, base.value, module.parsed.code(call))
     name = fresh(module, f"{base.value}_list" if _is_list(call) else f"{base.value}_value")
     if value is None or name is None:
         return None

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import children, target_names, walk
+from embercoach.analysis.syntax.trees import (
+    around,
+    children,
+    parameters_of,
+    small_statements,
+    target_names,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
@@ -77,7 +86,7 @@ def names_tested(root: cst.CSTNode, *, with_none: bool = True) -> frozenset[str]
             test = tests.pop()
             if isinstance(test, cst.Name):
                 found.add(test.value)
-            elif isinstance(test, (cst.Subscript, cst.Attribute)):
+            elif isinstance(test, (cst.Subscript, cst.Attribute)) or _is_length(test):
                 continue
             elif with_none or not _compares_none(test):
                 tests.extend(children(test))
@@ -92,17 +101,91 @@ def _compares_none(node: cst.CSTNode) -> bool:
     return is_none and isinstance(target.operator, (cst.Is, cst.IsNot))
 
 
-def read_before(before: cst.CSTNode, name: str, value: str) -> str | None:
-    """The expression that reads an array before a statement that may test it for None.
+def _is_length(node: cst.CSTNode) -> bool:
+    return (
+        isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"
+    )
+
+
+def read_before(
+    function: FunctionInfo | None, before: cst.CSTNode, name: str, value: str
+) -> str | None:
+    """The expression that reads an array before a statement, also where it may be None there.
 
     Args:
+        function: the function of the statement, None at module level.
         before: the statement.
         name: the array's name.
         value: the expression, of an array.
     """
     if name in names_tested(before, with_none=False):
         return None
-    return f"None if {name} is None else {value}" if name in names_tested(before) else value
+    may_be_none = name in names_tested(before) or (
+        function is not None and _may_be_none(function.node, before, name)
+    )
+    return f"None if {name} is None else {value}" if may_be_none else value
+
+
+@lru_cache(maxsize=64)
+def _may_be_none(function: cst.FunctionDef | cst.Lambda, before: cst.CSTNode, name: str) -> bool:
+    """Test whether a function compares a name with None, or defaults to it, unguarded."""
+    parameters = [p for p in parameters_of(function.params) if p.name.value == name]
+    defaults = [p.default for p in parameters if p.default is not None]
+    is_default = any(isinstance(d, cst.Name) and d.value == "None" for d in defaults)
+    if not is_default and not any(
+        _none_test(node, name) is not None
+        for node in walk(function.body)
+        if isinstance(node, cst.Comparison)
+    ):
+        return False
+    for node, inner in pairwise((*around(function.body, before), before)):
+        if isinstance(node, cst.If) and inner is node.body and _requires(node.test, name):
+            return False
+        if isinstance(node, cst.IndentedBlock) and any(
+            _excludes_none(statement, name)
+            for statement in node.body[: _position(node.body, inner)]
+        ):
+            return False
+    return True
+
+
+def _excludes_none(statement: cst.CSTNode, name: str) -> bool:
+    """Test whether a name isn't None after ``if x is None: return``, or ``x = f()``."""
+    if isinstance(statement, cst.If):
+        last = [*small_statements(statement.body, ())][-1:]
+        leaves = any(isinstance(one, (cst.Return, cst.Raise, cst.Continue)) for one in last)
+        return _none_test(statement.test, name) is True and (
+            leaves or name in stored(statement.body)
+        )
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    return any(
+        isinstance(small, cst.Assign)
+        and isinstance(small.value, (cst.Call, cst.BinaryOperation, cst.Comparison))
+        and any(name in target_names(one.target) for one in small.targets)
+        for small in statement.body
+    )
+
+
+def _position(statements: Sequence[cst.CSTNode], one: cst.CSTNode) -> int:
+    return next((n for n, statement in enumerate(statements) if statement is one), 0)
+
+
+def _none_test(node: cst.CSTNode, name: str) -> bool | None:
+    """True for ``name is None``, False for ``name is not None``, None for anything else."""
+    if not _compares_none(node):
+        return None
+    assert isinstance(node, cst.Comparison)
+    if not isinstance(node.left, cst.Name) or node.left.value != name:
+        return None
+    return isinstance(node.comparisons[0].operator, cst.Is)
+
+
+def _requires(test: cst.BaseExpression, name: str) -> bool:
+    """Test whether a condition holds only for a name that isn't None."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return _requires(test.left, name) or _requires(test.right, name)
+    return _none_test(test, name) is False
 
 
 @lru_cache(maxsize=16)

@@ -60,7 +60,7 @@ def reduction_fix(
     before = before_loops(module, place, reduced, array)
     rows = array + cast + ("" if sizes is not None and len(sizes) == 1 else ".flatten(1)")
     text = f"{mx}.{name}({rows}, axis=1).tolist()"
-    line = None if before is None else read_before(before, array, text)
+    line = None if before is None else read_before(place.function, before, array, text)
     result = fresh(module, f"{array}_{name}")
     if before is None or line is None or result is None:
         return None

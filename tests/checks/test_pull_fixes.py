@@ -148,6 +148,44 @@ CASES: dict[str, tuple[str, str, tuple[Any, ...]]] = {
         "y_values = None if y is None else y.tolist()",
         (ROWS, 1),
     ),
+    "a parameter that is None by default": (
+        """
+        def f(x: mx.array, other: mx.array = None, kinds: list = ()):
+            index, found = 0, []
+            for kind in kinds:
+                if kind:
+                    found.append(x[index].tolist())
+                else:
+                    found.append(other[index].tolist())
+                index += 1
+            return found
+        """,
+        "other_values = None if other is None else other.tolist()",
+        (ROWS, None, [True, True]),
+    ),
+    "a parameter that cannot be None there": (
+        """
+        def f(x: mx.array = None, n: int = 2):
+            if x is None:
+                return None
+            return [x[i].tolist() for i in range(n)]
+        """,
+        "x_values = x.tolist()",
+        (ROWS, 2),
+    ),
+    "an array behind a condition": (
+        """
+        def f(x: mx.array, n: int):
+            y = x if n else None
+            found = []
+            if n and y is not None:
+                for i in range(n):
+                    found.append(y[i].tolist())
+            return found
+        """,
+        "        y_values = y.tolist()",
+        (ROWS, 2),
+    ),
     "an element that stays": (
         """
         def f(x: mx.array, n: int):
