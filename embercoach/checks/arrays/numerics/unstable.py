@@ -105,7 +105,7 @@ def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
 
 
 def _argument(fact: CallFact) -> cst.BaseExpression | None:
-    """What ``mx.log(y)`` takes, None for ``y.log()``."""
+    """The argument of ``mx.log(y)``, None for ``y.log()``."""
     given = fact.node.args
     return given[0].value if fact.symbol is not None and len(given) == 1 else None
 
