@@ -283,6 +283,11 @@ RESULTS = {
     "log of 1 + exp": ("mx.log(1 + mx.exp(x * 3))", "mx.logaddexp(x * 3, 0)"),
     "a mean that raises": ("np.mean(x, axis=0)", "mx.mean(x, axis=0)"),
     "a keyword without its s": ("mx.roll(x, shifts=1, axis=0)", "mx.roll(x, shift=1, axis=0)"),
+    "a dtype by its name": (
+        "x + mx.zeros((3,), dtype='float32')",
+        "mx.zeros((3,), dtype=mx.float32)",
+    ),
+    "a dtype of NumPy": ("x.astype(np.float32)", "x.astype(mx.float32)"),
     "a shape in parts": ("x + mx.zeros(2, 3, dtype=x.dtype)", "mx.zeros((2, 3), dtype=x.dtype)"),
 }
 

@@ -18,8 +18,10 @@ from embercoach.analysis.values.lattice import (
     Tree,
     Unknown,
 )
+from embercoach.analysis.values.promotion import DTYPES
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +50,7 @@ HELP = {
 }
 #: Functions that take the shape as their first argument.
 SHAPED = frozenset(("mlx.core.zeros", "mlx.core.ones", "mlx.core.empty", "mlx.core.random.normal"))
+_DTYPE_PROBLEM = "takes an MLX dtype as"
 MOST_LISTED = 60  # characters of parameters in a help text
 
 
@@ -72,7 +75,7 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         "API-003",
         message=f"`{_written(fact, module)}()` {problem}",
         help=HELP.get(entry.name) or _signature(entry),
-        change=_change(fact, module, entry),
+        change=_change(fact, module, entry, problem),
     )
 
 
@@ -139,9 +142,9 @@ def _of_another_type(fact: CallFact) -> str | None:
         if param.accepts != "dtype":
             continue
         if isinstance(value, Number) or (isinstance(value, Str) and value.text is not None):
-            return f"takes an MLX dtype as `{param.name}`"
+            return f"{_DTYPE_PROBLEM} `{param.name}`"
         if isinstance(value, Symbol) and value.name.startswith(("numpy.", "torch.", "builtins.")):
-            return f"takes an MLX dtype as `{param.name}`, not `{value.name}`"
+            return f"{_DTYPE_PROBLEM} `{param.name}`, not `{value.name}`"
     return None
 
 
@@ -154,7 +157,7 @@ def _signature(entry: ApiEntry) -> str:
     return f"MLX {mlx_api.version()} takes: {text}" if names else "Remove the arguments"
 
 
-def _change(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | None:
+def _change(fact: CallFact, module: Module, entry: ApiEntry, problem: str) -> ProposedFix | None:
     """Write MLX's keywords for torch's; the stream of a ``with`` for the default device."""
     from embercoach.analysis.mlx_api.replacements import KEYWORDS
 
@@ -164,6 +167,8 @@ def _change(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | No
         change = _shape_fix(fact, module, entry)
         if change is not None:
             return change
+    if problem.startswith(_DTYPE_PROBLEM):
+        return _dtype_fix(fact, module)
     edits: list[tuple[cst.CSTNode, str]] = []
     for argument, written in zip(fact.node.args, fact.arguments, strict=False):
         name = argument.keyword
@@ -179,6 +184,21 @@ def _change(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | No
     if not edits or len({text for _, text in edits}) < len(edits):
         return None
     return ProposedFix("Write MLX's keyword arguments", False, tuple(edits))
+
+
+def _dtype_fix(fact: CallFact, module: Module) -> ProposedFix | None:
+    """``mx.zeros(s, dtype=mx.int32)`` for ``dtype="int32"`` and ``dtype=np.int32``."""
+    mx = mlx_alias(module)
+    for param, argument in fact.matched:
+        value = argument.value
+        if param.accepts != "dtype" or mx is None:
+            continue
+        name = value.text if isinstance(value, Str) else getattr(value, "name", None)
+        short = (name or "").rpartition(".")[2]
+        if isinstance(value, (Str, Symbol)) and short in DTYPES - {"bool"}:
+            text = f"{mx}.{short}"
+            return ProposedFix(f"Use `{text}`", False, ((argument.node, text),))
+    return None
 
 
 def _shape_fix(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | None:
