@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import (
-    around,
     children,
     parameters_of,
     small_statements,
+    statements_below,
     target_names,
     walk,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
 LOOPS = (cst.For, cst.While)
+#: Statements before a loop that are searched for what excludes None.
+_MOST_EARLIER = 64
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
@@ -132,21 +133,38 @@ def _may_be_none(function: cst.FunctionDef | cst.Lambda, before: cst.CSTNode, na
     parameters = [p for p in parameters_of(function.params) if p.name.value == name]
     defaults = [p.default for p in parameters if p.default is not None]
     is_default = any(isinstance(d, cst.Name) and d.value == "None" for d in defaults)
-    if not is_default and not any(
-        _none_test(node, name) is not None
-        for node in walk(function.body)
-        if isinstance(node, cst.Comparison)
-    ):
+    if not is_default and name not in _compared_with_none(function.body):
         return False
-    for node, inner in pairwise((*around(function.body, before), before)):
+    above, inner = _statements_above(function.body), before
+    while inner in above:
+        node = above[inner]
         if isinstance(node, cst.If) and inner is node.body and _requires(node.test, name):
             return False
-        if isinstance(node, cst.IndentedBlock) and any(
-            _excludes_none(statement, name)
-            for statement in node.body[: _position(node.body, inner)]
-        ):
-            return False
+        if isinstance(node, cst.IndentedBlock):
+            position = next(n for n, statement in enumerate(node.body) if statement is inner)
+            earlier = node.body[max(0, position - _MOST_EARLIER) : position]
+            if any(_excludes_none(statement, name) for statement in earlier):
+                return False
+        inner = node
     return True
+
+
+@lru_cache(maxsize=16)
+def _compared_with_none(body: cst.CSTNode) -> frozenset[str]:
+    """The names that a function compares with None."""
+    return frozenset(
+        node.left.value
+        for node in walk(body)
+        if isinstance(node, cst.Comparison)
+        and isinstance(node.left, cst.Name)
+        and _compares_none(node)
+    )
+
+
+@lru_cache(maxsize=4)
+def _statements_above(body: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
+    """The node above each statement and block of a function."""
+    return {child: node for node in statements_below(body) for child in children(node)}
 
 
 def _excludes_none(statement: cst.CSTNode, name: str) -> bool:
@@ -165,10 +183,6 @@ def _excludes_none(statement: cst.CSTNode, name: str) -> bool:
         and any(name in target_names(one.target) for one in small.targets)
         for small in statement.body
     )
-
-
-def _position(statements: Sequence[cst.CSTNode], one: cst.CSTNode) -> int:
-    return next((n for n, statement in enumerate(statements) if statement is one), 0)
 
 
 def _none_test(node: cst.CSTNode, name: str) -> bool | None:
