@@ -59,7 +59,7 @@ def context_of(
         return "differentiated"
     if module_is_test:
         return "test"
-    if subject is not None and _was_evaluated(place, subject):
+    if subject is not None and was_evaluated(place, subject):
         return "evaluated"
     if place.periodic:
         return "periodic"
@@ -102,7 +102,8 @@ def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
 _VIEWS = frozenset(("reshape", "squeeze", "flatten", "transpose", "swapaxes", "astype"))
 
 
-def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
+def was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
+    """Return whether an array has been evaluated before, or is a part of one that has been."""
     if not place.evaluated:
         return False
     inner: cst.CSTNode | None = subject
