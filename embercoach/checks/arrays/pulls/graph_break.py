@@ -19,6 +19,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.arrays.pulls.pull_uses import HELP, only_exits, verdict_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias
 
@@ -58,6 +59,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     covers: tuple[cst.CSTNode, ...] = (),
     replaces: tuple[str, ...] = (),
     may_end: bool = True,
+    may_leave: bool = False,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
 
@@ -75,6 +77,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         covers: as in ``Report``.
         replaces: as in ``Report``.
         may_end: as in ``context_of``.
+        may_leave: the host may need the value in each iteration of a loop.
     """
     context = context_of(
         fact.place,
@@ -84,13 +87,18 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject=array_node,
         may_end=may_end,
     )
+    effect = EFFECTS[context]
     if context == "loop" and may_end and is_log_line(fact.place, module):
-        context = "sink"
+        context, effect = "sink", EFFECTS["sink"]
+    elif may_leave and context in ("loop", "function"):
+        verdict = verdict_of(fact.place, pulled_by or node or fact.node, array_node, module)
+        context = "sink" if verdict == "leaves" else context
+        help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)
     return Report.at(
         fact,
         code,
         node=node,
-        message=f"{operation} {EFFECTS[context]}",
+        message=f"{operation} {effect}",
         help=help,
         context=context,
         covers=covers,
@@ -113,6 +121,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
             value=callee.owner,
             help="Keep the value an mx.array, and read it once, where the host needs it",
             array_node=fact.receiver_node,
+            may_leave=True,
         )
 
 
@@ -135,6 +144,7 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help=f"Use {instead} on the device, and convert once where the host needs a number",
             array_node=argument.node,
+            may_leave=True,
         )
         return
 
@@ -169,6 +179,7 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         value=fact.value,
         help=help_text,
         array_node=fact.node,
+        may_leave=code == "GRAPH-BREAK-003" and only_exits(fact.place.statement),
     )
 
 
