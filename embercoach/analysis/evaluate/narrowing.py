@@ -196,9 +196,15 @@ def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
         return
     name = str(evaluated(given))
     left = [o for o in _options(value) if _has_attribute(o, name) is not (not truth)]
-    # Without one left, the annotation says what the code denies.
-    if len(left) < len(_options(value)):
-        _set(frame, path, join_all(left) if left else UNKNOWN)
+    if left and len(left) < len(_options(value)):
+        _set(frame, path, join_all(left))
+    elif not left and _is_parameter(frame, path):
+        # The annotation says what the code denies. For any other name, the branch is never taken.
+        _set(frame, path, UNKNOWN)
+
+
+def _is_parameter(frame: Frame, path: str) -> bool:
+    return frame.info is not None and any(p.name == path for p in frame.info.parameters)
 
 
 def _has_attribute(option: Value, name: str) -> bool | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
+from embercoach.analysis.facts.caller_evaluation import calls_by_function
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_forward, seeds_list
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
@@ -23,7 +23,7 @@ from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.facts import FactPlace, LocalCall
     from embercoach.analysis.project.module import Module
 
 #: ``leaves``: the host needs the value in this iteration. Else why the pull can be avoided.
@@ -112,12 +112,9 @@ def _in_loop(
 def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
     """Judge the loops that call a function, whose result is what it has read."""
     calls = [
-        fact
-        for fact in module.facts()
-        if isinstance(fact, LocalCall)
-        and fact.function is function
-        and fact.place.loops
-        and not fact.place.periodic
+        call
+        for call in calls_by_function(module).get(function, ())
+        if call.place.loops and not call.place.periodic
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
