@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import TruthFact, TruthForm
 from embercoach.analysis.syntax.trees import dotted, evaluated
@@ -77,6 +78,10 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
         frame.record = recording
 
 
+#: Forms whose expression is evaluated, whatever comes before it.
+_CERTAIN = frozenset(("assert", "if", "while"))
+
+
 def record_truth(
     frame: Frame,
     node: cst.BaseExpression,
@@ -88,6 +93,8 @@ def record_truth(
     """Note that the truth of a value is taken, if it is an array."""
     if frame.record and definite_array(value) is not None:
         frame.add(TruthFact(node, frame.place(), value, form, guarded))
+    if form in _CERTAIN and definite_array(value) is not None:
+        evidence.note_operands(frame, node)
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
