@@ -42,7 +42,7 @@ class Use(Enum):
 
 #: Expressions that are followed for one value.
 _MOST_USES = 64
-_COLLECTING = frozenset(("append", "extend", "insert", "add", "appendleft", "update"))
+_COLLECTING = frozenset(("append", "extend", "insert", "add", "appendleft"))
 #: Builtins whose result has the value in it.
 _PASSING = frozenset(
     f"builtins.{name}"
