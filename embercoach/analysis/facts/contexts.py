@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -124,6 +125,10 @@ def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
     return False
 
 
+#: Evaluated names that may hold lists of states.
+_MOST_LISTS = 16
+
+
 def _is_in_state(place: FactPlace, owner: str) -> bool:
     """Test whether an object's state has been evaluated: alone, or in a list with a name."""
     state = f"{owner}.state"
@@ -135,7 +140,7 @@ def _is_in_state(place: FactPlace, owner: str) -> bool:
     assert reaching is not None
     lists = (
         binding.value
-        for name in place.evaluated.done
+        for name in islice(place.evaluated.done, _MOST_LISTS)
         for binding in reaching.before(place.statement, name) or ()
         if isinstance(binding.value, (cst.List, cst.Tuple))
     )

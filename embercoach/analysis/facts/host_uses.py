@@ -54,13 +54,19 @@ def seeds_list(place: FactPlace, module: Module) -> bool:
         names = set(target_names(statement.target))
     else:
         names = {name for t in statement.targets for name in target_names(t.target)}
+    return not names.isdisjoint(_grown_lists(function))
+
+
+@lru_cache(maxsize=8)
+def _grown_lists(function: FunctionInfo) -> frozenset[str]:
+    """The names and paths of what a function appends to."""
     calls = (node.func for node in walk(function.node.body) if isinstance(node, cst.Call))
-    return any(
-        isinstance(func, cst.Attribute)
-        and func.attr.value in ("append", "extend")
-        and dotted(func.value) in names
+    paths = (
+        dotted(func.value)
         for func in calls
+        if isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend")
     )
+    return frozenset(path for path in paths if path is not None)
 
 
 #: Functions that a loop calls which are looked at.

@@ -214,7 +214,7 @@ class _Uses:
         if isinstance(target, (cst.Attribute, cst.Subscript)):
             return
         for name in target_names(target):
-            for read, statement in self._region.reads.get(name, ()):
+            for read, statement in self._region.reads.get(name, [])[:_MOST_USES]:
                 if self._may_hold(name, statement, binder) and not self._is_target(read):
                     self._pending.append(_Carrier(read))
 

@@ -18,7 +18,8 @@ from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import children, statements_below, walk
-from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol, Transformed
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import BoundMember, Symbol, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ HELP: dict[Verdict, str] = {
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 #: Bindings that a name is followed through; calls from loops, and functions, that are looked at.
 _MOST_NAMES, _MOST_CALLS, _MOST_FUNCTIONS = 4, 8, 3
+#: Operations in an expression, and calls of the same method in a body, that are looked at.
+_MOST_OPERATIONS, _MOST_ALIKE = 32, 32
 
 
 def verdict_of(
@@ -122,6 +125,7 @@ def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
     return verdicts.pop() if len(verdicts) == 1 else ""
 
 
+@lru_cache(maxsize=16)
 def _trains(loop: cst.For | cst.While, module: Module) -> bool:
     """Test whether each iteration updates weights, or takes a gradient."""
     if is_step(loop, module, by_evaluation=False):
@@ -148,11 +152,22 @@ def only_exits(node: cst.CSTNode) -> bool:
 def _is_evaluated_before(place: FactPlace, body: cst.CSTNode, module: Module) -> bool:
     """Test whether ``mx.eval`` runs before a statement in the same pass of a body."""
     for level in layout_of(module, place.function).outward(place.statement):
-        if any(_evaluates(s, module) for s in level.statements[: level.position]):
+        first = _first_evaluation(module).get(id(level.statements[0]))
+        if first is None:
+            evaluating = (i for i, s in enumerate(level.statements) if _evaluates(s, module))
+            first = next(evaluating, len(level.statements))
+            _first_evaluation(module)[id(level.statements[0])] = first
+        if first < level.position:
             return True
         if getattr(level.owner, "body", None) is body:
             break
     return False
+
+
+@lru_cache(maxsize=2)
+def _first_evaluation(module: Module) -> dict[int, int]:
+    """The first statement that calls ``mx.eval`` in suites, which their own first one names."""
+    return {}
 
 
 def _evaluates(statement: cst.CSTNode, module: Module, depth: int = 0) -> bool:
@@ -206,7 +221,7 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
         return False
     name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
     reaching = scope_of(module, place.function).reaching
-    alike = region_of(body).calls.get(name, ())
+    alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
     if len(alike) < 2 or reaching is None:
         return False
     text, layout = module.parsed.code(pull), layout_of(module, place.function)
@@ -223,6 +238,7 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
     return False
 
 
+@lru_cache(maxsize=64)
 def _is_changed(name: str, body: cst.CSTNode) -> bool:
     """Test whether a body assigns items of what a name holds."""
     region = region_of(body)
@@ -251,9 +267,12 @@ class _Invariance:
         self._layout = layout_of(module, place.function)
         self._reaching = scope_of(module, place.function).reaching
         self._calls = evaluation_of(module).calls
-        self._left = _MOST_NAMES
+        self._names, self._operations = _MOST_NAMES, _MOST_OPERATIONS
 
     def holds(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        self._operations -= 1
+        if self._operations < 0:
+            return False
         if isinstance(node, cst.Name):
             return self._name(node.value, statement)
         if isinstance(node, cst.Subscript):
@@ -271,15 +290,14 @@ class _Invariance:
         fact = self._calls.get(node)
         if fact is None:
             return False
-        operands = [a.node for a in fact.arguments if not isinstance(a.node, cst.BaseNumber)]
+        operands = [a.node for a in fact.arguments if as_array(a.value) is not None]
         callee = fact.callee
         if isinstance(callee, BoundMember) and fact.array is not None:
             assert isinstance(node.func, cst.Attribute)
-            return self.holds(node.func.value, statement)
-        if isinstance(callee, LibraryObject) or not isinstance(callee, Symbol):
+            operands.append(node.func.value)
+        elif not isinstance(callee, Symbol) or not _is_operation(callee.name):
             return False
-        is_lazy = callee.name.startswith("mlx.core.") and ".random." not in callee.name
-        return is_lazy and bool(operands) and all(self.holds(o, statement) for o in operands)
+        return bool(operands) and all(self.holds(o, statement) for o in operands)
 
     def _name(self, name: str, statement: cst.CSTNode) -> bool:
         place = self._place
@@ -298,12 +316,16 @@ class _Invariance:
                 return False
             if not self._layout.is_inside(binding.statement, self._loop):
                 continue
-            if binding.kind != "assigned" or binding.value is None or not self._left:
+            if binding.kind != "assigned" or binding.value is None or not self._names:
                 return False
-            self._left -= 1
+            self._names -= 1
             if not self.holds(binding.value, binding.statement):
                 return False
         return True
+
+
+def _is_operation(name: str) -> bool:
+    return name.startswith("mlx.core.") and not name.startswith("mlx.core.random.")
 
 
 def _operands(node: cst.CSTNode) -> list[cst.CSTNode]:
