@@ -63,7 +63,7 @@ def verdict_of(
         is_listed = _is_number(pull) and not is_fed_back(pull, module)
         return "leaves" if is_listed or seeds_list(place, module) else ""
     if is_fed_back(pull, module):
-        return "again" if _is_read_again(pull, body, place, module) else "fed back"
+        return "again" if _is_read_again(pull, body, place, module) else _fed_back(pull)
     if _is_read_again(pull, body, place, module):
         return "again"
     uses = uses_of(pull, body, module, function)
@@ -93,7 +93,7 @@ def _in_loop(
     if subject is not None and _is_invariant(subject, place, module):
         return "invariant"
     if is_fed_back(pull, module):
-        return "fed back"
+        return _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
         return ""  # in a comprehension
     if _is_read_again(pull, loop.body, place, module):
@@ -205,6 +205,11 @@ def _body_evaluates(body: cst.BaseSuite, module: Module, depth: int) -> bool:
         for small in (line.body if isinstance(line, cst.SimpleStatementLine) else (line,))
     )
     return any(_evaluates(statement, module, depth) for statement in statements)
+
+
+def _fed_back(pull: cst.CSTNode) -> Verdict:
+    """The verdict on a pull whose value becomes an operand: a copy, the host may compute with."""
+    return "fed back" if _is_number(pull) else ""
 
 
 def _is_number(pull: cst.CSTNode) -> bool:
