@@ -78,7 +78,8 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
         frame.record = recording
 
 
-#: Forms whose expression is evaluated, whatever comes before it.
+#: Forms whose expression is evaluated, whatever comes before it. ``if loss < best`` is not meant:
+#: without that test, the next read of the loss would wait.
 _CERTAIN = frozenset(("assert", "if", "while"))
 
 
@@ -93,7 +94,7 @@ def record_truth(
     """Note that the truth of a value is taken, if it is an array."""
     if frame.record and definite_array(value) is not None:
         frame.add(TruthFact(node, frame.place(), value, form, guarded))
-    if form in _CERTAIN and definite_array(value) is not None:
+    if form in _CERTAIN and type(node) is cst.Call and definite_array(value) is not None:
         evidence.note_operands(frame, node)
 
 
