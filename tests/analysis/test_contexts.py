@@ -377,7 +377,7 @@ def test_a_value_that_no_array_needs_is_a_sink(use: str, expected: str) -> None:
     ("caller", "expected"),
     [
         ("f(x)", "sink"),
-        ("for i in range(9):\n        f(x)", "function"),
+        ("for i in range(9):\n        f(x)", "loop"),
         ("for i in range(9):\n        if i % 10 == 0:\n            f(x)", "sink"),
     ],
 )

@@ -111,16 +111,16 @@ HOT = {
     "returned, and then collected": (
         "return x.sum().item()",
         "for x in xs:\n        out.append(f(x))",
-        "function",
+        "loop",
     ),
-    "returned, and dropped": ("return x.sum().item()", "for x in xs:\n        f(x)", "function"),
+    "returned, and dropped": ("return x.sum().item()", "for x in xs:\n        f(x)", "loop"),
     "compared there": (
         "t = x.sum().item()\n    if t == 3:\n        out.clear()",
         "for x in xs:\n        f(x)",
         "sink",
     ),
-    "fed back": ("return x * x.sum().item()", "for x in xs:\n        f(x)", "function"),
-    "stored": ("out.append(x.sum().item())", "for x in xs:\n        f(x)", "function"),
+    "fed back": ("return x * x.sum().item()", "for x in xs:\n        f(x)", "loop"),
+    "stored": ("out.append(x.sum().item())", "for x in xs:\n        f(x)", "loop"),
     "evaluated by all callers": (
         "out.append(x.item())",
         "for x in xs:\n        y = x + 1\n        mx.eval(y)\n        f(y)",
@@ -129,7 +129,7 @@ HOT = {
     "evaluated by one caller": (
         "out.append(x.item())",
         "for x in xs:\n        y = x + 1\n        mx.eval(y)\n        f(y)\n        f(x)",
-        "function",
+        "loop",
     ),
 }
 

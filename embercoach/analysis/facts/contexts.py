@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.caller_evaluation import is_evaluated_by_callers
-from embercoach.analysis.facts.host_uses import ends_on_host, is_forward
+from embercoach.analysis.facts.host_uses import ends_on_host, is_forward, is_hot
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.joins import any_item, as_array, options
@@ -78,7 +78,11 @@ def _function_context(function: FunctionInfo | None, pull: cst.CSTNode | None) -
         return "script"
     if is_forward(function):
         return "forward"
-    return "sink" if pull is not None and ends_on_host(function, pull) else "function"
+    if pull is None:
+        return "function"
+    if is_hot(function):
+        return "loop"
+    return "sink" if ends_on_host(function, pull) else "function"
 
 
 def is_traced(value: Value) -> bool:
