@@ -104,7 +104,13 @@ _TORCH_SETTINGS = frozenset(
 _INT_MATH = frozenset(
     ["ceil", "floor", "trunc", "prod", "gcd", "lcm", "isqrt", "comb", "perm", "factorial"]
 )
+#: mlx-lm's generators yield each token as a Python int, with its log probabilities.
+_TOKENS = Sequence("iterator", Sequence("tuple", None, (INT, ARRAY)))
+_DRAFTED = Sequence("iterator", Sequence("tuple", None, (INT, ARRAY, BOOL)))
 _STANDARD: dict[str, Value] = {
+    **dict.fromkeys(("mlx_lm.generate.generate_step", "mlx_lm.utils.generate_step"), _TOKENS),
+    "mlx_lm.generate.speculative_generate_step": _DRAFTED,
+    "mlx_lm.utils.speculative_generate_step": _DRAFTED,
     **dict.fromkeys(
         (
             "time.time",

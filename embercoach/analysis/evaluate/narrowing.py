@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import TruthFact, TruthForm
 from embercoach.analysis.syntax.trees import dotted, evaluated
@@ -77,6 +78,11 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
         frame.record = recording
 
 
+#: Forms whose expression is evaluated, whatever comes before it. ``if loss < best`` is not meant:
+#: without that test, the next read of the loss would wait.
+_CERTAIN = frozenset(("assert", "if", "while"))
+
+
 def record_truth(
     frame: Frame,
     node: cst.BaseExpression,
@@ -88,6 +94,8 @@ def record_truth(
     """Note that the truth of a value is taken, if it is an array."""
     if frame.record and definite_array(value) is not None:
         frame.add(TruthFact(node, frame.place(), value, form, guarded))
+    if form in _CERTAIN and type(node) is cst.Call and definite_array(value) is not None:
+        evidence.note_operands(frame, node)
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
@@ -196,9 +204,15 @@ def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
         return
     name = str(evaluated(given))
     left = [o for o in _options(value) if _has_attribute(o, name) is not (not truth)]
-    # Without one left, the annotation says what the code denies.
-    if len(left) < len(_options(value)):
-        _set(frame, path, join_all(left) if left else UNKNOWN)
+    if left and len(left) < len(_options(value)):
+        _set(frame, path, join_all(left))
+    elif not left and _is_parameter(frame, path):
+        # The annotation says what the code denies. For any other name, the branch is never taken.
+        _set(frame, path, UNKNOWN)
+
+
+def _is_parameter(frame: Frame, path: str) -> bool:
+    return frame.info is not None and any(p.name == path for p in frame.info.parameters)
 
 
 def _has_attribute(option: Value, name: str) -> bool | None:

@@ -26,6 +26,7 @@ from embercoach.analysis.values.joins import (
     as_array,
     as_number,
     as_numpy,
+    collected,
     definite_array,
     join,
     join_all,
@@ -34,6 +35,7 @@ from embercoach.analysis.values.joins import (
 )
 from embercoach.analysis.values.lattice import (
     BOOL,
+    NO_PULLS,
     NONE,
     STR,
     TORCH,
@@ -293,7 +295,9 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
             items = left.items + right.items
             if len(items) <= 64:
                 return Sequence(left.kind, None, items)
-        return Sequence(left.kind, join(any_item(left), any_item(right)))
+        grown = right if right.items is not None else left if left.items is not None else None
+        pulls = NO_PULLS if grown is None else collected(grown)
+        return Sequence(left.kind, join(any_item(left), any_item(right)), None, pulls)
     return Sequence(left.kind, join(any_item(left), UNKNOWN))
 
 

@@ -12,6 +12,7 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     Bytes,
+    CollectedPull,
     Dict,
     DType,
     NoneValue,
@@ -291,6 +292,14 @@ def pulls_of(value: Value) -> Pulls:
         return found
     pulls: Pulls = getattr(value, "pulls", NO_PULLS)
     return pulls
+
+
+def collected(value: Value) -> Pulls:
+    """The pulls of a value that is put into a list, with marks that say so."""
+    pulls = pulls_of(value)
+    if not pulls:
+        return pulls
+    return pulls | {CollectedPull(p) for p in pulls if not isinstance(p, tuple)}
 
 
 def with_pulls(value: Value, pulls: Pulls) -> Value:

@@ -25,8 +25,14 @@ NumberKind = Literal["bool", "int", "float", "complex"]
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
 
 
-#: Nodes of host synchronisations that a value depends on, and marks of gradients.
-Pulls = frozenset["cst.CSTNode | GradientMark"]
+class CollectedPull(NamedTuple):
+    """A mark of a value that depends on a pull through a list that the host has grown."""
+
+    node: cst.CSTNode
+
+
+#: Nodes of host synchronisations that a value depends on, and marks of gradients and of lists.
+Pulls = frozenset["cst.CSTNode | GradientMark | CollectedPull"]
 NO_PULLS: Pulls = frozenset()
 
 

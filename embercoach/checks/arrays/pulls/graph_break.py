@@ -20,6 +20,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.arrays.pulls.pull_uses import HELP, only_exits, verdict_of
 from embercoach.checks.grouped_reads import grouped_fix
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.loop_reads import loop_fix
@@ -64,6 +65,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     covers: tuple[cst.CSTNode, ...] = (),
     replaces: tuple[str, ...] = (),
     may_end: bool = True,
+    may_leave: bool = False,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
 
@@ -81,6 +83,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         covers: as in ``Report``.
         replaces: as in ``Report``.
         may_end: as in ``context_of``.
+        may_leave: the host may need the value in each iteration of a loop.
     """
     context = context_of(
         fact.place,
@@ -90,8 +93,13 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject=array_node,
         may_end=may_end,
     )
+    effect = EFFECTS[context]
     if context == "loop" and may_end and is_log_line(fact.place, module):
-        context = "sink"
+        context, effect = "sink", EFFECTS["sink"]
+    elif may_leave and context in ("loop", "function"):
+        verdict = verdict_of(fact.place, pulled_by or node or fact.node, array_node, module)
+        context = "sink" if verdict == "leaves" else context
+        help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)
     change = None
     if array_node is not None and context in GROUPED:
         change = grouped_fix(module, fact.place.function, array_node)
@@ -99,7 +107,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         fact,
         code,
         node=node,
-        message=f"{operation} {EFFECTS[context]}",
+        message=f"{operation} {effect}",
         help=help,
         context=context,
         change=change,
@@ -123,6 +131,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
             value=callee.owner,
             help="Keep the value an mx.array, and read it once, where the host needs it",
             array_node=fact.receiver_node,
+            may_leave=True,
         )
         change = loop_fix(module, fact.place, fact.receiver_node, fact.array, pulled=fact.node)
         yield replace(report, change=change or report.change)
@@ -148,6 +157,7 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help=f"Use {instead} on the device, and convert once where the host needs a number",
             array_node=argument.node,
+            may_leave=True,
         )
         change = loop_fix(module, fact.place, argument.node, array, cast=fact.node)
         yield replace(report, change=change or report.change)
@@ -184,6 +194,7 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         value=fact.value,
         help=help_text,
         array_node=fact.node,
+        may_leave=code == "GRAPH-BREAK-003" and only_exits(fact.place.statement),
     )
     array = definite_array(fact.value)
     change = None

@@ -57,6 +57,7 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         value=callee.owner,
         help=KEEP,
         array_node=fact.receiver_node,
+        may_leave=True,
     )
     yield replace(report, change=_row_fix(fact, module) or report.change)
 
@@ -96,6 +97,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help=KEEP,
             array_node=argument.node,
+            may_leave=True,
         )
         if array is not None and array.dtype == "bfloat16":
             report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
@@ -178,6 +180,7 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help="Use mx.save or mx.save_safetensors to store arrays",
             array_node=argument.node,
+            may_leave=True,
         )
 
 
@@ -198,6 +201,7 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         f"`{name}()`",
         value=argument.value if inner is None else _pulled(fact, module, inner),
         help="Convert once, outside hot loops",
+        may_leave=True,
         pulled_by=inner,
         array_node=argument.node,
         subject=inner,
