@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.calls.library import torch_api
+from embercoach.analysis.calls.library.torch_names import CHOSEN, NO_DEVICE
 from embercoach.analysis.evaluate.dispatch import left_in
-from embercoach.analysis.values.inheritance import find_method, is_layer, library_bases
+from embercoach.analysis.values.inheritance import (
+    find_method,
+    is_layer,
+    is_torch_module,
+    library_bases,
+)
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -19,6 +26,7 @@ from embercoach.analysis.values.lattice import (
     Dict,
     Instance,
     LibraryObject,
+    Torch,
     Value,
 )
 
@@ -46,6 +54,10 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     cls = info.cls
     if cls is None or index == 0:
         return None
+    if info.name == "forward" and index == 1 and is_torch_module(cls):
+        return Torch(
+            CHOSEN if torch_api.uses_accelerator(info.module) else NO_DEVICE, is_tensor=False
+        )
     if is_layer(cls):
         if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
             return ARRAY

@@ -10,7 +10,13 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import kernel_objects, shapes, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
-from embercoach.analysis.calls.library import builtin_calls, fourier, numpy_api, string_methods
+from embercoach.analysis.calls.library import (
+    builtin_calls,
+    fourier,
+    numpy_api,
+    string_methods,
+    torch_api,
+)
 from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
@@ -37,7 +43,6 @@ from embercoach.analysis.values.lattice import (
     INT,
     NONE,
     STR,
-    TORCH,
     TREE,
     UNKNOWN,
     Array,
@@ -90,16 +95,12 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         result = numpy_api.call(name, arguments)
         return _pulled(node, result, arguments)
     if library == "torch":
-        short = name.rpartition(".")[2]
-        return UNKNOWN if short[:1].isupper() or short in _TORCH_SETTINGS else TORCH
+        return torch_api.call(frame, name, arguments)
     if library == "math":
         return _math(node, name, arguments)
     return _STANDARD.get(name, UNKNOWN)
 
 
-_TORCH_SETTINGS = frozenset(
-    ["load", "save", "device", "manual_seed", "no_grad", "compile", "is_tensor"]
-)
 _INT_MATH = frozenset(
     ["ceil", "floor", "trunc", "prod", "gcd", "lcm", "isqrt", "comb", "perm", "factorial"]
 )

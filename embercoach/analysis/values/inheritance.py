@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
 MODULE_CLASS = "mlx.nn.Module"
+TORCH_MODULE = "torch.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 
 #: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
@@ -46,6 +47,14 @@ def library_bases(info: ClassInfo) -> Iterator[str]:
 def is_layer(info: ClassInfo) -> bool:
     """Return whether a class is derived from ``mlx.nn.Module``."""
     return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
+
+
+def is_torch_module(info: ClassInfo) -> bool:
+    """Return whether a class is derived from ``torch.nn.Module``."""
+    return any(
+        name.startswith("torch.nn.") or name.endswith(".LightningModule")
+        for name in library_bases(info)
+    )
 
 
 def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:

@@ -243,7 +243,25 @@ class Numpy(Value):
 
 @dataclass(frozen=True, slots=True)
 class Torch(Value):
-    """A torch tensor."""
+    """A torch tensor.
+
+    devices: kinds of device (``"mps"``) of which the program chooses one; empty if unknown.
+    dtype: torch's name of the dtype, None if unknown.
+    pulls: the copies to the host that it was made from.
+    is_tensor: False for what else may be on a device: a module, a batch, a module's result.
+    """
+
+    devices: frozenset[str] = frozenset()
+    dtype: str | None = None
+    pulls: Pulls = NO_PULLS
+    is_tensor: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TorchDevice(Value):
+    """A ``torch.device`` of one of these kinds."""
+
+    kinds: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,228 @@
+"""Results of torch's functions and methods: tensors, with their devices and dtypes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.calls.library.torch_names import (
+    CHOSEN,
+    DTYPES,
+    FACTORIES,
+    KEEPING,
+    METHOD_DTYPES,
+    NO_DEVICE,
+    NOT_DATA,
+    OF_DATA,
+    OF_TENSOR,
+    OF_TENSORS,
+    ON_DEVICE,
+    SETTINGS,
+)
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.joins import HOST, as_number, as_numpy, as_tensor, options, pulls_of
+from embercoach.analysis.values.lattice import (
+    BOOL,
+    INT,
+    NO_PULLS,
+    SHAPE,
+    TORCH,
+    UNKNOWN,
+    BoundMember,
+    LibraryObject,
+    Number,
+    Numpy,
+    Str,
+    Symbol,
+    Torch,
+    TorchDevice,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import libcst as cst
+
+    from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.project.module import Module
+
+
+def uses_accelerator(module: Module) -> bool:
+    """Return whether a file computes with torch, and names a GPU."""
+    source = module.source
+    return "torch" in source and ("mps" in source or "cuda" in source)
+
+
+def is_on_accelerator(tensor: Torch) -> bool:
+    """Return whether the host has to wait for a tensor's values."""
+    return bool(tensor.devices - HOST)
+
+
+def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
+    """The result of calling ``torch.<...>``."""
+    owner, _, short = name.rpartition(".")
+    if name == "torch.device":
+        return TorchDevice(_kinds(frame, arguments[0]) or CHOSEN) if arguments else UNKNOWN
+    if short[:1].isupper():
+        return _instance(owner, short, arguments)
+    if owner not in OF_TENSORS or short in SETTINGS:
+        return UNKNOWN
+    given = next((a for a in arguments if a.keyword == "device"), None)
+    dtype = _dtype_of(next((a.value for a in arguments if a.keyword == "dtype"), UNKNOWN))
+    whole = combined(a.value for a in arguments)
+    devices = whole.devices
+    if given is not None:
+        devices = _kinds(frame, given)
+    elif owner == "torch" and short in FACTORIES and not _takes_tensor(arguments):
+        devices = NO_DEVICE if "set_default" in frame.module.source else HOST
+    if dtype is None and short in OF_DATA and arguments:
+        dtype = _dtype_of_data(arguments[0].value)
+    pulls = whole.pulls if owner in ("torch", "torch.nn.functional") else NO_PULLS
+    return Torch(devices, dtype, pulls)
+
+
+def _takes_tensor(arguments: tuple[Argument, ...]) -> bool:
+    return any(as_tensor(a.value) is not None or a.value is UNKNOWN for a in arguments[:1])
+
+
+def _instance(owner: str, short: str, arguments: tuple[Argument, ...]) -> Value:
+    """An instance of a class of torch: a layer, a parameter, or a tensor."""
+    if short.endswith("Tensor"):
+        return Torch(HOST if owner == "torch" else NO_DEVICE)
+    if short == "Parameter":
+        return TORCH
+    return LibraryObject(f"{owner}.{short}") if owner == "torch.nn" else UNKNOWN
+
+
+def combined(values: Iterable[Value]) -> Torch:
+    """The tensor that an operation makes of values: operands share one device."""
+    devices, dtypes, pulls = set[frozenset[str]](), set[str | None](), NO_PULLS
+    for value in values:
+        tensor = as_tensor(value)
+        if tensor is not None:
+            devices.add(tensor.devices)
+            dtypes.add(tensor.dtype)
+        elif not isinstance(value, Number):
+            dtypes.add(None)
+        pulls |= pulls_of(value)
+    moved = [kinds for kinds in devices if kinds - HOST]
+    where = moved[0] if len(moved) == 1 else NO_DEVICE
+    if devices == {HOST}:
+        where = HOST
+    return Torch(where, dtypes.pop() if len(dtypes) == 1 else None, pulls)
+
+
+def called(arguments: tuple[Argument, ...], *, is_tensor: bool) -> Torch:
+    """The result of a layer or a module: on the device of its arguments."""
+    result = combined(a.value for a in arguments)
+    return Torch(result.devices, is_tensor=is_tensor)
+
+
+def member(frame: Frame, owner: Torch, name: str) -> Value:
+    """``tensor.name``."""
+    if name == "shape":
+        return SHAPE
+    if name in ("ndim", "itemsize", "nbytes"):
+        return INT
+    if name in ("T", "mT", "data", "grad", "real", "imag"):
+        return owner if name in ("T", "mT", "data") else replace(owner, dtype=None)
+    if name == "device" and owner.devices:
+        return TorchDevice(owner.devices)
+    if name in ("dtype", "device", "requires_grad") or name.startswith("is_"):
+        return BoundMember(owner, name) if name.startswith("is_") else UNKNOWN
+    if owner.is_tensor or name in OF_TENSOR:
+        return BoundMember(owner, name)
+    return UNKNOWN if name in NOT_DATA else owner
+
+
+def method_of_moved(owner: Torch, name: str, found: Value) -> Value:
+    """What is called by ``owner.name(...)``, where ``owner`` may be a module or a batch."""
+    return found if type(found) is not Torch or name in ON_DEVICE else UNKNOWN
+
+
+def method(
+    frame: Frame, node: cst.Call | None, bound: BoundMember, arguments: tuple[Argument, ...]
+) -> Value:
+    """The result of a method of a tensor."""
+    owner, name = bound.owner, bound.name
+    assert isinstance(owner, Torch)
+    if name == "numpy":
+        return Numpy(pulls=owner.pulls, dtype=owner.dtype if owner.dtype == "float64" else None)
+    if name in ("item", "tolist", "data_ptr", "size", "stride", "equal", "allclose", "backward"):
+        return UNKNOWN
+    if name.startswith("is_"):
+        return BOOL
+    if name in ("dim", "numel", "element_size", "nelement", "ndimension"):
+        return INT
+    if name in ("to", "type"):
+        return _moved(frame, owner, arguments)
+    dtype = METHOD_DTYPES.get(name, owner.dtype if name in KEEPING else None)
+    if name == "cpu":
+        left = is_on_accelerator(owner) and node is not None
+        pulls = owner.pulls | {node} if left and node is not None else owner.pulls
+        return replace(owner, devices=HOST, pulls=pulls)
+    if name == "cuda":
+        return Torch(frozenset(("cuda",)), dtype, NO_PULLS, owner.is_tensor)
+    other = combined((owner, *(a.value for a in arguments)))
+    is_tensor = owner.is_tensor or name in OF_TENSOR
+    if name in METHOD_DTYPES or name in KEEPING:
+        return Torch(owner.devices or other.devices, dtype, owner.pulls | other.pulls, is_tensor)
+    return Torch(other.devices, None, other.pulls, is_tensor)
+
+
+def _moved(frame: Frame, owner: Torch, arguments: tuple[Argument, ...]) -> Torch:
+    """``tensor.to(device, dtype)``, ``tensor.to(other)``, ``tensor.type(dtype)``."""
+    devices, dtype, pulls = owner.devices, owner.dtype, owner.pulls
+    for argument in arguments:
+        if argument.keyword not in (None, "device", "dtype", "other"):
+            continue
+        other = as_tensor(argument.value)
+        if other is not None:
+            devices, dtype = other.devices, other.dtype
+        elif (named := _dtype_of(argument.value)) is not None:
+            dtype = named
+        elif type(argument.value) is Symbol:
+            dtype = None
+        elif argument.keyword != "dtype" and (kinds := _kinds(frame, argument)):
+            devices = kinds
+        elif argument.keyword == "device" or argument.value is UNKNOWN:
+            devices = NO_DEVICE
+    return Torch(devices, dtype, pulls if devices <= HOST else NO_PULLS, owner.is_tensor)
+
+
+def _dtype_of(value: Value) -> str | None:
+    """The dtype that ``torch.float64`` stands for."""
+    if isinstance(value, Symbol) and value.name.startswith("torch."):
+        return DTYPES.get(value.name[6:])
+    return None
+
+
+def _dtype_of_data(value: Value) -> str | None:
+    """The dtype of a tensor that is made of data: Python's floats become float32."""
+    numpy, tensor = as_numpy(value), as_tensor(value)
+    if numpy is not None:
+        return numpy.dtype if numpy.dtype in DTYPES else None
+    if tensor is not None:
+        return tensor.dtype
+    return "float32" if (n := as_number(value)) is not None and n.kind == "float" else None
+
+
+def _kinds(frame: Frame, argument: Argument) -> frozenset[str]:
+    """The kinds of device that an argument names; empty where it may be none."""
+    found: set[str] = set()
+    for option in options(argument.value):
+        if isinstance(option, TorchDevice):
+            found |= option.kinds
+        elif isinstance(option, Str):
+            for text in option.either or (option,):
+                if text.text is not None:
+                    found.add(text.text.partition(":")[0])
+        elif isinstance(option, Number) and option.kind == "int" and argument.keyword is None:
+            found.add("cuda")
+    if found:
+        return frozenset(found)
+    path = dotted(argument.node) or ""
+    named = "device" in path.rpartition(".")[2].lower()
+    return CHOSEN if named and uses_accelerator(frame.module) else NO_DEVICE

@@ -1,0 +1,75 @@
+"""TORCH-SYNC: the host waits for a tensor's values in a loop or a forward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.calls.library.torch_api import is_on_accelerator
+from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.host_uses import hot_functions, is_log_line
+from embercoach.analysis.values.joins import as_tensor
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, TensorTruthFact
+    from embercoach.analysis.project.module import Module
+
+_CASTS = ("builtins.float", "builtins.int", "builtins.bool", "builtins.complex")
+_EFFECTS = {
+    "loop": "synchronizes with the GPU in every iteration",
+    "forward": "synchronizes with the GPU in every forward pass",
+}
+_HELP = {
+    "loop": "Keep the value on the GPU, and read it once after the loop",
+    "forward": "Keep the value on the GPU: compute with tensors, and choose with `torch.where`",
+}
+
+
+@check("TORCH-SYNC-001", of=(".item", ".tolist", ".cpu", *_CASTS))
+def host_read(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``x.item()``, ``x.tolist()``, ``x.cpu()``, ``float(x)``."""
+    if fact.symbol is not None:
+        given = fact.positional(0)
+        tensor = None if given is None or len(fact.arguments) != 1 else as_tensor(given.value)
+        what = f"`{fact.symbol.removeprefix('builtins.')}()` of a tensor"
+    else:
+        tensor = None if fact.receiver is None else as_tensor(fact.receiver)
+        assert isinstance(fact.node.func, cst.Attribute)
+        what = f"`.{fact.node.func.attr.value}()`"
+    if tensor is not None and is_on_accelerator(tensor):
+        yield from _report(fact, module, what, is_copy=what == "`.cpu()`")
+
+
+@check("TORCH-SYNC-001")
+def tensor_truth(fact: TensorTruthFact, module: Module) -> Iterator[Report]:
+    """``if x.sum() > 0:``."""
+    if is_on_accelerator(fact.value):
+        yield from _report(fact, module, "the truth value of a tensor")
+
+
+def _report(fact: Fact, module: Module, what: str, *, is_copy: bool = False) -> Iterator[Report]:
+    context = context_of(fact.place, module.is_test)
+    if context in ("function", "script") and fact.place.function in hot_functions(module):
+        context = "loop"
+    if context == "loop" and (is_copy or _is_needed(fact.place, module)):
+        context = "sink"
+    yield Report.at(
+        fact,
+        "TORCH-SYNC-001",
+        message=f"{what} {_EFFECTS.get(context, 'synchronizes with the GPU')}",
+        help=_HELP.get(context, _HELP["loop"]),
+        context=context,
+    )
+
+
+def _is_needed(place: FactPlace, module: Module) -> bool:
+    """Return whether the loop cannot go on without the value, or only logs it."""
+    if isinstance(place.statement, cst.If) and isinstance(place.statement.body, cst.IndentedBlock):
+        last = place.statement.body.body[-1]
+        ends = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+        return isinstance(ends, (cst.Break, cst.Return, cst.Raise))
+    return isinstance(place.statement, cst.While) or is_log_line(place, module)
