@@ -150,7 +150,7 @@ def apply(
     if frame.module.mentions_kernels and type(callee) not in _HARMLESS:
         mutation.escape(frame, callee, arguments)
     if handler is None:
-        result: Value = UNKNOWN
+        result: Value = torch_api.result_of_unknown(node, arguments)
         transforms.submit(frame, node, arguments)
     else:
         _note(frame, node, callee)

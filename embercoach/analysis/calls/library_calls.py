@@ -98,7 +98,8 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return torch_api.call(frame, name, arguments)
     if library == "math":
         return _math(node, name, arguments)
-    return _STANDARD.get(name, UNKNOWN)
+    known = _STANDARD.get(name)
+    return torch_api.result_of_unknown(node, arguments) if known is None else known
 
 
 _INT_MATH = frozenset(

@@ -9,8 +9,10 @@ import libcst as cst
 from embercoach.analysis.calls.library.torch_api import is_on_accelerator
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.host_uses import hot_functions, is_log_line
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.values.joins import as_tensor
 from embercoach.checks.registry import Report, check
+from embercoach.checks.torch.device_tests import is_for_a_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,8 @@ def tensor_truth(fact: TensorTruthFact, module: Module) -> Iterator[Report]:
 
 
 def _report(fact: Fact, module: Module, what: str, *, is_copy: bool = False) -> Iterator[Report]:
+    if is_for_a_device(fact.place, module):
+        return
     context = context_of(fact.place, module.is_test)
     if context in ("function", "script") and fact.place.function in hot_functions(module):
         context = "loop"
@@ -67,9 +71,14 @@ def _report(fact: Fact, module: Module, what: str, *, is_copy: bool = False) -> 
 
 
 def _is_needed(place: FactPlace, module: Module) -> bool:
-    """Return whether the loop cannot go on without the value, or only logs it."""
+    """Return whether a loop ends by the value, or only logs it."""
+    if isinstance(place.statement, cst.While):
+        return True
     if isinstance(place.statement, cst.If) and isinstance(place.statement.body, cst.IndentedBlock):
         last = place.statement.body.body[-1]
         ends = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
         return isinstance(ends, (cst.Break, cst.Return, cst.Raise))
-    return isinstance(place.statement, cst.While) or is_log_line(place, module)
+    loop = place.loop
+    if loop is not None and layout_of(module, place.function).leaves(place.statement, loop):
+        return True
+    return is_log_line(place, module)

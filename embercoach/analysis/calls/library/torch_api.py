@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.library.torch_names import (
+    ACCELERATORS,
     CHOSEN,
     DTYPES,
     FACTORIES,
@@ -14,13 +15,22 @@ from embercoach.analysis.calls.library.torch_names import (
     NO_DEVICE,
     NOT_DATA,
     OF_DATA,
+    OF_MODULE,
     OF_TENSOR,
     OF_TENSORS,
     ON_DEVICE,
     SETTINGS,
 )
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import HOST, as_number, as_numpy, as_tensor, options, pulls_of
+from embercoach.analysis.values.joins import (
+    HOST,
+    any_item,
+    as_number,
+    as_numpy,
+    as_tensor,
+    options,
+    pulls_of,
+)
 from embercoach.analysis.values.lattice import (
     BOOL,
     INT,
@@ -32,6 +42,7 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Number,
     Numpy,
+    Sequence,
     Str,
     Symbol,
     Torch,
@@ -40,7 +51,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import libcst as cst
 
@@ -52,7 +63,7 @@ if TYPE_CHECKING:
 def uses_accelerator(module: Module) -> bool:
     """Return whether a file computes with torch, and names a GPU."""
     source = module.source
-    return "torch" in source and ("mps" in source or "cuda" in source)
+    return "torch" in source and any(name in source for name in ACCELERATORS)
 
 
 def is_on_accelerator(tensor: Torch) -> bool:
@@ -99,7 +110,7 @@ def _instance(owner: str, short: str, arguments: tuple[Argument, ...]) -> Value:
 def combined(values: Iterable[Value]) -> Torch:
     """The tensor that an operation makes of values: operands share one device."""
     devices, dtypes, pulls = set[frozenset[str]](), set[str | None](), NO_PULLS
-    for value in values:
+    for value in _spread(values):
         tensor = as_tensor(value)
         if tensor is not None:
             devices.add(tensor.devices)
@@ -108,16 +119,39 @@ def combined(values: Iterable[Value]) -> Torch:
             dtypes.add(None)
         pulls |= pulls_of(value)
     moved = [kinds for kinds in devices if kinds - HOST]
-    where = moved[0] if len(moved) == 1 else NO_DEVICE
+    where = NO_DEVICE.union(*moved)
     if devices == {HOST}:
         where = HOST
     return Torch(where, dtypes.pop() if len(dtypes) == 1 else None, pulls)
+
+
+def _spread(values: Iterable[Value]) -> Iterator[Value]:
+    """The values, and the items of those that are lists or tuples of tensors."""
+    for value in values:
+        if type(value) is Sequence and value.kind in ("list", "tuple"):
+            yield from (any_item(value),) if value.items is None else value.items
+        else:
+            yield value
 
 
 def called(arguments: tuple[Argument, ...], *, is_tensor: bool) -> Torch:
     """The result of a layer or a module: on the device of its arguments."""
     result = combined(a.value for a in arguments)
     return Torch(result.devices, is_tensor=is_tensor)
+
+
+#: Words in names of functions that return data of the host.
+_HOST_RESULTS = ("numpy", "cpu", "host", "list", "decode", "text", "str", "print", "len")
+
+
+def result_of_unknown(node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """The result of a function that nothing is known of: of tensors on a GPU, it is there too."""
+    for argument in arguments:
+        if type(argument.value) is Torch and is_on_accelerator(argument.value):
+            name = (dotted(node.func) or "host").rpartition(".")[2].lower()
+            is_host = any(word in name for word in _HOST_RESULTS)
+            return UNKNOWN if is_host else Torch(argument.value.devices, is_tensor=False)
+    return UNKNOWN
 
 
 def member(frame: Frame, owner: Torch, name: str) -> Value:
@@ -132,7 +166,7 @@ def member(frame: Frame, owner: Torch, name: str) -> Value:
         return TorchDevice(owner.devices)
     if name in ("dtype", "device", "requires_grad") or name.startswith("is_"):
         return BoundMember(owner, name) if name.startswith("is_") else UNKNOWN
-    if owner.is_tensor or name in OF_TENSOR:
+    if owner.is_tensor or name in OF_TENSOR or name in OF_MODULE:
         return BoundMember(owner, name)
     return UNKNOWN if name in NOT_DATA else owner
 
@@ -156,6 +190,8 @@ def method(
         return BOOL
     if name in ("dim", "numel", "element_size", "nelement", "ndimension"):
         return INT
+    if name not in OF_TENSOR and name in OF_MODULE:
+        return owner
     if name in ("to", "type"):
         return _moved(frame, owner, arguments)
     dtype = METHOD_DTYPES.get(name, owner.dtype if name in KEEPING else None)

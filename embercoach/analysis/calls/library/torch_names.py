@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+#: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
+ACCELERATORS = ('"mps', "'mps", ".mps", "_mps", '"cuda', "'cuda", ".cuda")
 #: A device that a setting or a parameter names.
 CHOSEN = frozenset(("chosen",))
 NO_DEVICE: frozenset[str] = frozenset()
