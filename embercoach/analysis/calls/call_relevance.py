@@ -20,6 +20,7 @@ from embercoach.analysis.values.lattice import (
     Unknown,
     Value,
 )
+from embercoach.analysis.values.torch_values import ShaderLibrary
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
@@ -39,7 +40,7 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
             return True
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
-        if as_array(owner) is not None or type(owner) is Torch:
+        if as_array(owner) is not None or type(owner) in (Torch, ShaderLibrary):
             return True
         appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
         if type(owner) is not Str and type(owner) is not LibraryObject and not appends:

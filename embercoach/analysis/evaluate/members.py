@@ -48,13 +48,13 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Template,
     Torch,
-    TorchDevice,
     Tree,
     Union,
     Unknown,
     Value,
     Wrapped,
 )
+from embercoach.analysis.values.torch_values import ShaderLibrary, TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
@@ -255,6 +255,7 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
     Numpy: lambda frame, owner, name: numpy_api.member(owner, name),
     Torch: torch_api.member,
     TorchDevice: lambda frame, owner, name: UNKNOWN,
+    ShaderLibrary: _bound,
     Sequence: _bound,
     Dict: _bound,
     Str: _bound,

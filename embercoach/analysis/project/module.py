@@ -74,7 +74,9 @@ class Module:
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}
-        self.mentions_kernels = "metal_kernel" in source or bool(self.builders)
+        self.mentions_kernels = (
+            "metal_kernel" in source or "compile_shader" in source or bool(self.builders)
+        )
         self.mentions_compile = "compile" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)

@@ -23,12 +23,12 @@ from embercoach.analysis.values.lattice import (
     Shape,
     Str,
     Torch,
-    TorchDevice,
     Tree,
     Union,
     Unknown,
     Value,
 )
+from embercoach.analysis.values.torch_values import TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

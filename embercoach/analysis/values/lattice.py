@@ -258,13 +258,6 @@ class Torch(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class TorchDevice(Value):
-    """A ``torch.device`` of one of these kinds."""
-
-    kinds: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Setting(Value):
     """A configuration object or one of its values: host data, never an array."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.calls.library.torch_names import (
     ACCELERATORS,
     CHOSEN,
+    COMPILE_SHADER,
     DTYPES,
     FACTORIES,
     KEEPING,
@@ -46,9 +47,9 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Torch,
-    TorchDevice,
     Value,
 )
+from embercoach.analysis.values.torch_values import ShaderLibrary, TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,6 +77,9 @@ def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
     owner, _, short = name.rpartition(".")
     if name == "torch.device":
         return TorchDevice(_kinds(frame, arguments[0]) or CHOSEN) if arguments else UNKNOWN
+    if name == COMPILE_SHADER:
+        source = arguments[0].value if arguments else UNKNOWN
+        return ShaderLibrary(source) if isinstance(source, Str) else UNKNOWN
     if short[:1].isupper():
         return _instance(owner, short, arguments)
     if owner not in OF_TENSORS or short in SETTINGS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 #: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
 ACCELERATORS = ('"mps', "'mps", ".mps", "_mps", '"cuda', "'cuda", ".cuda")
+COMPILE_SHADER = "torch.mps.compile_shader"
 #: A device that a setting or a parameter names.
 CHOSEN = frozenset(("chosen",))
 NO_DEVICE: frozenset[str] = frozenset()
