@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Rules about calls that raise.
 RAISES = (
-    *("API", "KERNEL-ARGS", "KERNEL-GRAD"),
+    *("API", "KERNEL-ARGS", "KERNEL-GRAD", "TORCH-DTYPE", "TORCH-NUMPY"),
     *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
 )
 #: Rules whose effect depends on the context; its start is a related place of the finding.

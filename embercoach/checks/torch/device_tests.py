@@ -24,6 +24,15 @@ def is_for_a_device(place: FactPlace, module: Module) -> bool:
     return any(test is not None and _names_device(test) for test in tests)
 
 
+def may_be_caught(place: FactPlace, module: Module) -> bool:
+    """Return whether a place is in a ``try`` that handles exceptions."""
+    around = layout_of(module, place.function).outward(place.statement)
+    return any(
+        isinstance(level.owner, cst.Try) and level.arm == "body" and bool(level.owner.handlers)
+        for level in around
+    )
+
+
 def _names_device(test: cst.CSTNode) -> bool:
     for node in walk(test):
         if isinstance(node, (cst.Name, cst.SimpleString)):
