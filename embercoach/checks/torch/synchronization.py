@@ -57,10 +57,14 @@ def _report(fact: Fact, module: Module, what: str, *, is_copy: bool = False) -> 
     if is_for_a_device(fact.place, module):
         return
     context = context_of(fact.place, module.is_test)
-    if context in ("function", "script") and fact.place.function in hot_functions(module):
+    if context == "function" and fact.place.function in hot_functions(module):
         context = "loop"
-    if context == "loop" and (is_copy or _is_needed(fact.place, module)):
+    if context == "loop" and is_copy:
+        return  # it frees memory of the GPU
+    if context == "loop" and _is_needed(fact.place, module):
         context = "sink"
+    if context not in ("loop", "forward", "sink", "periodic"):
+        return
     yield Report.at(
         fact,
         "TORCH-SYNC-001",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.calls.library.torch_names import (
     ACCELERATORS,
     CHOSEN,
@@ -20,6 +22,7 @@ from embercoach.analysis.calls.library.torch_names import (
     OF_TENSOR,
     OF_TENSORS,
     ON_DEVICE,
+    ON_HOST,
     SETTINGS,
 )
 from embercoach.analysis.syntax.trees import dotted
@@ -53,8 +56,6 @@ from embercoach.analysis.values.torch_values import ShaderLibrary, TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
@@ -94,8 +95,8 @@ def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
         devices = NO_DEVICE if "set_default" in frame.module.source else HOST
     if dtype is None and short in OF_DATA and arguments:
         dtype = _dtype_of_data(arguments[0].value)
-    pulls = whole.pulls if owner in ("torch", "torch.nn.functional") else NO_PULLS
-    return Torch(devices, dtype, pulls)
+    stays = devices <= HOST and owner in ("torch", "torch.nn.functional") and short not in ON_HOST
+    return Torch(devices, dtype, whole.pulls if stays else NO_PULLS)
 
 
 def _takes_tensor(arguments: tuple[Argument, ...]) -> bool:
@@ -154,7 +155,7 @@ def result_of_unknown(node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
         if type(argument.value) is Torch and is_on_accelerator(argument.value):
             name = (dotted(node.func) or "host").rpartition(".")[2].lower()
             is_host = any(word in name for word in _HOST_RESULTS)
-            return UNKNOWN if is_host else Torch(argument.value.devices, is_tensor=False)
+            return UNKNOWN if is_host else Torch(CHOSEN, is_tensor=False)
     return UNKNOWN
 
 
@@ -197,14 +198,14 @@ def method(
     if name not in OF_TENSOR and name in OF_MODULE:
         return owner
     if name in ("to", "type"):
-        return _moved(frame, owner, arguments)
+        return _moved(frame, node, owner, arguments)
     dtype = METHOD_DTYPES.get(name, owner.dtype if name in KEEPING else None)
     if name == "cpu":
-        left = is_on_accelerator(owner) and node is not None
-        pulls = owner.pulls | {node} if left and node is not None else owner.pulls
-        return replace(owner, devices=HOST, pulls=pulls)
+        return _on_host(owner, node)
     if name == "cuda":
         return Torch(frozenset(("cuda",)), dtype, NO_PULLS, owner.is_tensor)
+    if name in ON_HOST:
+        return Torch(owner.devices)
     other = combined((owner, *(a.value for a in arguments)))
     is_tensor = owner.is_tensor or name in OF_TENSOR
     if name in METHOD_DTYPES or name in KEEPING:
@@ -212,9 +213,32 @@ def method(
     return Torch(other.devices, None, other.pulls, is_tensor)
 
 
-def _moved(frame: Frame, owner: Torch, arguments: tuple[Argument, ...]) -> Torch:
+def _on_host(owner: Torch, node: cst.Call | None) -> Torch:
+    """The copy of a tensor on the host."""
+    pulls = owner.pulls
+    if node is not None and is_on_accelerator(owner):
+        pulls |= {node}
+    return replace(owner, devices=HOST, pulls=pulls)
+
+
+def without_copies(value: Value) -> Value:
+    """A result that torch does not compute on every GPU: the host has to."""
+    if isinstance(value, Numpy) and value.pulls:
+        return replace(value, pulls=frozenset(p for p in value.pulls if not is_copy(p)))
+    return value
+
+
+def is_copy(pull: object) -> bool:
+    """Return whether a pull is one of a torch tensor: ``x.cpu()``, ``x.to("cpu")``."""
+    func = pull.func if isinstance(pull, cst.Call) else None
+    return isinstance(func, cst.Attribute) and func.attr.value in ("cpu", "to")
+
+
+def _moved(
+    frame: Frame, node: cst.Call | None, owner: Torch, arguments: tuple[Argument, ...]
+) -> Torch:
     """``tensor.to(device, dtype)``, ``tensor.to(other)``, ``tensor.type(dtype)``."""
-    devices, dtype, pulls = owner.devices, owner.dtype, owner.pulls
+    devices, dtype = owner.devices, owner.dtype
     for argument in arguments:
         if argument.keyword not in (None, "device", "dtype", "other"):
             continue
@@ -229,7 +253,9 @@ def _moved(frame: Frame, owner: Torch, arguments: tuple[Argument, ...]) -> Torch
             devices = kinds
         elif argument.keyword == "device" or argument.value is UNKNOWN:
             devices = NO_DEVICE
-    return Torch(devices, dtype, pulls if devices <= HOST else NO_PULLS, owner.is_tensor)
+    if devices == HOST:
+        return replace(_on_host(owner, node), dtype=dtype)
+    return Torch(devices, dtype, NO_PULLS, owner.is_tensor)
 
 
 def _dtype_of(value: Value) -> str | None:

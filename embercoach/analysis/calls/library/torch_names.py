@@ -74,6 +74,43 @@ SETTINGS = frozenset(
 OF_TENSORS = frozenset(
     {"torch", "torch.fft", "torch.linalg", "torch.nn.functional", "torch.special"}
 )
+#: What MPS lacks, or lacked in some release: programs compute it on the host on purpose.
+ON_HOST = frozenset(
+    {
+        "angle",
+        "argsort",
+        "bincount",
+        "cdist",
+        "cholesky",
+        "complex",
+        "det",
+        "grid_sample",
+        "histc",
+        "histogram",
+        "inverse",
+        "istft",
+        "kthvalue",
+        "logcumsumexp",
+        "median",
+        "mode",
+        "multinomial",
+        "nanmedian",
+        "nonzero",
+        "pinverse",
+        "polar",
+        "qr",
+        "quantile",
+        "searchsorted",
+        "slogdet",
+        "sort",
+        "stft",
+        "svd",
+        "unique",
+        "unique_consecutive",
+        "view_as_complex",
+        "view_as_real",
+    }
+)
 #: Methods that convert to a dtype.
 METHOD_DTYPES = {
     "double": "float64",
