@@ -91,7 +91,7 @@ def record_truth(
         return
     if definite_array(value) is not None:
         frame.add(TruthFact(node, frame.place(), value, form, guarded))
-    elif type(value) is Torch and value.is_tensor and value.devices:
+    elif type(value) is Torch and value.is_tensor:
         frame.add(TensorTruthFact(node, frame.place(), value))
 
 
