@@ -35,7 +35,7 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
     source = fact.receiver if fact.symbol is None else None if given is None else given.value
     if source is None or not _is_from_gpu(source):
         return
-    if is_for_a_device(fact.place, module):
+    if is_for_a_device(fact, module):
         return
     yield Report.at(
         fact,
@@ -64,7 +64,7 @@ def numpy_of_gpu(fact: CallFact, module: Module) -> Iterator[Report]:
     tensor = None if value is None else as_tensor(value)
     if tensor is None or not tensor.devices & _GPUS or fact.keyword("force") is not None:
         return
-    if is_for_a_device(fact.place, module) or may_be_caught(fact.place, module):
+    if is_for_a_device(fact, module) or may_be_caught(fact.place, module):
         return
     node = fact.receiver_node if fact.symbol is None else None if given is None else given.node
     kind = "mps" if "mps" in tensor.devices else min(tensor.devices & _GPUS)

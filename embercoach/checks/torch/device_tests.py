@@ -10,18 +10,25 @@ from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.syntax.trees import walk
 
 if TYPE_CHECKING:
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
-_WORDS = ("mps", "cuda", "cpu", "device")
+_WORDS = ("mps", "cuda", "cpu", "gpu", "xpu", "npu", "dml", "device")
 
 
-def is_for_a_device(place: FactPlace, module: Module) -> bool:
+def is_for_a_device(fact: Fact, module: Module) -> bool:
     """Return whether a test around a place, or of its statement, asks for the device."""
+    place = fact.place
     around = layout_of(module, place.function).outward(place.statement)
     owners = (place.statement, *(level.owner for level in around))
     tests = (getattr(owner, "test", None) for owner in owners)
-    return any(test is not None and _names_device(test) for test in tests)
+    if any(test is not None and _names_device(test) for test in tests):
+        return True
+    return any(
+        any(inner is fact.node for inner in walk(choice))
+        for choice in walk(place.statement, (cst.IndentedBlock,))
+        if isinstance(choice, cst.IfExp) and _names_device(choice.test)
+    )
 
 
 def may_be_caught(place: FactPlace, module: Module) -> bool:

@@ -26,7 +26,7 @@ def float64_on_mps(fact: CallFact, module: Module) -> Iterator[Report]:
     given = (fact.receiver, *(argument.value for argument in fact.arguments))
     if any(value is not None and _is_unsupported(value) for value in given):
         return  # which has raised before
-    if is_for_a_device(fact.place, module) or may_be_caught(fact.place, module):
+    if is_for_a_device(fact, module) or may_be_caught(fact.place, module):
         return
     tensor = as_tensor(fact.result)
     assert tensor is not None

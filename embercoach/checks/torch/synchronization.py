@@ -54,7 +54,7 @@ def tensor_truth(fact: TensorTruthFact, module: Module) -> Iterator[Report]:
 
 
 def _report(fact: Fact, module: Module, what: str, *, is_copy: bool = False) -> Iterator[Report]:
-    if is_for_a_device(fact.place, module):
+    if is_for_a_device(fact, module):
         return
     context = context_of(fact.place, module.is_test)
     if context == "function" and fact.place.function in hot_functions(module):

@@ -113,13 +113,18 @@ def _instance(owner: str, short: str, arguments: tuple[Argument, ...]) -> Value:
 
 
 def combined(values: Iterable[Value]) -> Torch:
-    """The tensor that an operation makes of values: operands share one device."""
+    """The tensor that an operation makes of values: operands share one device.
+
+    It depends on copies to the host only where all of them do: else the host has data to add.
+    """
     devices, dtypes, pulls = set[frozenset[str]](), set[str | None](), NO_PULLS
+    is_copied = True
     for value in _spread(values):
         tensor = as_tensor(value)
         if tensor is not None:
             devices.add(tensor.devices)
             dtypes.add(tensor.dtype)
+            is_copied = is_copied and bool(tensor.pulls)
         elif not isinstance(value, Number):
             dtypes.add(None)
         pulls |= pulls_of(value)
@@ -127,7 +132,9 @@ def combined(values: Iterable[Value]) -> Torch:
     where = NO_DEVICE.union(*moved)
     if devices == {HOST}:
         where = HOST
-    return Torch(where, dtypes.pop() if len(dtypes) == 1 else None, pulls)
+    return Torch(
+        where, dtypes.pop() if len(dtypes) == 1 else None, pulls if is_copied else NO_PULLS
+    )
 
 
 def _spread(values: Iterable[Value]) -> Iterator[Value]:
@@ -209,7 +216,7 @@ def method(
     other = combined((owner, *(a.value for a in arguments)))
     is_tensor = owner.is_tensor or name in OF_TENSOR
     if name in METHOD_DTYPES or name in KEEPING:
-        return Torch(owner.devices or other.devices, dtype, owner.pulls | other.pulls, is_tensor)
+        return Torch(owner.devices or other.devices, dtype, other.pulls, is_tensor)
     return Torch(other.devices, None, other.pulls, is_tensor)
 
 
