@@ -169,7 +169,8 @@ def _merge_tensors(a: Torch, b: Torch) -> Torch:
     ):
         devices = frozenset()
     dtype = a.dtype if a.dtype == b.dtype else None
-    return Torch(devices, dtype, a.pulls | b.pulls, a.is_tensor and b.is_tensor)
+    is_tensor, changed = a.is_tensor and b.is_tensor, a.changed and b.changed
+    return Torch(devices, dtype, a.pulls | b.pulls, is_tensor, changed)
 
 
 _MERGES: dict[type, Callable[[Any, Any], Value]] = {

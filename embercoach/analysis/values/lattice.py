@@ -249,12 +249,14 @@ class Torch(Value):
     dtype: torch's name of the dtype, None if unknown.
     pulls: the copies to the host that it was made from.
     is_tensor: False for what else may be on a device: a module, a batch, a module's result.
+    changed: computed from such a copy, not the copy itself.
     """
 
     devices: frozenset[str] = frozenset()
     dtype: str | None = None
     pulls: Pulls = NO_PULLS
     is_tensor: bool = True
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ def _is_from_gpu(value: Value) -> bool:
     tensor = as_tensor(value)
     if tensor is not None and is_on_accelerator(tensor):
         return False
-    if tensor is None and as_numpy(value) is None:
-        return False
+    if as_numpy(value) is None and (tensor is None or not tensor.changed):
+        return False  # a copy that is kept on the host for some time
     return any(is_copy(pull) for pull in pulls_of(value))
 
 

@@ -24,6 +24,7 @@ from embercoach.analysis.calls.library.torch_names import (
     ON_DEVICE,
     ON_HOST,
     SETTINGS,
+    UNCHANGED,
 )
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import (
@@ -96,7 +97,7 @@ def call(frame: Frame, name: str, arguments: tuple[Argument, ...]) -> Value:
     if dtype is None and short in OF_DATA and arguments:
         dtype = _dtype_of_data(arguments[0].value)
     stays = devices <= HOST and owner in ("torch", "torch.nn.functional") and short not in ON_HOST
-    return Torch(devices, dtype, whole.pulls if stays else NO_PULLS)
+    return Torch(devices, dtype, whole.pulls if stays else NO_PULLS, changed=stays)
 
 
 def _takes_tensor(arguments: tuple[Argument, ...]) -> bool:
@@ -132,9 +133,8 @@ def combined(values: Iterable[Value]) -> Torch:
     where = NO_DEVICE.union(*moved)
     if devices == {HOST}:
         where = HOST
-    return Torch(
-        where, dtypes.pop() if len(dtypes) == 1 else None, pulls if is_copied else NO_PULLS
-    )
+    dtype = dtypes.pop() if len(dtypes) == 1 else None
+    return Torch(where, dtype, pulls if is_copied else NO_PULLS, changed=is_copied)
 
 
 def _spread(values: Iterable[Value]) -> Iterator[Value]:
@@ -216,8 +216,9 @@ def method(
     other = combined((owner, *(a.value for a in arguments)))
     is_tensor = owner.is_tensor or name in OF_TENSOR
     if name in METHOD_DTYPES or name in KEEPING:
-        return Torch(owner.devices or other.devices, dtype, other.pulls, is_tensor)
-    return Torch(other.devices, None, other.pulls, is_tensor)
+        changed = owner.changed if name in UNCHANGED else other.changed
+        return Torch(owner.devices or other.devices, dtype, other.pulls, is_tensor, changed)
+    return Torch(other.devices, None, other.pulls, is_tensor, other.changed)
 
 
 def _on_host(owner: Torch, node: cst.Call | None) -> Torch:

@@ -181,6 +181,12 @@ KEEPING = frozenset(
         "view",
     }
 )
+#: Those that return the same numbers, or some of them.
+UNCHANGED = frozenset(
+    {"clone", "contiguous", "cpu", "cuda", "detach", "detach_", "expand", "flatten", "pin_memory"}
+    | {"requires_grad_", "reshape", "squeeze", "to", "unsqueeze", "view", "float", "half"}
+    | {"bfloat16", "double", "long", "int", "permute", "transpose", "t", "narrow", "chunk", "split"}
+)
 #: Methods that only a tensor has, of what may be a tensor.
 OF_TENSOR = (
     KEEPING
