@@ -75,7 +75,7 @@ def test_a_tensor_of_the_host_is_not(body: str) -> None:
     assert in_loop(body) == []
 
 
-def test_a_function_that_a_loop_calls_reads_in_every_iteration() -> None:
+def test_a_read_in_a_function_is_reported_if_a_loop_calls_it() -> None:
     program = """
     def step(x):
         return x.to(device).sum().item()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.calls.library import torch_api
 from embercoach.analysis.calls.library.torch_names import CHOSEN, NO_DEVICE
 from embercoach.analysis.evaluate.dispatch import left_in
 from embercoach.analysis.values.inheritance import (
@@ -55,9 +54,7 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     if cls is None or index == 0:
         return None
     if info.name == "forward" and index == 1 and is_torch_module(cls):
-        return Torch(
-            CHOSEN if torch_api.uses_accelerator(info.module) else NO_DEVICE, is_tensor=False
-        )
+        return Torch(CHOSEN if info.module.uses_accelerator else NO_DEVICE, is_tensor=False)
     if is_layer(cls):
         if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
             return ARRAY

@@ -95,8 +95,8 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return builtin_calls.call(frame, node, name, arguments)
     if library == "numpy":
         result = numpy_api.call(name, arguments)
-        if name.startswith(("numpy.linalg.", "numpy.fft.", "numpy.random.")):
-            result = torch_api.without_copies(result)
+        if frame.module.uses_accelerator:
+            result = torch_api.numpy_result(name, arguments, result)
         return _pulled(node, result, arguments)
     if library == "torch":
         return torch_api.call(frame, name, arguments)

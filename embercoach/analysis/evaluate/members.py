@@ -218,7 +218,7 @@ def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
         return BoundMember(Array(traced=True), name)
     if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
         return BoundMember(Array(traced=True), name)
-    if name in ("to", "cuda") and torch_api.uses_accelerator(frame.module):
+    if name in ("to", "cuda") and frame.module.uses_accelerator:
         return BoundMember(Torch(is_tensor=False), name)  # a tensor, a module or a batch
     return UNKNOWN
 

@@ -243,20 +243,13 @@ class Numpy(Value):
 
 @dataclass(frozen=True, slots=True)
 class Torch(Value):
-    """A torch tensor.
+    """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
 
-    devices: kinds of device (``"mps"``) of which the program chooses one; empty if unknown.
-    dtype: torch's name of the dtype, None if unknown.
-    pulls: the copies to the host that it was made from.
-    is_tensor: False for what else may be on a device: a module, a batch, a module's result.
-    changed: computed from such a copy, not the copy itself.
-    """
-
-    devices: frozenset[str] = frozenset()
-    dtype: str | None = None
-    pulls: Pulls = NO_PULLS
+    devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
+    dtype: str | None = None  # by torch's name
+    pulls: Pulls = NO_PULLS  # the copies to the host that it was made from
     is_tensor: bool = True
-    changed: bool = False
+    changed: bool = False  # computed from such a copy, not the copy itself
 
 
 @dataclass(frozen=True, slots=True)

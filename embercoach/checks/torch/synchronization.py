@@ -57,13 +57,12 @@ def _report(fact: Fact, module: Module, what: str, *, is_copy: bool = False) -> 
     if is_for_a_device(fact, module):
         return
     context = context_of(fact.place, module.is_test)
-    if context == "function" and fact.place.function in hot_functions(module):
-        context = "loop"
-    if context == "loop" and is_copy:
+    if is_copy and context != "forward":
         return  # it frees memory of the GPU
     if context == "loop" and _is_needed(fact.place, module):
         context = "sink"
-    if context not in ("loop", "forward", "sink", "periodic"):
+    is_hot = context == "function" and fact.place.function in hot_functions(module)
+    if not is_hot and context not in ("loop", "forward", "sink", "periodic"):
         return
     yield Report.at(
         fact,

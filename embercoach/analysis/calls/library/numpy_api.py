@@ -142,7 +142,7 @@ def call(name: str, arguments: tuple[Argument, ...]) -> Value:
     if short in _TUPLES:
         return Sequence("tuple", NUMPY)
     if arguments and _all_numbers(arguments):
-        return _of_numbers(name, short, arguments, pulls)
+        return _of_numbers(short, arguments, pulls)
     return _of_arrays(name, short, arguments, pulls)
 
 
@@ -166,14 +166,12 @@ def _scalar(kind: NumberKind, short: str, arguments: tuple[Argument, ...], pulls
     return Numpy(kind, scalar or as_array(value) is not None, pulls, short)
 
 
-def _of_numbers(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
+def _of_numbers(short: str, arguments: tuple[Argument, ...], pulls: Pulls) -> Value:
     """A function of Python numbers alone: ``np.sqrt(2)``, ``np.arange(n)``."""
     kind = _result_kind(short, arguments)
     if short in _FLAT or (short in _DRAWN and len(arguments) == _DRAWN[short]):
         dtype = _DTYPES.get(kind or "") if short in _FLAT else None
         return Numpy(kind, False, pulls, dtype, True)
-    if _is_float64(name, arguments):
-        return Numpy("float", False, pulls, "float64")
     return Numpy(kind, short in _UFUNCS, pulls, "float64" if kind == "float" else None)
 
 
@@ -190,8 +188,6 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
     dtype = _dtype_argument(arguments)
     if dtype is None and kind == "int" and short in CONVERSIONS and len(arguments) == 1:
         dtype = "int64" if isinstance(arguments[0].value, Sequence) else None
-    if dtype is None and _is_float64(name, arguments):
-        kind, dtype = "float", "float64"
     return Numpy(kind, False, pulls, dtype, flat)
 
 
@@ -206,7 +202,7 @@ _FLOAT64 = frozenset(
 )
 
 
-def _is_float64(name: str, arguments: tuple[Argument, ...]) -> bool:
+def is_float64(name: str, arguments: tuple[Argument, ...]) -> bool:
     """Return whether a function makes an array of float64, as none asks for another dtype."""
     if name not in _FLOAT64 or any(a.keyword == "dtype" or a.star for a in arguments):
         return False

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.calls.library.torch_names import (
-    ACCELERATORS,
     CHOSEN,
     COMPILE_SHADER,
     DTYPES,
@@ -60,13 +60,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
-    from embercoach.analysis.project.module import Module
-
-
-def uses_accelerator(module: Module) -> bool:
-    """Return whether a file computes with torch, and names a GPU."""
-    source = module.source
-    return "torch" in source and any(name in source for name in ACCELERATORS)
 
 
 def is_on_accelerator(tensor: Torch) -> bool:
@@ -184,7 +177,7 @@ def member(frame: Frame, owner: Torch, name: str) -> Value:
 
 
 def method_of_moved(owner: Torch, name: str, found: Value) -> Value:
-    """What is called by ``owner.name(...)``, where ``owner`` may be a module or a batch."""
+    """Return the callee of ``owner.name(...)``, where ``owner`` may be a module or a batch."""
     return found if type(found) is not Torch or name in ON_DEVICE else UNKNOWN
 
 
@@ -229,11 +222,15 @@ def _on_host(owner: Torch, node: cst.Call | None) -> Torch:
     return replace(owner, devices=HOST, pulls=pulls)
 
 
-def without_copies(value: Value) -> Value:
-    """A result that torch does not compute on every GPU: the host has to."""
-    if isinstance(value, Numpy) and value.pulls:
-        return replace(value, pulls=frozenset(p for p in value.pulls if not is_copy(p)))
-    return value
+def numpy_result(name: str, arguments: tuple[Argument, ...], result: Value) -> Value:
+    """A result of NumPy, with its default dtype, and whether torch computes it on the GPU too."""
+    if not isinstance(result, Numpy):
+        return result
+    if result.dtype is None and numpy_api.is_float64(name, arguments):
+        result = replace(result, kind="float", dtype="float64")
+    if result.pulls and name.startswith(("numpy.linalg.", "numpy.fft.", "numpy.random.")):
+        result = replace(result, pulls=frozenset(p for p in result.pulls if not is_copy(p)))
+    return result
 
 
 def is_copy(pull: object) -> bool:
@@ -299,4 +296,4 @@ def _kinds(frame: Frame, argument: Argument) -> frozenset[str]:
         return frozenset(found)
     path = dotted(argument.node) or ""
     named = "device" in path.rpartition(".")[2].lower()
-    return CHOSEN if named and uses_accelerator(frame.module) else NO_DEVICE
+    return CHOSEN if named and frame.module.uses_accelerator else NO_DEVICE
