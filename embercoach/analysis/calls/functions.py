@@ -46,6 +46,7 @@ from embercoach.analysis.values.lattice import (
     Kernel,
     Sequence,
     Str,
+    Torch,
     Value,
 )
 from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
@@ -119,11 +120,12 @@ def _result(
         return _marked_result(frame, frame.gradient, info, values)
     annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
+    is_tensor = type(annotated) is Torch
     makes_text = annotated is not None and constants.may_make_text(frame, info, annotated)
     if (
         annotated is not None
         and annotated is not UNKNOWN
-        and not (generates or makes_text or is_vague(annotated))
+        and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
         return with_traced(annotated, values)
     if info.in_progress or frame.depth >= MAX_DEPTH:
@@ -146,7 +148,7 @@ def _result(
         known = STR  # the surrounding function may have been called otherwise
     elif known_to is not None and constants.matter(frame, info, known):
         known = _exactly(frame, info, known_to, known)
-    if makes_text and annotated is not None:
+    if (makes_text or is_tensor) and annotated is not None:
         return known if type(known) is type(annotated) else annotated
     if annotated is not None and may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated

@@ -136,10 +136,13 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
     return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
 
 
+_REFINED = (Array, Torch, Sequence, Dict, DType, Str, type(NONE))
+
+
 def _refines(given: Value, annotated: Value) -> bool:
     """Return whether the caller's value is more precise than the annotation."""
     kinds = {type(o) for o in options(annotated)}
-    return type(given) in kinds and type(given) in (Array, Sequence, Dict, DType, Str, type(NONE))
+    return type(given) in kinds and type(given) in _REFINED
 
 
 def _traced(value: Value) -> Value:
@@ -196,6 +199,8 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     """
     declared = parameter_value(info, parameter, None)
     allowed = {type(o) for o in options(declared)}
+    if type(declared) is Torch and type(evidence) is Torch:
+        return evidence  # where its callers have moved it
     if Array not in allowed:
         return declared
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.facts.facts import TruthFact, TruthForm
+from embercoach.analysis.facts.facts import TensorTruthFact, TruthFact, TruthForm
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.joins import as_number, definite_array, join_all
 from embercoach.analysis.values.lattice import (
@@ -25,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
+    Torch,
     Union,
     Unknown,
     Value,
@@ -48,7 +49,7 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
 def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
     """Record the test of an expression that has been evaluated, if its truth is an array's."""
     kind = type(value)
-    if kind is Array or kind is Union:
+    if kind is Array or kind is Union or kind is Torch:
         target = node
         while type(target) is cst.BooleanOperation:
             target = target.right
@@ -92,10 +93,13 @@ def record_truth(
     guarded: bool = False,
 ) -> None:
     """Note that the truth of a value is taken, if it is an array."""
-    if frame.record and definite_array(value) is not None:
-        frame.add(TruthFact(node, frame.place(), value, form, guarded))
-    if form in _CERTAIN and type(node) is cst.Call and definite_array(value) is not None:
-        evidence.note_operands(frame, node)
+    if definite_array(value) is not None:
+        if form in _CERTAIN and type(node) is cst.Call:
+            evidence.note_operands(frame, node)
+        if frame.record:
+            frame.add(TruthFact(node, frame.place(), value, form, guarded))
+    elif frame.record and type(value) is Torch and value.is_tensor:
+        frame.add(TensorTruthFact(node, frame.place(), value))
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator as op
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from embercoach.analysis.calls import shapes, sibling_files
-from embercoach.analysis.calls.library import fourier, string_methods
+from embercoach.analysis.calls.library import fourier, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
@@ -38,7 +39,6 @@ from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
     STR,
-    TORCH,
     UNKNOWN,
     Array,
     FilePath,
@@ -239,7 +239,7 @@ def _host(
     if isinstance(right, Sequence) and symbol == "*":
         return Sequence(right.kind, any_item(right))
     if isinstance(left, Torch) or isinstance(right, Torch):
-        return TORCH
+        return torch_api.combined((left, right))
     a, b = as_numpy(left), as_numpy(right)
     if a is not None or b is not None:
         return _numpy(symbol, a or left, b or right)
@@ -366,7 +366,7 @@ def _compare(
         if as_numpy(left) is not None or as_numpy(right) is not None:
             return Numpy("bool", False, pulls_of(left) | pulls_of(right))
         if isinstance(left, Torch) or isinstance(right, Torch):
-            return TORCH
+            return replace(torch_api.combined((left, right)), dtype="bool")
         if left is UNKNOWN or right is UNKNOWN:
             return UNKNOWN
         return Number("bool", None, None, pulls_of(left) | pulls_of(right))

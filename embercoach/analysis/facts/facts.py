@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Array, Number, Numpy
+    from embercoach.analysis.values.lattice import Array, Number, Numpy, Torch
     from embercoach.analysis.values.name_sets import Evaluated, NameSet
 
 TruthForm = Literal[
@@ -285,6 +285,14 @@ class TruthFact(Fact):
     value: Value
     form: TruthForm
     guarded: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TensorTruthFact(Fact):
+    """The truth value of a torch tensor is taken."""
+
+    node: cst.BaseExpression
+    value: Torch
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -17,7 +17,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_layer, is_torch_module
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import NO_PULLS, CollectedPull, Kernel, LibraryObject
 
@@ -122,13 +122,12 @@ def _has_loop_that_evaluates(function: FunctionInfo, module: Module) -> bool:
 
 
 def is_forward(function: FunctionInfo | None) -> bool:
-    """Test whether a function is a layer's ``__call__``."""
-    return (
-        function is not None
-        and function.name == "__call__"
-        and function.cls is not None
-        and is_layer(function.cls)
-    )
+    """Test whether a function is a layer's ``__call__``, or a torch module's ``forward``."""
+    if function is None or function.cls is None:
+        return False
+    if function.name == "forward":
+        return is_torch_module(function.cls)
+    return function.name == "__call__" and is_layer(function.cls)
 
 
 @lru_cache(maxsize=2)

@@ -249,7 +249,13 @@ class Numpy(Value):
 
 @dataclass(frozen=True, slots=True)
 class Torch(Value):
-    """A torch tensor."""
+    """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
+
+    devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
+    dtype: str | None = None  # by torch's name
+    pulls: Pulls = NO_PULLS  # the copies to the host that it was made from
+    is_tensor: bool = True
+    changed: bool = False  # computed from such a copy, not the copy itself
 
 
 @dataclass(frozen=True, slots=True)
