@@ -106,7 +106,7 @@ RESULTS = {
         "f()",
         "array[float32]",
     ),
-    "tuple": ("def f(x):\n    return x, x.shape", "f(mx.ones(2))[1]", "shape[int]"),
+    "tuple": ("def f(x):\n    return x, x.shape", "f(mx.ones(2))[1]", "shape(int)"),
     "lambda": ("f = lambda x: x * 2", "f(mx.ones(2))", "array[float32]"),
     "closure": (
         "def f(x):\n    def g():\n        return x\n    return g()",

@@ -63,7 +63,7 @@ class FunctionInfo:
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
-    calls: set[FunctionInfo] = field(default_factory=set)
+    calls: dict[FunctionInfo, None] = field(default_factory=dict)  # in order
     #: By name, parameters that are arrays or modules, as the function is differentiated.
     seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None

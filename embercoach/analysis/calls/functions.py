@@ -34,6 +34,7 @@ from embercoach.analysis.values.joins import (
     join_all,
     options,
     with_shape,
+    without_shapes,
 )
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -75,7 +76,7 @@ def call_function(
     values = constants.with_default_dtypes(info, _bind(info, bound, arguments), arguments)
     if frame.record:
         if frame.info is not None:
-            frame.info.calls.add(info)
+            frame.info.calls[info] = None
         if info.module is frame.module:
             for parameter in info.parameters:
                 value = values.get(parameter.name)
@@ -198,7 +199,7 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return first
+            return without_shapes(first)
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call

@@ -14,7 +14,7 @@ from embercoach.analysis.facts.facts import CompiledCall, CompileFact
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import join_all
+from embercoach.analysis.values.joins import join_all, without_shapes
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -174,9 +174,14 @@ def call(
         if isinstance(inner, Symbol):
             return call_library(inner.name, arguments)
         return parameters.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
+    is_mapped = callee.transform == "vmap"
+    if is_mapped:  # the function gets arrays with one axis less
+        arguments = tuple(a._replace(value=without_shapes(a.value)) for a in arguments)
     result = (
         dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
     )
+    if is_mapped:
+        return without_shapes(result)
     if callee.transform.endswith("value_and_grad"):
         value = result if result is not UNKNOWN else Array(traced=True)
         gradient = TREE if callee.transform.startswith("module") else ARRAY
