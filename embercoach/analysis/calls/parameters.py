@@ -12,6 +12,7 @@ from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_paramet
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
 from embercoach.analysis.values.joins import any_item, join, join_all, options, without_shapes
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
@@ -24,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     Dict,
     DType,
     Instance,
+    LibraryObject,
     Number,
     Numpy,
     Sequence,
@@ -221,13 +223,21 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     declared = parameter_value(info, parameter, None)
     allowed = {type(o) for o in options(declared)}
     if Array not in allowed:
-        return declared
+        return _subclass(evidence, declared) or declared
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
     if others and info.outer is not None and type(evidence) in _CONTRADICT:
         return evidence  # every caller of an inner function is in sight
     return join_all([declared, *others])
 
 
+def _subclass(evidence: Value, declared: Value) -> Value | None:
+    """The one module that callers pass for a parameter annotated as ``nn.Module``."""
+    if type(evidence) is Instance and MODULE in options(declared) and is_layer(evidence.info):
+        return evidence
+    return None
+
+
+MODULE = LibraryObject(MODULE_CLASS)
 #: Values that an annotation as an array does not cover.
 _CONTRADICT = (Numpy, Number, Str, Torch)
 
