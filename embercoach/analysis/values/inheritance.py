@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.lattice import (
     Class,
+    Instance,
+    LibraryObject,
     Symbol,
+    Value,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +49,13 @@ def library_bases(info: ClassInfo) -> Iterator[str]:
 def is_layer(info: ClassInfo) -> bool:
     """Return whether a class is derived from ``mlx.nn.Module``."""
     return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
+
+
+def is_module(value: Value) -> bool:
+    """Return whether a value is an instance of a class derived from ``mlx.nn.Module``."""
+    if isinstance(value, LibraryObject):
+        return value.cls == MODULE_CLASS or mlx_api.is_layer(value.cls)
+    return isinstance(value, Instance) and is_layer(value.info)
 
 
 def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
