@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MANY = 1_000
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
-_HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
+HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
 
 
 @check("LAZY-001")
@@ -91,7 +91,7 @@ def _unevaluated(
         fact,
         "LAZY-001",
         message=f"`{name}` is not evaluated in the loop: its graph grows in every iteration",
-        help=_HELP.format(name),
+        help=HELP.format(name),
     )
 
 
