@@ -88,13 +88,15 @@ REPORTED = {
     ),
     "an average of weights in a method": (
         (
-            "class Average:\n    def __init__(self, model):\n        self.mean = model.parameters()\n"
+            "class Average:\n    def __init__(self, model):\n"
+            "        self.mean = model.parameters()\n"
             "        self.decay = 0.9\n"
             "    def update(self, model):\n        d = self.decay\n"
             "        self.mean = tree_map(lambda s, p: d * s + p, self.mean, model.parameters())\n"
             "def train(model, batches):\n    average = Average(model)\n    opt = optim.SGD(0.1)\n"
             f"    {STEP}"
-            "    for x in batches:\n        loss, g = step(model, x)\n        opt.update(model, g)\n"
+            "    for x in batches:\n        loss, g = step(model, x)\n"
+            "        opt.update(model, g)\n"
             "        average.update(model)\n        mx.eval(model.parameters(), opt.state)\n"
         ),
         "LAZY-001",
@@ -112,6 +114,75 @@ REPORTED = {
 @pytest.mark.parametrize(("program", "code"), REPORTED.values(), ids=REPORTED)
 def test_reported(program: str, code: str) -> None:
     assert codes(IMPORTS + program, code) == [code]
+
+
+FRAMES = "mx.zeros((4, 8), dtype=mx.uint8)"
+CLASS = "class W:\n    def __init__(self, f):\n        self.f = f\n"
+CHANGE = "    def change(self):\n        return self.f[1:] - self.f[:-1]\n"
+#: Ways from an array of uint8 to a difference; ``U`` is the array.
+WAYS = {
+    "an attribute": f"{CLASS}{CHANGE}def main():\n    return W(U).change()\n",
+    "a property": (
+        f"{CLASS}    @property\n    def g(self):\n        return self.f\n"
+        "    def change(self):\n        return self.g[1:] - self.g[:-1]\n"
+        "def main():\n    return W(U).change()\n"
+    ),
+    "a base's attribute": (
+        f"{CLASS}class V(W):\n    def __init__(self, f):\n        super().__init__(f)\n{CHANGE}"
+        "def main():\n    return V(U).change()\n"
+    ),
+    "a class method": (
+        f"{CLASS}    @classmethod\n    def zero(cls):\n        return cls(U)\n{CHANGE}"
+        "def main():\n    return W.zero().change()\n"
+    ),
+    "a list that a method appends to": (
+        "class W:\n    def __init__(self):\n        self.fs = []\n"
+        "    def add(self, f):\n        self.fs.append(f)\n"
+        "    def change(self):\n        return self.fs[-1] - self.fs[0]\n"
+        "def main():\n    W().add(U)\n"
+    ),
+    "a star": "def d(a, b):\n    return a - b\ndef main():\n    p = (U, U)\n    return d(*p)\n",
+    "a partial": (
+        "def d(n, a, b):\n    return a - b\ndef main():\n    return partial(d, 3)(U, U)\n"
+    ),
+    "annotated parameters": (
+        "def d(a: mx.array, b: mx.array | None):\n    return a - b\nd(U, U)\n"
+    ),
+    "an annotated result": (
+        "def load(n: int) -> mx.array:\n    return U + n\n"
+        "def main():\n    return load(3) - load(2)\n"
+    ),
+    "a generator": (
+        "def frames(n):\n    for _ in range(n):\n        yield U\n"
+        "def changes(it):\n    last = None\n    for f in it:\n        if last is not None:\n"
+        "            yield f - last\n        last = f\n"
+        "def main():\n    return list(changes(frames(3)))\n"
+    ),
+    "a dictionary": (
+        "def batch():\n    return {'a': U, 'b': U}\ndef d(x):\n    return x['a'] - x['b']\n"
+        "def main():\n    return d(batch())\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("program", WAYS.values(), ids=WAYS)
+def test_the_dtype_of_an_argument_is_known(program: str) -> None:
+    assert codes(IMPORTS + program.replace("U", FRAMES), "DTYPE-010") == ["DTYPE-010"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def d(a: mx.array, b: mx.array):\n    return a - b\nd(U, U)\nd(mx.ones(3), mx.ones(3))\n",
+        "def d(a: mx.array, b):\n    a = a.astype(mx.int32)\n    return a - b\nd(U, U)\n",
+        (
+            "def f(x: mx.array) -> mx.array:\n    return x + 1\nf(U)\n"
+            "def g(y):\n    return f(y) - f(y)\n"
+        ),
+    ],
+)
+def test_the_dtype_of_an_argument_is_open(program: str) -> None:
+    assert codes(IMPORTS + program.replace("U", FRAMES), "DTYPE-010") == []
 
 
 SILENT = {
@@ -155,7 +226,8 @@ SILENT = {
     "an average that its method evaluates": (
         (
             "class Meter:\n    def __init__(self):\n        self.total = mx.array(0.0)\n"
-            "    def add(self, v):\n        self.total = self.total + v\n        mx.eval(self.total)\n"
+            "    def add(self, v):\n        self.total = self.total + v\n"
+            "        mx.eval(self.total)\n"
             "def run(model: nn.Module, batches):\n    meter = Meter()\n"
             "    for x in batches:\n        meter.add(model(x).mean())\n    return meter.total\n"
         ),

@@ -68,6 +68,7 @@ class FunctionInfo:
     seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None
     declared: Value | None = None  # what the return annotation says, once it has been asked for
+    returned: Value = UNKNOWN  # by the body, as it has been analysed
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
     #: Of a shared function, by the call, and by the depth of the call where that matters.

@@ -13,7 +13,14 @@ from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
-from embercoach.analysis.values.joins import any_item, join, join_all, options, without_shapes
+from embercoach.analysis.values.joins import (
+    any_item,
+    as_array,
+    join,
+    join_all,
+    options,
+    without_shapes,
+)
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
@@ -224,10 +231,20 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     allowed = {type(o) for o in options(declared)}
     if Array not in allowed:
         return _subclass(evidence, declared) or declared
+    declared = _passed_array(declared, evidence, info)
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
     if others and info.outer is not None and type(evidence) in _CONTRADICT:
         return evidence  # every caller of an inner function is in sight
     return join_all([declared, *others])
+
+
+def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:
+    """The annotation with the dtype and the axes of the arrays that all callers in sight pass."""
+    passed = as_array(evidence)
+    if passed is None or (passed.dtype is None and passed.shape is None):
+        return declared
+    array = Array(passed.dtype, traced=True, shape=None if _counts_axes(info) else passed.shape)
+    return join_all(array if type(o) is Array else o for o in options(declared))
 
 
 def _subclass(evidence: Value, declared: Value) -> Value | None:

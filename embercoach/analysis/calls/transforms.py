@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
-from embercoach.analysis.facts.facts import CompiledCall, CompileFact
+from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
@@ -33,7 +32,6 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, Site
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
 
 #: Transform by qualified name: which role it gives the function, and at which argument.
 TRANSFORMS: dict[str, tuple[str, int]] = {
@@ -173,7 +171,9 @@ def call(
         inner = callee.inner
         if isinstance(inner, Symbol):
             return call_library(inner.name, arguments)
-        return parameters.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
+        taken = (Argument(UNKNOWN, node, None, ""),) * callee.taken
+        is_function = isinstance(inner, Function)
+        return dispatch.call(frame, node, inner, (*taken, *arguments)) if is_function else UNKNOWN
     is_mapped = callee.transform == "vmap"
     if is_mapped:  # the function gets arrays with one axis less
         arguments = tuple(a._replace(value=without_shapes(a.value)) for a in arguments)

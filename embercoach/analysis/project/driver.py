@@ -105,6 +105,17 @@ def _spread_roles(module: Module) -> None:
 
 
 def _needs_evidence(info: FunctionInfo) -> bool:
+    """Return whether callers may show more of a function's parameters, or of its object."""
+    if _lacks_arguments(info):
+        return True
+    setters = info.cls.set_by if info.is_method and info.cls is not None else {}
+    return any(
+        other is not info and other.analysed_with is None and _lacks_arguments(other)
+        for other in setters
+    )
+
+
+def _lacks_arguments(info: FunctionInfo) -> bool:
     start = 1 if info.is_method else 0
     return any(
         p.annotation is None and p.evidence is None and not p.star for p in info.parameters[start:]
