@@ -146,7 +146,7 @@ WAYS = {
         "def d(n, a, b):\n    return a - b\ndef main():\n    return partial(d, 3)(U, U)\n"
     ),
     "annotated parameters": (
-        "def d(a: mx.array, b: mx.array | None):\n    return a - b\nd(U, U)\n"
+        "def _d(a: mx.array, b: mx.array | None):\n    return a - b\n_d(U, U)\n"
     ),
     "an annotated result": (
         "def load(n: int) -> mx.array:\n    return U + n\n"

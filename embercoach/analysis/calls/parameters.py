@@ -239,10 +239,15 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
 
 
 def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:
-    """The annotation with the dtype and the axes of the arrays that all callers in sight pass."""
+    """The annotation with the dtype and the axes of the arrays that callers pass, all in sight.
+
+    They are of inner and private functions, and of those in a script.
+    """
     passed = as_array(evidence)
     if passed is None or (passed.dtype is None and passed.shape is None):
         return declared
+    if not (info.outer or info.name.startswith("_") or "__main__" in info.module.source):
+        return declared  # other files may call it with any array
     array = Array(passed.dtype, traced=True, shape=None if _counts_axes(info) else passed.shape)
     return join_all(array if type(o) is Array else o for o in options(declared))
 
