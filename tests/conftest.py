@@ -7,14 +7,26 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
 RULES = TESTS.parent / "rules"
 #: Folders of the tests that `-m commit` selects.
 COMMIT = {"checks", "engine", "metal", "rules"}
+#: Modules whose tests share what one of them took minutes for, or ask what the others did. With
+#: `--dist loadgroup` each runs on one worker.
+ON_ONE_WORKER = {
+    "tests/accuracy/test_accuracy.py",
+    "tests/simulator/packages/test_cases.py",
+    "tests/simulator/packages/test_upstream.py",
+}
 #: The default suite has one of so many simulated cases of each test of the kernel pack.
 SIMULATED = 12
 
@@ -40,6 +52,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if code and (RULES / f"{code}.md").is_file() and collection_path.name != "rules":
         return True
     return None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """Group tests by module: pytest 9.2 ignores the names that xdist 3.8 gives its own groups."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SomeModulesTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return module if module in ON_ONE_WORKER else nodeid
+
+    return SomeModulesTogether(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses

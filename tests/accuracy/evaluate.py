@@ -1,10 +1,10 @@
 """Measure the linter's precision and recall against the hand-made labels.
 
 Run from the repository root as `python -m tests.accuracy.evaluate [--linter-json FILE] [--show]`:
-the packages are fetched with pip on first use, linted under the profile `ember`, and every label
-is compared with the findings that fall on it. `--linter-json` reads the output of an earlier run,
-made with `python -m embercoach check --profile ember --output-format json --no-cache` on the
-corpus folder, instead of running the linter.
+the packages are fetched with pip on first use, the labelled files are linted under the profile
+`ember`, and every label is compared with the findings that fall on it. `--linter-json` reads the
+output of an earlier run, made with `python -m embercoach check --profile ember --output-format
+json --no-cache` on the corpus folder, instead of running the linter.
 """
 
 from __future__ import annotations
@@ -137,21 +137,21 @@ def check_drift(labels: Iterable[Label], roots: Mapping[str, Path]) -> None:
         )
 
 
-def lint_package(root: Path) -> list[dict[str, Any]]:
-    """Lint a copy of an unpacked package by itself and return the findings of the JSON output.
+def lint_package(root: Path, files: Iterable[str]) -> list[dict[str, Any]]:
+    """Lint files of a copy of an unpacked package and return the findings of the JSON output.
 
     The copy lies outside this repository, whose configuration and ignore files would count else.
     """
     with tempfile.TemporaryDirectory(prefix="embercoach-accuracy-") as folder:
         copy = Path(folder) / root.name
         shutil.copytree(root, copy)
-        return run_linter(copy)
+        return run_linter(copy, files)
 
 
-def run_linter(folder: Path) -> list[dict[str, Any]]:
-    """Run the linter on `folder` under the profile `ember` and return its findings."""
+def run_linter(folder: Path, files: Iterable[str]) -> list[dict[str, Any]]:
+    """Run the linter on files of `folder` under the profile `ember` and return its findings."""
     command = [sys.executable, "-m", "embercoach", "check", "--profile", "ember"]
-    command += ["--output-format", "json", "--no-cache", str(folder)]
+    command += ["--output-format", "json", "--no-cache", *(str(folder / file) for file in files)]
     environment = dict(os.environ, PYTHONPATH=str(REPOSITORY))
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=folder, env=environment
@@ -273,7 +273,7 @@ def mistakes(scores: Mapping[str, Score]) -> str:
 
 
 def evaluate(findings: Iterable[Mapping[str, Any]] | None = None) -> dict[str, Score]:
-    """Fetch the corpus, check it against the labels, lint it and return the scores.
+    """Fetch the corpus, check it against the labels, lint its labelled files, return the scores.
 
     Given the `findings` of an earlier run over the same packages, these are scored instead.
     """
@@ -281,7 +281,14 @@ def evaluate(findings: Iterable[Mapping[str, Any]] | None = None) -> dict[str, S
     roots = corpus_roots(packages)
     check_drift(labels, roots)
     if findings is None:
-        findings = [finding for root in roots.values() for finding in lint_package(root)]
+        files: dict[str, set[str]] = defaultdict(set)
+        for label in labels:
+            files[label.package].add(label.file)
+        findings = [
+            finding
+            for package, root in roots.items()
+            for finding in lint_package(root, sorted(files[package]))
+        ]
     return score(labels, group_findings(findings, roots), roots)
 
 

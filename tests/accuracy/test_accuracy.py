@@ -6,7 +6,7 @@ import pytest
 
 from tests.accuracy.evaluate import evaluate, mistakes, table
 
-pytestmark = [pytest.mark.corpus, pytest.mark.xdist_group("accuracy")]
+pytestmark = pytest.mark.corpus
 
 # Family: the lowest precision and recall that the linter may have.
 BARS = {"host-pull": (0.97, 0.90), "truth": (0.97, 0.90), "scalar": (0.97, 0.85)}
@@ -14,7 +14,7 @@ BARS = {"host-pull": (0.97, 0.90), "truth": (0.97, 0.90), "scalar": (0.97, 0.85)
 
 @pytest.fixture(scope="module")
 def scores():
-    """Lint the whole corpus once."""
+    """Lint the labelled files once."""
     measured = evaluate()
     report = table(measured) + "\n" + mistakes(measured)
     print(report)  # noqa: T201 - pytest shows it with -s and where a bar is missed

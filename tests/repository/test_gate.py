@@ -205,3 +205,33 @@ def test_workflow_logs_are_grouped(checkout: Path) -> None:
         == result.stdout.count("::endgroup::")
         == 9 + len(INSTALLS) + len(FUZZING)
     )
+
+
+PARTED = """
+import pytest
+
+seen = []
+
+@pytest.mark.parametrize("case", range(40))
+def test_case(case):
+    seen.append(case)
+
+def test_the_last_sees_all():
+    assert len(seen) == 40
+"""
+
+
+def test_a_module_of_parted_tests_runs_on_one_worker(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    conftest = ROOT / "tests" / "conftest.py"
+    plugin = request.config.pluginmanager.get_plugin(str(conftest))
+    assert [module for module in plugin.ON_ONE_WORKER if not (ROOT / module).is_file()] == []
+    module = tmp_path / min(plugin.ON_ONE_WORKER)
+    module.parent.mkdir(parents=True)
+    module.write_text(PARTED)
+    (tmp_path / "tests" / "conftest.py").write_text(conftest.read_text())
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "41 passed" in done.stdout, done.stdout

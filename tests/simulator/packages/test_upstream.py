@@ -16,7 +16,7 @@ from tests.accuracy.corpus import CACHE, CorpusError, package_root
 
 from .case import VERSIONS
 
-pytestmark = [pytest.mark.corpus, pytest.mark.xdist_group("packages")]
+pytestmark = pytest.mark.corpus
 
 ROOT = Path(__file__).resolve().parents[3]
 
