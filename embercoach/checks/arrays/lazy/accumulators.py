@@ -106,7 +106,7 @@ def accumulated(method: FunctionInfo, module: Module) -> Accumulated | None:
 
 
 def _accumulation(fact: Fact) -> tuple[str, Literal["sum", "list", "tree"]] | None:
-    """What a fact adds arrays to: its path, and in which way."""
+    """The path that a fact adds arrays to, and in which way."""
     statement = fact.place.statement
     target = None
     if isinstance(statement, cst.Assign) and statement.value is fact.node:

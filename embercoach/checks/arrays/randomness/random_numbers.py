@@ -163,7 +163,7 @@ def _is_softmax(expression: _Expression, module: Module, calls: int = 0) -> bool
 
 
 def _returned(function: FunctionInfo) -> Iterator[_Expression]:
-    """What a function returns; nothing if that is not one expression in each place."""
+    """The expressions that a function returns."""
     if isinstance(function.node, cst.Lambda):
         return
     for statement in small_statements(function.node.body):
@@ -172,7 +172,7 @@ def _returned(function: FunctionInfo) -> Iterator[_Expression]:
 
 
 def _given(name: str, function: FunctionInfo, module: Module) -> Iterator[_Expression]:
-    """What calls of the file pass for a parameter."""
+    """The expressions that calls of the file pass for a parameter."""
     for call in _local_calls(module).get(function, ()):
         if any(argument.star for argument in call.node.args):
             continue
