@@ -246,7 +246,7 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
-    if name in ("reshape", "flatten", "transpose", "swapaxes"):
+    if type(result) is Array:
         result = with_shape(result, shapes.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 
@@ -310,7 +310,10 @@ def _library_object(
         return UNKNOWN
     value = result_value(entry.call_returns)
     if type(value) is Array:
-        return Array(None, False, False, any(may_be_traced(a.value) for a in arguments), pulls)
+        traced = any(may_be_traced(a.value) for a in arguments)
+        return Array(
+            None, False, False, traced, pulls, shape=shapes.of_layer(entry.name, arguments)
+        )
     return with_pulls(value, pulls)
 
 

@@ -344,6 +344,13 @@ class AttributeFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class InstanceCallFact(Fact):
+    """``module.__call__ = value`` for an instance of a class derived from ``mlx.nn.Module``."""
+
+    node: cst.Attribute
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MissingMemberFact(Fact):
     """A member that a value of MLX lacks; ``node`` reads or imports it, ``call`` calls it."""
 

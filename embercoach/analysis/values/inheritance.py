@@ -9,6 +9,7 @@ from embercoach.analysis.values.lattice import (
     Class,
     Function,
     Instance,
+    LibraryObject,
     Symbol,
     Value,
 )
@@ -58,6 +59,13 @@ def is_torch_module(info: ClassInfo) -> bool:
         name.startswith("torch.nn.") or name.endswith(".LightningModule")
         for name in library_bases(info)
     )
+
+
+def is_module(value: Value) -> bool:
+    """Return whether a value is an instance of a class derived from ``mlx.nn.Module``."""
+    if isinstance(value, LibraryObject):
+        return value.cls == MODULE_CLASS or mlx_api.is_layer(value.cls)
+    return isinstance(value, Instance) and is_layer(value.info)
 
 
 def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:

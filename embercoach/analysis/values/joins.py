@@ -357,6 +357,22 @@ def with_shape(value: Value, shape: Shape | None) -> Value:
     return Array(*given, value.role, shape)
 
 
+def without_shapes(value: Value) -> Value:
+    """The value, its arrays of any shape."""
+    if type(value) is Array:
+        return value if value.shape is None else replace(value, shape=None)
+    if type(value) is Sequence:
+        items = None if value.items is None else tuple(map(without_shapes, value.items))
+        common = None if value.common is None else without_shapes(value.common)
+        return replace(value, common=common, items=items)
+    if type(value) is Dict:
+        known = tuple((key, without_shapes(item)) for key, item in value.known)
+        return replace(value, item=without_shapes(value.item), known=known)
+    if type(value) is Union:
+        return join_all(map(without_shapes, value.options))
+    return value
+
+
 def holds_arrays(value: Value, depth: int = 3) -> bool:
     """Return whether a value is an array, a tree, or a container of them."""
     kind = type(value)

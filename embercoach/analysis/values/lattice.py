@@ -67,6 +67,13 @@ class Shape:
             return None
         return prod(n for n in self.sizes if n is not None)
 
+    @property
+    def axes(self) -> Shape:
+        """The shape without sizes, except for those that are 1: these axes are broadcast."""
+        if self.sizes is None or all(n is None or n == 1 for n in self.sizes):
+            return self
+        return Shape(tuple(1 if n == 1 else None for n in self.sizes))
+
     def join(self, other: Shape) -> Shape | None:
         """Return the facts that both shapes have in common."""
         a, b = self.sizes, other.sizes
