@@ -17,7 +17,7 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_relevance import builds, matters
+from embercoach.analysis.calls.call_relevance import builds, makes_compiled, matters
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
@@ -155,7 +155,9 @@ def apply(
         if frame.record:
             kernel = Symbol(kernel_objects.METAL_KERNEL)
             frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
-    elif frame.record and (matters(callee, arguments) or builds(callee, result)):
+    elif frame.record and (
+        matters(callee, arguments) or builds(callee, result) or makes_compiled(callee, result)
+    ):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
