@@ -96,6 +96,10 @@ def _is_made_by(maker: FunctionInfo, value: Value) -> bool:
     return root is not None and root.outer is maker
 
 
+#: Targets of assignments that bind local variables alone.
+_LOCAL = (cst.Name, cst.Tuple)
+
+
 @lru_cache(maxsize=16)
 def _keeps_nothing(maker: FunctionInfo) -> bool:
     """Return whether no call of a function keeps its result for the next one."""
@@ -105,10 +109,8 @@ def _keeps_nothing(maker: FunctionInfo) -> bool:
     for node in walk(maker.node.body, SCOPES):
         if isinstance(node, cst.Return):
             returns += 1
-        elif isinstance(node, (cst.Global, cst.Nonlocal, cst.Yield)):
-            return False
-        elif isinstance(node, cst.AssignTarget) and not isinstance(
-            node.target, (cst.Name, cst.Tuple)
+        elif type(node) in (cst.Global, cst.Nonlocal, cst.Yield) or (
+            type(node) is cst.AssignTarget and type(node.target) not in _LOCAL
         ):
             return False
     return returns == 1

@@ -75,9 +75,7 @@ def baked_shape(fact: CompileFact, module: Module) -> Iterator[Report]:
             return
 
 
-def _sizes(
-    info: FunctionInfo, arrays: frozenset[str]
-) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+def _sizes(info: FunctionInfo, arrays: frozenset[str]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """The sizes of arrays that a function computes with, and their statements."""
     unpacked: set[str] = set()
     pending: list[tuple[cst.CSTNode, cst.CSTNode, bool]] = []
