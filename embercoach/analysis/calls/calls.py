@@ -23,7 +23,7 @@ from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
+from embercoach.analysis.facts.facts import Argument, CallFact, ImportedCall, LocalCall
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
@@ -145,7 +145,7 @@ def apply(
         result: Value = UNKNOWN
         transforms.submit(frame, node, arguments)
     else:
-        _note(frame, node, callee)
+        _note(frame, node, callee, arguments)
         result = handler(frame, node, callee, arguments)
     built = None
     if frame.module.builders:
@@ -174,8 +174,8 @@ def apply(
     return result
 
 
-def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
-    """Record a call of a function of the file, which is certainly what is called."""
+def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> None:
+    """Record a call of a function of the project, which is certainly what is called."""
     if not frame.record:
         return
     info, is_bound = None, True
@@ -186,6 +186,8 @@ def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
         info = find_method(callee.info, name)
     if info is not None and info.module is frame.module:
         frame.add(LocalCall(node, frame.place(), info, is_bound))
+    elif info is not None and frame.module.trains:
+        frame.add(ImportedCall(node, frame.place(), info, is_bound, arguments))
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:

@@ -92,7 +92,7 @@ def _is_setter(info: FunctionInfo, module: Module) -> bool:
     """Return whether a function is meant to be called at any time, or called in a loop."""
     if info.name.startswith(("set_", "update_")) or info.name == "set":
         return True
-    if any(name.endswith(".setter") for name in info.decorators):
+    if ".setter" in info.decorators:
         return True
     return info in _called_in_loops(module)
 

@@ -108,7 +108,7 @@ def _operands(info: FunctionInfo, module: Module) -> frozenset[str]:
 
 
 def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: Module) -> bool:
-    """``guide.strength = 2.0`` in a loop, or after a call, that calls ``guide.predict(x)``."""
+    """``guide.strength = 2.0`` after a call of ``guide.predict(x)``, or in a loop with one."""
     statement = fact.place.statement
     targets = statement.targets if isinstance(statement, cst.Assign) else ()
     compiled = (dotted(target.target) for target in targets)
@@ -116,7 +116,7 @@ def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: M
     called |= {name for name, m in cls.methods.items() if name != "__init__" and _reads(m, called)}
     for function in (None, *module.functions):
         stores = _attribute_stores(function, module).get(attribute, ())
-        if not stores or (function is not None and function.cls is cls):
+        if not stores or function is fact.place.function:
             continue
         order, loops = _layout(function, module)
         body = module.tree if function is None else function.node.body

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
+_OF_CONTAINERS = frozenset((*dir(dict), *dir(list), *dir(str)))
 _ADDS = frozenset({"append", "extend", "insert", "add", "appendleft"})
 
 
@@ -156,6 +157,8 @@ def leaking_layer(fact: CompileFact, module: Module) -> Iterator[Report]:
         for name in names:
             held = _held(info, name)
             readers = _reads(module).get(name, frozenset()) - traced_by(fact, module)
+            if name in _OF_CONTAINERS:
+                continue  # ``config.keys()`` is no read of it
             if readers and holds_arrays(held) and is_traced(held):
                 yield Report.at(
                     fact,
