@@ -269,8 +269,8 @@ def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argumen
     init = find_method(callee.info, "__init__")
     if init is not None:
         functions.call_function(frame, init, instance, arguments)
-    elif any(base in classes.ENUMS for base in library_bases(callee.info)):
-        return instance
+    elif frame.record:
+        classes.note_fields(frame, callee.info, arguments)
     return instance
 
 

@@ -93,6 +93,8 @@ class Module:
         self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         #: What these calls assigned to attributes of shared classes.
         self.attributes: Attributes = {}
+        #: What this file's calls of dataclasses and named tuples pass for their fields.
+        self.fields: dict[tuple[ClassInfo, str], Value] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}
