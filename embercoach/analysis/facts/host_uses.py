@@ -97,7 +97,28 @@ def hot_functions(module: Module) -> frozenset[FunctionInfo]:
         fact.function
         for fact in module.facts()
         if isinstance(fact, LocalCall) and fact.place.loops and not fact.place.periodic
+        if not is_handed_over(fact.place, fact.node, by_yield=True)
     )
+
+
+#: Methods that hand a value over to a file, a socket or another thread.
+_HANDS_OVER = frozenset({"put", "put_nowait", "send", "sendall", "write", "writeframes"})
+
+
+def is_handed_over(place: FactPlace, node: cst.CSTNode, *, by_yield: bool = False) -> bool:
+    """Test whether a statement only hands a value over: ``queue.put(x.tolist())``.
+
+    Args:
+        place: the place of the value.
+        node: its expression.
+        by_yield: a ``yield`` hands it over too.
+    """
+    value = place.statement.value if isinstance(place.statement, cst.Expr) else None
+    if isinstance(value, cst.Yield):
+        return by_yield and value.value is node
+    if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
+        return False
+    return value.func.attr.value in _HANDS_OVER and any(a.value is node for a in value.args)
 
 
 @lru_cache(maxsize=2)

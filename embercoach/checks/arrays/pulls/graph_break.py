@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.host_uses import is_log_line
+from embercoach.analysis.facts.host_uses import is_handed_over, is_log_line
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -84,8 +84,10 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject=array_node,
         may_end=may_end,
     )
-    if context == "loop" and may_end and is_log_line(fact.place, module):
-        context = "sink"
+    if context == "loop" and may_end:
+        is_queued = is_handed_over(fact.place, pulled_by or fact.node)
+        if is_queued or is_log_line(fact.place, module):
+            context = "sink"
     return Report.at(
         fact,
         code,
