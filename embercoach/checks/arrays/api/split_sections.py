@@ -147,22 +147,22 @@ def _is_size(node: cst.BaseExpression, fact: CallFact, module: Module) -> bool:
     function = fact.place.function
     if isinstance(node, cst.Attribute):
         made = fixed_attribute(node, function, module)
-        if made is not None and _is_made_of_shape(made):
+        if made is not None and _is_quotient(made):
             return True
         return _is_named_so(node.attr.value) or (
             isinstance(made, cst.Name) and _sizes_layer(made.value, function, module)
         )
     resolved = resolve_name(Expression(node, scope_of(module, function))).node
-    if _is_made_of_shape(resolved):
+    if _is_quotient(resolved):
         return True
-    return isinstance(node, cst.Name) and _is_named_so(node.value)
+    is_name = isinstance(resolved, cst.Name) and isinstance(node, cst.Name)
+    return is_name and isinstance(node, cst.Name) and _is_named_so(node.value)
 
 
-def _is_made_of_shape(node: cst.CSTNode) -> bool:
-    """``x.shape[-1]`` and ``width // 3``."""
+def _is_quotient(node: cst.CSTNode) -> bool:
+    """``x.shape[-1] // 2``; ``x.shape[-1]`` alone is the number of parts of one element."""
     return any(
-        (isinstance(inner, cst.Attribute) and inner.attr.value == "shape")
-        or (isinstance(inner, cst.BinaryOperation) and isinstance(inner.operator, cst.FloorDivide))
+        isinstance(inner, cst.BinaryOperation) and isinstance(inner.operator, cst.FloorDivide)
         for inner in walk(node)
     )
 
