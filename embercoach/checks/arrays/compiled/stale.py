@@ -19,11 +19,6 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
-from embercoach.checks.arrays.compiled.changes import (
-    changes_attribute,
-    changes_variable,
-    owner_of,
-)
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
     is_captured,
@@ -31,6 +26,11 @@ from embercoach.checks.arrays.compiled.compilations import (
     place_in,
     root_of,
     traced_by,
+)
+from embercoach.checks.arrays.compiled.later_changes import (
+    changes_attribute,
+    changes_variable,
+    owner_of,
 )
 from embercoach.checks.arrays.compiled.updates import updates_of
 from embercoach.checks.registry import Report, check

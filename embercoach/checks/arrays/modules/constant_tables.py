@@ -48,6 +48,8 @@ def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
 
     Such random Fourier features are fixed, unless the class says that they are learned.
     """
+    if fact.name == "weight":
+        return False  # what checkpoints hold
     text = module.parsed.code(fact.owner.node)
     if _UNTRAINED.search(_beside(fact, module)) is not None:
         return True
