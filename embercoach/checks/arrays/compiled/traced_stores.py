@@ -158,7 +158,7 @@ def leaking_layer(fact: CompileFact, module: Module) -> Iterator[Report]:
             held = _held(info, name)
             readers = _reads(module).get(name, frozenset()) - traced_by(fact, module)
             if name in _OF_CONTAINERS:
-                continue  # ``config.keys()`` is no read of it
+                continue  # ``config.keys()`` does not read it
             if readers and holds_arrays(held) and is_traced(held):
                 yield Report.at(
                     fact,

@@ -216,7 +216,7 @@ class Varying:
         return name == "enumerate" and index == 0 and not _walks_over_layers(loop)
 
     def _is_space(self, call: cst.Call) -> bool:
-        """``np.linspace(0, 1, n)``: calls of NumPy without arrays are no facts."""
+        """``np.linspace(0, 1, n)``: no fact records a call of NumPy without arrays."""
         library, _, name = (dotted(call.func) or "").partition(".")
         return name in _SPACES and self._module.frame.names.get(library) == Symbol("numpy")
 

@@ -75,7 +75,7 @@ def _imports(facts: list[Fact]) -> bool:
 
 
 def _imported_effects(facts: list[Fact], module: Module) -> Iterator[Effect]:
-    """What functions of other files do with models."""
+    """Yield the effects on models of functions of other files."""
     effects = ModeEffects(module)
     for function in {f.function for f in facts if type(f) is ImportedCall}:
         yield from effects.of(function.node.body)
