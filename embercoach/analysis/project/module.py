@@ -76,7 +76,7 @@ class Module:
         self.wrappers: dict[str, Value] = {}
         self.mentions_kernels = "metal_kernel" in source or bool(self.builders)
         self.mentions_compile = "compile" in source
-        self.trains = "value_and_grad" in source or ".update(" in source
+        self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)

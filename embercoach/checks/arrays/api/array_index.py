@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.shapes import is_ellipsis, is_new_axis
-from embercoach.analysis.facts.facts import LocalCall, calls_of
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import as_array, join_all
@@ -111,8 +112,8 @@ def _declared(node: cst.CSTNode, fact: ArrayIndexFact, module: Module) -> Array 
     made = resolve_name(Expression(node, scope_of(module, function))).node
     called: FunctionInfo | None = None
     if isinstance(made, cst.Call):
-        facts = (f for f in module.facts() if type(f) is LocalCall and f.node is made)
-        called = next((f.function for f in facts), None)
+        local = evaluation_of(module).local_call(made)
+        called = None if local is None else local.function
     elif isinstance(made, cst.Attribute):
         name = made.attr.value
         passed = [value for (_, field), value in module.fields.items() if field == name]

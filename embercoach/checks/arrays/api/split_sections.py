@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -118,9 +119,19 @@ def _names(fact: CallFact, module: Module) -> int | None:
 
 
 def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
-    calls = [f for f in module.facts() if type(f) is LocalCall and f.function is function]
+    calls = _local_calls(module).get(function, [])
     found = {_unpacking(call.place.statement, call.node) for call in calls[:_MOST_CALLERS]}
     return next(iter(found)) if len(found) == 1 and len(calls) <= _MOST_CALLERS else None
+
+
+@lru_cache(maxsize=1)
+def _local_calls(module: Module) -> dict[FunctionInfo | None, list[LocalCall]]:
+    """Where a file calls its functions."""
+    found: dict[FunctionInfo | None, list[LocalCall]] = {}
+    for fact in module.facts():
+        if type(fact) is LocalCall:
+            found.setdefault(fact.function, []).append(fact)
+    return found
 
 
 def _unpacking(statement: cst.CSTNode, made: cst.CSTNode) -> int | None:

@@ -15,7 +15,6 @@ from embercoach.analysis.syntax.trees import (
     dotted,
     names_below,
     small_statements,
-    walk,
 )
 from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
@@ -114,18 +113,16 @@ def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: M
     compiled = (dotted(target.target) for target in targets)
     called = {name.rpartition(".")[2] for name in compiled if name is not None}
     called |= {name for name, m in cls.methods.items() if name != "__init__" and _reads(m, called)}
-    for function in (None, *module.functions):
-        stores = _attribute_stores(function, module).get(attribute, ())
-        if not stores or function is fact.place.function:
+    for function, stores in _attribute_stores(module).get(attribute, {}).items():
+        if function is fact.place.function:
             continue
         order, loops = _layout(function, module)
-        body = module.tree if function is None else function.node.body
+        calls = [
+            (order.get(id(statement), -1), dotted(call.func) or "")
+            for statement, call in _calls_in(function, module)
+        ]
         for owner, store in stores:
-            uses = [
-                order[id(statement)]
-                for statement, call in _calls_in(body)
-                if _is_call_of(call, owner, called) and id(statement) in order
-            ]
+            uses = [at for at, path in calls if _is_method_of(path, owner, called)]
             at = order.get(id(store), -1)
             around = [loop for loop in loops if at in loop]
             if uses and (min(uses) < at < max(uses) or any(u in lo for lo in around for u in uses)):
@@ -137,33 +134,36 @@ def _reads(method: FunctionInfo, names: set[str]) -> bool:
     return not names.isdisjoint(names_below(method.node.body))
 
 
-def _is_call_of(call: cst.Call, owner: str, names: set[str]) -> bool:
-    path = dotted(call.func) or ""
+def _is_method_of(path: str, owner: str, names: set[str]) -> bool:
     return path.rpartition(".")[0] == owner and path.rpartition(".")[2] in names
 
 
-def _calls_in(body: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.Call]]:
+def _calls_in(
+    function: FunctionInfo | None, module: Module
+) -> Iterator[tuple[cst.CSTNode, cst.Call]]:
+    body = module.tree if function is None else function.node.body
     for statement in small_statements(body):
-        for node in walk(statement, (cst.Lambda,)):
+        for node in nodes_in(statement, module):
             if isinstance(node, cst.Call):
                 yield statement, node
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=1)
 def _attribute_stores(
-    function: FunctionInfo | None, module: Module
-) -> dict[str, list[tuple[str, cst.CSTNode]]]:
-    """The assignments to attributes of a function's variables, with the variables, by attribute."""
-    body = module.tree if function is None else function.node.body
-    found: dict[str, list[tuple[str, cst.CSTNode]]] = {}
-    for node in small_statements(body):
-        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-        if isinstance(node, cst.AugAssign):
-            targets = [node.target]
-        for target in targets:
-            owner = dotted(target.value) if isinstance(target, cst.Attribute) else None
-            if owner is not None and isinstance(target, cst.Attribute):
-                found.setdefault(target.attr.value, []).append((owner, node))
+    module: Module,
+) -> dict[str, dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]]:
+    """The assignments to attributes of variables, with the variables, by attribute and function."""
+    found: dict[str, dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]] = {}
+    for function in (None, *module.functions):
+        for node in small_statements(module.tree if function is None else function.node.body):
+            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+            if isinstance(node, cst.AugAssign):
+                targets = [node.target]
+            for target in targets:
+                owner = dotted(target.value) if isinstance(target, cst.Attribute) else None
+                if owner is not None and isinstance(target, cst.Attribute):
+                    stores = found.setdefault(target.attr.value, {})
+                    stores.setdefault(function, []).append((owner, node))
     return found
 
 

@@ -16,6 +16,7 @@ from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.arrays.lazy.step_loops import is_long
 from embercoach.checks.registry import Report, check
 
@@ -118,19 +119,22 @@ def _varies(call: LocalCall, loop: cst.For, module: Module) -> bool:
         return True
     roots = {n for n in used if n in reaching.bindings} | {_root(call.node.func)}
     state = _attributes_read(call.function)
-    return any(_changes(node, call, roots, state, module) for node in _nodes(loop.body))
+    return any(_changes(node, call, roots, state, module) for node in _nodes(loop.body, module))
 
 
 #: What ends the nodes of a loop that is not walked to its end.
 _TOO_LARGE = cst.Pass()
 
 
-def _nodes(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def _nodes(body: cst.CSTNode, module: Module) -> Iterator[cst.CSTNode]:
     pending = [body]
     for _ in range(_MOST_NODES):
         if not pending:
             return
         node = pending.pop()
+        module.work.left -= 1
+        if module.work.left < 0:
+            raise WorkExceededError
         yield node
         pending += children(node)
     yield _TOO_LARGE
