@@ -2,76 +2,62 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import dotted, small_statements
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.checks.arrays.numerics.compositions import SUM, Called, called
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
 
 SOFTMAX = frozenset(["mlx.core.softmax", "mlx.nn.softmax"])
 SIGMOID = frozenset(["mlx.core.sigmoid", "mlx.nn.sigmoid"])
 EXP = frozenset(["mlx.core.exp"])
-SUM = frozenset(["mlx.core.sum"])
 MAX = frozenset(["mlx.core.max", "mlx.core.maximum", "mlx.core.stop_gradient"])
 #: Bindings of a name that are looked at.
 MOST_BINDINGS = 64
-#: How many calls of functions with one expression are followed.
-MOST_CALLS = 3
-
-
-class _Call(NamedTuple):
-    """A call of a function of MLX, or of a method of an array: the name, and the array."""
-
-    name: str
-    array: Expression
 
 
 @check("DTYPE-011", "DTYPE-012", of=("mlx.core.log", ".log"))
 def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.log(mx.softmax(x))``, ``mx.log(1 + mx.exp(x))``, ``mx.log(1 + x)``."""
     scope = scope_of(module, fact.place.function)
-    found = _called(Expression(fact.node, scope), module)
+    found = called(Expression(fact.node, scope), module)
     if found is None:
         return
-    inner = _called(found.array, module)
+    inner = called(found.array, module)
     if inner is not None:
         yield from _log_of_call(fact, inner, module)
         return
     other = _beside_one(found.array, cst.Add)
     if other is not None:
-        exponential = _called(other, module)
+        exponential = called(other, module)
         if exponential is not None and exponential.name in EXP:
             yield _unstable(fact, "log(1 + exp(x))", "mx.logaddexp(x, 0)")
         elif not _is_number(other):
             yield _inexact(fact, "log(1 + x)", "mx.log1p(x)")
         return
     other = _beside_one(found.array, cst.Subtract)
-    sigmoid = None if other is None else _called(other, module)
+    sigmoid = None if other is None else called(other, module)
     if sigmoid is not None and sigmoid.name in SIGMOID:
         yield _unstable(fact, "log(1 - sigmoid(x))", "nn.log_sigmoid(-x)")
 
 
-def _log_of_call(fact: CallFact, inner: _Call, module: Module) -> Iterator[Report]:
+def _log_of_call(fact: CallFact, inner: Called, module: Module) -> Iterator[Report]:
     if inner.name in SOFTMAX:
         instead = "x - mx.logsumexp(x, axis, keepdims=True)"
         yield _unstable(fact, "log(softmax(x))", instead)
     elif inner.name in SIGMOID:
         yield _unstable(fact, "log(sigmoid(x))", "nn.log_sigmoid(x)")
     elif inner.name in SUM:
-        summed = _called(inner.array, module)
+        summed = called(inner.array, module)
         if summed is not None and summed.name in EXP and not _is_shifted(summed.array, module):
             yield _unstable(fact, "log(sum(exp(x)))", "mx.logsumexp(x, axis)")
 
@@ -82,17 +68,17 @@ def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
     if fact.operator not in "/-" or not isinstance(fact.node, cst.BinaryOperation):
         return
     scope = scope_of(module, fact.place.function)
-    left = _called(Expression(fact.left.node, scope), module)
+    left = called(Expression(fact.left.node, scope), module)
     if left is None or left.name not in EXP:
         return
     if fact.operator == "-":
         if _is_one(fact.right.node):
             yield _inexact(fact, "exp(x) - 1", "mx.expm1(x)")
         return
-    right = _called(Expression(fact.right.node, scope), module)
+    right = called(Expression(fact.right.node, scope), module)
     if right is None or right.name not in SUM:
         return
-    summed = _called(right.array, module)
+    summed = called(right.array, module)
     if summed is None or summed.name not in EXP or _is_shifted(summed.array, module):
         return
     if _is_negated_square(resolve_name(summed.array).node):
@@ -117,45 +103,6 @@ def _inexact(fact: Fact, shown: str, instead: str) -> Report:
         message=f"`{shown}` loses the digits of a small `x`",
         help=f"Use `{instead}`",
     )
-
-
-def _called(expression: Expression, module: Module) -> _Call | None:
-    """The call of MLX that computes an expression, through names, functions and methods."""
-    for _ in range(MOST_CALLS):
-        expression = resolve_name(expression)
-        node = expression.node
-        if not isinstance(node, cst.Call):
-            return None
-        fact = calls_of(module).get(node)
-        if fact is not None and fact.symbol is not None and fact.symbol.startswith("mlx."):
-            if not node.args or node.args[0].star:
-                return None
-            return _Call(fact.symbol, expression.at(node.args[0].value))
-        if fact is not None and isinstance(fact.callee, BoundMember):
-            if as_array(fact.callee.owner) is None or not isinstance(node.func, cst.Attribute):
-                return None
-            return _Call(f"mlx.core.{fact.callee.name}", expression.at(node.func.value))
-        function = _local_functions(module).get(node)
-        value = None if function is None else _only_result(function)
-        if function is None or value is None:
-            return None
-        expression = Expression(value, scope_of(module, function))
-    return None
-
-
-@lru_cache(maxsize=2)
-def _local_functions(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
-    """The functions of a file that its calls call, methods among them."""
-    return {f.node: f.function for f in module.facts() if isinstance(f, LocalCall)}
-
-
-def _only_result(function: FunctionInfo) -> cst.BaseExpression | None:
-    """The expression that a function returns, if it has one ``return``."""
-    if isinstance(function.node, cst.Lambda):
-        return function.node.body
-    statements = small_statements(function.node.body)
-    values = [node.value for node in statements if isinstance(node, cst.Return)]
-    return values[0] if len(values) == 1 else None
 
 
 def _beside_one(expression: Expression, operator: type) -> Expression | None:
