@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from embercoach.checks import Project, check_source
 from tests.checks.findings import codes, findings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FAMILY = ("NN-002", "NN-003", "NN-004", "NN-005", "NN-006")
 
@@ -130,3 +136,72 @@ def test_a_loss_that_is_called_for_its_value(evaluation: str, expected: int) -> 
 def test_modes(layer_name: str, first: str, last: str, expected: list[str]) -> None:
     program = NET.replace("LAYER", layer_name).replace("FIRST", first).replace("LAST", last)
     assert codes(program, FAMILY) == expected
+
+
+LIBRARY = """
+import mlx.core as mx
+import mlx.nn as nn
+
+class Net(nn.Module):
+    def __init__(self, p=0.1):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.blocks = [nn.Dropout(p), nn.ReLU()]
+
+    def __call__(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.layer(x)
+
+def loss_fn(model, x):
+    return mx.mean(model(x))
+
+def preview(model, x):
+    model.eval()
+    return mx.max(model(x)).item()
+"""
+TRAINING = """
+import mlx.nn as nn
+import mlx.core as mx
+import mlx.optimizers as optim
+from library import Net, loss_fn, preview
+
+def fit(model, data, n):
+    opt = optim.SGD(learning_rate=0.1)
+    step = nn.value_and_grad(model, loss_fn)
+    for _ in range(n):
+        START
+        for x in data:
+            loss, grads = step(model, x)
+            opt.update(model, grads)
+            mx.eval(model.parameters(), opt.state)
+        END
+
+class Trainer:
+    def __init__(self, model: Net):
+        self.model = model
+
+    def validate(self, data):
+        OTHER
+"""
+BY_FILES = [
+    ("model.train()", "pass", "return loss_fn(self.model, data)", ["NN-005"]),
+    ("model.train()", "pass", "return mx.mean(self.model(data))", ["NN-005"]),
+    ("model.train()", "pass", "return nn.Linear(2, 2)(data)", []),
+    ("model.train()", "pass", "self.model.eval()\n        return loss_fn(self.model, data)", []),
+    ("pass", "preview(model, data[0])", "pass", ["NN-006"]),
+    ("model.train()", "preview(model, data[0])", "pass", []),
+    ("pass", "preview(Net(), data[0])", "pass", []),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "other", "expected"), BY_FILES)
+def test_modes_of_models_of_other_files(
+    tmp_path: Path, start: str, end: str, other: str, expected: list[str]
+) -> None:
+    program = TRAINING.replace("START", start).replace("END", end).replace("OTHER", other)
+    (tmp_path / "library.py").write_text(LIBRARY)
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    found = check_source(program, path, Project()).findings
+    assert [f.code for f in found if f.code.startswith(("NN-005", "NN-006"))] == expected

@@ -31,6 +31,17 @@ def builds(callee: Value, result: Value) -> bool:
     return type(callee) is Function and kernel_objects.holds_kernel(result)
 
 
+def makes_compiled(callee: Value, result: Value) -> bool:
+    """Return whether a function is called that returns what ``mx.compile`` made, by itself or not.
+
+    ``return step`` and ``return step, state``.
+    """
+    if type(callee) is not Function:
+        return False
+    items = result.items or () if type(result) is Sequence else (result,)
+    return any(type(item) is Transformed and item.transform == "compile" for item in items)
+
+
 def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     """Return whether checks may ask for the call."""
     kind = type(callee)

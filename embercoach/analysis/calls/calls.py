@@ -17,13 +17,13 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_relevance import builds, matters
+from embercoach.analysis.calls.call_relevance import builds, makes_compiled, matters
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
+from embercoach.analysis.facts.facts import Argument, CallFact, ImportedCall, LocalCall
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
@@ -153,7 +153,7 @@ def apply(
         result: Value = torch_api.result_of_unknown(node, arguments)
         transforms.submit(frame, node, arguments)
     else:
-        _note(frame, node, callee)
+        _note(frame, node, callee, arguments)
         result = handler(frame, node, callee, arguments)
     built = None
     if frame.module.builders:
@@ -163,7 +163,9 @@ def apply(
         if frame.record:
             kernel = Symbol(kernel_objects.METAL_KERNEL)
             frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
-    elif frame.record and (matters(callee, arguments) or builds(callee, result)):
+    elif frame.record and (
+        matters(callee, arguments) or builds(callee, result) or makes_compiled(callee, result)
+    ):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
@@ -180,8 +182,8 @@ def apply(
     return result
 
 
-def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
-    """Record a call of a function of the file, which is certainly what is called."""
+def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> None:
+    """Record a call of a function of the project, which is certainly what is called."""
     if not frame.record:
         return
     info, is_bound = None, True
@@ -192,6 +194,8 @@ def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
         info = find_method(callee.info, name)
     if info is not None and info.module is frame.module:
         frame.add(LocalCall(node, frame.place(), info, is_bound))
+    elif info is not None and frame.module.trains:
+        frame.add(ImportedCall(node, frame.place(), info, is_bound, arguments))
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:
@@ -273,8 +277,8 @@ def _class(frame: Frame, node: cst.Call, callee: Class, arguments: tuple[Argumen
     init = find_method(callee.info, "__init__")
     if init is not None:
         functions.call_function(frame, init, instance, arguments)
-    elif any(base in classes.ENUMS for base in library_bases(callee.info)):
-        return instance
+    elif frame.record:
+        classes.note_fields(frame, callee.info, arguments)
     return instance
 
 

@@ -240,7 +240,17 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
     if others and info.outer is not None and type(evidence) in _CONTRADICT:
         return evidence  # every caller of an inner function is in sight
-    return join_all([declared, *others])
+    return as_mask(join_all([declared, *others]), evidence)
+
+
+def as_mask(declared: Value, evidence: Value | None) -> Value:
+    """A declared array, which is one of booleans if all that is passed here is.
+
+    A mask is one for callers elsewhere too; other dtypes may differ.
+    """
+    if type(evidence) is not Array or evidence.dtype != "bool" or type(declared) is not Array:
+        return declared
+    return replace(declared, dtype="bool") if declared.dtype is None else declared
 
 
 def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:

@@ -9,6 +9,7 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.functions import call_function, call_with_values, explore
 from embercoach.analysis.calls.library.torch_names import OF_MODULE
+from embercoach.analysis.calls.parameters import as_mask, plain
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
 from embercoach.analysis.values.inheritance import (
@@ -18,7 +19,7 @@ from embercoach.analysis.values.inheritance import (
     library_bases,
     lineage,
 )
-from embercoach.analysis.values.joins import any_item, as_array, join_all
+from embercoach.analysis.values.joins import any_item, as_array, join, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     INT,
@@ -38,6 +39,7 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
+    from embercoach.analysis.facts.facts import Argument
 
 MODULE_CLASS = "mlx.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
@@ -57,7 +59,7 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
         if annotation is not None and cls.frame is not None:
             value = evaluate_annotation(cls.frame, annotation)
             if value is not UNKNOWN:
-                return value
+                return as_mask(value, frame.module.fields.get((cls, name)))
         sources = _assigned(cls, name), frame.module.attributes.get((cls, name))
         known = [v for v in (*sources, cls.variables.get(name)) if v is not None]
         if known:
@@ -73,6 +75,21 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
     if name in OF_MODULE and is_torch_module(info):
         return Callable(owner)
     return UNKNOWN
+
+
+def note_fields(frame: Frame, info: ClassInfo, arguments: tuple[Argument, ...]) -> None:
+    """Note what a call of a class without ``__init__`` passes for its fields, in their order."""
+    if any(argument.star for argument in arguments):
+        return
+    owners = {name: cls for cls in reversed([*lineage(info)]) for name in cls.annotations}
+    names = iter(owners)
+    for argument in arguments:
+        name = argument.keyword or next(names, None)
+        if name in owners:
+            key = owners[name], name
+            known = frame.module.fields.get(key)
+            value = plain(argument.value)
+            frame.module.fields[key] = value if known is None else join(known, value)
 
 
 def _is_weight(frame: Frame, info: ClassInfo, name: str) -> bool:

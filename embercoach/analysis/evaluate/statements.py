@@ -36,7 +36,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import ClassInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
 
 def _assign(frame: Frame, node: cst.Assign) -> bool:
@@ -222,20 +222,20 @@ def _class(frame: Frame, node: cst.ClassDef) -> bool:
     body = Frame(frame.module, frame.info, frame, record=frame.record)
     body.statement = node
     info.frame = body
-    setters: set[str] = set()
+    setters: list[FunctionInfo] = []
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
             value = define_function(body, statement, info)
             name = statement.name.value
             method = frame.module.function_info(statement, body, info)
             if ".setter" in method.decorators:
-                setters.add(name)
+                setters.append(method)
             else:
                 info.methods[name] = method
             info.variables[name] = value
         else:
             _class_statement(body, info, statement)
-    for method in info.methods.values():
+    for method in (*info.methods.values(), *setters):
         frame.module.note_setters(info, method)
     frame.bind(node.name.value, Class(info))
     return True

@@ -137,6 +137,16 @@ class LocalCall(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ImportedCall(Fact):
+    """A call of a function of another file of the project, in a file that trains a model."""
+
+    node: cst.Call
+    function: FunctionInfo
+    is_bound: bool
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallFact(Fact):
     """A call: of what, with which arguments, yielding what.
 

@@ -81,6 +81,7 @@ class Module:
         #: Whether it computes with torch and names a GPU.
         self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
         self.mentions_compile = "compile" in source
+        self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
         self.frame = Frame(self, record=True)
@@ -97,6 +98,8 @@ class Module:
         self.asked_exactly: dict[FunctionInfo, dict[tuple[Value, ...], Value]] = {}
         #: What these calls assigned to attributes of shared classes.
         self.attributes: Attributes = {}
+        #: What this file's calls of dataclasses and named tuples pass for their fields.
+        self.fields: dict[tuple[ClassInfo, str], Value] = {}
         self._functions: dict[cst.CSTNode, FunctionInfo] = {}
         self._classes: dict[cst.CSTNode, ClassInfo] = {}
         self._facts: dict[FunctionInfo | None, list[Fact]] = {}

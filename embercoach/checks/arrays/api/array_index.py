@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.shapes import is_ellipsis, is_new_axis
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import fixed_attribute
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import Array, Number, Numpy, Value
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
@@ -17,6 +19,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import ArrayIndexFact
     from embercoach.analysis.project.module import Module
 
@@ -82,6 +85,9 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
         if index is None:
             continue
         node, value = index
+        value = as_array(value) or value
+        if isinstance(value, Array) and value.dtype is None:
+            value = _declared(node, fact, module) or value
         problem = _problem(value, stored=stored)
         if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
             continue
@@ -95,6 +101,30 @@ def refused_index(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
             subject=node if isinstance(value, Array) else None,
         )
         return
+
+
+def _declared(node: cst.CSTNode, fact: ArrayIndexFact, module: Module) -> Array | None:
+    """The array that the file makes, where an annotation as an array leaves its dtype open.
+
+    A function or a property returns it, or the file passes it for the field of a dataclass.
+    """
+    function = fact.place.function
+    made = resolve_name(Expression(node, scope_of(module, function))).node
+    called: FunctionInfo | None = None
+    if isinstance(made, cst.Call):
+        local = evaluation_of(module).local_call(made)
+        called = None if local is None else local.function
+    elif isinstance(made, cst.Attribute):
+        name = made.attr.value
+        passed = [value for (_, field), value in module.fields.items() if field == name]
+        if len(passed) == 1:
+            return as_array(passed[0])
+        is_own = function is not None and (dotted(made) or "").count(".") == 1
+        called = function.cls.methods.get(name) if function and is_own and function.cls else None
+        called = called if called is not None and called.is_property else None
+    if called is None or not called.summaries:
+        return None
+    return as_array(join_all(called.summaries.values()))
 
 
 def _problem(value: Value, *, stored: bool) -> tuple[str, str] | None:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, dotted, walk
 from embercoach.analysis.values.inheritance import find_method
@@ -88,7 +91,25 @@ def imported_by(fact: CompileFact, module: Module) -> tuple[FunctionInfo, ...]:
     for info in traced_by(fact, module):
         found.update(dict.fromkeys(c for c in info.calls if c.module is not module))
     in_order = sorted(found, key=lambda info: (str(info.module.path), info.qualified_name))
-    return tuple(in_order[:MOST_IMPORTED])
+    reached = dict.fromkeys(in_order)
+    while in_order and len(reached) < MOST_IMPORTED:
+        info = in_order.pop(0)
+        more = dict.fromkeys(c for c in _called_in(info, module) if c not in reached)
+        reached.update(more)
+        in_order += more
+    return tuple(reached)[:MOST_IMPORTED]
+
+
+def _called_in(info: FunctionInfo, module: Module) -> Iterator[FunctionInfo]:
+    """The functions that one of another file calls, of which no facts are recorded."""
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    if info.is_method and info.parameters and info.cls is not None:
+        frame.names[info.parameters[0].name] = Instance(info.cls)
+    for node in nodes_in(info.node.body, module, DEFINITIONS):
+        if isinstance(node, cst.Call) and dotted(node.func) is not None:
+            callee = root_of(evaluate(frame, node.func))
+            if callee is not None and callee.module is not module:
+                yield callee
 
 
 @lru_cache(maxsize=1)

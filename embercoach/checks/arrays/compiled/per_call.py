@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CompiledCall, CompileFact, LocalCall
+from embercoach.analysis.facts.facts import CallFact, CompiledCall, LocalCall
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import SCOPES, children, walk
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
+from embercoach.analysis.values.lattice import Function, Sequence, Transformed
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.registry import Report, check
 
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.facts import CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 #: Functions that run once in a process, or once for each object.
 _ONCE = frozenset({"main", "__init__", "setup", "build"})
@@ -47,22 +50,24 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
 
 
 @check("COMPILE-003")
-def made_per_iteration(call: LocalCall, module: Module) -> Iterator[Report]:
+def made_per_iteration(call: CallFact, module: Module) -> Iterator[Report]:
     """``make_blend(alpha)(x)`` in a loop, where each call of ``make_blend`` compiles a closure."""
     loop, statement, node = call.place.loop, call.place.statement, call.node
-    if loop is None or call.function.module is not module or not _makes(call.function, module):
+    if loop is None or type(call.callee) is not Function:
         return
-    is_called = any(
+    made = _made_by(call.callee.info, call.result)
+    if made is None or not _keeps_nothing(call.callee.info):
+        return
+    is_called = made == WHOLE and any(
         type(other) is CompiledCall and other.node.func is node
         for other in module.facts_of(call.place.function)
     )
     if not is_called:
-        if not isinstance(statement, cst.Assign) or statement.value is not node:
+        name = _assigned_name(statement, node, made)
+        if name is None:
             return
-        target = statement.targets[0].target
-        if len(statement.targets) != 1 or not isinstance(target, cst.Name):
-            return
-        if not _is_only_called(target.value, statement, loop):
+        is_same = _is_invariant(call, loop, module)
+        if not _is_only_called(name, statement, loop, in_loops=is_same):
             return
     yield Report.at(
         call,
@@ -72,44 +77,92 @@ def made_per_iteration(call: LocalCall, module: Module) -> Iterator[Report]:
     )
 
 
+#: The compiled function is the result as a whole, not an item of it.
+WHOLE = -1
+
+
+def _made_by(maker: FunctionInfo, result: Value) -> int | None:
+    """The place of a function that the call has compiled among its results, ``WHOLE`` if alone."""
+    if _is_made_by(maker, result):
+        return WHOLE
+    items = result.items or () if isinstance(result, Sequence) else ()
+    return next((i for i, item in enumerate(items) if _is_made_by(maker, item)), None)
+
+
+def _is_made_by(maker: FunctionInfo, value: Value) -> bool:
+    if not isinstance(value, Transformed) or value.transform != "compile":
+        return False
+    root = root_of(value)
+    return root is not None and root.outer is maker
+
+
+#: Targets of assignments that bind local variables alone.
+_LOCAL = (cst.Name, cst.Tuple)
+
+
 @lru_cache(maxsize=16)
-def _makes(maker: FunctionInfo, module: Module) -> bool:
-    """Return whether each call of a function compiles a function in it, and returns that alone."""
+def _keeps_nothing(maker: FunctionInfo) -> bool:
+    """Return whether no call of a function keeps its result for the next one."""
     if _is_cached(maker) or isinstance(maker.node, cst.Lambda):
         return False
-    returned: list[cst.BaseExpression | None] = []
+    returns = 0
     for node in walk(maker.node.body, SCOPES):
         if isinstance(node, cst.Return):
-            returned.append(node.value)
-        elif isinstance(node, (cst.Global, cst.Nonlocal, cst.Yield)):
+            returns += 1
+        elif type(node) in (cst.Global, cst.Nonlocal, cst.Yield) or (
+            type(node) is cst.AssignTarget and type(node.target) not in _LOCAL
+        ):
             return False
-        elif isinstance(node, cst.AssignTarget) and not isinstance(node.target, cst.Name):
-            return False  # it may keep the result for the next call
-    if len(returned) != 1:
-        return False
-    compiled = [
-        fact
-        for fact in module.facts_of(maker)
-        if type(fact) is CompileFact
-        and (root := root_of(fact.function)) is not None
-        and root.outer is maker
-    ]
-    return any(_is_result(fact, returned[0]) for fact in compiled)
+    return returns == 1
 
 
-def _is_result(fact: CompileFact, returned: cst.BaseExpression | None) -> bool:
-    """``return mx.compile(f)``, ``return f`` below ``@mx.compile``, or ``g = mx.compile(f)``."""
-    if returned is fact.node:
-        return True
-    if not isinstance(returned, cst.Name):
+def _assigned_name(statement: cst.CSTNode, node: cst.Call, made: int) -> str | None:
+    """``step`` of ``step = make()``, and of ``step, state = make()``."""
+    if not isinstance(statement, cst.Assign) or statement.value is not node:
+        return None
+    target: cst.BaseExpression = statement.targets[0].target
+    if made != WHOLE:
+        elements = target.elements if isinstance(target, cst.Tuple) else ()
+        if len(elements) <= made or any(isinstance(e, cst.StarredElement) for e in elements):
+            return None
+        target = elements[made].value
+    return target.value if isinstance(target, cst.Name) and len(statement.targets) == 1 else None
+
+
+def _is_invariant(call: CallFact, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a call in a loop makes the same in each iteration, and is not under a test.
+
+    Nothing that it gets is bound in the loop, and no attribute of that is set there.
+    """
+    if not any(
+        isinstance(line, cst.SimpleStatementLine) and call.place.statement in line.body
+        for line in loop.body.body
+    ):
         return False
-    if fact.decorated is not None:
-        return fact.decorated.name == returned.value
-    assigned = fact.place.statement
-    if not isinstance(assigned, cst.Assign) or assigned.value is not fact.node:
-        return False
-    target = assigned.targets[0].target
-    return isinstance(target, cst.Name) and target.value == returned.value
+    reaching = scope_of(module, call.place.function).reaching
+    layout = layout_of(module, call.place.function)
+    used = {node.value for node in walk(call.node) if isinstance(node, cst.Name)}
+    bound = {
+        name
+        for name in used
+        for binding in (() if reaching is None else reaching.bindings.get(name, ()))
+        if binding.statement is loop or layout.is_inside(binding.statement, loop)
+    }
+    return not bound and used.isdisjoint(_owners_changed(loop))
+
+
+@lru_cache(maxsize=8)
+def _owners_changed(loop: cst.For | cst.While) -> frozenset[str]:
+    """The names of what a loop sets attributes or items of."""
+    found: set[str] = set()
+    for node in walk(loop.body, (cst.BaseExpression, *SCOPES)):
+        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+        if isinstance(node, (cst.AugAssign, cst.AnnAssign)):
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, (cst.Attribute, cst.Subscript)):
+                found.add((dotted(target.value) or "").partition(".")[0])
+    return frozenset(found)
 
 
 def _is_cached(function: FunctionInfo) -> bool:
@@ -178,8 +231,10 @@ def _is_value(value: cst.BaseExpression, node: cst.CSTNode) -> bool:
     return value is node
 
 
-def _is_only_called(name: str, binding: cst.CSTNode | None, body: cst.CSTNode) -> bool:
-    """Return whether a body calls a name, outside of inner loops and functions, and no more."""
+def _is_only_called(
+    name: str, binding: cst.CSTNode | None, body: cst.CSTNode, *, in_loops: bool = False
+) -> bool:
+    """Return whether a body calls a name, and no more: unless ``in_loops``, not in inner loops."""
     calls = 0
     pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
     while pending:
@@ -188,7 +243,7 @@ def _is_only_called(name: str, binding: cst.CSTNode | None, body: cst.CSTNode) -
             continue
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
             if node.func.value == name:
-                if repeats:
+                if repeats and not in_loops:
                     return False
                 calls += 1
                 pending += [(argument, repeats) for argument in node.args]

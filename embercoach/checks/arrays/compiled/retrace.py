@@ -10,7 +10,13 @@ import libcst as cst
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.facts.facts import CompileFact, LocalCall
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import names_below, small_statements, target_names, walk
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    names_below,
+    small_statements,
+    target_names,
+    walk,
+)
 from embercoach.analysis.values.joins import any_item, as_array, as_number
 from embercoach.analysis.values.lattice import UNKNOWN, Sequence, Str
 from embercoach.checks.arrays.compiled.compilations import root_of
@@ -61,26 +67,38 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
         elif isinstance(argument.node, cst.Name) and not _must_be_python(
             root, call, index, argument
         ):
-            yield from _given_in_loops(argument.node.value, call, module)
+            place = call.place
+            yield from _given_in_loops(argument.node.value, place.function, place.statement, module)
 
 
-def _given_in_loops(name: str, call: CompiledCall, module: Module) -> Iterator[Report]:
+def _given_in_loops(
+    name: str, function: FunctionInfo | None, statement: cst.CSTNode, module: Module, steps: int = 3
+) -> Iterator[Report]:
     """``model.step(y, i)`` in a loop over ``i``, where the method hands ``i`` on as it is."""
-    function = call.place.function
-    if function is None:
+    if function is None or steps == 0:
         return
     reaching = scope_of(module, function).reaching
-    bound = () if reaching is None else reaching.before(call.place.statement, name) or ()
+    bound = () if reaching is None else reaching.before(statement, name) or ()
     if len(bound) != 1 or bound[0].kind != "parameter":
         return
     places = [p.name for p in function.parameters if not p.star and not p.keyword_only]
+    evidence = next((p.evidence for p in function.parameters if p.name == name), None)
+    number = None if evidence is None else as_number(evidence)
     for local in _local_calls(module).get(function, ()):
         given = _handed(local, name, places)
-        if given is None or local.place.loop is None:
+        if given is None:
             continue
         varying = Varying(local.place, module)
+        varying.is_float = number is not None and number.kind == "float"
         statement = local.place.statement
-        if varying.is_host(given, statement) and varying.number(given, statement):
+        if local.place.loop is None:
+            if isinstance(given, cst.Name):
+                caller = local.place.function
+                yield from _given_in_loops(given.value, caller, statement, module, steps - 1)
+            continue
+        is_number = number is not None and number.kind != "bool"
+        is_number = is_number or varying.is_host(given, statement)
+        if is_number and varying.number(given, statement):
             yield _changing(local, given, module)
 
 
@@ -186,12 +204,18 @@ def _is_counter(node: cst.BaseExpression, module: Module) -> bool:
 
 @lru_cache(maxsize=1)
 def _counters(module: Module) -> frozenset[str]:
-    """The attributes that augmented assignments of a file change."""
-    return frozenset(
-        node.target.attr.value
-        for node in walk(module.tree, (cst.BaseExpression,))
-        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute)
-    )
+    """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
+    found: set[str] = set()
+    for node in walk(module.tree, (cst.BaseExpression,)):
+        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute):
+            found.add(node.target.attr.value)
+        elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Attribute):
+            path = dotted(node.targets[0].target)
+            if path is not None and any(
+                isinstance(n, cst.Attribute) and dotted(n) == path for n in walk(node.value)
+            ):
+                found.add(path.rpartition(".")[2])
+    return frozenset(found)
 
 
 def _must_be_python(

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.facts.reaching import Reaching
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, evaluated
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember
-from embercoach.checks.arrays.compiled.compilations import nodes_in, place_in, traced_by
+from embercoach.checks.arrays.compiled.compilations import (
+    STEPS_A_FUNCTION,
+    imported_by,
+    nodes_in,
+    place_in,
+    traced_by,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import CompileFact
     from embercoach.analysis.project.module import Module
 
+HELP = "Use `mx.mean`, `mx.flatten` or `-1` in `reshape`, or drop `shapeless=True`"
 #: Functions of ``mlx.core`` that end in a primitive without ``output_shapes``.
 _UNSUPPORTED = frozenset(
     (
@@ -45,21 +53,30 @@ def baked_shape(fact: CompileFact, module: Module) -> Iterator[Report]:
     if not _is_shapeless(fact):
         return
     for info in traced_by(fact, module):
-        for node, statement in _sizes(info, module):
+        for node, statement in _sizes(info, _own_names(info, module)):
             yield Report.at(
                 fact,
                 "COMPILE-009",
                 node=node,
                 place=place_in(fact, info, statement),
                 message="size is fixed by the first trace, and `shapeless=True` never traces again",
-                help="Use `mx.mean`, `mx.flatten` or `-1` in `reshape`, or drop `shapeless=True`",
+                help=HELP,
                 context="compiled",
             )
+    for info in imported_by(fact, module):
+        module.work.left -= STEPS_A_FUNCTION
+        if any(True for _ in _sizes(info, _bound_names(_reaching(info), info))):
+            yield Report.at(
+                fact,
+                "COMPILE-009",
+                message=f"`{info.name[:24]}` computes with a size, fixed by the first trace",
+                help=HELP,
+            )
+            return
 
 
-def _sizes(info: FunctionInfo, module: Module) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+def _sizes(info: FunctionInfo, arrays: frozenset[str]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """The sizes of arrays that a function computes with, and their statements."""
-    arrays = _own_names(info, module)
     unpacked: set[str] = set()
     pending: list[tuple[cst.CSTNode, cst.CSTNode, bool]] = []
     body = info.node.body
@@ -73,6 +90,8 @@ def _sizes(info: FunctionInfo, module: Module) -> Iterator[tuple[cst.CSTNode, cs
             statement = node
         if isinstance(node, cst.Assign) and _is_shape(node.value, arrays):
             unpacked |= _unpacked(node)
+        elif isinstance(node, cst.Assign) and _is_size(node.value, arrays):
+            unpacked |= {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
         elif is_used and (_is_size(node, arrays) or _is_named(node, unpacked)):
             yield node, statement
             continue
@@ -84,7 +103,15 @@ def _sizes(info: FunctionInfo, module: Module) -> Iterator[tuple[cst.CSTNode, cs
 
 def _own_names(info: FunctionInfo, module: Module) -> frozenset[str]:
     """The names that a function binds: what it computes from its arguments."""
-    reaching = scope_of(module, info).reaching
+    return _bound_names(scope_of(module, info).reaching, info)
+
+
+def _reaching(info: FunctionInfo) -> Reaching:
+    """The bindings of a function of another file, whose scopes are not kept."""
+    return Reaching(info.node, has_walrus=":=" in info.module.source)
+
+
+def _bound_names(reaching: Reaching | None, info: FunctionInfo) -> frozenset[str]:
     names = set() if reaching is None else set(reaching.bindings)
     if info.is_method and info.parameters:
         names.discard(info.parameters[0].name)

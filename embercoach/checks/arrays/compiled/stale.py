@@ -9,8 +9,13 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CompiledCall
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
+    children,
+    dotted,
+    names_below,
+    small_statements,
+)
 from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
 from embercoach.checks.arrays.compiled.compilations import (
@@ -21,6 +26,11 @@ from embercoach.checks.arrays.compiled.compilations import (
     root_of,
     traced_by,
 )
+from embercoach.checks.arrays.compiled.later_changes import (
+    changes_attribute,
+    changes_variable,
+    owner_of,
+)
 from embercoach.checks.arrays.compiled.model_calls import calls_variable, variable
 from embercoach.checks.arrays.compiled.updates import updates_of
 from embercoach.checks.registry import Report, check
@@ -28,7 +38,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CompileFact
     from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
@@ -75,42 +85,94 @@ def _is_changed(
     name, _, attribute = path.partition(".")
     if not attribute:
         return _is_rebound(name, info, functions, fact, module)
-    if not info.is_method or not info.parameters or info.parameters[0].name != name:
-        return False
-    cls = info.cls
-    if cls is None or "." in attribute or is_layer(cls):
+    cls = owner_of(name, info, module)
+    if cls is None or "." in attribute:
         return False
     value = cls.attributes.get(attribute)
-    if value is None or not _is_data(value):
+    if value is None or not (_is_data(value) or path in _operands(info, module)):
         return False
     return any(
-        _updates_itself(method, attribute, module)
+        changes_attribute(method, attribute, module)
         for method in cls.setters.get(attribute, ())
-        if method not in functions and method.name != "__init__"
+        if method not in functions
+    ) or _is_set_outside(attribute, fact, cls, module)
+
+
+@lru_cache(maxsize=8)
+def _operands(info: FunctionInfo, module: Module) -> frozenset[str]:
+    """The paths of what a function computes with: numbers and arrays alone."""
+    return frozenset(
+        path
+        for node in nodes_in(info.node.body, module)
+        if isinstance(node, cst.BinaryOperation)
+        for side in (node.left, node.right)
+        if (path := dotted(side)) is not None
     )
+
+
+def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: Module) -> bool:
+    """``guide.strength = 2.0`` after a call of ``guide.predict(x)``, or in a loop with one."""
+    statement = fact.place.statement
+    targets = statement.targets if isinstance(statement, cst.Assign) else ()
+    compiled = (dotted(target.target) for target in targets)
+    called = {name.rpartition(".")[2] for name in compiled if name is not None}
+    called |= {name for name, m in cls.methods.items() if name != "__init__" and _reads(m, called)}
+    for function, stores in _attribute_stores(module).get(attribute, {}).items():
+        if function is fact.place.function:
+            continue
+        order, loops = _layout(function, module)
+        calls = [
+            (order.get(id(statement), -1), dotted(call.func) or "")
+            for statement, call in _calls_in(function, module)
+        ]
+        for owner, store in stores:
+            uses = [at for at, path in calls if _is_method_of(path, owner, called)]
+            at = order.get(id(store), -1)
+            around = [loop for loop in loops if at in loop]
+            if uses and (min(uses) < at < max(uses) or any(u in lo for lo in around for u in uses)):
+                return True
+    return False
+
+
+def _reads(method: FunctionInfo, names: set[str]) -> bool:
+    return not names.isdisjoint(names_below(method.node.body))
+
+
+def _is_method_of(path: str, owner: str, names: set[str]) -> bool:
+    return path.rpartition(".")[0] == owner and path.rpartition(".")[2] in names
+
+
+def _calls_in(
+    function: FunctionInfo | None, module: Module
+) -> Iterator[tuple[cst.CSTNode, cst.Call]]:
+    body = module.tree if function is None else function.node.body
+    for statement in small_statements(body):
+        for node in nodes_in(statement, module):
+            if isinstance(node, cst.Call):
+                yield statement, node
+
+
+@lru_cache(maxsize=1)
+def _attribute_stores(
+    module: Module,
+) -> dict[str, dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]]:
+    """The assignments to attributes of variables, with the variables, by attribute and function."""
+    found: dict[str, dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]] = {}
+    for function in (None, *module.functions):
+        for node in small_statements(module.tree if function is None else function.node.body):
+            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
+            if isinstance(node, cst.AugAssign):
+                targets = [node.target]
+            for target in targets:
+                owner = dotted(target.value) if isinstance(target, cst.Attribute) else None
+                if owner is not None and isinstance(target, cst.Attribute):
+                    stores = found.setdefault(target.attr.value, {})
+                    stores.setdefault(function, []).append((owner, node))
+    return found
 
 
 def _is_data(value: Value) -> bool:
     return as_number(value) is not None or holds_arrays(value)
-
-
-def _updates_itself(method: FunctionInfo, attribute: str, module: Module) -> bool:
-    """``self.scale *= 0.9``, or ``self.scale = self.scale * 0.9``."""
-    own = f"{method.parameters[0].name}.{attribute}"
-    for node in nodes_in(method.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
-        if isinstance(node, cst.AugAssign) and dotted(node.target) == own:
-            return True
-        if not isinstance(node, cst.Assign) or own not in map(_target, node.targets):
-            continue
-        if any(
-            isinstance(n, cst.Attribute) and dotted(n) == own for n in nodes_in(node.value, module)
-        ):
-            return True
-    return False
-
-
-def _target(target: cst.AssignTarget) -> str | None:
-    return dotted(target.target)
 
 
 def _is_rebound(
@@ -131,14 +193,15 @@ def _is_rebound(
         return False
     if scope.owner is module:
         value = module.frame.names.get(name)
-        if _incremented(module).get(name, frozenset()) - functions:
-            return value is not None and _is_data(value)
-        if owner is not None:
-            return False
     else:
         value = None if info.closure is None else info.closure.names.get(name)
-        if scope.owner is not owner:
+    if changes_variable(name, scope.owner, module) - functions:
+        return value is not None and _is_data(value)
+    if scope.owner is module:
+        if owner is not None:
             return False
+    elif scope.owner is not owner:
+        return False
     if value is None or not _is_data(value):
         return False
     order, loops = _layout(owner, module)
@@ -170,20 +233,6 @@ def _stores(function: FunctionInfo | None, module: Module) -> dict[str, list[cst
         for target in targets:
             if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name):
                 found.setdefault(target.value.value, []).append(node)
-    return found
-
-
-@lru_cache(maxsize=1)
-def _incremented(module: Module) -> dict[str, frozenset[FunctionInfo]]:
-    """The functions with ``global scale`` and ``scale *= 0.9``, by the name."""
-    found: dict[str, frozenset[FunctionInfo]] = {}
-    for info in module.functions:
-        if not info.global_names:
-            continue
-        for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
-            name = dotted(node.target) if isinstance(node, cst.AugAssign) else None
-            if name is not None and name in info.global_names:
-                found[name] = found.get(name, frozenset()) | {info}
     return found
 
 

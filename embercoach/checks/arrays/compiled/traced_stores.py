@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.contexts import is_traced
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import children, dotted
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import holds_arrays
-from embercoach.analysis.values.lattice import UNKNOWN
+from embercoach.analysis.values.lattice import UNKNOWN, Instance
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
+    imported_by,
     is_captured,
     nodes_in,
     place_in,
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
+_OF_CONTAINERS = frozenset((*dir(dict), *dir(list), *dir(str)))
 _ADDS = frozenset({"append", "extend", "insert", "add", "appendleft"})
 
 
@@ -106,6 +111,68 @@ def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
                 help="Return the array, or add its container to `outputs=` of mx.compile",
                 context="compiled",
             )
+
+
+@check("COMPILE-006")
+def leaking_callback(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``encoder(x, hook=self.taps.append)`` in a compiled function."""
+    functions = traced_by(fact, module)
+    if fact.has_star or fact.option(2, "outputs") is not None:
+        return
+    for info in functions:
+        for node in nodes_in(info.node.body, module):
+            for argument in node.args if isinstance(node, cst.Call) else ():
+                target = _added_to(argument.value)
+                if target is None or not _leaks(target, info, functions, module):
+                    continue
+                yield Report.at(
+                    fact,
+                    "COMPILE-006",
+                    node=argument.value,
+                    place=place_in(fact, info, info.statement or info.node),
+                    message="the callback stores traced arrays outside of the compiled function",
+                    help="Collect them in a local list, and return it",
+                    context="compiled",
+                )
+
+
+def _added_to(node: cst.BaseExpression) -> cst.Attribute | None:
+    """``taps.append``, or that of ``lambda h: taps.append(h)``."""
+    if isinstance(node, cst.Lambda) and isinstance(node.body, cst.Call):
+        given = {p.name.value for p in node.params.params}
+        passed = {dotted(a.value) for a in node.body.args}
+        node = node.body.func if passed and passed <= given else node
+    is_adding = isinstance(node, cst.Attribute) and node.attr.value in _ADDS
+    return node if is_adding and isinstance(node, cst.Attribute) else None
+
+
+@check("COMPILE-006")
+def leaking_layer(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """A compiled function calls a layer of another file that keeps ``self.last = y``."""
+    if fact.has_star or fact.option(2, "outputs") is not None:
+        return
+    imported = imported_by(fact, module)
+    for info in imported:
+        names = () if info.cls is None or info.name == "__init__" else info.cls.set_by.get(info, ())
+        for name in names:
+            held = _held(info, name)
+            readers = _reads(module).get(name, frozenset()) - traced_by(fact, module)
+            if name in _OF_CONTAINERS:
+                continue  # ``config.keys()`` does not read it
+            if readers and holds_arrays(held) and is_traced(held):
+                yield Report.at(
+                    fact,
+                    "COMPILE-006",
+                    message=f"`{info.qualified_name[:32]}` stores a traced array in `{name[:16]}`",
+                    help="Return the array, or add its container to `outputs=` of mx.compile",
+                )
+                return
+
+
+def _held(info: FunctionInfo, name: str) -> Value:
+    assert info.cls is not None
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    return member(frame, Instance(info.cls), name)
 
 
 def _stored(fact: Fact) -> cst.CSTNode | None:

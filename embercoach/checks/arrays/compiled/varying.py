@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.library_calls import HOST_STATE
-from embercoach.analysis.facts.facts import CallFact, calls_of
+from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, walk
-from embercoach.analysis.values.joins import as_number
+from embercoach.analysis.syntax.trees import dotted, evaluated, small_statements, walk
+from embercoach.analysis.values.joins import any_item, as_number
+from embercoach.analysis.values.lattice import Sequence, Symbol
 
 if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
@@ -26,6 +29,10 @@ FEW = 8
 _CONVERSIONS = frozenset(
     f"builtins.{name}" for name in ("int", "float", "abs", "round", "max", "pow")
 )
+#: Operators whose results take few values.
+_FEW_VALUED = (cst.Modulo, cst.FloorDivide, cst.BitAnd)
+#: Functions of NumPy that return many numbers.
+_SPACES = frozenset({"linspace", "geomspace", "logspace", "arange"})
 _GROWS = frozenset({"append", "extend", "insert"})
 
 
@@ -49,8 +56,8 @@ class Varying:
         if isinstance(node, cst.Name):
             return any(self._bound(b, steps) for b in self._bindings(node.value, statement))
         if isinstance(node, cst.BinaryOperation):
-            if isinstance(node.operator, (cst.Modulo, cst.FloorDivide, cst.BitAnd)):
-                return False  # takes few values
+            if isinstance(node.operator, _FEW_VALUED):
+                return False
             return self.number(node.left, statement, steps) or self.number(
                 node.right, statement, steps
             )
@@ -104,8 +111,11 @@ class Varying:
             return number is not None and self._array(node.func.value, statement, steps)
         if fact is not None and fact.symbol in HOST_STATE:
             return True
-        if not isinstance(node.func, cst.Name) or not node.args:
+        if not node.args:
             return False
+        if not isinstance(node.func, cst.Name):  # a schedule, or a function of ``math``
+            is_schedule = self.is_float and dotted(node.func) is not None
+            return is_schedule and any(self.number(a.value, statement, steps) for a in node.args)
         first = node.args[0].value
         if node.func.value == "len":
             return isinstance(first, cst.Name) and self.grows(first.value)
@@ -166,22 +176,69 @@ class Varying:
             for b in bindings
         )
 
-    def _counts(self, loop: cst.For, iterable: cst.BaseExpression, index: int | None) -> bool:
+    def _counts(
+        self, loop: cst.For, iterable: cst.BaseExpression, index: int | None, steps: int = MAX_STEPS
+    ) -> bool:
         """Return whether a loop's target takes many numbers."""
-        if not isinstance(iterable, cst.Call):
+        if steps == 0:
             return False
+        if isinstance(iterable, cst.Name):  # ``rates = [0.9**i for i in range(n)]``
+            bound = self._bindings(iterable.value, loop)
+            return index is None and any(
+                b.kind == "assigned"
+                and isinstance(b.value, (cst.ListComp, cst.Call))
+                and self._counts(loop, b.value, None, steps - 1)
+                for b in bound
+            )
+        if isinstance(iterable, (cst.ListComp, cst.GeneratorExp)):
+            return index is None and self._lists(loop, iterable, steps)
+        return isinstance(iterable, cst.Call) and self._made(loop, iterable, index, steps)
+
+    def _made(self, loop: cst.For, iterable: cst.Call, index: int | None, steps: int) -> bool:
+        """Return whether a call returns many numbers."""
+        if self._is_space(iterable):
+            return index is None
+        if index is None and self._yields(iterable):
+            return True
         if isinstance(iterable.func, cst.Attribute):
             return index is None and iterable.func.attr.value == "tolist"
         if not isinstance(iterable.func, cst.Name):
             return False
-        name = iterable.func.value
+        name, given = iterable.func.value, [a.value for a in iterable.args if a.keyword is None]
         if name in ("range", "trange"):
-            return not _is_few([a.value for a in iterable.args if a.keyword is None])
-        if name == "tqdm" and iterable.args:
-            return self._counts(loop, iterable.args[0].value, index)
-        if name == "enumerate" and index == 1 and iterable.args:
-            return self._counts(loop, iterable.args[0].value, None)
+            return not _is_few(given)
+        if name in ("tqdm", "reversed", "sorted", "list") and given:
+            return self._counts(loop, given[0], index, steps - 1)
+        if name == "enumerate" and index == 1 and given:
+            return self._counts(loop, given[0], None, steps - 1)
+        if name == "zip" and index is not None and index < len(given):
+            return self._counts(loop, given[index], None, steps - 1)
         return name == "enumerate" and index == 0 and not _walks_over_layers(loop)
+
+    def _is_space(self, call: cst.Call) -> bool:
+        """``np.linspace(0, 1, n)``: no fact records a call of NumPy without arrays."""
+        library, _, name = (dotted(call.func) or "").partition(".")
+        return name in _SPACES and self._module.frame.names.get(library) == Symbol("numpy")
+
+    def _lists(self, loop: cst.For, made: cst.ListComp | cst.GeneratorExp, steps: int) -> bool:
+        """``[0.9**i for i in range(n)]``: one number for each of many."""
+        clause = made.for_in
+        target = clause.target
+        if not isinstance(target, cst.Name) or not isinstance(
+            made.elt, (cst.Name, cst.BinaryOperation)
+        ):
+            return False
+        return _depends_on(made.elt, target.value) and self._counts(
+            loop, clause.iter, None, steps - 1
+        )
+
+    def _yields(self, call: cst.Call) -> bool:
+        """Return whether a generator of the file yields a number that each of its rounds changes.
+
+        ``for t in schedule(n)``, with ``for i in range(n): yield i / n`` in ``schedule``.
+        """
+        info = _called_by(self._module).get(call)
+        return info is not None and _yields_numbers(info, self._module)
 
     def is_inside(self, statement: cst.CSTNode) -> bool:
         """Return whether a statement is the call's loop, or in it."""
@@ -232,6 +289,44 @@ class Varying:
         return len(parts) > 1 and any(
             isinstance(p.value, cst.Name) and p.value.value == binding.name for p in parts
         )
+
+
+def _depends_on(node: cst.BaseExpression, name: str) -> bool:
+    """Return whether an arithmetic expression takes many values as a name does."""
+    if isinstance(node, cst.BinaryOperation):
+        if isinstance(node.operator, _FEW_VALUED):
+            return False
+        return _depends_on(node.left, name) or _depends_on(node.right, name)
+    if isinstance(node, cst.Call):
+        return any(_depends_on(a.value, name) for a in node.args)
+    return isinstance(node, cst.Name) and node.value == name
+
+
+@lru_cache(maxsize=1)
+def _called_by(module: Module) -> dict[cst.Call, FunctionInfo]:
+    """The functions of a file that its calls call."""
+    return {f.node: f.function for f in module.facts() if type(f) is LocalCall}
+
+
+@lru_cache(maxsize=8)
+def _yields_numbers(info: FunctionInfo, module: Module) -> bool:
+    """Return whether a generator yields, in a loop, a Python number that differs in each round."""
+    if isinstance(info.node, cst.Lambda):
+        return False
+    yielded = info.summaries.values()
+    if not any(isinstance(v, Sequence) and as_number(any_item(v)) is not None for v in yielded):
+        return False
+    for statement in small_statements(info.node.body):
+        node = statement.value if isinstance(statement, cst.Expr) else None
+        if not isinstance(node, cst.Yield) or not isinstance(node.value, cst.BaseExpression):
+            continue
+        loop = next(layout_of(module, info).loops(statement), None)
+        if loop is not None:
+            place = module.frame.place()._replace(statement=statement, function=info, loop=loop)
+            varying = Varying(place, module)
+            varying.is_float = True
+            return varying.number(node.value, statement)
+    return False
 
 
 @lru_cache(maxsize=8)

@@ -23,6 +23,7 @@ from embercoach.checks.arrays.lazy.step_loops import (
     lineage_of,
     runs_model,
     updates,
+    walks_short_list,
 )
 from embercoach.checks.registry import Report, check
 
@@ -83,6 +84,8 @@ def _unevaluated(
     for loop in layout_of(module, place.function).loops(place.statement):
         if not _is_kept(name, loop, place, module):
             return
+        if walks_short_list(loop, place.function, module):
+            continue
         if is_long(loop) and _grows(name, added, loop, place, module):
             break
     else:
@@ -230,5 +233,7 @@ def _grows(
     levels = layout_of(module, place.function).outward(loop)
     later = [statement for v in levels for statement in v.statements[v.position + 1 :]]
     certainly = evaluation_of(module, is_certain=True)
-    grows = is_counted(loop, _MANY) or runs_model(lineage, loop, module)
+    # A state that each iteration computes from the last one, as a sampler does, holds no data.
+    is_state = is_sum and _mentions(added, name)
+    grows = is_counted(loop, _MANY) or (not is_state and runs_model(lineage, loop, module))
     return grows and certainly.may_evaluate(later, {name})

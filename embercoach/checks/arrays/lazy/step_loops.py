@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import EVALUATING, evaluation_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import (
     children,
     dotted,
@@ -114,19 +114,36 @@ def is_long(loop: cst.For | cst.While) -> bool:
         return False
     if isinstance(iterable, cst.Call) and dotted(iterable.func) == "range":
         counts = [_integer(argument.value) for argument in iterable.args]
-        if None not in counts and len(counts) < 3:
-            return is_counted(loop, _SHORT + 1)
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts) and 0 < len(known) <= 3 and known[2:] != [0]:
+            return len(range(*known)) > _SHORT
     targets = set(target_names(loop.target))
     return not any(_root(call.func) in targets for call in _calls(loop.body))
 
 
 def _integer(node: cst.BaseExpression) -> int | None:
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = _integer(node.expression)
+        return None if inner is None else -inner
     return int(node.value) if isinstance(node, cst.Integer) and node.value.isdigit() else None
 
 
 def _root(node: cst.CSTNode) -> str | None:
     """The name of what is called: of an element of a loop, a layer."""
     return node.value if isinstance(node, cst.Name) else None
+
+
+def walks_short_list(
+    loop: cst.For | cst.While, function: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether a loop is over a list or tuple of few items, written here or at a name."""
+    if not isinstance(loop, cst.For):
+        return False
+    node: cst.CSTNode = loop.iter
+    if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
+        node = node.args[0].value if node.args else node
+    found = display(resolve_name(Expression(node, scope_of(module, function))).node)
+    return found is not None and 0 < len(found) <= _SHORT
 
 
 def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -> bool:

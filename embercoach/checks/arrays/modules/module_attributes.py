@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import evaluated, walk
@@ -15,6 +16,7 @@ from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence
 from embercoach.analysis.values.promotion import SIGNED
+from embercoach.checks.arrays.modules.constant_tables import is_fixed_projection, is_host_table
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -106,7 +108,9 @@ def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:
     if not TABLES.isdisjoint(symbols):
         triangular = not TRIANGLES.isdisjoint(symbols)
         return triangular or STARTS.isdisjoint(symbols)
-    return False
+    if "mlx.core.random" in symbols:
+        return is_fixed_projection(fact, module)
+    return is_host_table(given, symbols)
 
 
 def _functions_of(source: Expression, module: Module) -> set[str]:
@@ -121,6 +125,10 @@ def _functions_of(source: Expression, module: Module) -> set[str]:
             continue
         seen.add(id(expression.node))
         for node in walk(expression.node):
+            local = evaluation_of(module).local_call(node)
+            if local is not None:  # a function of the file makes the table
+                function = local.function
+                pending.append(Expression(function.node.body, scope_of(module, function)))
             call = calls.get(node)
             if call is not None and call.symbol is not None:
                 random = call.symbol.startswith("mlx.core.random.")

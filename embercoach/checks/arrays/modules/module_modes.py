@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall, calls_of
-from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.evaluate.members import member
+from embercoach.analysis.facts.facts import ImportedCall, LocalCall, calls_of
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.syntax.trees import DEFINITIONS, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import (
-    BoundMember,
     Instance,
     LibraryObject,
     Sequence,
     Transformed,
 )
+from embercoach.checks.arrays.modules.mode_effects import Effect, ModeEffects
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
@@ -41,15 +43,25 @@ MOST_LOOPS = 32
 def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``model(x)`` outside of the loss, in a file that never calls ``model.eval()``."""
     source = module.source
-    if not any(name in source for name in NAMES) or ".eval()" in source or "train(" not in source:
+    if ".eval()" in source or "train(" not in source:
+        return
+    if not any(name in source for name in NAMES) and not _imports(facts):
         return
     if "value_and_grad" not in source or "train(False" in source or "train(mode=" in source:
         return
-    calls = [f for f in facts if isinstance(f, LocalCall) and not _is_transformed(f, module)]
-    by_mode = {call for call in calls if _calls_by_mode(call)}
+    if any(e.kind == "eval" for e in _imported_effects(facts, module)):
+        return
+    calls = [
+        f
+        for f in facts
+        if isinstance(f, (LocalCall, ImportedCall)) and not _is_transformed(f, module)
+    ]
+    by_mode = {call for call in calls if _calls_by_mode(call, module)}
     losses = {f for c in by_mode if (f := c.place.function) is not None and f.differentiated}
+    roots = {root.info for root in module.gradient_roots}
     for fact in calls:
-        if _is_evaluation(fact) and (fact in by_mode or fact.function in losses):
+        is_loss = fact.function in losses or _is_loss_of(fact, roots, module)
+        if _is_evaluation(fact) and (fact in by_mode or is_loss):
             yield Report.at(
                 fact,
                 "NN-005",
@@ -58,19 +70,39 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             )
 
 
-def _calls_by_mode(call: LocalCall) -> bool:
+def _imports(facts: list[Fact]) -> bool:
+    return any(type(fact) is ImportedCall for fact in facts)
+
+
+def _imported_effects(facts: list[Fact], module: Module) -> Iterator[Effect]:
+    """Yield the effects on models of functions of other files."""
+    effects = ModeEffects(module)
+    for function in {f.function for f in facts if type(f) is ImportedCall}:
+        yield from effects.of(function.node.body)
+
+
+def _calls_by_mode(call: LocalCall | ImportedCall, module: Module) -> bool:
     """Return whether a model with such layers is called."""
     cls = call.function.cls
-    return call.function.name == "__call__" and cls is not None and _changes_by_mode(cls, DEEPEST)
+    is_call = call.function.name == "__call__" and cls is not None
+    return is_call and cls is not None and _changes_by_mode(cls, module, DEEPEST)
 
 
-def _is_transformed(call: LocalCall, module: Module) -> bool:
+def _is_loss_of(call: LocalCall | ImportedCall, losses: set[FunctionInfo], module: Module) -> bool:
+    """Return whether a loss of another file is called with a model that has such layers."""
+    if type(call) is not ImportedCall or call.function not in losses:
+        return False
+    given = (argument.value for argument in call.arguments)
+    return any(_is_by_mode(value, module, DEEPEST) for value in given)
+
+
+def _is_transformed(call: LocalCall | ImportedCall, module: Module) -> bool:
     """Return whether a gradient or a compilation of a function is called."""
     fact = calls_of(module).get(call.node)
     return fact is not None and isinstance(fact.callee, Transformed)
 
 
-def _is_evaluation(call: LocalCall) -> bool:
+def _is_evaluation(call: LocalCall | ImportedCall) -> bool:
     """Return whether a model or a loss is called for its result, without a gradient."""
     caller = call.place.function
     if caller is None:
@@ -79,51 +111,64 @@ def _is_evaluation(call: LocalCall) -> bool:
     return not (is_part or caller.differentiated or caller.is_test)
 
 
-def _changes_by_mode(cls: ClassInfo, depth: int) -> bool:
+def _changes_by_mode(cls: ClassInfo, module: Module, depth: int) -> bool:
     """Return whether a layer holds one that computes something else in training."""
-    if depth == 0:
+    if depth == 0 or not is_layer(cls):
         return False
-    held = (value for base in lineage(cls) for value in base.attributes.values())
-    return any(_is_by_mode(value, depth) for value in held)
+    names = {name for base in lineage(cls) for name in base.setters}
+    return any(
+        _is_by_mode(member(module.frame, Instance(cls), name), module, depth) for name in names
+    )
 
 
-def _is_by_mode(value: Value, depth: int) -> bool:
+def _is_by_mode(value: Value, module: Module, depth: int) -> bool:
     if type(value) is LibraryObject:
         return value.cls.startswith(BY_MODE)
     if type(value) is Instance:
-        return is_layer(value.info) and _changes_by_mode(value.info, depth - 1)
+        return _changes_by_mode(value.info, module, depth - 1)
     if type(value) is Sequence and depth:
         items = value.items if value.items is not None else (any_item(value),)
-        return any(_is_by_mode(item, depth - 1) for item in items)
+        return any(_is_by_mode(item, module, depth - 1) for item in items)
     return False
 
 
-@check("NN-006", of=(".",))
-def trained_in_evaluation_mode(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``optimizer.update(model, gradients)`` in a loop that calls ``model.eval()`` alone."""
-    if not isinstance(fact.callee, BoundMember) or fact.callee.name != "update":
+@check("NN-006")
+def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """A loop that trains a model and calls ``model.eval()`` alone, by itself or in a function."""
+    if not module.trains or (".eval()" not in module.source and not _imports(facts)):
         return
-    given = fact.positional(0)
-    name = None if given is None else dotted(given.node)
-    if name is None or len(fact.arguments) != 2 or fact.place.function is None:
-        return
-    for calls, modes in _loops(fact.place.function):
-        if fact.node in calls and f"{name}.eval" in modes and f"{name}.train" not in modes:
-            yield Report.at(
-                fact,
-                "NN-006",
-                message="the loop calls `eval()`, and never `train()`: training goes on without",
-                help="Call `model.train()` at the start of each round",
-            )
-            return
+    effects = ModeEffects(module)
+    reported: set[cst.CSTNode] = set()
+    for function in (None, *module.functions):
+        body = module.tree if function is None else function.node.body
+        for loop in islice(_loops(body), MOST_LOOPS):
+            for effect in _left_in_evaluation(loop, effects):
+                leaves = layout_of(module, function).leaves(effect.statement, loop)
+                if effect.node in reported or leaves:
+                    continue
+                reported.add(effect.node)
+                place = module.frame.place()._replace(statement=effect.statement, function=function)
+                yield Report(
+                    "NN-006",
+                    effect.node,
+                    place,
+                    message="leaves the model in evaluation mode: training goes on without",
+                    help="Call `model.train()` after it, or at the start of each iteration",
+                    context="loop",
+                )
 
 
-@lru_cache(maxsize=4)
-def _loops(function: FunctionInfo) -> list[tuple[frozenset[cst.Call], frozenset[str | None]]]:
-    """The calls in each loop of a function, and the dotted names of what they call."""
-    found: list[tuple[frozenset[cst.Call], frozenset[str | None]]] = []
-    for loop in walk(function.node.body, (cst.BaseExpression,)):
-        if isinstance(loop, (cst.For, cst.While)) and len(found) < MOST_LOOPS:
-            calls = frozenset(node for node in walk(loop) if isinstance(node, cst.Call))
-            found.append((calls, frozenset(dotted(call.func) for call in calls)))
-    return found
+def _loops(body: cst.CSTNode) -> Iterator[cst.For | cst.While]:
+    for node in walk(body, (cst.BaseExpression, *DEFINITIONS)):
+        if isinstance(node, (cst.For, cst.While)):
+            yield node
+
+
+def _left_in_evaluation(loop: cst.For | cst.While, effects: ModeEffects) -> list[Effect]:
+    """The calls that switch a model to evaluation which the loop trains, and never switches."""
+    found = list(effects.of(loop.body))
+    paths = {
+        kind: {e.path for e in found if e.kind == kind} for kind in ("eval", "train", "update")
+    }
+    left = (paths["eval"] & paths["update"]) - paths["train"]
+    return [effect for effect in found if effect.kind == "eval" and effect.path in left]

@@ -1,0 +1,195 @@
+"""HOST-PULL-013: values that a loop computes and reads anew, and that it never changes."""
+
+from __future__ import annotations
+
+import builtins
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.evaluate.classes import assigned_by
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
+from embercoach.analysis.values.joins import as_array, pulls_of
+from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.work import WorkExceededError
+from embercoach.checks.arrays.lazy.step_loops import is_long
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+
+#: Nodes of a loop that are walked.
+_MOST_NODES = 4_000
+#: Simple statements of a function that computes one value.
+_MOST_STATEMENTS = 6
+_PULLS = ("item", "tolist")
+_CASTS = ("builtins.float", "builtins.int")
+
+
+@check("HOST-PULL-013")
+def invariant_pull(call: LocalCall, module: Module) -> Iterator[Report]:
+    """``gain = 1 / wave.peak()`` in a loop that does not change ``wave``."""
+    loop, function = call.place.loop, call.function
+    if not isinstance(loop, cst.For) or module.is_test or call.place.periodic:
+        return
+    pulls = _pulls_in(function, module) if is_long(loop) else ()
+    if not pulls or not _is_pure(function) or _varies(call, loop, module):
+        return
+    yield Report.at(
+        call,
+        "HOST-PULL-013",
+        message="computes and reads the same value in every iteration",
+        help="Call it once, before the loop",
+        context="loop",
+        covers=pulls,
+    )
+
+
+@lru_cache(maxsize=32)
+def _pulls_in(function: FunctionInfo, module: Module) -> tuple[cst.CSTNode, ...]:
+    """The reads of a function that computes an array, and returns what the host reads of it."""
+    if not any(pulls_of(v) and as_array(v) is None for v in function.summaries.values()):
+        return ()
+    facts = (fact for fact in module.facts_of(function) if isinstance(fact, CallFact))
+    return tuple(f.node for f in facts if _pulls(f) and _computes(f, function, module))
+
+
+def _pulls(fact: CallFact) -> bool:
+    if isinstance(fact.callee, BoundMember):
+        return fact.callee.name in _PULLS and fact.array is not None
+    return fact.symbol in _CASTS and any(as_array(a.value) is not None for a in fact.arguments)
+
+
+def _computes(fact: CallFact, function: FunctionInfo, module: Module) -> bool:
+    """Return whether more than an attribute is read: each call runs the operations again."""
+    read = fact.receiver_node if isinstance(fact.callee, BoundMember) else fact.arguments[0].node
+    if read is None:
+        return False
+    made = resolve_name(Expression(read, scope_of(module, function))).node
+    return any(isinstance(node, (cst.Call, cst.BinaryOperation)) for node in walk(made))
+
+
+@lru_cache(maxsize=32)
+def _is_pure(function: FunctionInfo) -> bool:
+    """Return whether a short function assigns local names alone, and draws or reads nothing."""
+    statements = 0
+    for node in walk(function.node.body):
+        if isinstance(node, (cst.Global, cst.Nonlocal, cst.Yield, cst.Await, *SCOPES)):
+            return False
+        if isinstance(node, cst.BaseSmallStatement):
+            statements += 1
+        if isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.AssignTarget)) and not isinstance(
+            node.target, cst.Name
+        ):
+            return False
+        if isinstance(node, cst.Call):
+            path = dotted(node.func) or ""
+            if _IMPURE & set(path.split(".")):
+                return False
+    return statements <= _MOST_STATEMENTS
+
+
+#: Methods of lists and strings.
+_LISTED = frozenset({"append", "index", "join", "format", "split", "items", "write"})
+#: Parts of the names of calls whose results differ.
+_IMPURE = frozenset({"random", "time", "perf_counter", "next", "read", "pop", "get", "append"})
+
+
+def _varies(call: LocalCall, loop: cst.For, module: Module) -> bool:
+    """Return whether the loop may change what the call depends on."""
+    used = {node.value for node in walk(call.node) if isinstance(node, cst.Name)}
+    used |= {node.value for node in walk(call.function.node.body) if isinstance(node, cst.Name)}
+    if any(isinstance(n, cst.Call) and n is not call.node for n in walk(call.node)):
+        return True
+    reaching = scope_of(module, call.place.function).reaching
+    layout = layout_of(module, call.place.function)
+    for name in used:
+        for binding in () if reaching is None else reaching.bindings.get(name, ()):
+            if binding.statement is loop or layout.is_inside(binding.statement, loop):
+                return True
+    if reaching is None or reaching.gave_up:
+        return True
+    roots = {n for n in used if n in reaching.bindings} | {_root(call.node.func)}
+    state = _attributes_read(call.function)
+    return any(_changes(node, call, roots, state, module) for node in _nodes(loop.body, module))
+
+
+#: What ends the nodes of a loop that is not walked to its end.
+_TOO_LARGE = cst.Pass()
+
+
+def _nodes(body: cst.CSTNode, module: Module) -> Iterator[cst.CSTNode]:
+    pending = [body]
+    for _ in range(_MOST_NODES):
+        if not pending:
+            return
+        node = pending.pop()
+        module.work.left -= 1
+        if module.work.left < 0:
+            raise WorkExceededError
+        yield node
+        pending += children(node)
+    yield _TOO_LARGE
+
+
+def _root(node: cst.CSTNode) -> str:
+    return (dotted(node) or "").partition(".")[0]
+
+
+def _attributes_read(function: FunctionInfo) -> frozenset[str]:
+    """The attributes of its instance that a method reads."""
+    own = function.parameters[0].name if function.is_method and function.parameters else ""
+    return frozenset(
+        node.attr.value
+        for node in walk(function.node.body)
+        if isinstance(node, cst.Attribute) and dotted(node.value) == own
+    )
+
+
+def _changes(
+    node: cst.CSTNode, call: LocalCall, roots: set[str], state: frozenset[str], module: Module
+) -> bool:
+    """Return whether a node of the loop changes an object that the call depends on, or may."""
+    if node is _TOO_LARGE:
+        return True
+    if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
+        target = node.target
+        return isinstance(target, (cst.Attribute, cst.Subscript)) and _root_of(target) in roots
+    if not isinstance(node, cst.Call) or node is call.node:
+        return False
+    if any(dotted(argument.value) in roots for argument in node.args):
+        return True  # it gets the object as a whole
+    if isinstance(node.func, cst.Attribute) and dotted(node.func.value) in roots:
+        cls = call.function.cls
+        method = None if cls is None else cls.methods.get(node.func.attr.value)
+        if cls is None or method is None:
+            return True
+        return not state.isdisjoint(assigned_by(cls, method))
+    return not _is_harmless(node, module)
+
+
+def _is_harmless(node: cst.Call, module: Module) -> bool:
+    """Return whether a call changes no object but, at most, a list that it adds to."""
+    local = evaluation_of(module).local_call(node)
+    if local is not None:
+        return _is_pure(local.function)
+    fact = evaluation_of(module).calls.get(node)
+    if fact is not None and (fact.symbol is not None or fact.array is not None):
+        return True
+    if isinstance(node.func, cst.Name):
+        return hasattr(builtins, node.func.value)
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value in _LISTED
+
+
+def _root_of(target: cst.CSTNode) -> str:
+    while isinstance(target, (cst.Attribute, cst.Subscript)):
+        target = target.value
+    return _root(target)
