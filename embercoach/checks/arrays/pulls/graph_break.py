@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.host_uses import is_handed_over, is_log_line
+from embercoach.analysis.facts.host_uses import is_log_line
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -94,11 +94,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         may_end=may_end,
     )
     effect = EFFECTS[context]
-    if (
-        context == "loop"
-        and may_end
-        and (is_log_line(fact.place, module) or is_handed_over(fact.place, pulled_by or fact.node))
-    ):
+    if context == "loop" and may_end and is_log_line(fact.place, module):
         context, effect = "sink", EFFECTS["sink"]
     elif may_leave and context in ("loop", "function"):
         verdict = verdict_of(fact.place, pulled_by or node or fact.node, array_node, module)
