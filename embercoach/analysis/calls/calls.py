@@ -23,7 +23,7 @@ from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall
+from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
@@ -173,17 +173,21 @@ def apply(
 
 
 def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
-    """Record a call of a function of the file, which is certainly what is called."""
+    """Record a call of functions of the project."""
     if not frame.record:
         return
-    info, is_bound = None, True
-    if type(callee) is Function:
-        info, is_bound = callee.info, callee.bound is not None
-    elif type(callee) is Instance or type(callee) is Class:
-        name = "__call__" if type(callee) is Instance else "__init__"
-        info = find_method(callee.info, name)
-    if info is not None and info.module is frame.module:
-        frame.add(LocalCall(node, frame.place(), info, is_bound))
+    is_certain = type(callee) is not Union
+    for option in () if UNKNOWN in options(callee) else options(callee):
+        info, is_bound = None, True
+        if type(option) is Function:
+            info, is_bound = option.info, option.bound is not None
+        elif type(option) is Instance or type(option) is Class:
+            name = "__call__" if type(option) is Instance else "__init__"
+            info = find_method(option.info, name)
+        if info is None:
+            continue
+        kind = LocalCall if is_certain and info.module is frame.module else ProjectCall
+        frame.add(kind(node, frame.place(), info, is_bound))
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:

@@ -137,6 +137,15 @@ class LocalCall(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProjectCall(Fact):
+    """A call of a function of another linted file, or of one of several functions."""
+
+    node: cst.Call
+    function: FunctionInfo
+    is_bound: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallFact(Fact):
     """A call: of what, with which arguments, yielding what.
 

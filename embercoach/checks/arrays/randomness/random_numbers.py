@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.sources import sources_of
 from embercoach.analysis.syntax.trees import names_below, small_statements, target_names, walk
-from embercoach.analysis.values.lattice import LibraryObject, Number
+from embercoach.analysis.values.lattice import Number
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.facts.facts import CallFact, LibraryWrite
+    from embercoach.analysis.facts.sources import Source, Sources
     from embercoach.analysis.project.module import Module
 
 _STATE = "mlx.core.random.state"
 _MOST_STEPS = 8
 _SHAPING = frozenset(("astype", "reshape", "squeeze", "flatten"))
-_SOFTMAX = frozenset(("mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.layers.activations.softmax"))
+_SOFTMAX = frozenset(
+    f"mlx.{name}"
+    for name in ("core.softmax", "nn.softmax", "nn.layers.activations.softmax", "nn.Softmax")
+)
 
 
 @check("RANDOM-002", of=(PREFIX,))
@@ -94,10 +98,10 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
     argument = fact.argument(0, "logits")
     if argument is None or argument.star:
         return
-    call = evaluation_of(module).calls.get(_source(argument.node, fact, module))
-    callee = None if call is None else call.callee
-    is_layer = isinstance(callee, LibraryObject) and callee.cls == "mlx.nn.Softmax"
-    if call is None or (call.symbol not in _SOFTMAX and not is_layer):
+    sources = sources_of(module)
+    ends = _computed(sources.of(fact, argument.node), sources)
+    calls = [sources.library_call(end) for end in ends]
+    if not ends or any(call is None or call.name not in _SOFTMAX for call in calls):
         return
     alias, change = mlx_alias(module), None
     if alias is not None:
@@ -114,25 +118,23 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
     )
 
 
-def _source(node: cst.BaseExpression, fact: CallFact, module: Module) -> cst.CSTNode:
-    """The call that computes an array, through names, items and changes of shape and dtype."""
-    reaching = scope_of(module, fact.place.function).reaching
-    statement = fact.place.statement
+def _computed(start: Source, sources: Sources) -> list[Source]:
+    """The expressions that compute an array, before items and changes of shape and dtype."""
+    pending = [start]
+    found: list[Source] = []
     for _ in range(_MOST_STEPS):
-        if isinstance(node, cst.Subscript):
-            node = node.value
-        elif isinstance(node, cst.Name):
-            found = None if reaching is None else reaching.before(statement, node.value)
-            if not found or len(found) > 1 or found[0].kind != "assigned":
-                break
-            statement, node = found[0].statement, found[0].value or node
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            if node.func.attr.value not in _SHAPING:
-                break
-            node = node.func.value
-        else:
-            break
-    return node
+        if not pending:
+            return found
+        for end in sources.ends(pending.pop(), through_callers=True):
+            node = end.node
+            is_method = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+            if isinstance(node, cst.Subscript):
+                pending.append(end.at(node.value))
+            elif is_method and node.func.attr.value in _SHAPING:
+                pending.append(end.at(node.func.value))
+            else:
+                found.append(end)
+    return []
 
 
 @check("RANDOM-006", of=(PREFIX,))
