@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.calls.definitions import FunctionInfo
+from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
@@ -36,6 +36,7 @@ from embercoach.analysis.work import WorkExceededError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
@@ -148,7 +149,7 @@ class Sources:
         return None
 
     def value(self, source: Source) -> Value:
-        """The value of an expression of names that outlive the call: globals and attributes."""
+        """The value of an expression of globals, attributes and annotated parameters."""
         info = source.function
         with suppress(WorkExceededError):
             frame = source.module.frame
@@ -156,6 +157,8 @@ class Sources:
                 outer = info.closure or source.module.frame
                 frame = Frame(source.module, info, outer, record=False)
                 frame.statement = source.statement
+                for parameter in info.parameters:
+                    frame.names[parameter.name] = parameter_value(info, parameter, None)
                 if info.is_method and info.cls is not None and info.parameters:
                     frame.names[info.parameters[0].name] = Instance(info.cls)
                 return evaluate(frame, source.node)
