@@ -145,7 +145,7 @@ def apply(
         result: Value = UNKNOWN
         transforms.submit(frame, node, arguments)
     else:
-        _note(frame, node, callee)
+        _note(frame, node, callee, arguments)
         result = handler(frame, node, callee, arguments)
     built = None
     if frame.module.builders:
@@ -172,7 +172,7 @@ def apply(
     return result
 
 
-def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
+def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> None:
     """Record a call of functions of the project."""
     if not frame.record:
         return
@@ -186,8 +186,10 @@ def _note(frame: Frame, node: cst.Call, callee: Value) -> None:
             info = find_method(option.info, name)
         if info is None:
             continue
-        kind = LocalCall if is_certain and info.module is frame.module else ProjectCall
-        frame.add(kind(node, frame.place(), info, is_bound))
+        if is_certain and info.module is frame.module:
+            frame.add(LocalCall(node, frame.place(), info, is_bound))
+        else:
+            frame.add(ProjectCall(node, frame.place(), info, is_bound, arguments))
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:

@@ -143,6 +143,7 @@ class ProjectCall(Fact):
     node: cst.Call
     function: FunctionInfo
     is_bound: bool
+    arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
