@@ -61,6 +61,10 @@ class Source:
         """Another expression of the same statement."""
         return Source(node, self.statement, self.function, self.module, self.call)
 
+    def moved(self, node: cst.BaseExpression, statement: cst.CSTNode) -> Source:
+        """An expression of another statement of the same function."""
+        return Source(node, statement, self.function, self.module, self.call)
+
     @property
     def depth(self) -> int:
         """How many calls inside of each other it is in."""
@@ -211,7 +215,7 @@ class Sources:
             elif binding.kind == "unpacked":
                 further = self._item(source, binding)
             elif binding.kind == "assigned" and binding.value is not None:
-                further = [_bound_in(source, binding, binding.value)]
+                further = [source.moved(binding.value, binding.statement)]
             if further is None:
                 return None
             found += further
@@ -244,7 +248,7 @@ class Sources:
         if index is None or binding.value is None or source.depth >= MOST_CALLS:
             return None
         found: list[Source] = []
-        for whole in self._returned(_bound_in(source, binding, binding.value)) or ():
+        for whole in self._returned(source.moved(binding.value, binding.statement)) or ():
             elements = whole.node.elements if isinstance(whole.node, cst.Tuple) else ()
             if len(elements) <= index or any(isinstance(e, cst.StarredElement) for e in elements):
                 return None
@@ -263,10 +267,6 @@ class Sources:
             module = callee.function.module
             found += [Source(v, s, callee.function, module, source) for v, s in results]
         return found or None
-
-
-def _bound_in(source: Source, binding: Binding, value: cst.BaseExpression) -> Source:
-    return Source(value, binding.statement, source.function, source.module, source.call)
 
 
 def _functions(callee: Value) -> Iterator[Callee]:

@@ -227,13 +227,20 @@ def _passes_on(
             continue
         source = Source(node, statement, function, function.module)
         for callee in sources.callees(source):
-            for parameter in callee.function.parameters:
-                given = argument_of(source, callee, parameter.name)
-                is_same = given is not None and isinstance(given.node, cst.Name)
-                if is_same and given.node.value == name and given.statement is statement:
-                    if _changes(callee.function, parameter.name, sources, depth + 1):
-                        return True
+            taken = [
+                p.name for p in callee.function.parameters if _takes(source, callee, p.name, name)
+            ]
+            if any(_changes(callee.function, p, sources, depth + 1) for p in taken):
+                return True
     return False
+
+
+def _takes(call: Source, callee: Callee, parameter: str, name: str) -> bool:
+    """Return whether a call passes a name of the caller for a parameter."""
+    given = argument_of(call, callee, parameter)
+    if given is None or given.statement is not call.statement:
+        return False
+    return isinstance(given.node, cst.Name) and given.node.value == name
 
 
 def _updates(statement: cst.CSTNode, name: str) -> bool:
