@@ -1,4 +1,4 @@
-"""RANDOM-002 to RANDOM-006: equal random numbers, and arguments of another meaning."""
+"""RANDOM-002, 003, 005 and 006: equal random numbers, and arguments of another meaning."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.sources import sources_of
-from embercoach.analysis.syntax.trees import names_below, small_statements, target_names, walk
-from embercoach.analysis.values.lattice import Number
+from embercoach.analysis.syntax.trees import walk
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -55,41 +54,6 @@ def written_state(fact: LibraryWrite, module: Module) -> Iterator[Report]:
         message=f"assignment to `mx.random.state` {problem}",
         help="Seed with `mx.random.seed(...)`, or pass keys to the functions",
     )
-
-
-@check("RANDOM-004", of=(f"{PREFIX}seed",))
-def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.random.seed(0)`` in a loop whose iterations then draw the same numbers."""
-    loop, seed = fact.place.loop, fact.positional(0)
-    if loop is None or seed is None or fact.place.periodic or _is_test(fact, module):
-        return
-    if not isinstance(seed.value, Number) or seed.value.const is None:
-        return
-    bound = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
-    body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
-    if bound & {n.value for n in body if isinstance(n, cst.Name)}:
-        return
-    for statement in small_statements(loop.body):
-        if isinstance(statement, cst.Assign):
-            bound.update(n for t in statement.targets for n in target_names(t.target))
-    calls = evaluation_of(module).calls
-    for node in body:
-        draw = calls.get(node) if isinstance(node, cst.Call) else None
-        if draw is None or not draws(draw) or key_of(draw) is not None:
-            continue
-        if not bound & {n for argument in draw.arguments for n in names_below(argument.node)}:
-            yield Report.at(
-                fact,
-                "RANDOM-004",
-                message="the same seed in every iteration: each draws the same numbers",
-                help="Call `mx.random.seed()` once, before the loop",
-            )
-            return
-
-
-def _is_test(fact: CallFact, module: Module) -> bool:
-    function = fact.place.function
-    return module.is_test if function is None else function.is_test
 
 
 @check("RANDOM-005", of=(f"{PREFIX}categorical",))
