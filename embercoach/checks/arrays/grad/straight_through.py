@@ -40,19 +40,28 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``mx.stop_gradient(z + (q - z))``, ``z + (mx.stop_gradient(q) - z)``."""
     if not any(name in module.source for name in ("stop_gradient", "round", "sign", "floor")):
         return
-    sums = [f for f in facts if isinstance(f, BinaryFact) and _is_sum(f.node)]
-    stops = [f for f in facts if isinstance(f, CallFact) and f.symbol == STOP]
-    inner = {id(part) for f in sums for part in (f.left.node, f.right.node)}
-    inner |= {id(argument.node) for f in stops for argument in f.arguments}
+    sums: list[BinaryFact | CallFact] = []
+    stops: list[CallFact] = []
+    inner: set[int] = set()
+    for fact in facts:
+        if isinstance(fact, BinaryFact) and _is_sum(fact.node):
+            sums.append(fact)
+            inner |= {id(fact.left.node), id(fact.right.node)}
+        elif isinstance(fact, CallFact) and fact.symbol == STOP:
+            stops.append(fact)
+            inner |= {id(argument.node) for argument in fact.arguments}
     sources = sources_of(module)
-    for fact in (*sums, *stops):
-        if id(fact.node) in inner:
+    for outer in (*sums, *stops):
+        if id(outer.node) in inner:
             continue
         terms = _Terms(sources)
-        terms.add(sources.of(fact, fact.node), 1, is_stopped=False)
+        node = cst.ensure_type(outer.node, cst.BaseExpression)
+        terms.add(sources.of(outer, node), 1, is_stopped=False)
         problem = _problem(terms.found)
         if problem is not None:
-            yield _report(fact, problem, "Stop the difference alone: `z + mx.stop_gradient(q - z)`")
+            yield _report(
+                outer, problem, "Stop the difference alone: `z + mx.stop_gradient(q - z)`"
+            )
     for fact in facts:
         if isinstance(fact, CallFact) and fact.symbol in STEPS and fact.arguments:
             terms = _Terms(sources)

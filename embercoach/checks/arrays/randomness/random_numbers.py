@@ -91,11 +91,11 @@ def _computed(start: Source, sources: Sources) -> list[Source]:
             return found
         for end in sources.ends(pending.pop(), through_callers=True):
             node = end.node
-            is_method = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+            func = node.func if isinstance(node, cst.Call) else None
             if isinstance(node, cst.Subscript):
                 pending.append(end.at(node.value))
-            elif is_method and node.func.attr.value in _SHAPING:
-                pending.append(end.at(node.func.value))
+            elif isinstance(func, cst.Attribute) and func.attr.value in _SHAPING:
+                pending.append(end.at(func.value))
             else:
                 found.append(end)
     return []

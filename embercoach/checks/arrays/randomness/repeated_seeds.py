@@ -52,7 +52,7 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
     if bound & {n.value for n in body if isinstance(n, cst.Name)}:
         return
-    statements = small_statements(loop.body)
+    statements = [*small_statements(loop.body)]
     keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, statements)
     for statement in statements:
         if isinstance(statement, cst.Assign):
@@ -134,7 +134,7 @@ def _draws_from(fact: CallFact, function: FunctionInfo, sources: Sources) -> boo
         return _draws(function, sources)
     if isinstance(function.node, cst.Lambda):
         return False
-    keys = _keys_from(fact, small_statements(function.node.body))
+    keys = _keys_from(fact, [*small_statements(function.node.body)])
     found = (f for f in function.module.facts_of(function) if isinstance(f, CallFact))
     return any(draws(draw) and _uses(draw, keys) for draw in found)
 

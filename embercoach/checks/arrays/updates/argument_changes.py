@@ -262,7 +262,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
     """
     if isinstance(function.node, cst.Lambda) or function.is_async:
         return False
-    statements = small_statements(function.node.body)
+    statements = [*small_statements(function.node.body)]
     reaching = scope_of(function.module, function).reaching
     if reaching is None:
         return False
