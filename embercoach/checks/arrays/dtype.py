@@ -62,17 +62,19 @@ def _operands(argument: Argument) -> list[Operand]:
 def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
     for operand, other in ((left, right), (right, left)):
         array, constant = operand.array, other.array
-        if array is None or constant is None or constant.dtype != "float32":
+        if array is None or constant is None or constant.dtype not in (None, "float32"):
             continue
-        is_scalar = constant.scalar
-        if not constant.literal:
-            is_scalar = is_kept_scalar(fact, other.node, module)
-            if not is_scalar:
-                continue
-        dtype = array.dtype
-        is_open = dtype is None and is_scalar and not array.literal
-        if is_open and not may_be_parameter(fact, other.node):
+        dtype, is_scalar = array.dtype, constant.scalar
+        may_be_half = dtype is None and not array.literal
+        if may_be_half and not may_be_parameter(fact, other.node):
             dtype = model_dtype(fact, module)
+        if not constant.literal:
+            is_known = constant.dtype is not None or dtype in HALF
+            is_scalar = is_known and is_kept_scalar(fact, other.node, module)
+        elif constant.dtype is None:
+            continue
+        if not is_scalar and (not constant.literal or dtype != array.dtype):
+            continue
         if dtype in HALF:
             yield Report.at(
                 fact,
@@ -83,7 +85,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 change=_with_dtype(module, other.node, operand.node),
                 subject=other.node,
             )
-        elif is_open:
+        elif may_be_half and is_scalar:
             yield Report.at(
                 fact,
                 "DTYPE-004",

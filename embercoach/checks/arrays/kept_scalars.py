@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def is_kept_scalar(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
-    """Return whether a name or attribute holds ``mx.array`` of a number, wherever it was made.
+    """Return whether a name or attribute holds ``mx.array`` of a float, wherever it was made.
 
     Public attributes of modules are parameters: ``set_dtype`` and loaded weights change them.
     """
@@ -35,7 +35,7 @@ def is_kept_scalar(fact: Fact, node: cst.BaseExpression, module: Module) -> bool
         value: cst.BaseExpression = call.array.node
         if isinstance(value, cst.UnaryOperation):
             value = value.expression
-        if not isinstance(value, (cst.Float, cst.Integer)):
+        if not isinstance(value, cst.Float):
             return False
     return bool(ends)
 

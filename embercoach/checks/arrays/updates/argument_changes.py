@@ -36,6 +36,7 @@ MOST_CALLS, MOST_CALLERS = 4, 64
 MOST_ROUNDS = 3
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
 #: Attributes of an array that do not depend on its elements.
+_REDUCTIONS = frozenset(("max", "min", "sum", "mean", "norm", "item", "all", "any"))
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes"))
 
 
@@ -280,7 +281,10 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
             if isinstance(statement, cst.Assign) and _computes(statement.value, derived):
                 derived.update(t.value for t in assigned_to(statement) if isinstance(t, cst.Name))
     returns = (s.value for s in statements if isinstance(s, cst.Return))
-    return any(value is not None and _computes(value, derived) for value in returns)
+    return any(
+        value is not None and not _is_metric(value) and _computes(value, derived)
+        for value in returns
+    )
 
 
 def _is_own_update(statement: cst.CSTNode, function: FunctionInfo) -> bool:
@@ -290,6 +294,15 @@ def _is_own_update(statement: cst.CSTNode, function: FunctionInfo) -> bool:
     stored = getattr(statement, "value", None)
     given = {parameter.name for parameter in function.parameters}
     return stored is not None and given.isdisjoint(names_below(stored))
+
+
+def _is_metric(value: cst.CSTNode) -> bool:
+    """Return whether an expression reduces an array to one number, a norm for example."""
+    if not isinstance(value, cst.Call) or any(argument.keyword for argument in value.args):
+        return False
+    return (dotted(value.func) or "").rpartition(".")[2] in _REDUCTIONS or (
+        isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCTIONS
+    )
 
 
 def _computes(value: cst.CSTNode, names: set[str]) -> bool:
