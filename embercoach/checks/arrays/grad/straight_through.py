@@ -55,8 +55,8 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if id(outer.node) in inner:
             continue
         terms = _Terms(sources)
-        node = cst.ensure_type(outer.node, cst.BaseExpression)
-        terms.add(sources.of(outer, node), 1, is_stopped=False)
+        assert isinstance(outer.node, cst.BaseExpression)
+        terms.add(sources.of(outer, outer.node), 1, is_stopped=False)
         problem = _problem(terms.found)
         if problem is not None:
             yield _report(
