@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.sources import reaching_of, sources_of
+from embercoach.analysis.sources import reaching_of, sources_of
 from embercoach.analysis.syntax.trees import dotted, head_of, walk
 from embercoach.checks.registry import Report, check
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
-    from embercoach.analysis.facts.sources import Source, Sources
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.sources import Source, Sources
 
 SOFTMAX = frozenset(["mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.Softmax"])
 #: Functions of MLX that select or arrange the elements of an array.

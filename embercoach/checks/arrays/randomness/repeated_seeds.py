@@ -9,8 +9,8 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.sources import Callee, argument_of, sources_of
 from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.sources import Callee, argument_of, sources_of
 from embercoach.analysis.syntax.trees import (
     dotted,
     names_below,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import ProjectCall
-    from embercoach.analysis.facts.sources import Sources
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.sources import Sources
 
 #: Calls inside of each other, and calls of one function, that are looked at.
 _MOST_CALLS, _MOST_CALLERS = 4, 32

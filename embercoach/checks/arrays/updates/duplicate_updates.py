@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import ArrayIndexFact
-from embercoach.analysis.facts.sources import Source, sources_of
+from embercoach.analysis.sources import Source, sources_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import SCALAR

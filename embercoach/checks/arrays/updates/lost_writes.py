@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.facts.sources import Source, sources_of
+from embercoach.analysis.sources import Source, sources_of
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import BinaryFact, Fact, FactPlace, ItemStoreFact
     from embercoach.analysis.facts.reaching import Binding
-    from embercoach.analysis.facts.sources import Sources
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.sources import Sources
 
 #: Methods whose results are views in NumPy, and copies in MLX.
 VIEWS = frozenset(
