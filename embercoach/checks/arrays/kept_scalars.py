@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.sources import sources_of
 from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.promotion import HALF
 

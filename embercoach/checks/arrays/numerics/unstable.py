@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.sources import reaching_of, sources_of
 from embercoach.analysis.syntax.trees import dotted, head_of, walk
+from embercoach.analysis.value_sources import reaching_of, sources_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sources import Source, Sources
+    from embercoach.analysis.value_sources import Source, Sources
 
 SOFTMAX = frozenset(["mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.Softmax"])
 #: Functions of MLX that select or arrange the elements of an array.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.sources import sources_of
 from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.value_sources import sources_of
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import CallFact, LibraryWrite
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sources import Source, Sources
+    from embercoach.analysis.value_sources import Source, Sources
 
 _STATE = "mlx.core.random.state"
 _MOST_STEPS = 8

@@ -10,7 +10,6 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.sources import Callee, argument_of, sources_of
 from embercoach.analysis.syntax.trees import (
     dotted,
     names_below,
@@ -18,6 +17,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
+from embercoach.analysis.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Number
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import ProjectCall
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sources import Sources
+    from embercoach.analysis.value_sources import Sources
 
 #: Calls inside of each other, and calls of one function, that are looked at.
 _MOST_CALLS, _MOST_CALLERS = 4, 32

@@ -11,8 +11,8 @@ import libcst as cst
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.syntax.trees import dotted, head_of, names_below, small_statements, walk
+from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import Report, check
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         ProjectCall,
     )
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sources import Sources
+    from embercoach.analysis.value_sources import Sources
 
 #: Calls inside of each other that are followed, and calls of one function that are looked at.
 MOST_CALLS, MOST_CALLERS = 4, 64

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import ArrayIndexFact
-from embercoach.analysis.sources import Source, sources_of
 from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import SCALAR
 from embercoach.checks.registry import ProposedFix, Report, check

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.sources import Source, sources_of
 from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact, Fact, FactPlace, ItemStoreFact
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.sources import Sources
+    from embercoach.analysis.value_sources import Sources
 
 #: Methods whose results are views in NumPy, and copies in MLX.
 VIEWS = frozenset(
