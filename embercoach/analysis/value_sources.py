@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 #: Expressions that are looked at for one question, and calls inside of each other.
 MOST_STEPS, MOST_CALLS = 48, 4
-#: Transforms that call a function with the same arguments, for the same result.
-_SAME_RESULT = frozenset(("same", "compile", "checkpoint"))
+_SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +223,7 @@ class Sources:
     def _arguments(
         self, source: Source, name: str, *, through_callers: bool
     ) -> list[Source] | None:
-        """What a parameter holds: the argument of the call, or those of all calls in this file."""
+        """The values of a parameter: the argument of the call, or of all calls in this file."""
         function = source.function
         assert function is not None
         if source.call is not None:
@@ -243,7 +242,7 @@ class Sources:
         return found or None
 
     def _item(self, source: Source, binding: Binding) -> list[Source] | None:
-        """What one of several targets holds, of a function that returns a tuple."""
+        """The item of a returned tuple that one of several targets is assigned."""
         index = _target_index(binding)
         if index is None or binding.value is None or source.depth >= MOST_CALLS:
             return None
@@ -256,7 +255,7 @@ class Sources:
         return found or None
 
     def _returned(self, source: Source) -> list[Source] | None:
-        """What the functions that an expression calls return."""
+        """The results of the functions that an expression calls."""
         if source.depth >= MOST_CALLS:
             return None
         found: list[Source] = []
@@ -282,7 +281,7 @@ def _functions(callee: Value) -> Iterator[Callee]:
 
 
 def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
-    """What a call passes for a parameter, or the parameter's default."""
+    """The argument of a call for a parameter, or the parameter's default."""
     node = call.node
     if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
         return None
@@ -298,7 +297,7 @@ def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
 
 
 def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CSTNode]]:
-    """What a function returns, with the statements; nothing where it may return something else."""
+    """The results of a function, with the statements; none where it may return something else."""
     node = function.node
     if isinstance(node, cst.Lambda):
         return [(node.body, node)]
@@ -329,7 +328,7 @@ def _target_index(binding: Binding) -> int | None:
 
 
 def _outer(source: Source, name: str) -> list[Source] | None:
-    """What a name of a scope around holds, if it is bound once."""
+    """The value of a name of a scope around, if it is bound once."""
     function = source.function
     while function is not None:
         function = function.outer
@@ -353,12 +352,11 @@ def _outer(source: Source, name: str) -> list[Source] | None:
 def _first_statement(function: FunctionInfo | None) -> cst.CSTNode | None:
     if function is None or isinstance(function.node, cst.Lambda):
         return None
-    first = function.node.body.body[0]
-    return first.body[0] if isinstance(first, cst.SimpleStatementLine) else first
+    return next(small_statements(function.node.body), None)
 
 
 def _attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
-    """What ``self.<name>`` is: a property's result, or what the one assignment of it sets."""
+    """The value of ``self.<name>``: a property's result, or that of the one assignment of it."""
     function = source.function
     path = dotted(node)
     if path is None or function is None or function.cls is None or path.count(".") != 1:

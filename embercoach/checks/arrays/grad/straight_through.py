@@ -133,7 +133,7 @@ class _Terms:
 
 
 def _key(source: Source) -> tuple[object, ...]:
-    """What two equal terms have in common: the text, and the bindings of its names."""
+    """The text of a term and the bindings of its names, which equal terms have in common."""
     reaching = reaching_of(source)
     names = [node.value for node in walk(source.node) if isinstance(node, cst.Name)]
     if reaching is None:
@@ -143,7 +143,7 @@ def _key(source: Source) -> tuple[object, ...]:
 
 
 def _problem(terms: list[_Term]) -> str | None:
-    """What is incorrect with the gradient of ``z`` in ``z + (q - z)``, if it is this form."""
+    """The problem of the gradient of ``z`` in ``z + (q - z)``, if it is this form."""
     carrier, passed = _parts(terms)
     if not carrier or not passed or _is_number(carrier[0].node):
         return None

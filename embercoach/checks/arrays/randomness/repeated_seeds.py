@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.value_sources import Sources
 
-#: Calls inside of each other, and calls of one function, that are looked at.
-_MOST_CALLS, _MOST_CALLERS = 4, 32
+#: Functions that are followed for one seed, and calls of one function that are looked at.
+_MOST_FUNCTIONS, _MOST_CALLERS = 32, 32
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
 #: A benchmark repeats the same numbers on purpose.
@@ -113,9 +113,9 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
     constants = {getattr(end.node, "value", None) for end in ends}
     if len(constants) != 1 or not all(isinstance(end.node, cst.Integer) for end in ends):
         return
-    if not _draws_from(fact, function, sources):
+    if not _draws_from(fact, function):
         return
-    call = _repeating_call(function, sources)
+    call = _repeating_call(function, sources, set())
     if call is None and not _runs_per_item(function):
         return
     text = "called in every iteration"
@@ -128,10 +128,10 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
     )
 
 
-def _draws_from(fact: CallFact, function: FunctionInfo, sources: Sources) -> bool:
+def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
     """Return whether a function draws from the global generator, or with a key made in it."""
     if fact.symbol == f"{PREFIX}seed":
-        return _draws(function, sources)
+        return _draws(function, set())
     if isinstance(function.node, cst.Lambda):
         return False
     keys = _keys_from(fact, [*small_statements(function.node.body)])
@@ -139,13 +139,14 @@ def _draws_from(fact: CallFact, function: FunctionInfo, sources: Sources) -> boo
     return any(draws(draw) and _uses(draw, keys) for draw in found)
 
 
-def _draws(function: FunctionInfo, sources: Sources, depth: int = 0) -> bool:
+def _draws(function: FunctionInfo, seen: set[FunctionInfo]) -> bool:
     """Return whether a function, or one that it calls, draws from the global generator."""
+    seen.add(function)
     for fact in function.module.facts_of(function):
         if isinstance(fact, CallFact) and draws(fact) and key_of(fact) is None:
             return True
-        inner = fact.function if isinstance(fact, LocalCall) and depth < _MOST_CALLS else function
-        if inner is not function and _draws(inner, sources, depth + 1):
+        inner = fact.function if isinstance(fact, LocalCall) else function
+        if inner not in seen and len(seen) < _MOST_FUNCTIONS and _draws(inner, seen):
             return True
     return False
 
@@ -159,17 +160,18 @@ def _runs_per_item(function: FunctionInfo) -> bool:
 
 
 def _repeating_call(
-    function: FunctionInfo, sources: Sources, depth: int = 0
+    function: FunctionInfo, sources: Sources, seen: set[FunctionInfo]
 ) -> LocalCall | ProjectCall | None:
     """A call in a loop that passes no settings to compare, by a caller or by its callers."""
+    seen.add(function)
     calls = sources.callers(function)[:_MOST_CALLERS]
     for call in calls:
         if call.place.loops and not call.place.periodic:
             return call if _repeats(call, function, sources) else None
-    for call in calls if depth < _MOST_CALLS else ():
+    for call in calls if len(seen) < _MOST_FUNCTIONS else ():
         caller = call.place.function
-        if caller is not None and caller is not function and not caller.is_test:
-            found = _repeating_call(caller, sources, depth + 1)
+        if caller is not None and caller not in seen and not caller.is_test:
+            found = _repeating_call(caller, sources, seen)
             if found is not None:
                 return found
     return None

@@ -28,10 +28,13 @@ if TYPE_CHECKING:
         ProjectCall,
     )
     from embercoach.analysis.project.module import Module
+
+    #: Functions with a parameter that have been followed.
+    Seen = set[tuple[FunctionInfo, str]]
     from embercoach.analysis.value_sources import Sources
 
-#: Calls inside of each other that are followed, and calls of one function that are looked at.
-MOST_CALLS, MOST_CALLERS = 4, 64
+#: Functions that are followed for one question, and calls of one function that are looked at.
+MOST_FUNCTIONS, MOST_CALLERS = 32, 64
 #: Rounds in which names are found that are computed from each other.
 MOST_ROUNDS = 3
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
@@ -67,9 +70,9 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
             continue
         if not any(a.node is given.node and as_array(a.value) is not None for a in fact.arguments):
             continue
-        if not _changes(fact.function, parameter.name, sources):
+        if not _changes(fact.function, parameter.name, sources, set()):
             continue
-        if _is_kept(given, fact.place.loop) or _harmed(given, sources):
+        if _is_kept(given, fact.place.loop) or _harmed(given, sources, set()):
             yield Report.at(
                 fact,
                 "INDEX-005",
@@ -88,7 +91,7 @@ def _changed_parameter(fact: Fact, node: cst.Name, module: Module) -> Iterator[R
     if isinstance(parameter.default, cst.Call):
         yield _changed(fact, node, "default value of")
     elif _looks_pure(function, name):
-        call = _harmed_call(function, name, sources_of(module))
+        call = _harmed_call(function, name, sources_of(module), set())
         if call is not None:
             stop = Stop(call.node, call.place.statement, "the caller reads its array again")
             yield _changed(fact, node, "caller's array passed as", stop)
@@ -128,22 +131,25 @@ def _is_discarded(call: LocalCall | ProjectCall) -> bool:
 
 
 def _harmed_call(
-    function: FunctionInfo, name: str, sources: Sources, depth: int = 0
+    function: FunctionInfo, name: str, sources: Sources, seen: Seen
 ) -> LocalCall | ProjectCall | None:
     """A call after which the array that is passed for a parameter is read, by any caller."""
-    for call in sources.callers(function)[:MOST_CALLERS] if depth < MOST_CALLS else ():
+    if (function, name) in seen or len(seen) >= MOST_FUNCTIONS:
+        return None
+    seen.add((function, name))
+    for call in sources.callers(function)[:MOST_CALLERS]:
         if _is_discarded(call):
             continue
         source = sources.of(call, call.node)
         given = argument_of(source, Callee(function, call.is_bound), name)
         if given is None or given.statement is not source.statement:
             continue
-        if _is_kept(given, call.place.loop) or _harmed(given, sources, depth + 1):
+        if _is_kept(given, call.place.loop) or _harmed(given, sources, seen):
             return call
     return None
 
 
-def _harmed(given: Source, sources: Sources, depth: int = 0) -> bool:
+def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     """Return whether an argument is a parameter of the caller, whose own callers read it again."""
     node, function = given.node, given.function
     if not isinstance(node, cst.Name) or function is None:
@@ -152,7 +158,7 @@ def _harmed(given: Source, sources: Sources, depth: int = 0) -> bool:
     held = () if reaching is None else reaching.before(given.statement, node.value) or ()
     if not any(binding.kind == "parameter" for binding in held):
         return False
-    return _harmed_call(function, node.value, sources, depth) is not None
+    return _harmed_call(function, node.value, sources, seen) is not None
 
 
 def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
@@ -199,10 +205,13 @@ def _read_attributes(module: Module) -> Counter[str]:
     return found
 
 
-def _changes(function: FunctionInfo, name: str, sources: Sources, depth: int = 0) -> bool:
+def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) -> bool:
     """Return whether a function changes its argument, and looks as if it computed a new array."""
-    if isinstance(function.node, cst.Lambda) or depth > MOST_CALLS:
+    if isinstance(function.node, cst.Lambda) or (function, name) in seen:
         return False
+    if len(seen) >= MOST_FUNCTIONS:
+        return False
+    seen.add((function, name))
     reaching = scope_of(function.module, function).reaching
     for statement in small_statements(function.node.body):
         held = () if reaching is None else reaching.before(statement, name) or ()
@@ -211,13 +220,13 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, depth: int = 0
             continue
         if kinds == {"parameter"} and _updates(statement, name) and _looks_pure(function, name):
             return True
-        if _passes_on(function, statement, name, sources, depth):
+        if _passes_on(function, statement, name, sources, seen):
             return True
     return False
 
 
 def _passes_on(
-    function: FunctionInfo, statement: cst.CSTNode, name: str, sources: Sources, depth: int
+    function: FunctionInfo, statement: cst.CSTNode, name: str, sources: Sources, seen: Seen
 ) -> bool:
     """Return whether a statement passes a parameter to a function that changes its argument."""
     discarded = statement.value if isinstance(statement, cst.Expr) else None
@@ -231,7 +240,7 @@ def _passes_on(
             taken = [
                 p.name for p in callee.function.parameters if _takes(source, callee, p.name, name)
             ]
-            if any(_changes(callee.function, p, sources, depth + 1) for p in taken):
+            if any(_changes(callee.function, p, sources, seen) for p in taken):
                 return True
     return False
 

@@ -26,7 +26,7 @@ HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
 
 
 class _Keep(NamedTuple):
-    """A statement that keeps an array: in a list, an item, an attribute or a name."""
+    """A statement that keeps an array in a list, an attribute or a name."""
 
     holder: str
     statement: cst.CSTNode
@@ -148,7 +148,7 @@ def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
 
 
 def _kept_by(statement: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
-    """What a statement keeps, and where: an item of a list, a dictionary, or an attribute."""
+    """The arrays that a statement keeps, and where: in a list, an attribute or a name."""
     call = statement.value if isinstance(statement, cst.Expr) else None
     if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
         holder = dotted(call.func.value)
