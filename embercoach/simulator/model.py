@@ -32,6 +32,9 @@ CODE_OF_KIND = {
     "same-value-write": "SIM-BENIGN-001",
     "lane-synchronous": "SIM-BENIGN-002",
     "undefined-arithmetic": "SIM-ARITHMETIC-001",
+    "misaligned-access": "SIM-ALIGN-001",
+    "simdgroup-deadlock": "SIM-DEADLOCK-001",
+    "float-sum-order": "SIM-BENIGN-003",
     "does-not-compile": "SIM-COMPILE-001",
     "variant-does-not-compile": "SIM-COMPILE-002",
 }
@@ -114,6 +117,7 @@ class BuiltKernel:
         lines: its map.
         checked: whether memory accesses call the runtime.
         unset: what to blame first where a result depends on memory without a value.
+        insertions: lines and columns where the compiled text has more characters, and how many.
     """
 
     name: str
@@ -123,6 +127,14 @@ class BuiltKernel:
     lines: SourceMap
     checked: bool
     unset: tuple[UnsetUse, ...] = ()
+    insertions: tuple[tuple[int, int, int], ...] = ()
+
+    def original_column(self, line: int, column: int) -> int:
+        """The column in the source of one in the compiled text, both from 1."""
+        for at_line, at_column, more in self.insertions:
+            if at_line == line and column >= at_column:
+                column = max(at_column, column - more)
+        return column
 
 
 @dataclass(frozen=True, slots=True)

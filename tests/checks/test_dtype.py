@@ -329,3 +329,45 @@ class Usage:
 def test_half_precision_attributes_that_add_up(dtype: str, line: str, count: int) -> None:
     program = USAGE.replace("DTYPE", dtype).replace("LINE", line)
     assert codes(program, "DTYPE-007") == ["DTYPE-007"] * count
+
+
+def test_a_scalar_attribute_in_half_precision_that_adds_up() -> None:
+    start = USAGE.replace("mx.zeros((n,), dtype=mx.DTYPE)", "mx.array(0.0, dtype=mx.bfloat16)")
+    assert codes(start.replace("LINE", "self.hits += 1"), "DTYPE-007") == ["DTYPE-007"]
+
+
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [
+        ("np.zeros(3, dtype=np.int64)", 1),
+        ("np.ones(3).astype(np.int64)", 1),
+        ("np.ones(3).astype(int)", 1),
+        ("np.ones(3).astype(np.int32)", 0),
+        ("np.ones(3)", 0),
+    ],
+)
+def test_int64_arrays_of_numpy_that_are_written_through_indices(made: str, count: int) -> None:
+    program = f"import numpy as np\na = mx.array({made})\na[mx.array([0, 1])] = 1"
+    assert codes(program, "DTYPE-008") == ["DTYPE-008"] * count
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("return mx.mean(x * x) - mx.mean(x) ** 2", 1),
+        ("m = x.mean(-1)\nreturn mx.mean(mx.square(x), -1) - m * m", 1),
+        ("s = mx.mean(mx.power(x, 2))\nm = mx.mean(x)\nv = s - mx.square(m)\nreturn v", 1),
+        ("return mx.sum(x**2) / n - (mx.sum(x) / n) ** 2", 1),
+        ("return mx.sqrt((x * x).mean() - mx.multiply(x.mean(), x.mean()))", 1),
+        ("return mx.mean(x * x) - mx.mean(y) ** 2", 0),
+        ("return mx.mean(x * y) - mx.mean(x) ** 2", 0),
+        ("return mx.mean(x**3) - mx.mean(x) ** 2", 0),
+        ("return mx.mean(x * x) - mx.mean(x)", 0),
+        ("return mx.mean(x * x) + mx.mean(x) ** 2", 0),
+        ("return mx.mean((x - mx.mean(x)) ** 2)", 0),
+    ],
+)
+def test_variances_by_difference(body: str, count: int) -> None:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    program = f"def f(x: mx.array, y: mx.array, n: int):\n{lines}"
+    assert codes(program, "DTYPE-014") == ["DTYPE-014"] * count

@@ -23,6 +23,17 @@ FOUND = {
         "GRAD-001",
         "def f(x):\n    r = mx.sqrt(x * x)\n    return mx.where(r > 0, r, 1).sum()\ng = mx.grad(f)",
     ),
+    "distances of rows": (
+        "GRAD-005",
+        "def f(x):\n    return mx.linalg.norm(x[:, None] - x[None], axis=-1).sum()\ng = mx.grad(f)",
+    ),
+    "a root of squared distances": (
+        "GRAD-005",
+        (
+            "def d(a):\n    e = a[..., None, :] - a[None]\n    return mx.sum(e * e, -1)\n"
+            "def f(x):\n    y = mx.exp(x)\n    return (d(y) ** 0.5).sum()\ng = mx.grad(f)"
+        ),
+    ),
     "a comparison": ("GRAD-002", "def f(w):\n    return mx.mean(w > 0)\ng = mx.grad(f)"),
     "through a helper": (
         "GRAD-002",
@@ -44,6 +55,19 @@ FOUND = {
     ),
 }
 SILENT = {
+    "distances of rows without a gradient": (
+        "def f(x):\n    return mx.linalg.norm(x[:, None] - x[None], axis=-1).sum()"
+    ),
+    "squared distances of rows": (
+        "def f(x):\n    return mx.square(x[:, None] - x[None]).sum()\ng = mx.grad(f)"
+    ),
+    "distances with an epsilon": (
+        "def f(x):\n    e = mx.square(x[:, None] - x[None])\n"
+        "    return mx.sqrt(mx.sum(e, -1) + 1e-9).sum()\ng = mx.grad(f)"
+    ),
+    "distances of neighbors": (
+        "def f(x):\n    return mx.linalg.norm(x[1:] - x[:-1], axis=-1).sum()\ng = mx.grad(f)"
+    ),
     "no gradient": "def f(x):\n    return mx.where(x > 0, mx.sqrt(x), 0).sum()",
     "another value": (
         "def f(x, y):\n    return mx.where(x > 0, x * mx.sqrt(y), 0).sum()\ng = mx.grad(f)"

@@ -209,6 +209,19 @@ CONTEXTS = {
     "vmapped is compiled": "def f(x: mx.array):\n    return x * PULL\ng = mx.vmap(f)",
     "differentiated": "def f(x: mx.array):\n    return (x * PULL).sum()\ng = mx.grad(f)",
     "loop": "def f(x: mx.array):\n    for i in range(9):\n        s = PULL",
+    "called in a loop": (
+        "def f(x: mx.array):\n    return PULL\n"
+        "class A:\n    def g(self, x: mx.array):\n        return f(x)\n"
+        "    def h(self, xs: list[mx.array]):\n        return [self.g(x) for x in xs]"
+    ),
+    "called once in a loop's function": (
+        "def f(x: mx.array):\n    return PULL\n"
+        "def g(xs):\n    for x in xs:\n        pass\n    return f(mx.ones(3))\n"
+        "while True:\n    g([])"
+    ),
+    "called for two items": (
+        "def f(x: mx.array):\n    return PULL\nfor x in (mx.ones(1), mx.ones(2)):\n    f(x)"
+    ),
     "loop of a script": "x = mx.ones(3)\nwhile True:\n    s = PULL",
     "forward": "class A(nn.Module):\n    def __call__(self, x):\n        return PULL",
     "function": "def f(x: mx.array):\n    return x * PULL",
@@ -225,6 +238,9 @@ CONTEXTS = {
 WORDS = {
     "vmapped is compiled": "compiled",
     "loop of a script": "loop",
+    "called in a loop": "loop",
+    "called once in a loop's function": "sink",
+    "called for two items": "sink",
     "script in main": "script",
     "test of a loop": "test",
 }

@@ -210,7 +210,7 @@ def test_where_an_array_came_from(source: str, steps: list[tuple[int, str]]) -> 
         ("HOST-PULL-001", "y.tolist()"),
         ("HOST-PULL-002", "np.array(y)"),
         ("HOST-PULL-004", "np.ones(3) * y"),
-        ("HOST-PULL-009", "x.reshape([1, y])"),
+        ("HOST-PULL-009", "x.reshape([1, y.astype(mx.int32)])"),
         ("HOST-PULL-012", "x[:y]"),
         ("GRAPH-BREAK-002", "float(y)"),
         ("GRAPH-BREAK-003", "1 if y > x else 2"),
@@ -233,6 +233,14 @@ CONTEXTS: dict[str, tuple[str, list[tuple[int, str]]]] = {
     "loop": (
         "def f(xs: list[mx.array]):\n    for x in xs:\n        x.item()\n",
         [(4, "loop over `xs`")],
+    ),
+    "called in a loop": (
+        (
+            "def pick(x: mx.array):\n    return x.item()\n"
+            "def step(x: mx.array):\n    return pick(x)\n"
+            "def run(xs: list[mx.array]):\n    for x in xs:\n        step(x)\n"
+        ),
+        [(8, "loop over `xs`"), (9, "`step` is called"), (6, "`pick` is called")],
     ),
     "while": (
         "def f(x: mx.array):\n    while True:\n        x = x + x\n        x.item()\n",

@@ -13,7 +13,7 @@ import pytest
 from embercoach.checks import Project, check_source
 
 HEAD = "import mlx.core as mx\nimport mlx.nn as nn\n"
-FAMILIES = ("RANDOM-", "INDEX-", "DTYPE-001", "DTYPE-011", "GRAD-005")
+FAMILIES = ("RANDOM-", "INDEX-", "DTYPE-001", "DTYPE-011", "GRAD-006")
 
 OTHER = """
     EPS = mx.array(1e-5)
@@ -475,28 +475,28 @@ PROGRAMS = {
 
         class Quantizer(nn.Module):
             def whole(self, z: mx.array, q: mx.array):
-                return mx.stop_gradient(z + (q - z))  # GRAD-005
+                return mx.stop_gradient(z + (q - z))  # GRAD-006
 
             def named(self, z, q):
                 quantized = z + (q - z)
-                return mx.stop_gradient(quantized)  # GRAD-005
+                return mx.stop_gradient(quantized)  # GRAD-006
 
             def part(self, z, q):
                 q = mx.stop_gradient(q)
-                return z + (q - z), 0  # GRAD-005
+                return z + (q - z), 0  # GRAD-006
 
             def negated(self, z, q):
-                return stop(z) + (q - z)  # GRAD-005
+                return stop(z) + (q - z)  # GRAD-006
 
             def both(self, z, q):
-                return stop(z) + stop(q - z)  # GRAD-005
+                return stop(z) + stop(q - z)  # GRAD-006
 
             def rounded(self, x):
                 d = mx.round(x) - x
-                return x + d  # GRAD-005
+                return x + d  # GRAD-006
 
             def around(self, soft, hard):
-                return mx.round(stop(hard - soft) + soft)  # GRAD-005
+                return mx.round(stop(hard - soft) + soft)  # GRAD-006
 
             def correct(self, z, q):
                 d = mx.stop_gradient(q - z)

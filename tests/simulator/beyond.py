@@ -11,6 +11,7 @@ ENDS = "no check asks whether loops and recursions end, nor how deep the stack i
 TICKETS = "where fences or atomics may hand memory over, nothing is reported of that memory"
 LOCKSTEP = "threads of one SIMD group run in step on every GPU so far"
 CASTS = "elements of structures and of arrays seen as other types are not counted"
+ALIGNMENT = "no check follows the alignment of pointers"
 PARTIAL = "a full threadgroup is followed, and the last one is not full"
 
 #: By the names of the cases.
@@ -114,11 +115,9 @@ BEYOND = {
     "compaction_by_tickets": CHANCE,
     "exchange_hands_the_previous_value_on": CHANCE,
     "first_to_claim": CHANCE,
-    "float_sum_by_atomics": CHANCE,
     "last_group_wins": CHANCE,
     "ranks_from_a_threadgroup_ticket": CHANCE,
     "remaining_budget_handed_out": CHANCE,
-    "sums_of_groups_added_as_floats": CHANCE,
     "ties_broken_by_whoever_comes": CHANCE,
     "shift_of_a_whole_word": DATA,
     "bisection_that_never_narrows": ENDS,
@@ -140,5 +139,17 @@ BEYOND = {
     "simdgroup_barrier_without_memory": LOCKSTEP,
     "structs_on_chip_by_the_wrong_count": CASTS,
     "vector_view_past_a_private_array": CASTS,
+    "vector_of_every_position": ALIGNMENT,
+    "rows_of_five_seen_as_vectors": ALIGNMENT,
+    "vector_stores_after_a_header_of_one": ALIGNMENT,
+    "four_halves_in_a_helper": ALIGNMENT,
+    "word_of_odd_bytes": ALIGNMENT,
+    "vector_in_a_tile_of_odd_rows": ALIGNMENT,
+    "mean_of_an_empty_bin": DATA,
+    "bucket_of_no_buckets": DATA,
+    "strides_of_an_empty_axis": DATA,
+    "lock_of_every_lane": ENDS,
+    "turns_of_the_lanes": ENDS,
+    "first_lane_waits_for_the_last": ENDS,
     "only_the_short_group_takes_the_shortcut": PARTIAL,
 }

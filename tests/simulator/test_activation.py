@@ -372,6 +372,33 @@ def test_vmap_says_why_not():
             mx.vmap(lambda x: twice(x, kernel))(mx.array(X).reshape(2, 4))
 
 
+def with_rule(forward, rule):
+    operation = mx.custom_function(forward)
+    operation.vmap(rule)
+    return operation
+
+
+def test_mlx_maps_what_a_function_with_a_rule_calls():
+    product = with_rule(
+        lambda x: mx.segmented_mm(x, x, mx.array([[0, 2]])), lambda x, axis: (x, axis)
+    )
+    with pytest.raises(ValueError, match=r"\[Primitive::vmap\] Not implemented"):
+        mx.vmap(product)(mx.ones((3, 4, 4)))
+
+
+@WITHOUT_METAL
+def test_rule_for_vmap_launches_the_kernel():
+    batch = mx.array(X).reshape(2, 4)
+    with activate(machine=Doubling()) as recorder:
+        kernel = build()
+        inside = with_rule(lambda x: twice(x, kernel), lambda x, axis: (2 * x, axis))
+        with pytest.raises(SimulatorError, match="launch it in the rule alone"):
+            mx.vmap(inside)(batch)
+        mapped = with_rule(lambda x: 2 * x, lambda x, axis: (twice(x, kernel), axis))
+        assert mx.vmap(mapped)(batch).tolist() == (2 * X).reshape(2, 4).tolist()
+    assert len(recorder.launches) == 1
+
+
 def test_compiled_functions_run_uncompiled():
     calls = []
 

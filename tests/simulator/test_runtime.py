@@ -342,6 +342,16 @@ DIVERGENCE = (
         (("divergent-simd", 2, None, "", None),),
     ),
     Case(
+        "turns_of_lanes",
+        "y[i] = x[i]; SHARED int s[1]; if (i == 0) atomic_store(s, 0);\n"
+        "ember_threadgroup_barrier(2); ember_u64 outer = ember_begin_spin();\n"
+        "while (atomic_load(s) != (int)i) {}\n"
+        "ember_end_spin(outer);\n"
+        "atomic_store(s, (int)i + 1);",
+        (("simdgroup-deadlock", 3, 5, "", None),),
+        expected=X,
+    ),
+    Case(
         "quad_in_a_branch",
         "int v = x[i];\nif (lane % 4 < 3)\nv = quad_sum(v);\nember_threadgroup_barrier(2);\n"
         "y[i] = v;",

@@ -161,7 +161,15 @@ def test_unaligned_accesses_count():
     float value = *(const device float*)((const device uchar*)a + i);
     *(device float*)((device uchar*)o + 6 * i + 1) = value;
     """
-    made = launch(body, [mx.ones((40,), mx.uint8)], (64,), mx.uint8, threads=10, init_value=0)
+    made = launch(
+        body,
+        [mx.ones((40,), mx.uint8)],
+        (64,),
+        mx.uint8,
+        threads=10,
+        faults=("misaligned-access", "misaligned-access"),
+        init_value=0,
+    )
     assert made.traffic == {"a": Traffic("device", 40, 0), "o": Traffic("device", 0, 40)}
 
 

@@ -56,7 +56,8 @@ from embercoach.analysis.values.lattice import (
 #: Functions that give another result at each call.
 HOST_STATE = frozenset(
     (
-        *(f"time.{n}" for n in ("time", "time_ns", "perf_counter", "monotonic", "process_time")),
+        *(f"time.{n}" for n in ("time", "perf_counter", "monotonic", "process_time")),
+        *(f"time.{n}_ns" for n in ("time", "perf_counter", "monotonic", "process_time")),
         *(f"datetime.datetime.{n}" for n in ("now", "utcnow", "today")),
         *(f"random.{n}" for n in ("random", "uniform", "gauss", "randint", "choice", "shuffle")),
         *(f"random.{n}" for n in ("randrange", "sample", "choices", "normalvariate")),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.host_uses import ends_on_host, is_forward
+from embercoach.analysis.facts.host_uses import ends_on_host, is_forward, is_hot
 from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
@@ -73,7 +73,11 @@ def _function_context(function: FunctionInfo | None, pull: cst.CSTNode | None) -
         return "script"
     if is_forward(function):
         return "forward"
-    return "sink" if pull is not None and ends_on_host(function, pull) else "function"
+    if pull is None:
+        return "function"
+    if is_hot(function):
+        return "loop"
+    return "sink" if ends_on_host(function, pull) else "function"
 
 
 def is_traced(value: Value) -> bool:

@@ -45,6 +45,8 @@ _LAZY_BUILTINS = frozenset(
     )
 )
 _PULLS = frozenset(("item", "tolist"))
+#: Methods of a dictionary that evaluate none of its arrays.
+_VIEWS = frozenset(("items", "values", "keys"))
 #: Attributes of an array that are known without its numbers.
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 #: Times that a body is walked for names that are derived from each other; calls that are followed.
@@ -210,6 +212,8 @@ class Evaluation:
         if "derived" not in given:
             return "none"
         effect = self.effect(node)
+        if effect == "unknown" and node not in self.calls and _is_view(node):
+            effect = "lazy"
         if effect == "lazy":
             if owner is not None and given[-1] == "none" and _is_append(node):
                 return "none" if _bind(owner, names) else self._unclear
@@ -266,6 +270,11 @@ def _of_method(callee: BoundMember) -> Effect:
 
 def _is_append(node: cst.Call) -> bool:
     return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
+
+
+def _is_view(node: cst.Call) -> bool:
+    """Test whether a call is ``weights.items()`` or the like."""
+    return not node.args and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS
 
 
 def _bind(target: cst.CSTNode, names: set[str]) -> bool:

@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements, statements_below, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import NO_PULLS, Kernel, LibraryObject
@@ -91,13 +91,43 @@ def is_forward(function: FunctionInfo | None) -> bool:
 
 
 @lru_cache(maxsize=2)
-def hot_functions(module: Module) -> frozenset[FunctionInfo]:
-    """The functions that a loop of the same file calls."""
-    return frozenset(
-        fact.function
-        for fact in module.facts()
-        if isinstance(fact, LocalCall) and fact.place.loops and not fact.place.periodic
-    )
+def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
+    """The functions that a loop of the same file calls, here or through others, and the calls.
+
+    Calls by a function that has loops, such as one epoch of a training, are not followed.
+    """
+    calls = [fact for fact in module.facts() if isinstance(fact, LocalCall)]
+    calls = [call for call in calls if not call.place.periodic]
+    found: dict[FunctionInfo, LocalCall] = {}
+    by_caller: dict[FunctionInfo | None, list[LocalCall]] = {}
+    for call in calls:
+        by_caller.setdefault(call.place.function, []).append(call)
+        if call.place.loops and not _is_listed(call.place.loop):
+            found.setdefault(call.function, call)
+    pending = [*found]
+    while pending:
+        caller = pending.pop()
+        for call in () if has_loop(caller) else by_caller.get(caller, ()):
+            if call.function not in found:
+                found[call.function] = call
+                pending.append(call.function)
+    return found
+
+
+def is_hot(function: FunctionInfo) -> bool:
+    """Test whether a loop elsewhere in the file runs all of a function in each iteration."""
+    return function in hot_functions(function.module) and not has_loop(function)
+
+
+@lru_cache(maxsize=64)
+def has_loop(function: FunctionInfo) -> bool:
+    """Test whether a function has a loop."""
+    return any(isinstance(n, (cst.For, cst.While)) for n in statements_below(function.node.body))
+
+
+def _is_listed(loop: cst.For | cst.While | None) -> bool:
+    """Test whether a loop is over the few items of a list or tuple as written."""
+    return isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
 
 
 @lru_cache(maxsize=2)

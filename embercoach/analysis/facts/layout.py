@@ -71,6 +71,25 @@ class Layout:
                 return False
         return False
 
+    def between(
+        self, start: cst.CSTNode, stop: cst.CSTNode, *, whole: bool = False
+    ) -> list[cst.CSTNode]:
+        """Return the statements after one, up to a later one of its suite or below that.
+
+        With ``whole``, all of the compound statement that contains the later one: a loop, for
+        example, executes what follows it as well.
+        """
+        first = next(self.outward(start), None)
+        inner: list[cst.CSTNode] = []
+        for level in self.outward(stop):
+            at = level.position
+            if first is not None and level.owner is first.owner and level.arm == first.arm:
+                if whole:
+                    inner = [] if level.statements[at] is stop else [level.statements[at]]
+                return [*level.statements[first.position + 1 : at], *inner]
+            inner = [*level.statements[:at], *inner]
+        return []
+
     def in_sequence(self, first: cst.CSTNode, second: cst.CSTNode) -> bool:
         """Return whether one statement executes after another in one pass.
 

@@ -14,7 +14,14 @@ import libcst as cst
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
-from embercoach.analysis.facts.stops import OriginTrace, Stop, binding_stop, parameter_text
+from embercoach.analysis.facts.stops import (
+    OriginTrace,
+    Stop,
+    binding_stop,
+    loop_stop,
+    loop_stops,
+    parameter_text,
+)
 from embercoach.analysis.syntax.trees import head_of, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Kernel, LibraryObject, Symbol
@@ -139,12 +146,9 @@ class Origins:
 
     def _of_context(self, context: str, place: FactPlace) -> list[Stop]:
         """The start of a finding's context, down to the function that contains the finding."""
-        if context == "loop" and place.loop is not None:
-            loop = place.loop
-            if isinstance(loop, cst.For):
-                return [Stop(loop.iter, loop, "loop over `{}`", loop.iter)]
-            return [Stop(loop.test, loop, "loop `while {}`", loop.test)]
         info = place.function
+        if context == "loop":
+            return loop_stops(info) if place.loop is None else [loop_stop(place.loop)]
         for role, done in _ROLES.get(context, ()):
             if info is not None and getattr(info, role):
                 return self._handed_down(info, role, done)

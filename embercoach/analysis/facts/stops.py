@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import libcst as cst
+
+from embercoach.analysis.facts.host_uses import hot_functions
 from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.facts.reaching import Binding
 
@@ -50,6 +51,29 @@ def binding_stop(binding: Binding, *, maybe: bool = False) -> Stop:
         "parameter": f"`{binding.name}` may be the function's argument",
     }
     return Stop(binding.node, binding.statement, texts[binding.kind], binding.value)
+
+
+def loop_stop(loop: cst.For | cst.While) -> Stop:
+    """The stop of a loop."""
+    if isinstance(loop, cst.For):
+        return Stop(loop.iter, loop, "loop over `{}`", loop.iter)
+    return Stop(loop.test, loop, "loop `while {}`", loop.test)
+
+
+def loop_stops(function: FunctionInfo | None) -> list[Stop]:
+    """The loop that calls a function, and the calls from there to the function."""
+    stops: list[Stop] = []
+    called = function
+    while called is not None:
+        call = hot_functions(called.module).get(called)
+        if call is None:
+            break
+        text = f"`{called.qualified_name}` is called"
+        stops.append(Stop(call.node, call.place.statement, text))
+        if call.place.loop is not None:
+            stops.append(loop_stop(call.place.loop))
+        called = None if call.place.loops else call.place.function
+    return stops[::-1]
 
 
 def parameter_text(

@@ -112,6 +112,7 @@ def build(  # noqa: PLR0913
         lines=SourceMap(**facts["lines"]),
         checked=checks,
         unset=tuple(UnsetUse(**fields) for fields in facts["unset"]),
+        insertions=tuple((line, column, more) for line, column, more in facts["insertions"]),
     )
 
 
@@ -180,6 +181,7 @@ def _compiled(
             "parameters": [asdict(parameter) for parameter in rewritten.parameters],
             "lines": asdict(rewritten.lines),
             "unset": [asdict(use) for use in unset],
+            "insertions": list(rewritten.edited.insertions()),
         }
         return store.put(key, made, facts)
 

@@ -71,6 +71,18 @@ struct replace {
   template <class T>
   static EMBER_FN T of(T, T b) { return b; }
 };
+// What a change adds to a float, whose sum depends on the order. Bits of a float may be exchanged as
+// an integer.
+template <class Op, class T>
+EMBER_FN void note_sum(const T* at, T value) {
+  if constexpr (__is_same(T, float) && (__is_same(Op, add) || __is_same(Op, subtract)))
+    ember_sum(at, double(value));
+}
+template <class T>
+EMBER_FN void note_exchange(const T* at, T old, T now) {
+  if constexpr (sizeof(T) == sizeof(float))
+    ember_sum(at, double(as_type<float>(now)) - double(as_type<float>(old)));
+}
 // Sums that wrap around, as the GPU's do.
 template <>
 EMBER_FN int add::of<int>(int a, int b) { return int(uint(a) + uint(b)); }
@@ -90,6 +102,7 @@ enum { EMBER_BOTH = EMBER_READ | EMBER_WRITE };
   EMBER_FN T name(volatile space atomic<T>* object, type_identity_t<T> value, memory_order) {   \
     T* at = (T*)&object->ember_value;                                                           \
     ember_atomic(at, sizeof(T), ember::EMBER_BOTH);                                             \
+    ember::note_sum<ember::Op, T>(at, value);                                                   \
     return ember::change_whole<ember::Op, T>(at, value);                                        \
   }
 
@@ -115,6 +128,7 @@ enum { EMBER_BOTH = EMBER_READ | EMBER_WRITE };
     ember_atomic(at, sizeof(T), ember::EMBER_BOTH);                                             \
     T found = ember::read_whole<T>(at);                                                         \
     bool same = as_type<ember::bits_of<T>>(found) == as_type<ember::bits_of<T>>(T(*expected));  \
+    if (same) ember::note_exchange<T>(at, found, desired);                                      \
     if (same) ember::write_whole<T>(at, desired);                                               \
     if (!same) *expected = found;                                                               \
     return same;                                                                                \

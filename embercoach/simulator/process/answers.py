@@ -68,7 +68,7 @@ _FINDING: Mapping[str, _Check] = {
     "other_value": _is_hex,
 }
 _DIFFERENCE: Mapping[str, _Check] = {
-    **dict.fromkeys(("first_different", "first_unwritten", "pc"), _NATURAL),
+    **dict.fromkeys(("first_different", "first_unwritten", "rounded", "pc"), _NATURAL),
     "before": _is_hex,
     "now": _is_hex,
 }

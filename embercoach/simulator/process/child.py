@@ -62,6 +62,7 @@ class LaunchRecord(Structure):
         ("arrays", POINTER(ArrayRecord)),
         *_fields(c_uint32, "array_count checked reverse pattern lockstep"),
         *_fields(c_uint32 * 3, "grid threadgroup"),
+        ("body", c_uint32 * 2),
         ("seconds", c_double),
         ("line_of", LineOf),
     ]
@@ -100,7 +101,7 @@ _NUMBERS = tuple(field[0] for field in FindingRecord._fields_ if field[1] in _IN
 class ComparisonRecord(Structure):
     """The runtime's ``ember_comparison``."""
 
-    _fields_ = _fields(c_uint64, "different first_different unwritten first_unwritten writer_pc")
+    _fields_ = _fields(c_uint64, "different first_different unwritten first_unwritten rounded pc")
 
 
 class RefusalError(Exception):
@@ -265,8 +266,8 @@ class RequestedLaunch:
             record.arrays_start = base + min(start for start, _ in arrays)
             record.arrays_end = base + max(start + size for start, size in arrays)
         record.checked = asked["checked"]
-        record.grid = (c_uint32 * 3)(*asked["grid"])
-        record.threadgroup = (c_uint32 * 3)(*asked["threadgroup"])
+        for name in ("grid", "threadgroup", "body"):
+            setattr(record, name, tuple(asked[name]))
         record.seconds = asked["seconds"]
         record.line_of = self._line_of
         return record
@@ -279,8 +280,7 @@ class RequestedLaunch:
     def _run(self, *, reverse: bool, pattern: int) -> Message:
         self._record.reverse = reverse
         self._record.pattern = pattern
-        count = len(self._asked["buffers"])
-        checked = self._record.checked
+        count, checked = len(self._asked["buffers"]), self._record.checked
         problem = self._runtime.place(self._buffers, count, checked, pattern, self._inputs_stand)
         seconds, accesses, ended, cut = c_double(), c_uint64(), c_uint32(), c_uint32()
         self._pipe.send({"is": "running"})
@@ -331,10 +331,11 @@ class RequestedLaunch:
                 {
                     "slot": output["slot"],
                     "different": result.different,
+                    "rounded": result.rounded,
                     "first_different": result.first_different,
                     "unwritten": result.unwritten,
                     "first_unwritten": result.first_unwritten,
-                    "pc": self._offset(result.writer_pc),
+                    "pc": self._offset(result.pc),
                     "before": ctypes.string_at(self._arena + output["result"] + start, step).hex(),
                     "now": ctypes.string_at(now + start, step).hex(),
                 }

@@ -325,6 +325,7 @@ def _request(
         "arrays": [(array.start, array.size) for array in image.arrays],
         "checked": int(kernel.checked),
         "seconds": limits.seconds,
+        "body": [kernel.lines.body_start, kernel.lines.body_start + kernel.lines.body_lines],
         "buffers": asked,
     }
     return request, size

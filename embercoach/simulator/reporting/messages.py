@@ -54,7 +54,7 @@ class _Kind:
 
 _DIVERGENT = frozenset({"divergent-barrier", "divergent-simd"})
 #: Kinds whose count is one of elements, which the message states.
-_COUNTED = frozenset({"unwritten-output", "order-dependent"})
+_COUNTED = frozenset({"unwritten-output", "order-dependent", "float-sum-order"})
 _WIDTH = 100
 #: Positions and code are not broken into lines.
 _WHOLE = re.compile(r"\(\d+, \d+, \d+\)|`[^`]*`")
@@ -137,7 +137,7 @@ _KINDS = {
     ),
     "order-dependent": _Kind(
         lambda found: f"`{found.spot}` depends on the order of the threads",
-        "Look for elements that several threads write or read, and for atomic sums of floats",
+        "Look for elements that several threads write or read",
     ),
     "timeout": _Kind(
         _detailed("kernel timed out", " "),
@@ -151,8 +151,21 @@ _KINDS = {
     ),
     "undefined-arithmetic": _Kind(
         _detailed("undefined result", ": "),
-        "Mask the shift count, or clamp the float before converting it",
+        "Check the divisor, mask the shift count, or clamp the float before converting it",
         uses_detail=True,
+    ),
+    "misaligned-access": _Kind(
+        _detailed("misaligned access", ": "),
+        "Use a packed type such as `packed_float4`, or scalars, where rows may begin anywhere",
+        uses_detail=True,
+    ),
+    "simdgroup-deadlock": _Kind(
+        lambda _: "waits for a lane of the same simdgroup, which may never run",
+        "Release the lock inside of the loop, or let one lane of each simdgroup wait",
+    ),
+    "float-sum-order": _Kind(
+        lambda found: f"last bits of `{found.spot}` depend on the order of atomic additions",
+        "Sum in a fixed order, or as integers, if the last bits must be reproducible",
     ),
     "same-value-write": _Kind(
         lambda found: f"benign race on `{found.spot}`: two threads write the same value",

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
-from embercoach.simulator.reporting.undefined_operations import undefined_operation
+from embercoach.simulator.reporting.undefined_operations import (
+    lacks_use_of_undefined,
+    undefined_operation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,6 +62,7 @@ REASONS = (
     "variable",
     "shift",
     "range",
+    "division",
 )
 _SIGNALS = {
     4: "illegal instruction or unreachable code",
@@ -124,7 +128,8 @@ class Scene:
         return self.buffers[number].name if number in self.buffers else ""
 
     def word(self, line: int, column: int) -> str:
-        """The identifier that begins at a place of the source, "" if none does."""
+        """The identifier that begins at a place of the compiled text, "" if none does."""
+        column = self.kernel.original_column(line, column)
         lines = self.kernel.source.split("\n")
         rest = lines[line - 1][column - 1 :] if 0 < line <= len(lines) else ""
         length = 0
@@ -152,9 +157,11 @@ def show(data: bytes, kind: str) -> str:
 def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, ...]:
     """All findings of a launch's runs, each once."""
     merged: dict[tuple[object, ...], RawFinding] = {}
-    unused = _lacks_use_of_undefined(answer["differences"])
+    unused = lacks_use_of_undefined(answer["differences"])
+    explained = False
     for run in answer["runs"]:
         records = [r for r in run["findings"] if not (unused and _is_undefined_value(r))]
+        explained |= any(_is_undefined_value(record) for record in records)
         for finding in _of_one_run(_finding(record, scene) for record in records):
             known = merged.get(_identity(finding))
             if known is None:
@@ -162,24 +169,13 @@ def raw_findings(answer: Mapping[str, Any], scene: Scene) -> tuple[RawFinding, .
             elif finding.count > known.count:
                 merged[_identity(finding)] = replace(known, count=finding.count)
     found = _without_echoes(list(merged.values()))
-    explained = any(finding.kind in _CAUSES for finding in found)
+    explained |= any(finding.kind in _CAUSES for finding in found)
     return (*found, *_of_outputs(answer["differences"], scene, explained=explained))
 
 
 def _is_undefined_value(record: Mapping[str, Any]) -> bool:
-    """Return whether a lane got an undefined value, which alone is harmless."""
-    return REASONS[record["reason"]] == "inactive lane"
-
-
-def _lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the runs certainly agree for any undefined value.
-
-    Each run puts its own pattern there. Without differences at all nothing was compared.
-    """
-    return bool(differences) and not any(
-        difference["different"] and difference.get("by_pattern", difference)["different"]
-        for difference in differences
-    )
+    """Return whether a thread got an undefined value, which alone is harmless."""
+    return REASONS[record["reason"]] in ("inactive lane", "division")
 
 
 def _identity(finding: RawFinding) -> tuple[object, ...]:
@@ -294,6 +290,9 @@ def _detail(record: Mapping[str, Any], scene: Scene) -> str:
         if reason == "partial":
             return f"`{record['text']}` needs all 32 lanes, {here} are active"
         return f"{_count(here, 'lane')} at `{record['text']}`, {elsewhere} elsewhere"
+    if kind == "misaligned-access":
+        name = scene.place(record["place"])
+        return f"`{name}` at byte {record['offset']}, not a multiple of {here}"
     if kind == "undefined-arithmetic":
         return undefined_operation(reason, record["detail"], _plain_type(record["text"]))
     if reason == "index":
@@ -386,8 +385,9 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         detail = f"{culprit} is uninitialized: {before} in one run, {now} in another"
     else:
         detail = f"{before} in ascending order of threads, {now} in descending order"
+    by_order = "float-sum-order" if shown["rounded"] == shown["different"] else "order-dependent"
     return RawFinding(
-        kind="uninitialized-read" if by_memory else "order-dependent",
+        kind="uninitialized-read" if by_memory else by_order,
         at=MemoryAccess(line, None, None),
         other=None,
         buffer=buffer.name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from embercoach.simulator.model import SimulatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,16 @@ class EditedText:
         inside = len(after.encode(errors="replace")[: column - 1].decode(errors="ignore"))
         column_before = self._offset(start + inside) - self._line_start(line)
         return line, min(max(column_before, 0), len(before)) + 1
+
+    def insertions(self) -> Iterator[tuple[int, int, int]]:
+        """Places where lines get longer: line and column before, from 1, and characters more."""
+        line, done = 1, 0
+        for edit in self.edits:
+            line += self.original.count("\n", done, edit.start)
+            done = edit.start
+            more = len(edit.new) - (edit.end - edit.start)
+            if more > 0:
+                yield line, edit.start - self.original.rfind("\n", 0, edit.start), more
 
     def _offset(self, offset: int) -> int:
         shifts = accumulate(len(e.new) - (e.end - e.start) for e in self.edits)

@@ -30,7 +30,9 @@ from embercoach.simulator.rewrite.metal_dialect import (
     literal_edits,
     method_edits,
 )
+from embercoach.simulator.rewrite.pointer_checks import alignment_edits
 from embercoach.simulator.rewrite.refused_text import body_refusals, header_refusals
+from embercoach.simulator.rewrite.spin_loops import spin_edits
 from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
 
 if TYPE_CHECKING:
@@ -121,16 +123,15 @@ def rewrite(
     header_macros = read_macros(header)
     macros = read_macros(body).joined(header_macros)
     words = spelling(macros)
-    for shift, syntax in (
-        (0, parse_unit(header, macros.blanks)),
-        (layout.body_start, parse_body(body, macros.blanks)),
-    ):
+    shifts = (0, layout.body_start)
+    syntaxes = (parse_unit(header, macros.blanks), parse_body(body, macros.blanks))
+    for shift, syntax in zip(shifts, syntaxes, strict=True):
         _refuse_line_directives(syntax, source, shift)
         edits += _attribute_edits(syntax, source, shift)
         starts = {_start_of_line(source, line) + column - 1 - shift for line, column in casts}
         edits += (_moved(edit, shift) for edit in cast_edits(syntax, starts))
         dialect = (*literal_edits(syntax), *array_edits(syntax), *method_edits(syntax))
-        edits += (_moved(edit, shift) for edit in dialect)
+        edits += (_moved(edit, shift) for edit in (*dialect, *spin_edits(syntax)))
         problems += (_problem(source, shift + b.start, b.problem) for b in bare_parameters(syntax))
         shared = tuple(threadgroup_storage(syntax, words))
         for filling in fillings(syntax):
@@ -145,6 +146,8 @@ def rewrite(
             else:
                 breaks = "\n" * source.count("\n", start, end)
                 edits.append(LineEdit(start, end, found.text + breaks))
+    # Inside of a cast that begins at the same place.
+    edits += (_moved(edit, shifts[number]) for number, edit in alignment_edits(syntaxes))
     problems += (_problem(source, start, what) for start, what in header_refusals(header))
     problems += (
         _problem(source, layout.body_start + start, what)

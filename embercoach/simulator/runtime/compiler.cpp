@@ -1,4 +1,5 @@
-// Handlers of the undefined behavior that the compiler itself detects.
+// Handlers of the undefined behavior that the compiler itself detects, and of pointers that the
+// rewriter has checked.
 #include <string.h>
 
 #include "state.h"
@@ -80,5 +81,30 @@ EMBER_EXPORT void __ubsan_handle_float_cast_overflow(ember_operands* data, u64) 
   u64 pc = CALLER();
   ember_finding* finding = undefined(data->at, UNDEFINED_ARITHMETIC, BECAUSE_RANGE, pc);
   if (finding) strncpy(finding->text, data->right->name, sizeof finding->text - 1);
+}
+
+// Of a threadgroup array, its start counts as aligned, and so does a private one: where they lie is
+// the compiler's choice.
+EMBER_EXPORT void ember_misaligned(const volatile void* at, u32 alignment) {
+  u64 pc = CALLER(), address = (u64)at;
+  if (!current || !launch->checked) return;
+  settle_pending();
+  Slot* slot = slot_of(address);
+  i64 place = slot && slot->used ? slot - hot.slots : -1;
+  u64 start = place >= 0 ? slot->start + slot->offset : 0;
+  for (u32 i = 0; i < launch->array_count && place < 0; i++) {
+    const ember_array& array = launch->arrays[i];
+    if (address - array.start >= array.size) continue;
+    if ((address - array.start) % alignment == 0) return;
+    place = MAX_SLOTS * 2 + i;
+    start = array.start;
+  }
+  if (place < 0) return;
+  ember_finding* finding = report(MISALIGNED_ACCESS, pc, 0, place, BECAUSE_NOTHING);
+  if (finding->count > 1) return;
+  blame_current(finding);
+  finding->address = address;
+  finding->offset = (i64)(address - start);
+  finding->detail[0] = alignment;
 }
 }

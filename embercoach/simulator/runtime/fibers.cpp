@@ -42,6 +42,7 @@ void prepare(Thread* thread) {
 Thread* retire(Thread* self, State state) {
   settle_pending();
   self->state = state;
+  run.progress++;
   Simd& simd = simds[self->index / EMBER_LANES];
   u32 bit = 1u << self->index % EMBER_LANES;
   simd.ready &= ~bit;
@@ -101,6 +102,7 @@ void wait(State state) {
   settle_pending();
   Simd& simd = simds[self->index / EMBER_LANES];
   self->state = state;
+  if (state != YIELDED) run.progress++;
   self->spins = 0;
   simd.ready &= ~(1u << self->index % EMBER_LANES);
   Thread* next = next_ready(simd);
@@ -160,7 +162,7 @@ void step_together(u64 pc) { wait_at(AT_STEP, pc, 0); }
 
 // Locks and flags that threads pass to each other by atomics need the others to run meanwhile.
 void wait_for_others() {
-  if (++current->spins < 4096) return;
+  if (++current->spins < (is_spinning(current->index) ? 256 : 4096)) return;
   wait(YIELDED);
 }
 

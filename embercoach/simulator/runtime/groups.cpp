@@ -113,13 +113,25 @@ bool wake_yielded() {
   return any;
 }
 
+// Lanes that wait for an atomic wait for those of their simdgroup that spins.cpp holds.
+bool release_any_stuck() {
+  for (u32 s = 0; s < simd_count; s++)
+    if (release_stuck(simds[s])) return true;
+  return false;
+}
+
 void run_group() {
+  u64 progress = 0;
+  u32 rounds = 0;  // without progress
   for (;;) {
     bool goes_on = false;
     for (u32 i = 0; i < simd_count; i++) {
       goes_on |= run_simd(simds[launch->reverse ? simd_count - 1 - i : i]);
       if (is_over()) return;
     }
+    if (run.progress != progress) rounds = 0;
+    progress = run.progress;
+    if (!goes_on && ++rounds > 2 && release_any_stuck()) continue;
     if (goes_on || wake_yielded()) continue;
     bool alive = false;
     for (u32 s = 0; s < simd_count; s++) alive |= simds[s].live != 0;
@@ -174,6 +186,7 @@ void start_group(u64 ordinal) {
     thread.state = FRESH;
     thread.spins = 0;
     thread.own_stamp = 0;
+    thread.change_count = 0;
     for (int axis = 0; axis < 3; axis++) {
       thread.self.thread_position_in_grid[axis] =
           group[axis] * nominal[axis] + thread.self.thread_position_in_threadgroup[axis];
@@ -184,6 +197,7 @@ void start_group(u64 ordinal) {
   group_seqs[ordinal] = (u32)run.seq;
   groups_run = ordinal + 1;
   start_fences();
+  start_spins();
   hot.first = hot.start[IN_DEVICE] = hot.start[IN_THREADGROUP] = hot.barrier_start = stamp;
   for (u32 s = 0; s < simd_count; s++) {
     Simd& simd = simds[s];
@@ -263,6 +277,7 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
   clear_findings();
   start_shadow();
   forget_fences();
+  forget_spins();
   start_fibers();
   groups_run = 0;
   u64 total = group_total();

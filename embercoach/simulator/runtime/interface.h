@@ -71,8 +71,18 @@ EMBER_PLACE void ember_inactive_lane(const char* operation, ember_u32 lane);
 // An operation on the whole simdgroup (simdgroup_matrix) that only some lanes reach is undefined.
 EMBER_PLACE void ember_partial_simdgroup(const char* operation, ember_u32 active);
 
+// A loop that waits for an atomic begins, and has ended. Gives the loop around it, for its end.
+EMBER_PLACE ember_u64 ember_begin_spin(void);
+EMBER_PLACE void ember_end_spin(ember_u64 outer);
+
+// A pointer that is not aligned as its type demands is about to be dereferenced.
+EMBER_PLACE void ember_misaligned(const volatile void* address, ember_u32 alignment);
+
 // An atomic access is about to happen; the caller does it, as no other thread can come between.
 void ember_atomic(const volatile void* address, ember_u32 size, ember_u32 access);
+
+// An atomic added `amount` to the float there.
+void ember_sum(const volatile void* address, double amount);
 
 // An atomic_thread_fence for the memory that flags name.
 void ember_fence(ember_u32 flags, ember_u32 effect);

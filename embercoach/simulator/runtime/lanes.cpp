@@ -32,6 +32,11 @@ bool before(u64 a, u64 b) {
   return line_a != line_b && line_a && line_b ? line_a < line_b : a < b;
 }
 
+bool is_later(u64 a, u64 b) {
+  u32 line_a = line_of(a), line_b = line_of(b);
+  return line_b >= launch->body[0] && line_a < launch->body[1] && line_a > line_b;
+}
+
 namespace {
 bool same_operation(const Thread& a, const Thread& b) {
   if (a.state != b.state || !same_place(a.place, b.place)) return false;
@@ -168,6 +173,7 @@ bool perform_quads(Simd& simd) {
 // Whether a lane can go on, once none is ready.
 bool resolve(Simd& simd) {
   if (!simd.live) return false;
+  if (release_held(simd)) return true;
   const Thread& leader = threads[(&simd - simds) * EMBER_LANES + __builtin_ctz(simd.live)];
   bool all = leader.state != AT_SIMD_BARRIER || simd.live == simd.lanes;
   if (all && is_simd_wait(leader.state) && like(simd, simd.live, leader) == simd.live) {

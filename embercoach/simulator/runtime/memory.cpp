@@ -167,6 +167,7 @@ extern "C" EMBER_EXPORT const char* ember_place(const ember_buffer* buffers, u32
         memset((void*)slot.start, (int)pattern, buffer.size);
       memset((u8*)slot.start + buffer.size, 0, slot.mapped - buffer.size);
     }
+    forget_sums(slot);
     if (slot.readonly || !checked) continue;
     if (!clear_records(slot)) return "no memory for a buffer's records";
     slot.recorded = buffer.size;
@@ -183,6 +184,7 @@ extern "C" EMBER_EXPORT void ember_release() {
     Slot& slot = hot.slots[i];
     if (slot.mapped > KEPT_BYTES) map_buffer(slot, i, 0);
     if (slot.recorded > SMALL_BYTES) clear_records(slot);
+    forget_sums(slot);
   }
 }
 
@@ -198,11 +200,13 @@ extern "C" EMBER_EXPORT void ember_traffic(u32 index, u64* read, u64* written) {
 
 struct ember_comparison {
   u64 different, first_different, unwritten, first_unwritten;
+  u64 rounded;    // of the different, sums of floats that only their rounding makes so
   u64 writer_pc;  // who wrote the first that is different, last
 };
 
 // Compares an output with that of the run before, by elements. A byte that shows the
-// pattern of each of the runs was written in neither.
+// pattern of each of the runs was written in neither. The first that differs is one whose rounding
+// does not explain it, if there is any.
 extern "C" EMBER_EXPORT void ember_compare(u32 index, const u8* before, u32 pattern_before,
                                            u32 pattern_now, ember_comparison* result) {
   Slot& slot = hot.slots[index];
@@ -226,7 +230,10 @@ extern "C" EMBER_EXPORT void ember_compare(u32 index, const u8* before, u32 patt
       else
         different = true;
     }
-    if (different && !result->different++) {
+    bool rounded = different && is_rounding(slot, start, before + start, now + start);
+    bool is_first = different && result->different == result->rounded && !rounded;
+    result->rounded += rounded;
+    if (different && (!result->different++ || is_first)) {
       result->first_different = start / step;
       result->writer_pc = pc_of(slot.writers[start >> slot.shift]);
     }

@@ -253,6 +253,8 @@ EMBER_EXPORT void ember_atomic(const volatile void* address, u32 size, u32 acces
     check((u64)address, size, (access & 3) | ATOMICALLY, pc);
     if (access & EMBER_READ) note_atomic_read();
     if (access & EMBER_WRITE) note_atomic_write();
+    if (access & EMBER_WRITE) current->changes[current->change_count++ % KEPT_CHANGES] = pc;
+    if (simds[current->index / EMBER_LANES].spins) note_spin((u64)address, access, pc);
   }
   wait_for_others();
 }

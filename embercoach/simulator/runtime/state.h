@@ -22,6 +22,7 @@ enum {
   MAX_SLOTS = 32,  // Metal has 31 buffer indices
   MAX_ARRAYS = 256,
   MAX_VALUE = 16,
+  KEPT_CHANGES = 8,
 };
 
 constexpr u64 SLOT_SHIFT = 36;  // 64 GB of address space a buffer
@@ -58,6 +59,7 @@ struct ember_launch {
   u32 array_count;
   u32 checked, reverse, pattern, lockstep;
   u32 grid[3], threadgroup[3];
+  u32 body[2];  // the lines of the kernel's body: the first, and that after the last
   double seconds;
   // The line of a pc, 0 if unknown. Called between fibers only, to distinguish places.
   u32 (*line_of)(u64 pc);
@@ -74,6 +76,7 @@ enum Kind {
   OUT_OF_BOUNDS, WRITE_TO_INPUT, THREADGROUP_RACE, DEVICE_RACE, UNINITIALIZED_READ, UNWRITTEN_OUTPUT,
   DIVERGENT_BARRIER, DIVERGENT_SIMD, WRONG_MEM_FLAGS, ORDER_DEPENDENT, TIMEOUT, CRASH,
   SAME_VALUE_WRITE, LANE_SYNCHRONOUS, UNDEFINED_ARITHMETIC,
+  MISALIGNED_ACCESS, SIMDGROUP_DEADLOCK,
 };
 
 // How the reported access, and the one before it, touched memory.
@@ -84,7 +87,7 @@ enum Reason {
   BECAUSE_NOTHING, BECAUSE_EXITED, BECAUSE_ELSEWHERE, BECAUSE_INACTIVE_LANE, BECAUSE_PARTIAL,
   BECAUSE_FLAG_DEVICE, BECAUSE_FLAG_THREADGROUP, BECAUSE_INDEX, BECAUSE_WILD, BECAUSE_SIGNAL,
   BECAUSE_STACK, BECAUSE_SCRATCH, BECAUSE_SIMD_BARRIER, BECAUSE_OTHER_THREADGROUP, BECAUSE_VARIABLE,
-  BECAUSE_SHIFT, BECAUSE_RANGE,
+  BECAUSE_SHIFT, BECAUSE_RANGE, BECAUSE_DIVISION,
 };
 
 struct ember_finding {
@@ -108,6 +111,7 @@ struct ember_finding {
 // -- Threads ---------------------------------------------------------------------------------------
 enum State : u32 {
   FRESH, READY, DONE, CUT_OFF, AT_BARRIER, AT_SIMD_BARRIER, AT_SIMD, AT_QUAD, AT_STEP, YIELDED,
+  AT_SPIN_BEGIN, AT_SPIN_END, AT_TURN,  // held by spins.cpp
 };
 
 struct Thread {
@@ -123,6 +127,8 @@ struct Thread {
   const u8* result;
   u32 spins;
   u64 own_stamp;          // of its last fence
+  u64 changes[KEPT_CHANGES];  // where it last changed atomics
+  u32 change_count;
   alignas(16) u8 staged[EMBER_SLOT];
 };
 
@@ -132,12 +138,19 @@ struct Simd {
   u64 barrier_start;       // of its last simdgroup barrier
   u64 barrier_place;       // pc of that
   u64 memory_start[2];     // of its last simdgroup barrier with flags for device, threadgroup
+  bool spins;              // a lane has begun a loop that waits for an atomic
   u32 parity, quad_parity[EMBER_LANES / 4];
   alignas(16) u8 exchanged[2][EMBER_LANES][EMBER_SLOT];
   alignas(16) u8 quads[2][EMBER_LANES][EMBER_SLOT];
 };
 
 // -- Memory ----------------------------------------------------------------------------------------
+// What atomics added to a float.
+struct Sum {
+  double magnitude;  // of all amounts
+  u64 count;
+};
+
 struct Slot {
   u64 start;      // of the buffer's bytes
   u64 last[5];    // an access of 1 << k bytes may start below this many bytes from there
@@ -151,6 +164,8 @@ struct Slot {
   u64 recorded;       // bytes of the buffer that they were last for
   u64 mapped;         // bytes mapped at start
   bool scratched;     // the fault handler put pages in
+  Sum* sums;          // of each float, null where no atomic added to one
+  u64 sums_bytes;
 };
 
 enum Space { IN_DEVICE = 0, IN_THREADGROUP = 1 };
@@ -220,6 +235,11 @@ EMBER_HIDDEN void spread_records(u64* records, u64 count, u64 parts);
 EMBER_HIDDEN bool ensure_records(Slot& slot);
 EMBER_HIDDEN u64 page_bytes();
 EMBER_HIDDEN u8* reserve(u64 bytes);
+// -- spins.cpp
+EMBER_HIDDEN void note_spin(u64 address, u32 access, u64 pc);
+// -- sums.cpp
+EMBER_HIDDEN void forget_sums(Slot& slot);
+EMBER_HIDDEN bool is_rounding(const Slot& slot, u64 offset, const u8* before, const u8* now);
 // -- faults.cpp
 EMBER_HIDDEN bool catch_faults();
 EMBER_HIDDEN void start_clock(double seconds);

@@ -209,9 +209,10 @@ def _record_in_trace(
     raise SimulatorError(
         f"kernel {definition.name!r} was called while MLX traces a function, where inputs have no "
         "values. Under mx.vmap: MLX has no vmap for custom kernels ([Primitive::vmap] Not "
-        "implemented for CustomKernel); define one for the calling function with "
-        "mx.custom_function(...).vmap, or pass the batch to the kernel. Under mx.compile: "
-        "activate() disables compilation; leave out mx.enable_compile()"
+        "implemented for CustomKernel), not even inside of a function with a rule. Pass the batch "
+        "to the kernel, or launch it in the rule alone: mx.custom_function(f).vmap, where f has "
+        "other operations. Under mx.compile: activate() disables compilation; leave out "
+        "mx.enable_compile()"
     )
 
 

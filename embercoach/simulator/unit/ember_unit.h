@@ -43,7 +43,36 @@ EMBER_CFN T&& widened(T&& value) {
   return static_cast<T&&>(value);
 }
 
+// The rewriter puts pointers in here that come from a cast, where they are dereferenced.
+template <class T>
+EMBER_CFN void check_alignment(const T&) {}
+#if __has_feature(thread_sanitizer)
+template <class T>
+EMBER_CFN void check_alignment(T* const& pointer) {
+  if (__builtin_is_constant_evaluated()) return;
+  if ((unsigned long)pointer % alignof(T)) ember_misaligned((const void*)pointer, alignof(T));
+}
+#endif
+template <class T>
+EMBER_CFN T&& aligned(T&& value) {
+  check_alignment(value);
+  return static_cast<T&&>(value);
+}
+
+// The rewriter puts one in front of a loop that waits for an atomic.
+struct spin {
+  unsigned long long outer;
+  EMBER_FN spin() : outer(ember_begin_spin()) {}
+  EMBER_FN ~spin() { ember_end_spin(outer); }
+};
+
 }  // namespace ember
+
+#if __has_feature(thread_sanitizer)
+#define EMBER_SPIN ember::spin ember_spin;
+#else
+#define EMBER_SPIN
+#endif
 
 // A local variable that was declared without a value holds what differs from run to run.
 #if __has_feature(thread_sanitizer)

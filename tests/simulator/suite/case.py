@@ -23,7 +23,7 @@ LINELESS = frozenset({"unwritten-output", "order-dependent", "timeout", "crash"}
 LOST = frozenset({"unwritten-output", "order-dependent", "uninitialized-read"})
 
 #: The benign classes, which are never errors.
-NOTES = frozenset({"same-value-write", "lane-synchronous"})
+NOTES = frozenset({"same-value-write", "lane-synchronous", "float-sum-order"})
 
 
 @dataclass(frozen=True, slots=True)

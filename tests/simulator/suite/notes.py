@@ -61,4 +61,55 @@ NOTES = (
         (32, 1, 1),
         (32, 1, 1),
     ),
+    Case(
+        "float_sum_by_atomics",
+        """
+        uint i = thread_position_in_grid.x;
+        atomic_fetch_add_explicit(&total[0], x[i], memory_order_relaxed);  // <- float-sum-order
+        """,
+        {"x": Array((floats(96) * 10.0 ** np.arange(96).clip(0, 12)).astype(np.float32))},
+        {"total": Out((1,))},
+        (96, 1, 1),
+        (32, 1, 1),
+        init_value=0,
+        atomic_outputs=True,
+    ),
+    Case(
+        "sums_of_groups_added_as_floats",
+        """
+        threadgroup float parts[2];
+        uint lid = thread_position_in_threadgroup.x;
+        float s = simd_sum(x[thread_position_in_grid.x]);
+        if (simd_is_first()) parts[lid / 32] = s;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (lid == 0) {
+          float all = parts[0] + parts[1];
+          atomic_fetch_add_explicit(total, all, memory_order_relaxed);  // <- float-sum-order
+        }
+        """,
+        {"x": Array(np.where(np.arange(320) < 64, 1e8 / 64, 0.05).astype(np.float32))},
+        {"total": Out((1,))},
+        (320, 1, 1),
+        (64, 1, 1),
+        init_value=0,
+        atomic_outputs=True,
+    ),
+    Case(
+        "float_sum_by_exchanges_of_its_bits",
+        """
+        uint i = thread_position_in_grid.x;
+        device atomic_uint* bits = (device atomic_uint*)total;
+        uint before = atomic_load_explicit(bits, memory_order_relaxed);
+        uint sum;
+        do {
+          sum = as_type<uint>(as_type<float>(before) + x[i]);
+        } while (!atomic_compare_exchange_weak_explicit(  // <- float-sum-order
+            bits, &before, sum, memory_order_relaxed, memory_order_relaxed));  // <- float-sum-order
+        """,
+        {"x": Array(floats(96))},
+        {"total": Out((1,))},
+        (96, 1, 1),
+        (32, 1, 1),
+        init_value=0,
+    ),
 )

@@ -22,19 +22,6 @@ BUGS = (
         atomic_outputs=True,
     ),
     Case(
-        "float_sum_by_atomics",
-        """
-        uint i = thread_position_in_grid.x;
-        atomic_fetch_add_explicit(&total[0], x[i], memory_order_relaxed);  // <- order-dependent
-        """,
-        {"x": Array((floats(96) * 10.0 ** np.arange(96).clip(0, 12)).astype(np.float32))},
-        {"total": Out((1,))},
-        (96, 1, 1),
-        (32, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    Case(
         "compaction_by_tickets",
         """
         uint i = thread_position_in_grid.x;

@@ -354,24 +354,4 @@ BUGS = (
         init_value=100,
         atomic_outputs=True,
     ),
-    Case(
-        "sums_of_groups_added_as_floats",
-        """
-        threadgroup float parts[2];
-        uint lid = thread_position_in_threadgroup.x;
-        float s = simd_sum(x[thread_position_in_grid.x]);
-        if (simd_is_first()) parts[lid / 32] = s;
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (lid == 0) {
-          float all = parts[0] + parts[1];
-          atomic_fetch_add_explicit(total, all, memory_order_relaxed);  // <- order-dependent
-        }
-        """,
-        {"x": Array(np.where(np.arange(320) < 64, 1e8 / 64, 0.05).astype(np.float32))},
-        {"total": Out((1,))},
-        (320, 1, 1),
-        (64, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
 )

@@ -269,7 +269,10 @@ def _array_kind(short: str, arguments: tuple[Argument, ...]) -> NumberKind | Non
 
 
 def _dtype_argument(arguments: tuple[Argument, ...]) -> str | None:
-    dtype = next((a.value for a in arguments if a.keyword == "dtype"), None)
+    return _dtype_name(next((a.value for a in arguments if a.keyword == "dtype"), None))
+
+
+def _dtype_name(dtype: Value | None) -> str | None:
     if not isinstance(dtype, Symbol):
         return None
     return _PYTHON_DTYPES.get(dtype.name) or dtype.name.rpartition(".")[2]
@@ -319,7 +322,7 @@ def method(owner: Numpy, name: str, arguments: tuple[Argument, ...]) -> Value:
     if name == "astype":
         dtype = arguments[0].value if arguments else UNKNOWN
         kind = scalar_kind(dtype.name) if isinstance(dtype, Symbol) else None  # type: ignore[assignment]
-        return Numpy(kind, owner.scalar, pulls)
+        return Numpy(kind, owner.scalar, pulls, _dtype_name(dtype))
     if name in ("argmax", "argmin", "argsort", "nonzero", "searchsorted"):
         return Numpy("int", name.startswith("argm") and not arguments, pulls)
     if name in ("any", "all"):

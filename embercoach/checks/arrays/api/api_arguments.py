@@ -8,6 +8,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.lattice import (
+    SCALAR,
     Array,
     BoundMember,
     Dict,
@@ -16,7 +17,9 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Tree,
+    Value,
 )
+from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import ProposedFix, Report, check
 
@@ -44,6 +47,9 @@ HELP = {
     "mlx.core.random.uniform": "Pass the shape as a keyword: `mx.random.uniform(shape=(3, 4))`",
     "mlx.core.zeros": "Pass the shape as a tuple: `mx.zeros((3, 4))`",
     "mlx.core.ones": "Pass the shape as a tuple: `mx.ones((3, 4))`",
+    "mlx.core.concat": "Pass a list: `mx.concat([a, b], axis=0)`",
+    "mlx.core.concatenate": "Pass a list: `mx.concatenate([a, b], axis=0)`",
+    "mlx.core.stack": "Pass a list: `mx.stack([a, b], axis=0)`",
 }
 MOST_LISTED = 60  # characters of parameters in a help text
 
@@ -56,9 +62,12 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     problem = (
         _of_another_type(fact)
+        or _arrays_without_list(fact)
+        or _arrays_as_ints(fact)
         or _unknown_keyword(fact, entry)
         or _too_many(fact, entry)
         or _missing(fact, entry)
+        or _given_twice(fact)
     )
     if problem is None:
         return
@@ -69,7 +78,8 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         "API-003",
         message=f"`{_written(fact, module)}()` {problem}",
         help=HELP.get(entry.name) or _signature(entry),
-        change=_change(fact, entry),
+        change=_change(fact, entry, module),
+        covers=tuple(argument.node for param, argument in fact.matched if param.takes_only_ints),
     )
 
 
@@ -142,6 +152,46 @@ def _of_another_type(fact: CallFact) -> str | None:
     return None
 
 
+def _arrays_without_list(fact: CallFact) -> str | None:
+    """``mx.concat(a, b)``: the second array is taken for the axis."""
+    second = fact.positional(1)
+    if second is None or type(second.value) is not Array or second.value.shape == SCALAR:
+        return None
+    param, first = fact.matched[0]
+    if param.accepts != "list[array]" or type(first.value) is not Array:
+        return None
+    return "takes a list of arrays, got several arguments"
+
+
+def _arrays_as_ints(fact: CallFact) -> str | None:
+    """``mx.zeros((n / 2,))``, ``x.reshape(y, 3)``: arrays that MLX can't convert to ints."""
+    counts = [a for param, a in fact.matched if param.kind == "variadic"]
+    for param, argument in fact.matched:
+        if not param.takes_only_ints:
+            continue
+        value = argument.value
+        whole = type(value) is Array
+        items = (value,) if whole else _items(value)
+        floating = [i.dtype for i in items if type(i) is Array and i.dtype in FLOATING]
+        if floating:
+            return f"takes ints as `{param.name}`, got a {floating[0]} array"
+        is_scalar = type(value) is Array and value.shape == SCALAR and param.name == "shape"
+        if is_scalar or (whole and len(counts) > 1 and param.kind == "variadic"):
+            return f"takes ints as `{param.name}`, got an array"
+    return None
+
+
+def _items(value: Value) -> tuple[Value, ...]:
+    is_shape = isinstance(value, Sequence) and value.kind in ("tuple", "list")
+    return (value.items or ()) if is_shape and isinstance(value, Sequence) else ()
+
+
+def _given_twice(fact: CallFact) -> str | None:
+    names = [param.name for param, _ in fact.matched if param.kind != "variadic"]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return None if twice is None else f"gets the argument `{twice}` twice"
+
+
 def _signature(entry: ApiEntry) -> str:
     names = [f"`{p.name}`" for p in entry.params]
     text = ", ".join(names)
@@ -151,10 +201,12 @@ def _signature(entry: ApiEntry) -> str:
     return f"MLX {mlx_api.version()} takes: {text}" if names else "Remove the arguments"
 
 
-def _change(fact: CallFact, entry: ApiEntry) -> ProposedFix | None:
+def _change(fact: CallFact, entry: ApiEntry, module: Module) -> ProposedFix | None:
     """Write MLX's keywords for torch's; the stream of a ``with`` for the default device."""
     from embercoach.analysis.mlx_api.replacements import KEYWORDS
 
+    if _arrays_without_list(fact) is not None:
+        return _as_list(fact, module)
     if entry.name == "mlx.core.default_device":
         return _as_stream(fact)
     edits: list[tuple[cst.CSTNode, str]] = []
@@ -171,6 +223,17 @@ def _change(fact: CallFact, entry: ApiEntry) -> ProposedFix | None:
     if not edits or len({text for _, text in edits}) < len(edits):
         return None
     return ProposedFix("Write MLX's keyword arguments", False, tuple(edits))
+
+
+def _as_list(fact: CallFact, module: Module) -> ProposedFix | None:
+    """``mx.concat([a, b])`` for ``mx.concat(a, b)``."""
+    given = [argument for argument in fact.arguments if argument.keyword is None]
+    if any(argument.star or type(argument.value) is not Array for argument in given):
+        return None
+    first, last = given[0].node, given[-1].node
+    code = module.parsed.code
+    edits = ((first, f"[{code(first)}"), (last, f"{code(last)}]"))
+    return ProposedFix("Pass a list", False, edits)
 
 
 def _as_stream(fact: CallFact) -> ProposedFix | None:

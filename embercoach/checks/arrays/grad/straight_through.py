@@ -1,4 +1,4 @@
-"""GRAD-005: straight-through expressions whose gradient is lost."""
+"""GRAD-006: straight-through expressions whose gradient is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Term(NamedTuple):
     is_step: bool
 
 
-@check("GRAD-005")
+@check("GRAD-006")
 def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``mx.stop_gradient(z + (q - z))``, ``z + (mx.stop_gradient(q) - z)``."""
     if not any(name in module.source for name in ("stop_gradient", "round", "sign", "floor")):
@@ -72,7 +72,7 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 def _report(fact: Fact, problem: str, remedy: str) -> Report:
     message = f"straight-through expression {problem}"
-    return Report.at(fact, "GRAD-005", message=message, help=remedy)
+    return Report.at(fact, "GRAD-006", message=message, help=remedy)
 
 
 def _is_sum(node: cst.CSTNode) -> bool:

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import display, scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
@@ -87,6 +87,8 @@ def _unevaluated(
             break
     else:
         return
+    if _is_captured(name, place, module):
+        return
     yield Report.at(
         fact,
         "LAZY-001",
@@ -148,6 +150,19 @@ def growing_tree(fact: CallFact, module: Module) -> Iterator[Report]:
         yield from _unevaluated(fact, fact.place, module, target, others[0])
 
 
+@check("LAZY-001", of=("mlx.core.concatenate", "mlx.core.concat"))
+def growing_concatenation(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``outputs = mx.concatenate([outputs, y])`` in a loop that evaluates other arrays."""
+    statement, parts = fact.place.statement, fact.positional(0)
+    if not fact.place.loops or not isinstance(statement, cst.Assign) or parts is None:
+        return
+    joined = display(parts.node) or []
+    target = statement.targets[0].target
+    others = [node for node in joined if _name(node) != _name(target)]
+    if statement.value is fact.node and others and len(others) < len(joined):
+        yield from _unevaluated(fact, fact.place, module, target, others[0])
+
+
 def _mentions(node: cst.CSTNode, path: str) -> bool:
     last = path.rpartition(".")[2]
     return last in names_below(node)
@@ -175,6 +190,13 @@ def _is_traced(place: FactPlace, module: Module) -> bool:
     if function.compiled or function.differentiated or function.vmapped or function.is_test:
         return True
     return function.cls is not None and is_layer(function.cls)
+
+
+def _is_captured(name: str, place: FactPlace, module: Module) -> bool:
+    """Test whether an inner function reads the variable, and may evaluate it."""
+    function = place.function
+    inner = [] if function is None else [f for f in module.functions if f.outer is function]
+    return any(name in names_below(info.node.body) for info in inner)
 
 
 def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:

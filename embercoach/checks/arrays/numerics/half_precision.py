@@ -225,7 +225,9 @@ def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
     dtype = None if array is None else array.dtype
     result = dtype if other is None else promotion.promote(dtype, other.dtype)
     start = calls_of(module).get(made_in_init(place.function.cls, name) or node)
-    if result in HALF and start is not None and start.symbol == "mlx.core.zeros":
+    if result not in HALF or start is None:
+        return
+    if start.symbol == "mlx.core.zeros" or _is_scalar_start(start):
         yield from _stops_growing(fact, result)
 
 

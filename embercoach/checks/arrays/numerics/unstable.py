@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.syntax.trees import dotted, head_of, walk
 from embercoach.analysis.value_sources import reaching_of, sources_of
+from embercoach.checks.arrays.numerics.compositions import SUM
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ SELECTIONS = frozenset(
 )
 SIGMOID = frozenset(["mlx.core.sigmoid", "mlx.nn.sigmoid"])
 EXP = frozenset(["mlx.core.exp"])
-SUM = frozenset(["mlx.core.sum"])
 MAX = frozenset(["mlx.core.max", "mlx.core.maximum", "mlx.core.stop_gradient"])
 #: Bindings of a name that are looked at.
 MOST_BINDINGS = 64

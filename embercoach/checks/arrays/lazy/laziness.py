@@ -1,0 +1,187 @@
+"""Statements that compute arrays and certainly evaluate none of them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import BinaryFact, FormatFact, LocalCall, TruthFact
+from embercoach.analysis.facts.scopes import by_parameter, is_rebound, scope_of
+from embercoach.analysis.syntax.trees import SCOPES, walk
+from embercoach.analysis.values.joins import as_array, holds_arrays
+from embercoach.analysis.values.lattice import BoundMember, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.project.module import Module
+
+CLOCKS = frozenset(
+    f"time.{clock}{unit}" for clock in ("time", "perf_counter", "monotonic") for unit in ("", "_ns")
+)
+#: Builtins that evaluate an array only if they are given one.
+_BUILTINS = frozenset(
+    (
+        *("bool", "dict", "enumerate", "float", "int", "len", "list", "max", "min", "print"),
+        *("range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
+    )
+)
+#: Lazy functions whose time on the host is what a program measures.
+_HOST_WORK = frozenset(f"mlx.core.{n}" for n in ("array", "load", "from_dlpack", "asarray"))
+#: Functions that only allocate.
+_CREATION = frozenset(f"mlx.core.{n}" for n in ("zeros", "ones", "full", "empty", "eye"))
+#: Calls of functions of the file that are followed.
+_MOST_CALLS = 3
+
+
+class Work(Enum):
+    """The work of statements on arrays, up to the first thing that may evaluate one.
+
+    SCHEDULED: ``mx.async_eval()``, which doesn't wait.
+    WAIT: ``mx.synchronize()``, which waits for what is scheduled alone.
+    """
+
+    NONE = 0
+    LAZY = 1
+    SCHEDULED = 2
+    WAIT = 3
+    OTHER = 4
+
+
+_SCHEDULING = {"mlx.core.async_eval": Work.SCHEDULED, "mlx.core.synchronize": Work.WAIT}
+LAZY = (Work.LAZY, Work.SCHEDULED)
+
+
+def work_of(
+    nodes: Iterable[cst.CSTNode],
+    function: FunctionInfo | None,
+    module: Module,
+    depth: int = 0,
+) -> Work:
+    """Return what statements or expressions of a function do, with the functions that they call."""
+    found = Work.NONE
+    for node in nodes:
+        for inner in walk(node, SCOPES):
+            done = _work_of_node(inner, function, module, depth)
+            if done is Work.OTHER or (done is Work.WAIT and found is Work.SCHEDULED):
+                return Work.OTHER
+            if done is Work.SCHEDULED or (done is Work.LAZY and found is Work.NONE):
+                found = done
+    return found
+
+
+def _work_of_node(
+    node: cst.CSTNode, function: FunctionInfo | None, module: Module, depth: int
+) -> Work:
+    if isinstance(node, (cst.Await, cst.Yield, cst.Import, cst.ImportFrom, cst.Assert)):
+        return Work.OTHER
+    evaluating, computing = _operations(module)
+    if node in evaluating:
+        return Work.OTHER
+    if node in computing:
+        return Work.LAZY
+    if not isinstance(node, cst.Call):
+        return Work.NONE
+    fact, local = evaluation_of(module).calls.get(node), evaluation_of(module).local_call(node)
+    if local is not None:
+        done = _work_of_function(local.function.node, local.function, module, depth)
+        made = local.function.name == "__init__"  # weights are lazy, and layers are made anyway
+        return Work.NONE if made and done in LAZY else done
+    name = node.func.value if isinstance(node.func, cst.Name) else ""
+    is_known = fact is not None and type(fact.callee) is not Unknown
+    if function is not None and not is_known and any(p.name == name for p in function.parameters):
+        return _work_of_parameter(name, function, module, depth)
+    if fact is None:
+        is_builtin = name in _BUILTINS and name not in module.frame.names
+        return Work.NONE if is_builtin else Work.OTHER
+    return _work_of_call(fact, module)
+
+
+def _work_of_call(fact: CallFact, module: Module) -> Work:
+    if fact.symbol in CLOCKS:
+        return Work.NONE
+    if fact.symbol in _SCHEDULING:
+        return _SCHEDULING[fact.symbol]
+    if evaluation_of(module).effect(fact.node) != "lazy" or not _is_known(fact):
+        return Work.OTHER
+    if fact.symbol in _HOST_WORK:
+        return Work.OTHER
+    computes = holds_arrays(fact.result) and fact.symbol not in _CREATION
+    return Work.LAZY if computes else Work.NONE
+
+
+def _work_of_function(
+    node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module, depth: int
+) -> Work:
+    if depth == _MOST_CALLS or getattr(node, "asynchronous", None) is not None:
+        return Work.OTHER
+    known = _functions(module)
+    if node not in known:
+        known[node] = Work.OTHER  # for functions that call each other
+        known[node] = work_of((node.body,), function, module, depth + 1)
+    return known[node]
+
+
+def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth: int) -> Work:
+    """The work of a function that is passed to another one of the file, lazy if any's is."""
+    if is_rebound(module, function, name):
+        return Work.OTHER
+    for call in _calls_of(module).get(function, ()):
+        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+        passed = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
+        node: cst.CSTNode | None = passed
+        if isinstance(passed, cst.Name):
+            found = scope_of(module, call.place.function).find(passed.value)
+            node = None if found is None or found[1] is None else found[1].node
+        if not isinstance(node, (cst.FunctionDef, cst.Lambda)):
+            continue
+        # Its own parameters are not followed: who calls it is not known.
+        if _work_of_function(node, None, module, depth) in LAZY:
+            return Work.LAZY
+    return Work.OTHER
+
+
+@lru_cache(maxsize=2)
+def _calls_of(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
+    """The calls of each function of a file."""
+    found: dict[FunctionInfo, list[LocalCall]] = {}
+    for fact in module.facts():
+        if isinstance(fact, LocalCall):
+            found.setdefault(fact.function, []).append(fact)
+    return found
+
+
+@lru_cache(maxsize=2)
+def _functions(module: Module) -> dict[cst.CSTNode, Work]:
+    """The known work of the functions of a file."""
+    return {}
+
+
+def _is_known(fact: CallFact) -> bool:
+    """Test whether MLX has what is called: a method of a layer may do anything."""
+    callee = fact.callee
+    return not isinstance(callee, BoundMember) or as_array(callee.owner) is not None
+
+
+@lru_cache(maxsize=2)
+def _operations(module: Module) -> tuple[frozenset[cst.CSTNode], frozenset[cst.CSTNode]]:
+    """The expressions of a file that evaluate arrays, and the lazy operators."""
+    evaluating: set[cst.CSTNode] = set()
+    computing: set[cst.CSTNode] = set()
+    for fact in module.facts():
+        if isinstance(fact, (TruthFact, FormatFact)):
+            if as_array(fact.value) is not None:
+                evaluating.add(fact.node)
+        elif isinstance(fact, BinaryFact):
+            operands = (fact.left, fact.right)
+            if any(side.numpy is not None for side in operands):
+                evaluating.add(fact.node)
+            elif any(side.array is not None for side in operands):
+                computing.add(fact.node)
+    return frozenset(evaluating), frozenset(computing)

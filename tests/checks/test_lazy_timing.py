@@ -1,0 +1,113 @@
+"""LAZY-003: what is an evaluation between two readings of a clock."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from tests.checks.findings import codes
+
+START = """
+import time
+import numpy as np
+
+
+def plain(x):
+    return mx.exp(x) @ x
+
+
+def pulls(x):
+    return plain(x).item()
+
+
+def bench(function, rounds=3):
+    start = time.monotonic()
+    for _ in range(rounds):
+        function()
+    return time.monotonic() - start
+
+
+def work(x: mx.array, w: mx.array, net: nn.Module, run, host: np.ndarray):
+    start = time.perf_counter()
+"""
+STOP = "\nprint(time.perf_counter() - start)\n"
+
+
+def timed(body: str, *, stop: str = STOP) -> list[str]:
+    """The codes of LAZY for statements between two readings."""
+    return codes(START + indent(body + stop, "    "), "LAZY-003")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = x @ w",
+        "y = net(x)",
+        "y = plain(x)",
+        "y = x.sum()",
+        "y, _ = mx.linalg.qr(x)",
+        "y = mx.compile(plain)(x)",
+        "y = mx.grad(plain)(x)",
+        "y = plain(x)\nmx.synchronize()",
+        "y = plain(x)\nmx.async_eval(y)",
+        "for _ in range(3):\n    plain(x)",
+        "if x.ndim == 2:\n    y = mx.exp(x)",
+    ],
+)
+def test_a_clock_that_stops_before_an_evaluation_is_flagged(body: str) -> None:
+    assert timed(body) == ["LAZY-003"]
+
+
+def test_the_second_reading_may_have_a_name() -> None:
+    stop = "\nstop = time.perf_counter()\nprint((stop - start) * 1000)"
+    assert timed("y = x @ w", stop=stop) == ["LAZY-003"]
+
+
+def test_lazy_functions_that_a_benchmark_gets_are_followed() -> None:
+    assert codes(START + "    pass\nbench(lambda: plain(mx.ones(3)))", "LAZY-003") == ["LAZY-003"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = plain(x)\nmx.eval(y)",
+        "y = plain(x)\nmx.async_eval(y)\nmx.synchronize()",
+        "y = pulls(x)",
+        "y = plain(x)\nprint(y)",
+        "y = plain(x)\nif y.sum() > 0:\n    pass",
+        "y = plain(x)\nname = f'{y}'",
+        "y = run(x)",
+        "y = plain(x)\nrun()",
+        "y = plain(x)\nz = np.array(y)",
+        "y = host * plain(x)",
+        "y = plain(x)\nassert y.sum()",
+        "y = net.generate(x)",
+        "y = mx.load('weights.npz')",
+        "y = mx.array([1, 2])",
+        "y = mx.zeros((3, 3))",
+        "rows, columns = x.shape",
+        "layer = nn.Linear(3, 3)",
+        "import mlx.optimizers\ny = plain(x)",
+        "y = plain(x)\nstart = time.perf_counter()",
+    ],
+)
+def test_a_clock_that_stops_after_an_evaluation_is_not_flagged(body: str) -> None:
+    assert timed(body) == []
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "\nreturn y.item(), time.perf_counter() - start",
+        "\nbuilt = time.perf_counter()\nmx.eval(y)\nprint(built - start, time.time() - built)",
+        "\nprint(time.perf_counter() - other)",
+    ],
+)
+def test_other_readings_are_not_flagged(stop: str) -> None:
+    assert timed("y = plain(x)", stop=stop) == []
+
+
+def test_functions_that_evaluate_are_not_flagged_where_a_benchmark_gets_them() -> None:
+    calls = "    pass\nbench(lambda: mx.eval(plain(mx.ones(3))))\nbench(lambda: pulls(mx.ones(3)))"
+    assert codes(START + calls, "LAZY-003") == []
