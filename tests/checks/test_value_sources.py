@@ -145,6 +145,13 @@ PROGRAMS = {
 
         def given(p: mx.array):
             return mx.log(p)
+
+        def nucleus(x: mx.array, k: mx.array):
+            p = mx.softmax(x, axis=-1)
+            ranked = mx.take_along_axis(p, mx.argsort(-p, axis=-1), axis=-1)
+            masked = mx.where(mx.arange(9) < k, mx.log(ranked), -mx.inf)
+            choice = mx.random.categorical(masked)
+            return choice
     """,
     "writes to parts": """
         from other import Store, head
@@ -302,6 +309,14 @@ PROGRAMS = {
         def cleared(x):
             x[:] = 0
             return x
+
+        def in_loop(model, x: mx.array, n: int):
+            for _ in range(n):
+                y = model(x)
+                a, b = y.split(2)
+                y = a + b
+                z = whiten(y)
+            return z
 
         def in_place(x: mx.array):
             cleared(x)

@@ -31,13 +31,16 @@ def comes_later(
         return False
     begin = start if loop is None else reads.order.get(id(loop), start)
     end = start if loop is None else reads.ends.get(id(loop), start)
+    # An earlier read in the loop is one of the next iteration, after the name is bound again.
+    bound = reads.order.get(id(binding.statement), -1)
+    is_anew = loop is not None and begin <= bound <= end and binding.kind != "updated"
     branches = reads.branches[id(statement)]
     for at, reader in reads.of.get(name, ()):
         if any(branches.get(test, branch) != branch for test, branch in reads.at(reader)):
             continue  # in another branch
-        if at <= start and not (loop is not None and begin <= at <= end):
+        if at <= start and (is_anew or not (loop is not None and begin <= at <= end)):
             continue
-        if reader is statement and loop is None:
+        if reader is statement and (loop is None or is_anew):
             continue
         held = reaching.before(reader, name)
         if held is not None and binding in held:

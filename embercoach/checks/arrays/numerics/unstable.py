@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.syntax.trees import dotted, head_of, walk
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    head_of,
+    names_below,
+    statements_below,
+    target_names,
+    walk,
+)
 from embercoach.analysis.value_sources import reaching_of, sources_of
 from embercoach.checks.arrays.numerics.compositions import SUM
 from embercoach.checks.registry import Report, check
@@ -99,10 +106,21 @@ def _selected_from(source: Source, sources: Sources) -> Source:
 
 def _is_sampled(fact: CallFact, module: Module) -> bool:
     """Return whether the logarithm is passed on as logits, where minus infinity is correct."""
-    for node in head_of(fact.place.statement):
-        call = calls_of(module).get(node)
-        if call is not None and call.symbol == "mlx.core.random.categorical":
-            return any(inner is fact.node for inner in walk(node))
+    function = fact.place.function
+    derived: set[str] = set()
+    body = [] if function is None else [*statements_below(function.node.body)]
+    for statement in (fact.place.statement, *body):
+        names = set(names_below(statement)) if isinstance(statement, cst.Assign) else set()
+        if statement is fact.place.statement or not derived.isdisjoint(names):
+            targets = statement.targets if isinstance(statement, cst.Assign) else ()
+            derived.update(name for t in targets for name in target_names(t.target))
+    for statement in (fact.place.statement, *body):
+        for node in head_of(statement):
+            call = calls_of(module).get(node)
+            if call is not None and call.symbol == "mlx.core.random.categorical":
+                is_inside = any(inner is fact.node for inner in walk(node))
+                if is_inside or not derived.isdisjoint(names_below(node)):
+                    return True
     return False
 
 
