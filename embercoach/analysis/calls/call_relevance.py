@@ -14,11 +14,13 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
+    Torch,
     Transformed,
     Union,
     Unknown,
     Value,
 )
+from embercoach.analysis.values.torch_values import ShaderLibrary
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
@@ -34,11 +36,11 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     kind = type(callee)
     if kind is Symbol:
         name = callee.name  # type: ignore[attr-defined]
-        if name.startswith("mlx.") or name in library_calls.HOST_STATE:
+        if name.startswith(("mlx.", "torch.")) or name in library_calls.HOST_STATE:
             return True
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
-        if as_array(owner) is not None:
+        if as_array(owner) is not None or type(owner) in (Torch, ShaderLibrary):
             return True
         appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
         if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
@@ -49,4 +51,6 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         return any(matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
     elif kind is not Unknown:
         return False
-    return any(holds_arrays(a.value) or pulls_of(a.value) for a in arguments)
+    return any(
+        holds_arrays(a.value) or pulls_of(a.value) or type(a.value) is Torch for a in arguments
+    )

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _STATE = "mlx.core.random.state"
 _MOST_STEPS = 8
-_SHAPING = frozenset(("astype", "reshape", "squeeze", "flatten"))
+_SHAPING = frozenset(
+    ("astype", "reshape", "squeeze", "flatten", "expand_dims", "transpose", "take")
+)
 _SOFTMAX = frozenset(
     f"mlx.{name}"
     for name in ("core.softmax", "nn.softmax", "nn.layers.activations.softmax", "nn.Softmax")
@@ -95,7 +97,8 @@ def _computed(start: Source, sources: Sources) -> list[Source]:
             if isinstance(node, cst.Subscript):
                 pending.append(end.at(node.value))
             elif isinstance(func, cst.Attribute) and func.attr.value in _SHAPING:
-                pending.append(end.at(func.value))
+                call = sources.library_call(end)
+                pending.append(end.at(func.value) if call is None else call.array or end)
             else:
                 found.append(end)
     return []

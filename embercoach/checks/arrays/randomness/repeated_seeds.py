@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
     dotted,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import ProjectCall
+    from embercoach.analysis.facts.facts import Argument, ProjectCall
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.value_sources import Sources
 
@@ -46,7 +47,7 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     loop, seed = fact.place.loop, fact.positional(0)
     if loop is None or seed is None or fact.place.periodic or _is_test(fact, module):
         return
-    if not isinstance(seed.value, Number) or seed.value.const is None:
+    if not _is_fixed(seed, fact, loop, module):
         return
     bound = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
     body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
@@ -71,6 +72,20 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
                 help="Seed once, before the loop",
             )
             return
+
+
+def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a seed is a constant, or a name that a ``for`` loop never binds."""
+    if isinstance(seed.value, Number) and seed.value.const is not None:
+        return True
+    reaching = scope_of(module, fact.place.function).reaching
+    if not isinstance(seed.node, cst.Name) or not isinstance(loop, cst.For) or reaching is None:
+        return False
+    layout = layout_of(module, fact.place.function)
+    bindings = reaching.before(fact.place.statement, seed.node.value) or ()
+    return bool(bindings) and not any(
+        b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings
+    )
 
 
 def _keys_from(fact: CallFact, statements: list[cst.BaseSmallStatement]) -> set[str]:
