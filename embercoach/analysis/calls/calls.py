@@ -17,13 +17,13 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_relevance import builds, matters
+from embercoach.analysis.calls.call_relevance import builds, matters, record_calls
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.facts import Argument, CallFact, LocalCall, ProjectCall
+from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
@@ -153,7 +153,7 @@ def apply(
         result: Value = torch_api.result_of_unknown(node, arguments)
         transforms.submit(frame, node, arguments)
     else:
-        _note(frame, node, callee, arguments)
+        record_calls(frame, node, callee, arguments)
         result = handler(frame, node, callee, arguments)
     built = None
     if frame.module.builders:
@@ -178,26 +178,6 @@ def apply(
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
         evidence.learn_method(frame, callee, receiver, arguments, receiver_node)
     return result
-
-
-def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> None:
-    """Record a call of functions of the project."""
-    if not frame.record:
-        return
-    is_certain = type(callee) is not Union
-    for option in () if UNKNOWN in options(callee) else options(callee):
-        info, is_bound = None, True
-        if type(option) is Function:
-            info, is_bound = option.info, option.bound is not None
-        elif type(option) is Instance or type(option) is Class:
-            name = "__call__" if type(option) is Instance else "__init__"
-            info = find_method(option.info, name)
-        if info is None:
-            continue
-        if is_certain and info.module is frame.module:
-            frame.add(LocalCall(node, frame.place(), info, is_bound))
-        else:
-            frame.add(ProjectCall(node, frame.place(), info, is_bound, arguments))
 
 
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:
