@@ -19,7 +19,7 @@ CONTEXTS = (
     "loop",  # runs again in every iteration
     "forward",  # in a layer's __call__, once per forward pass
     "function",
-    "sink",  # in a function that no loop calls, and no array needs the value
+    "sink",  # only the host needs the value: once, or in each iteration
     "evaluated",  # right after mx.eval of the same value: the wait has been paid
     "periodic",  # guarded so that it runs every k-th iteration
     "script",  # at top level of a module

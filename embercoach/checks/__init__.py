@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.project.project import Project
 from embercoach.checks.file_reports import place_reports, reports_of
 from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
-from embercoach.checks.registry import CODES, load, load_kernel_checks
+from embercoach.checks.registry import CODES, load, load_kernel_checks, load_torch_checks
 from embercoach.metal.work_budget import WorkBudget
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class FileReport:
 def registered_codes() -> frozenset[str]:
     """All codes that the checks may report."""
     load_kernel_checks()
+    load_torch_checks()
     return frozenset(CODES)
 
 

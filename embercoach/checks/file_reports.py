@@ -10,7 +10,13 @@ from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.raising import is_meant_to_raise
-from embercoach.checks.registry import Report, checks_of, checks_on, load_kernel_checks
+from embercoach.checks.registry import (
+    Report,
+    checks_of,
+    checks_on,
+    load_kernel_checks,
+    load_torch_checks,
+)
 from embercoach.finding import Edit, Finding, Fix, Step
 
 if TYPE_CHECKING:
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Rules about calls that raise.
 RAISES = (
-    *("API", "KERNEL-ARGS", "KERNEL-GRAD"),
+    *("API", "KERNEL-ARGS", "KERNEL-GRAD", "TORCH-DTYPE", "TORCH-NUMPY"),
     *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
 )
 #: Rules whose effect depends on the context; its start is a related place of the finding.
@@ -47,6 +53,8 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     kernels = module.mentions_kernels or has_kernels(facts)
     if kernels:
         load_kernel_checks()
+    if "torch" in module.source:
+        load_torch_checks()
     found: list[Report] = []
     try:
         for fact in facts:

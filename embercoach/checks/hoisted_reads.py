@@ -5,12 +5,24 @@ All of them are unsafe: they read the whole array, also where the loop stops ear
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import children, target_names, walk
+from embercoach.checks.read_syntax import (
+    clauses,
+    comprehension_of,
+    comprehensions_around,
+    counters,
+    fresh,
+    loops_around,
+    names_tested,
+    parents,
+    read_before,
+    stored,
+    stored_in_comprehensions,
+)
 from embercoach.checks.registry import ProposedFix
 
 if TYPE_CHECKING:
@@ -20,8 +32,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array
 
-LOOPS = (cst.For, cst.While)
-COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 #: Expressions that ``.tolist()`` can follow without parentheses.
 PRIMARIES = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)
 
@@ -45,67 +55,133 @@ def element_fix(
         replaced: the expression that becomes ``x_values[i]``.
         is_row: the element is a row, read by ``.tolist()``.
     """
-    base, indices = subject.value, _indices(subject)
+    base, indices = _indexed(subject)
     if not isinstance(base, cst.Name) or indices is None:
         return None
     if not is_row and array.shape is not None and array.shape.sizes != ():
         return None  # a list has no `.item()`
-    loops = _loops_around(module, place)
-    inner = _comprehensions_around(place.statement, subject)
-    binders = [*loops, *(clause for one in inner for clause in _clauses(one))]
-    ranges = {name for binder in binders for name in _range_names(binder)}
-    if not all(_is_host_int(index, ranges) for index in indices):
+    if not are_host_ints(module, place, subject, indices):
         return None
-    before: cst.CSTNode | None = _outermost_without(base.value, loops)
-    if before is None and inner and isinstance(place.statement, cst.BaseSmallStatement):
-        before = place.statement
-    if before is None or _is_tested(before, base.value):
-        return None
-    if before is place.statement and base.value in _stored_in_comprehensions(before):
-        return None
-    name = _fresh(module, f"{base.value}_values")
-    if name is None:
+    before = before_loops(module, place, subject, base.value)
+    value = (
+        None
+        if before is None
+        else read_before(place.function, before, base.value, f"{base.value}.tolist()")
+    )
+    name = fresh(module, f"{base.value}_values")
+    if before is None or value is None or name is None:
         return None
     element = name + "".join(f"[{module.parsed.code(index)}]" for index in indices)
-    return ProposedFix(
-        "Read the array once, before the loop",
-        False,
-        ((replaced, element),),
-        ((before, f"{name} = {base.value}.tolist()"),),
+    return _read_once(((replaced, element),), before, f"{name} = {value}")
+
+
+def _read_once(
+    edits: tuple[tuple[cst.CSTNode, str], ...], before: cst.CSTNode, line: str
+) -> ProposedFix:
+    return ProposedFix("Read the array once, before the loop", False, edits, ((before, line),))
+
+
+def are_host_ints(
+    module: Module, place: FactPlace, node: cst.CSTNode, indices: list[cst.BaseExpression]
+) -> bool:
+    """Return whether indices at a place are Python ints: of ``range``, counted, or literals."""
+    body = module.tree if place.function is None else place.function.node.body
+    binders = _binders(module, place, node)
+    ints = {name for binder in binders for name in _range_names(binder)} | counters(body)
+    return all(_is_host_int(index, ints) for index in indices)
+
+
+def before_loops(
+    module: Module, place: FactPlace, node: cst.CSTNode, *names: str
+) -> cst.CSTNode | None:
+    """The outermost loop around a place, or statement with a comprehension, that keeps names."""
+    before: cst.CSTNode | None = None
+    for loop in reversed(loops_around(module, place)):
+        if not stored(loop).isdisjoint(names):
+            break
+        before = loop
+    statement = place.statement
+    bound = stored_in_comprehensions(statement) if comprehensions_around(statement, node) else None
+    if bound is not None and not bound.isdisjoint(names):
+        return None
+    return before or (None if bound is None else statement)
+
+
+def _binders(
+    module: Module, place: FactPlace, node: cst.CSTNode
+) -> list[cst.For | cst.While | cst.CompFor]:
+    """The loops and the clauses of comprehensions around a node, outermost first."""
+    inner = comprehensions_around(place.statement, node)
+    return [*loops_around(module, place), *(clause for one in inner for clause in clauses(one))]
+
+
+def row_index(module: Module, place: FactPlace, row: cst.Name) -> tuple[str, str] | None:
+    """The array and the index of its row: ``("x", "i")`` in ``for i, row in enumerate(x)``."""
+    for binder in reversed(_binders(module, place, row)):
+        if isinstance(binder, cst.While) or row.value not in target_names(binder.target):
+            continue
+        source, target = binder.iter, binder.target
+        counted = list(_range_names(binder))
+        if not counted or not isinstance(target, cst.Tuple) or not isinstance(source, cst.Call):
+            return None
+        if isinstance(binder, cst.For) and row.value in stored(binder.body):
+            return None
+        array = source.args[0].value if len(source.args) == 1 else None
+        is_row = len(target.elements) == 2 and target.elements[1].value.deep_equals(row)
+        if is_row and isinstance(array, cst.Name):
+            return array.value, counted[0]
+        return None
+    return None
+
+
+def row_fix(
+    module: Module, place: FactPlace, row: cst.Name, replaced: cst.CSTNode
+) -> ProposedFix | None:
+    """Replace ``row.tolist()`` by ``x_values[i]`` in ``for i, row in enumerate(x)``."""
+    found = row_index(module, place, row)
+    if found is None:
+        return None
+    array, index = found
+    before = before_loops(module, place, row, array)
+    value = (
+        None if before is None else read_before(place.function, before, array, f"{array}.tolist()")
     )
+    name = fresh(module, f"{array}_values")
+    if before is None or value is None or name is None:
+        return None
+    return _read_once(((replaced, f"{name}[{index}]"),), before, f"{name} = {value}")
 
 
 def invariant_fix(
     module: Module, place: FactPlace, call: cst.Call, subject: cst.BaseExpression
 ) -> ProposedFix | None:
-    """Move ``x[1:].tolist()`` out of a comprehension whose variables it doesn't use."""
+    """Move ``x[1:].tolist()`` out of loops and comprehensions that don't change it."""
     base = subject.value if isinstance(subject, cst.Subscript) else subject
-    statement = place.statement
-    if not isinstance(base, cst.Name) or not isinstance(statement, cst.BaseSmallStatement):
+    if not isinstance(base, cst.Name) or any(isinstance(node, cst.Call) for node in walk(subject)):
         return None
-    inner = _comprehensions_around(statement, call)
-    used = {node.value for node in walk(call) if isinstance(node, cst.Name)}
-    bound = _stored_in_comprehensions(statement)
-    if not inner or used & bound or _is_tested(statement, base.value):
+    used = {node.value for node in walk(subject) if isinstance(node, cst.Name)}
+    before = before_loops(module, place, call, *used)
+    if before is None or (used - {base.value}) & names_tested(before):
         return None
-    if any(isinstance(node, cst.Call) for node in walk(subject)):
+    value = read_before(place.function, before, base.value, module.parsed.code(call))
+    name = fresh(module, f"{base.value}_list" if _is_list(call) else f"{base.value}_value")
+    if value is None or name is None:
         return None
-    name = _fresh(module, f"{base.value}_list")
-    if name is None:
-        return None
-    line = f"{name} = {module.parsed.code(call)}"
-    title = "Read the array once, before the comprehension"
-    return ProposedFix(title, False, ((call, name),), ((statement, line),))
+    return _read_once(((call, name),), before, f"{name} = {value}")
+
+
+def _is_list(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "tolist"
 
 
 def iteration_fix(module: Module, place: FactPlace, variable: cst.Name) -> ProposedFix | None:
     """Replace ``for v in x: v.item()`` by ``for v in x.tolist(): v``."""
-    clauses = [
+    inner = [
         clause
-        for one in _comprehensions_around(place.statement, variable)
-        for clause in _clauses(one)
+        for one in comprehensions_around(place.statement, variable)
+        for clause in clauses(one)
     ]
-    for binder in (*reversed(clauses), *reversed(_loops_around(module, place))):
+    for binder in (*reversed(inner), *reversed(loops_around(module, place))):
         if isinstance(binder, cst.While):
             continue
         for target, source in _pairs(binder.target, binder.iter):
@@ -126,15 +202,17 @@ def _iteration(
     scope: cst.CSTNode = binder if isinstance(binder, cst.For) else place.statement
     edits: list[tuple[cst.CSTNode, str]] = [(source, f"{module.parsed.code(source)}.tolist()")]
     names = set(target_names(target))
-    parents = _parents(scope)
+    above = parents(scope)
     for node in _uses(binder, place, names):
-        parent = parents.get(node)
+        parent = above.get(node)
         if isinstance(parent, cst.Arg):
-            call = parents.get(parent)
+            call = above.get(parent)
             if isinstance(call, cst.Call) and _is_cast(call):
                 continue
-        elif isinstance(parent, cst.Attribute) and parent.attr.value == "item":
-            call = parents.get(parent)
+        elif isinstance(parent, cst.FormattedStringExpression):
+            continue
+        elif isinstance(parent, cst.Attribute) and parent.attr.value in ("item", "tolist"):
+            call = above.get(parent)
             if isinstance(call, cst.Call) and not call.args:
                 edits.append((call, node.value))
                 continue
@@ -145,7 +223,7 @@ def _iteration(
 def _uses(binder: cst.For | cst.CompFor, place: FactPlace, names: set[str]) -> Iterator[cst.Name]:
     """The uses of a loop's variables that still hold what the loop bound."""
     if isinstance(binder, cst.CompFor):
-        whole = _comprehension_of(place.statement, binder)
+        whole = comprehension_of(place.statement, binder)
         roots = children(whole) if whole is not None else []
         skipped = {id(node) for node in walk(binder.target)}
         for root in roots:
@@ -199,18 +277,24 @@ def _pairs(
     yield target, source
 
 
-def _indices(subject: cst.Subscript) -> list[cst.BaseExpression] | None:
-    """The indices of ``x[i]`` and ``x[i, j]``, None if there is a slice."""
+def _indexed(
+    subject: cst.BaseExpression,
+) -> tuple[cst.BaseExpression, list[cst.BaseExpression] | None]:
+    """The array and the indices of ``x[i]``, ``x[i, j]`` and ``x[i][j]``; None for a slice."""
     found: list[cst.BaseExpression] = []
-    for element in subject.slice:
-        if not isinstance(element.slice, cst.Index) or element.slice.star is not None:
-            return None
-        value = element.slice.value
-        if isinstance(value, cst.Tuple):
-            found += [one.value for one in value.elements]
-        else:
-            found.append(value)
-    return found
+    while isinstance(subject, cst.Subscript):
+        here: list[cst.BaseExpression] = []
+        for element in subject.slice:
+            if not isinstance(element.slice, cst.Index) or element.slice.star is not None:
+                return subject, None
+            value = element.slice.value
+            if isinstance(value, cst.Tuple):
+                here += [one.value for one in value.elements]
+            else:
+                here.append(value)
+        found = here + found
+        subject = subject.value
+    return subject, found
 
 
 def _is_host_int(node: cst.BaseExpression, ranges: set[str]) -> bool:
@@ -242,144 +326,5 @@ def _range_names(binder: cst.CSTNode) -> Iterator[str]:
         counter = target.elements[0].value
     if not isinstance(counter, cst.Name):
         return
-    if not isinstance(binder, cst.For) or counter.value not in _stored(binder.body):
+    if not isinstance(binder, cst.For) or counter.value not in stored(binder.body):
         yield counter.value
-
-
-@lru_cache(maxsize=64)
-def _stored(root: cst.CSTNode) -> frozenset[str]:
-    """The names that a statement binds, deletes, or changes parts of."""
-    found: set[str] = set()
-    for node in walk(root):
-        if isinstance(node, cst.Assign):
-            targets: list[cst.CSTNode] = [one.target for one in node.targets]
-        elif isinstance(
-            node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)
-        ):
-            targets = [node.target]
-        elif isinstance(node, (cst.AsName, cst.FunctionDef, cst.ClassDef)):
-            targets = [node.name]
-        else:
-            continue
-        while targets:
-            target = targets.pop()
-            if isinstance(target, (cst.Tuple, cst.List)):
-                targets.extend(element.value for element in target.elements)
-            elif isinstance(target, (cst.Subscript, cst.Attribute)):
-                targets.append(target.value)
-            elif isinstance(target, cst.Name):
-                found.add(target.value)
-    return frozenset(found)
-
-
-@lru_cache(maxsize=64)
-def _stored_in_comprehensions(statement: cst.CSTNode) -> frozenset[str]:
-    """The names that a simple statement binds before it ends."""
-    stored = {
-        name
-        for node in walk(statement)
-        if isinstance(node, (cst.CompFor, cst.NamedExpr))
-        for name in target_names(node.target)
-    }
-    return frozenset(stored)
-
-
-@lru_cache(maxsize=64)
-def _tested(root: cst.CSTNode) -> frozenset[str]:
-    """The names whose own value some condition depends on, such as ``x is not None``."""
-    found: set[str] = set()
-    for node in walk(root):
-        if isinstance(node, (cst.If, cst.IfExp, cst.While, cst.Assert)):
-            tests: list[cst.CSTNode] = [node.test]
-        elif isinstance(node, cst.BooleanOperation):
-            tests = [node.left, node.right]
-        else:
-            continue
-        while tests:
-            test = tests.pop()
-            if isinstance(test, cst.Name):
-                found.add(test.value)
-            elif not isinstance(test, (cst.Subscript, cst.Attribute)):
-                tests.extend(children(test))
-    return frozenset(found)
-
-
-def _is_tested(root: cst.CSTNode, name: str) -> bool:
-    return name in _tested(root)
-
-
-@lru_cache(maxsize=16)
-def _parents(root: cst.CSTNode) -> dict[cst.CSTNode, cst.CSTNode]:
-    return {child: node for node in walk(root) for child in children(node)}
-
-
-@lru_cache(maxsize=16)
-def _outer_loops(body: cst.CSTNode) -> dict[cst.CSTNode, tuple[cst.For | cst.While, ...]]:
-    """The loops around each loop of a function's body, outermost first, with the loop itself."""
-    found: dict[cst.CSTNode, tuple[cst.For | cst.While, ...]] = {}
-    pending: list[tuple[cst.CSTNode, tuple[cst.For | cst.While, ...]]] = [(body, ())]
-    while pending:
-        node, around = pending.pop()
-        if isinstance(node, (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)):
-            continue
-        if isinstance(node, LOOPS):
-            around = (*around, node)
-            found[node] = around
-        pending.extend((child, around) for child in children(node))
-    return found
-
-
-def _loops_around(module: Module, place: FactPlace) -> tuple[cst.For | cst.While, ...]:
-    if place.loop is None:
-        return ()
-    body = module.tree if place.function is None else place.function.node.body
-    return _outer_loops(body).get(place.loop, ())
-
-
-def _comprehensions_around(statement: cst.CSTNode, node: cst.CSTNode) -> list[cst.BaseComp]:
-    """The comprehensions of a statement that evaluate a node repeatedly, outermost first."""
-    if not isinstance(statement, cst.BaseSmallStatement):
-        return []
-    parents = _parents(statement)
-    found: list[cst.BaseComp] = []
-    inner = once = node
-    while inner in parents:
-        inner, below = parents[inner], inner
-        if isinstance(inner, (cst.Lambda, cst.FunctionDef)):
-            return []
-        if isinstance(inner, cst.CompFor) and below is inner.iter:
-            once = inner
-        if isinstance(inner, COMPREHENSIONS) and inner.for_in is not once:
-            found.insert(0, inner)
-    return found
-
-
-def _clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
-    clause: cst.CompFor | None = comprehension.for_in
-    while clause is not None:
-        yield clause
-        clause = clause.inner_for_in
-
-
-def _comprehension_of(statement: cst.CSTNode, clause: cst.CompFor) -> cst.CSTNode | None:
-    parents = _parents(statement)
-    node: cst.CSTNode | None = clause
-    while node is not None and not isinstance(node, COMPREHENSIONS):
-        node = parents.get(node)
-    return node
-
-
-def _outermost_without(
-    name: str, loops: tuple[cst.For | cst.While, ...]
-) -> cst.For | cst.While | None:
-    """The outermost of the loops inside of which the name keeps its value."""
-    found = None
-    for loop in reversed(loops):
-        if name in _stored(loop):
-            break
-        found = loop
-    return found
-
-
-def _fresh(module: Module, name: str) -> str | None:
-    return None if name in module.source else name

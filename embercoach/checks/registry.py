@@ -190,6 +190,11 @@ def load_kernel_checks() -> None:
         load(package)
 
 
+def load_torch_checks() -> None:
+    """Register the checks of PyTorch programs."""
+    load("embercoach.checks.torch")
+
+
 def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:
     """The checks of facts of a type, in the order of registration."""
     return [check.function for check in CHECKS[fact]]

@@ -38,6 +38,8 @@ MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTI
 _SUPPRESSING = re.compile(rb"noqa|embercoach", re.IGNORECASE)
 #: Every file that a check may report something about contains one of these.
 _OF_PYTHON = (b"mlx", b"metal_kernel")
+#: Or it has torch and one of these, which name MPS or trace. Not "mps" itself: ``json.dumps``.
+_OF_TORCH = (b'"mps', b"'mps", b".mps", b"_mps", b"jit.trace")
 _RELEVANT: dict[Language, tuple[bytes, ...]] = {
     PYTHON: _OF_PYTHON,
     NOTEBOOK: _OF_PYTHON,
@@ -81,6 +83,8 @@ def relevant(
 ) -> bool:
     """Return whether a file may contain findings and must be parsed."""
     if any(word in data for word in _RELEVANT[language]):
+        return True
+    if language in (PYTHON, NOTEBOOK) and b"torch" in data and any(w in data for w in _OF_TORCH):
         return True
     if language == NOTEBOOK and data and not data.rstrip().endswith(b"}"):
         return True  # cut off: nobody knows what was in it, which a run reports

@@ -150,5 +150,20 @@ def test_a_caller_in_the_file_does_not_fix_the_dtype_of_an_annotated_parameter()
     assert revealed("def f(x: mx.array):\n    reveal(x)\nf(mx.ones(2, mx.float16))") == "array"
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def _f(x: mx.array):\n    reveal(x)\n_f(mx.ones(2, mx.float16))",
+        "def g():\n    def f(x: mx.array):\n        reveal(x)\n    f(mx.ones(2, mx.float16))",
+        (
+            "def f(x: mx.array):\n    reveal(x)\nif __name__ == '__main__':\n"
+            "    f(mx.ones(2, mx.float16))"
+        ),
+    ],
+)
+def test_callers_fix_the_dtype_where_all_are_in_sight(program: str) -> None:
+    assert revealed(program) == "array[float16]"
+
+
 def test_a_declared_empty_list_holds_what_it_declares() -> None:
     assert revealed("def f():\n    xs: list[mx.array] = []\n    reveal(xs[0])") == "array"

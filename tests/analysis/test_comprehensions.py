@@ -8,7 +8,7 @@ from tests.analysis.inference import revealed
 
 CASES = {
     "list": ("[mx.ones(2) for _ in range(3)]", "list[array[float32]]"),
-    "of an array": ("[x.shape for x in mx.ones((2, 3))]", "list[shape[int]]"),
+    "of an array": ("[x.shape for x in mx.ones((2, 3))]", "list[shape(int 3)]"),
     "set": ("{mx.ones(2).item() for k in 'ab'}", "set[float]"),
     "dict": ("{k: mx.ones(2) for k in 'ab'}", "dict[array[float32]]"),
     "generator": ("(x for x in mx.ones(2))", "iterator[array[float32]]"),

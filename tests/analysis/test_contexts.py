@@ -377,7 +377,7 @@ def test_a_value_that_no_array_needs_is_a_sink(use: str, expected: str) -> None:
     ("caller", "expected"),
     [
         ("f(x)", "sink"),
-        ("for i in range(9):\n        f(x)", "function"),
+        ("for i in range(9):\n        f(x)", "loop"),
         ("for i in range(9):\n        if i % 10 == 0:\n            f(x)", "sink"),
     ],
 )
@@ -433,17 +433,17 @@ def step(model, x):
             "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        log.info(x.item())",
             "sink",
         ),
-        ("def f(m, d):\n    for i in d:\n        x = step(m, i)\n        print(x.item())", "loop"),
+        ("def f(m, d):\n    for i in d:\n        x = step(m, i)\n        print(x.item())", "sink"),
         (
             "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        y = min(9, x.item())",
-            "loop",
+            "sink",
         ),
         (
             "def f(d: dict[str, mx.array]):\n    for v in d.values():\n        print(v.item())",
-            "loop",
+            "sink",
         ),
         ("for n in range(3):\n    print(n, mx.ones(1).item())", "sink"),
-        ("for n in range(3):\n    x = mx.ones(n) + 1\n    print(n, mx.sum(x).item())", "loop"),
+        ("for n in range(3):\n    x = mx.ones(n) + 1\n    print(n, mx.sum(x).item())", "sink"),
     ],
 )
 def test_a_log_line_of_epochs_or_results_is_a_sink(source: str, expected: str) -> None:

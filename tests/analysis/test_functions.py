@@ -40,9 +40,9 @@ PARAMETERS = {
     "annotated default": ("def f(n: int = 3):\n    reveal(n)", "int"),
     "default None": ("def f(x=None):\n    reveal(x)", "? | None"),
     "lambda": ("f = lambda x: reveal(x)\nf(mx.ones(2))", "array[float32]"),
-    "through functools.partial is open": (
-        "from functools import partial\ndef f(x):\n    reveal(x)\npartial(f)(3)",
-        "?",
+    "passed through functools.partial": (
+        "from functools import partial\ndef f(n, x):\n    reveal(x)\npartial(f, mx.ones(2))(3)",
+        "int",
     ),
     "known for taking arrays only": ("def f(x):\n    y = mx.exp(x)\n    reveal(x)", "array"),
     "known by astype": ("def f(x):\n    y = x.astype(mx.float16)\n    reveal(x)", "array"),
@@ -106,7 +106,7 @@ RESULTS = {
         "f()",
         "array[float32]",
     ),
-    "tuple": ("def f(x):\n    return x, x.shape", "f(mx.ones(2))[1]", "shape[int]"),
+    "tuple": ("def f(x):\n    return x, x.shape", "f(mx.ones(2))[1]", "shape(int)"),
     "lambda": ("f = lambda x: x * 2", "f(mx.ones(2))", "array[float32]"),
     "closure": (
         "def f(x):\n    def g():\n        return x\n    return g()",

@@ -123,7 +123,7 @@ EXPRESSIONS = {
     "t.numpy()": "numpy",
     "t.sum()": "torch",
     "torch.tensor(h.tolist())": "torch",
-    "torch.nn.Linear(2, 3)(t)": "?",
+    "torch.nn.Linear(2, 3)(t)": "torch",
     "mx.array(t.numpy())": "array",
     # Others
     "math.sqrt(2)": "float",

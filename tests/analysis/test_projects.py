@@ -74,7 +74,7 @@ CASES = {
     "a layer's result": (
         "pkg/main.py",
         "from pkg import Net\nreveal(Net()(mx.ones(2))[1])",
-        "shape[int]",
+        "shape(int)",
     ),
     "a number": ("pkg/main.py", "from .layers import SCALE\nreveal(SCALE)", "float 0.5"),
     "from a test beside the package": (

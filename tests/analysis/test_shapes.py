@@ -42,6 +42,22 @@ def shape_of(expression: str, before: str = "pass") -> Shape | None:
         ("mx.ones((2, 3))[1:]", Shape((None, 3))),
         ("mx.ones((2, 3))[x]", None),
         ("mx.ones((2, 3))[0, 0, 0]", None),
+        ("x @ mx.ones((2, 3, 4))", Shape((None, None, None))),
+        ("x.transpose(0, 2, 1)", Shape((None, None, None))),
+        ("mx.ones((2, 3)).sum(axis=-1)", Shape((2,))),
+        ("mx.mean(mx.ones((2, 3)), axis=0, keepdims=True)", Shape((1, 3))),
+        ("mx.ones((2, 3)).max(axis=n)", None),
+        ("mx.ones((2, 3)).max()", SCALAR),
+        ("mx.ones((2, 3)).argmax(keepdims=True)", None),
+        ("mx.ones((2, 1)).squeeze(-1)", Shape((2,))),
+        ("mx.expand_dims(mx.ones((2, 3)), -1)", Shape((2, 3, 1))),
+        ("mx.stack([mx.ones((2, 3)), mx.ones((2, 3))])", Shape((None, None, None))),
+        ("mx.concatenate([mx.ones((2, 3)), x])", None),
+        ("mx.maximum(mx.ones((2, 3)), 0)", Shape((2, 3))),
+        ("mx.where(mx.ones((2, 1)), mx.ones((3,)), 0.0)", Shape((2, 3))),
+        ("nn.Linear(3, 4)(mx.ones((2, 3)))", Shape((2, None))),
+        ("nn.Embedding(3, 4)(mx.zeros((2, 3), mx.int32))", Shape((2, 3, None))),
+        ("mx.cumsum(mx.ones((2, 3)))", None),
     ],
 )
 def test_shapes(expression: str, shape: Shape | None) -> None:
@@ -61,6 +77,26 @@ def test_joined_shapes(first: str, second: str, shape: Shape | None) -> None:
     assert shape_of("y", f"y = {first}\n    if flag:\n        y = {second}") == shape
 
 
+@pytest.mark.parametrize(
+    ("body", "calls", "shape"),
+    [
+        ("reveal(x)", "f(mx.ones((2, 3)))", Shape((None, None))),
+        ("reveal(x)", "f(mx.ones((1, 3)))", Shape((1, None))),
+        ("reveal(x)", "f(mx.ones((2, 3)))\nf(mx.ones((2,)))", SOME_AXES),
+        ("reveal(x)", "mx.vmap(f)(mx.ones((2, 3)))", None),
+        ("x = x[None] if x.ndim == 1 else x\n    reveal(x)", "f(mx.ones((2, 3)))", None),
+        ("reveal(x)", "for y in mx.ones((2, 3)):\n    f(y)", Shape((None,))),
+        ("reveal(x)", "def g(y):\n    f(y)\ng(mx.ones((2, 3)))", Shape((None, None))),
+    ],
+)
+def test_a_parameter_has_the_axes_that_callers_pass(
+    body: str, calls: str, shape: Shape | None
+) -> None:
+    value = value_of(f"def f(x):\n    {body}\n{calls}")
+    assert isinstance(value, Array)
+    assert value.shape == shape
+
+
 def test_a_shape_gives_sizes() -> None:
     source = "y = mx.ones((2, 3))\nrows, columns = y.shape\nreveal({})"
     for text, known in {
@@ -75,8 +111,7 @@ def test_a_shape_gives_sizes() -> None:
         assert value.const == known
 
 
-def test_a_shape_stays_in_its_function() -> None:
-    source = "def f():\n    return mx.ones((2, 3))\nreveal(f())"
-    value = value_of(source)
+def test_a_function_returns_a_shape() -> None:
+    value = value_of("def f():\n    return mx.ones((2, 3))\nreveal(f())")
     assert isinstance(value, Array)
-    assert value.shape is None
+    assert value.shape == Shape((2, 3))

@@ -27,6 +27,8 @@ def function(body: str) -> str:
         ("mx.linalg.lstsq(x, x)", "API-001"),
         ("mx.metal.empty_cache()", "API-001"),
         ("nn.ModuleList([])", "API-001"),
+        ("nn.QuantizedLinear.quantize_module(y)", "API-001"),
+        ("optim.Adam.from_config(y)", "API-001"),
         ("nn.losses.BCELoss()", "API-001"),
         ("mx.nn.Linear(2, 2)", "API-001"),
         ("x.astype(mx.bool)", "API-001"),

@@ -7,7 +7,7 @@ import pytest
 from tests.checks.findings import codes, findings
 
 LOOP = "def f(xs, x: mx.array):\n    first = None\n    for i, y in enumerate(xs):\n"
-PULL = "print(x.sum().item())"
+PULL = "y = x.sum().item()"
 
 
 @pytest.mark.parametrize(

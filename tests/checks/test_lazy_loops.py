@@ -22,10 +22,13 @@ EVAL = "mx.eval(model.parameters(), optimizer.state)\n"
 
 
 def training(body: str, *, after: str = "", over: str = "for x in batches:") -> list[str]:
-    """The codes of LAZY for a loop over batches, and statements after it."""
+    """The codes of LAZY for a loop over batches, and statements after it.
+
+    LAZY-006 is left out: most of these loops do not evaluate the optimizer's state.
+    """
     loop = over + "\n" + indent(dedent(body).strip(), "    ")
     source = START + indent(loop + "\n" + after, "    ")
-    return codes(source, "LAZY")
+    return [code for code in codes(source, "LAZY") if code != "LAZY-006"]
 
 
 @pytest.mark.parametrize(

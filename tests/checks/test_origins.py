@@ -107,7 +107,7 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
     ),
     "a call that can't be followed": (
         "def f(n, x):\n    return mx.sum(x).item()\ndef g(a):\n    f(1, mx.zeros(3))\n    f(*a)\n",
-        [(3, "parameter `x` of `f`, used as an array")],
+        [(3, "parameter `x` of `f`, passed an array by calls in this file")],
     ),
     "a method called on an instance": (
         (

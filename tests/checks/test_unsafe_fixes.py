@@ -228,7 +228,7 @@ LOOP = "def f(x: mx.array, n: int):\n    y = x\n    for i in range(n):\n        
 NONE = {
     "the array changes": LOOP.format("y = y + y[i].item()"),
     "an element changes": LOOP.format("y[i] = y[i].item() + 1"),
-    "the array may be None": LOOP.format("n = y[i].item() if y is not None else 0"),
+    "an array that may be false": LOOP.format("n = y[i].item() if y else 0"),
     "an index of unknown type": (
         "def f(x: mx.array, k):\n    for i in k:\n        print(x[i].item())\n"
     ),
@@ -239,6 +239,34 @@ NONE = {
     "another use of the variable": (
         "def f(x: mx.array, k: list):\n    for v in x:\n"
         "        k.append(v)\n        print(v.item())\n"
+    ),
+    "an index that is not only counted": LOOP.format("n = n + y[n].item()"),
+    "a part that changes": LOOP.format("print(y[:i].sum().item())"),
+    "one pull": LOOP.format("print((y * i).sum().item())"),
+    "pulls of which one depends on the other": LOOP.format(
+        "n = (y * i).sum().item()\n        print((y * n).sum().item())"
+    ),
+    "a pull in a branch": LOOP.format("n = (y * i).sum().item() if n else (y + i).sum().item()"),
+    "random numbers": LOOP.format(
+        "n = mx.random.normal().item()\n        print(mx.random.uniform().item())"
+    ),
+    "a changed attribute": (
+        "class C:\n    def f(self, n: int):\n        x, y = mx.zeros(3), mx.ones(3)\n"
+        "        for i in range(n):\n            a = (x * i).sum().item()\n"
+        "            self.step(a)\n            b = self.last.sum().item()\n"
+        "            print(a, b)\n"
+    ),
+    "a loop condition": (
+        "def f(x: mx.array):\n    while mx.any(x) or mx.max(x) > 3:\n        x = x - 1\n"
+    ),
+    "a truth test of one number in a row": (
+        "def f(x: mx.array):\n    for i in range(3):\n        if x[i]:\n            print(i)\n"
+    ),
+    "NumPy's result is kept": "def f(x: mx.array):\n    return np.array(x).transpose(1, 0)\n",
+    "another dtype": "def f(x: mx.array):\n    return mx.array(np.exp(x), dtype=mx.float16)\n",
+    "a row that is changed": (
+        "def f(x: mx.array):\n    for i, row in enumerate(x):\n        row = row + i\n"
+        "        print(row.tolist())\n"
     ),
     "the iterable of a comprehension": LOOP.format("z = [k for k in (y + i).tolist()]"),
     "a conversion": "def f(x: mx.array):\n    return mx.array(np.array(x, dtype=np.float32))\n",

@@ -28,7 +28,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"evaluate", "calls", "gradients"},
         {"project"},
     ),
-    "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body"}),
+    "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body", "torch"}),
     "embercoach.metal": (
         {"preprocessor"},
         {"program"},

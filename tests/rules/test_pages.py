@@ -32,9 +32,15 @@ def uses_simulator(block: Block) -> bool:
     return is_simulated(block) or "embercoach.simulator" in block.code
 
 
-def blocks_in(section: str) -> list[pytest.param]:
+def blocks_in(section: str, *, runs: bool = False) -> list[pytest.param]:
+    """The blocks under a heading; those that run torch need it, and are in the gate's last step."""
+
+    def marks(block: Block) -> tuple[pytest.MarkDecorator, ...]:
+        found = (SIMULATOR,) if uses_simulator(block) else ()
+        return (*found, pytest.mark.oracle) if runs and "import torch" in block.code else found
+
     return [
-        pytest.param(b, id=b.label, marks=SIMULATOR if uses_simulator(b) else ())
+        pytest.param(b, id=b.label, marks=marks(b))
         for page in PAGES
         for b in page.blocks_of(section)
     ]
@@ -142,7 +148,7 @@ def test_evidence_can_fail(block: Block) -> None:
     assert any(isinstance(node, ast.Assert) for node in nodes)
 
 
-@pytest.mark.parametrize("block", blocks_in("Evidence"))
+@pytest.mark.parametrize("block", blocks_in("Evidence", runs=True))
 def test_evidence_holds(block: Block) -> None:
     execute(block)
 
@@ -151,7 +157,7 @@ def test_evidence_holds(block: Block) -> None:
     "block",
     [
         p
-        for p in blocks_in("Good")
+        for p in blocks_in("Good", runs=True)
         if not is_simulated(p.values[0]) and p.values[0].language == "python"
     ],
 )

@@ -14,28 +14,27 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
+    Torch,
     Transformed,
     Union,
     Unknown,
     Value,
 )
+from embercoach.analysis.values.torch_values import ShaderLibrary
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
 
 
 def builds(callee: Value, result: Value) -> bool:
-    """Return whether it is the call of a function of the project that builds kernels."""
-    return type(callee) is Function and kernel_objects.holds_kernel(result)
+    """Return whether a function of the project builds kernels, or compiles what it returns.
 
-
-def makes_compiled(callee: Value, result: Value) -> bool:
-    """Return whether a function is called that returns what ``mx.compile`` made, by itself or not.
-
-    ``return step`` and ``return step, state``.
+    ``return step`` and ``return step, state``, where ``mx.compile`` made ``step``.
     """
     if type(callee) is not Function:
         return False
+    if kernel_objects.holds_kernel(result):
+        return True
     items = result.items or () if type(result) is Sequence else (result,)
     return any(type(item) is Transformed and item.transform == "compile" for item in items)
 
@@ -45,11 +44,11 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     kind = type(callee)
     if kind is Symbol:
         name = callee.name  # type: ignore[attr-defined]
-        if name.startswith("mlx.") or name in library_calls.HOST_STATE:
+        if name.startswith(("mlx.", "torch.")) or name in library_calls.HOST_STATE:
             return True
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
-        if as_array(owner) is not None:
+        if as_array(owner) is not None or type(owner) in (Torch, ShaderLibrary):
             return True
         appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
         if type(owner) is not Str and type(owner) is not LibraryObject and not appends:
@@ -60,4 +59,6 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         return any(matters(o, arguments) for o in callee.options)  # type: ignore[attr-defined]
     elif kind is not Unknown:
         return False
-    return any(holds_arrays(a.value) or pulls_of(a.value) for a in arguments)
+    return any(
+        holds_arrays(a.value) or pulls_of(a.value) or type(a.value) is Torch for a in arguments
+    )

@@ -17,9 +17,9 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_relevance import builds, makes_compiled, matters
+from embercoach.analysis.calls.call_relevance import builds, matters
 from embercoach.analysis.calls.call_results import api_result, result_value
-from embercoach.analysis.calls.library import fourier
+from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
@@ -27,7 +27,12 @@ from embercoach.analysis.facts.facts import Argument, CallFact, ImportedCall, Lo
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
-from embercoach.analysis.values.inheritance import find_method, library_bases
+from embercoach.analysis.values.inheritance import (
+    TORCH_MODULE,
+    find_method,
+    is_torch_module,
+    library_bases,
+)
 from embercoach.analysis.values.joins import (
     as_array,
     join_all,
@@ -53,6 +58,7 @@ from embercoach.analysis.values.lattice import (
     Number,
     Sequence,
     Symbol,
+    Torch,
     Transformed,
     Union,
     Unknown,
@@ -105,6 +111,8 @@ def _method(frame: Frame, node: cst.Call, func: cst.Attribute, receiver: Value) 
     if type(receiver) is Instance:
         return evaluate(frame, func)
     callee = members.member(frame, receiver, func.attr.value)
+    if type(receiver) is Torch:
+        callee = torch_api.method_of_moved(receiver, func.attr.value, callee)
     if receiver is UNKNOWN and func.attr.value in members.ARRAY_ONLY:
         callee = evidence.array_only_method(frame, func, callee)
     if frame.record:
@@ -142,7 +150,7 @@ def apply(
     if frame.module.mentions_kernels and type(callee) not in _HARMLESS:
         mutation.escape(frame, callee, arguments)
     if handler is None:
-        result: Value = UNKNOWN
+        result: Value = torch_api.result_of_unknown(node, arguments)
         transforms.submit(frame, node, arguments)
     else:
         _note(frame, node, callee, arguments)
@@ -155,9 +163,7 @@ def apply(
         if frame.record:
             kernel = Symbol(kernel_objects.METAL_KERNEL)
             frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
-    elif frame.record and (
-        matters(callee, arguments) or builds(callee, result) or makes_compiled(callee, result)
-    ):
+    elif frame.record and (matters(callee, arguments) or builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
@@ -182,8 +188,7 @@ def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument
     if type(callee) is Function:
         info, is_bound = callee.info, callee.bound is not None
     elif type(callee) is Instance or type(callee) is Class:
-        name = "__call__" if type(callee) is Instance else "__init__"
-        info = find_method(callee.info, name)
+        info = find_method(callee.info, "__call__" if type(callee) is Instance else "__init__")
     if info is not None and info.module is frame.module:
         frame.add(LocalCall(node, frame.place(), info, is_bound))
     elif info is not None and frame.module.trains:
@@ -197,8 +202,7 @@ def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argum
 def _bound(
     frame: Frame, node: cst.Call, callee: BoundMember, arguments: tuple[Argument, ...]
 ) -> Value:
-    owner, name = callee.owner, callee.name
-    array = as_array(owner)
+    owner, name, array = callee.owner, callee.name, as_array(callee.owner)
     if array is not None:
         return array_method(node, array, name, arguments)
     if type(owner) is Union:
@@ -222,7 +226,7 @@ def _bound(
         return result
     if name == "astype" and arguments and isinstance(arguments[0].value, DType):
         return Array(arguments[0].value.name, traced=True)
-    return members.call_bound(frame, callee, arguments)
+    return members.call_bound(frame, callee, arguments, node)
 
 
 def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argument, ...]) -> Value:
@@ -242,7 +246,7 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
-    if name in ("reshape", "flatten", "transpose", "swapaxes"):
+    if type(result) is Array:
         result = with_shape(result, shapes.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 
@@ -280,6 +284,10 @@ def _instance(
     method = find_method(callee.info, "__call__")
     if method is not None:
         return functions.call_function(frame, method, callee, arguments)
+    if is_torch_module(callee.info):
+        forward = find_method(callee.info, "forward")
+        if forward is not None:
+            return functions.call_function(frame, forward, callee, arguments)
     for base in library_bases(callee.info):
         if mlx_api.is_layer(base) and base != classes.MODULE_CLASS:
             return _library_object(frame, node, LibraryObject(base), arguments)
@@ -289,6 +297,8 @@ def _instance(
 def _library_object(
     frame: Frame, node: cst.Call, callee: LibraryObject, arguments: tuple[Argument, ...]
 ) -> Value:
+    if callee.cls.startswith("torch.nn."):
+        return torch_api.called(arguments, is_tensor=callee.cls != TORCH_MODULE)
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     is_module = callee.cls == classes.MODULE_CLASS
     if frame.gradient is not None and frame.gradient.of_parameters:
@@ -300,7 +310,10 @@ def _library_object(
         return UNKNOWN
     value = result_value(entry.call_returns)
     if type(value) is Array:
-        return Array(None, False, False, any(may_be_traced(a.value) for a in arguments), pulls)
+        traced = any(may_be_traced(a.value) for a in arguments)
+        return Array(
+            None, False, False, traced, pulls, shape=shapes.of_layer(entry.name, arguments)
+        )
     return with_pulls(value, pulls)
 
 
@@ -310,6 +323,11 @@ def _callable(
     if type(callee.result) is Array:
         return Array(callee.result.dtype, traced=any(may_be_traced(a.value) for a in arguments))
     return callee.result
+
+
+def _torch(frame: Frame, node: cst.Call, callee: Torch, arguments: tuple[Argument, ...]) -> Value:
+    """The result of a module that was moved to a device."""
+    return Torch(callee.devices, is_tensor=False)
 
 
 def _kernel(frame: Frame, node: cst.Call, callee: Kernel, arguments: tuple[Argument, ...]) -> Value:
@@ -352,6 +370,7 @@ _HANDLERS: dict[type, Fn[[Frame, cst.Call, Any, tuple[Argument, ...]], Value]] =
     Callable: _callable,
     Kernel: _kernel,
     Wrapped: _wrapped,
+    Torch: _torch,
     Union: _union,
 }
 

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.calls.library.torch_names import CHOSEN, NO_DEVICE
 from embercoach.analysis.evaluate.dispatch import left_in
-from embercoach.analysis.values.inheritance import find_method, is_layer, library_bases
+from embercoach.analysis.values.inheritance import (
+    find_method,
+    is_layer,
+    is_torch_module,
+    library_bases,
+)
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -19,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     Dict,
     Instance,
     LibraryObject,
+    Torch,
     Value,
 )
 
@@ -46,6 +53,8 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     cls = info.cls
     if cls is None or index == 0:
         return None
+    if info.name == "forward" and index == 1 and is_torch_module(cls):
+        return Torch(CHOSEN if info.module.uses_accelerator else NO_DEVICE, is_tensor=False)
     if is_layer(cls):
         if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
             return ARRAY

@@ -63,11 +63,12 @@ class FunctionInfo:
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)
-    calls: set[FunctionInfo] = field(default_factory=set)
+    calls: dict[FunctionInfo, None] = field(default_factory=dict)  # in order
     #: By name, parameters that are arrays or modules, as the function is differentiated.
     seeds: dict[str, Value] = field(default_factory=dict)
     analysed_with: tuple[Value, ...] | None = None
     declared: Value | None = None  # what the return annotation says, once it has been asked for
+    returned: Value = UNKNOWN  # by the body, as it has been analysed
     summaries: dict[tuple[Value, ...], Value] = field(default_factory=dict)
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
     #: Of a shared function, by the call, and by the depth of the call where that matters.

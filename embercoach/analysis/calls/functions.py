@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import constants, shapes, star_kwargs
+from embercoach.analysis.calls import constants, shapes
+from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.library.fourier import detached
 from embercoach.analysis.calls.parameters import (
@@ -34,6 +34,7 @@ from embercoach.analysis.values.joins import (
     join_all,
     options,
     with_shape,
+    without_shapes,
 )
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -46,6 +47,7 @@ from embercoach.analysis.values.lattice import (
     Kernel,
     Sequence,
     Str,
+    Torch,
     Value,
 )
 from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
@@ -72,10 +74,10 @@ def call_function(
     Callers are evidence of what parameters hold, and edges of the call graph.
     """
     frame.work.left -= len(info.parameters) // PARAMETERS_A_STEP
-    values = constants.with_default_dtypes(info, _bind(info, bound, arguments), arguments)
+    values = constants.with_default_dtypes(info, bind(info, bound, arguments), arguments)
     if frame.record:
         if frame.info is not None:
-            frame.info.calls.add(info)
+            frame.info.calls[info] = None
         if info.module is frame.module:
             for parameter in info.parameters:
                 value = values.get(parameter.name)
@@ -95,23 +97,6 @@ def call_with_values(
     )
 
 
-def _bind(
-    info: FunctionInfo, bound: Value | None, arguments: tuple[Argument, ...]
-) -> dict[str, Value]:
-    """Return the value of each parameter, as far as the call shows it."""
-    positional = [p.name for p in info.parameters if not p.star and not p.keyword_only]
-    names = {p.name for p in info.parameters if not p.star}
-    before = takewhile(lambda argument: not argument.star, arguments)
-    given = [argument.value for argument in before if argument.keyword is None]
-    if bound is not None and positional:
-        given.insert(0, bound)
-    values = dict(zip(positional, given, strict=False))
-    values.update((a.keyword, a.value) for a in arguments if a.keyword in names)
-    exact = info.module.mentions_kernels and not any(a.star for a in arguments)
-    values.update(star_kwargs.gathered(info, arguments, given[len(positional) :], exact=exact))
-    return values
-
-
 def _result(
     frame: Frame, info: FunctionInfo, values: dict[str, Value], known_to: dict[str, Value] | None
 ) -> Value:
@@ -119,13 +104,14 @@ def _result(
         return _marked_result(frame, frame.gradient, info, values)
     annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
+    is_tensor = type(annotated) is Torch
     makes_text = annotated is not None and constants.may_make_text(frame, info, annotated)
     if (
         annotated is not None
         and annotated is not UNKNOWN
-        and not (generates or makes_text or is_vague(annotated))
+        and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        return with_traced(annotated, values)
+        return with_traced(_refined(annotated, info, frame), values)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN
@@ -146,11 +132,18 @@ def _result(
         known = STR  # the surrounding function may have been called otherwise
     elif known_to is not None and constants.matter(frame, info, known):
         known = _exactly(frame, info, known_to, known)
-    if makes_text and annotated is not None:
+    if (makes_text or is_tensor) and annotated is not None:
         return known if type(known) is type(annotated) else annotated
     if annotated is not None and may_be_kernel(info, annotated):
         return known if holds_kernel(known) else annotated
     return yielded_values(annotated, known) if generates and annotated is not None else known
+
+
+def _refined(annotated: Value, info: FunctionInfo, frame: Frame) -> Value:
+    """An array with the dtype that the body has been seen to return, whatever it is called with."""
+    if info.module is frame.module and type(annotated) is type(info.returned) is Array:
+        return info.returned
+    return annotated
 
 
 def _marked_result(
@@ -198,7 +191,7 @@ def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return first
+            return without_shapes(first)
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
@@ -263,6 +256,9 @@ def analyse(info: FunctionInfo) -> None:
             break
         info.forget()
     info.summaries.setdefault(tuple(map(plain, values)), result)
+    given = filter(None, map(as_array, values))
+    if all(array.dtype is None and array.shape is None for array in given):
+        info.returned = plain(result)  # which callers do not decide
 
 
 def _run(
@@ -310,7 +306,7 @@ def seen_in(visit: FunctionVisit) -> list[Fact]:
     info = visit.function
     if info.in_progress:
         return []
-    values = _bind(info, visit.bound, visit.arguments)
+    values = bind(info, visit.bound, visit.arguments)
     frame = _entered(info, constants.given(info, values), record=False, depth=1)
     for name, value in values.items():
         if type(value) is Kernel:  # which an annotation as a callable would hide
@@ -357,7 +353,7 @@ def constants_passed(
     """The parameters that hold a constant in a call and are not bound again."""
     if any(argument.star for argument in arguments):
         return
-    values = _bind(info, UNKNOWN if info.is_method else None, arguments)
+    values = bind(info, UNKNOWN if info.is_method else None, arguments)
     for parameter in info.parameters:
         known = constants.of_parameter(info, parameter, values.get(parameter.name))
         if known is not None and not is_rebound(info.module, info, parameter.name):

@@ -10,7 +10,13 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import kernel_objects, shapes, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
-from embercoach.analysis.calls.library import builtin_calls, fourier, numpy_api, string_methods
+from embercoach.analysis.calls.library import (
+    builtin_calls,
+    fourier,
+    numpy_api,
+    string_methods,
+    torch_api,
+)
 from embercoach.analysis.evaluate.dispatch import call_value
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
@@ -19,6 +25,7 @@ from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import keyed_path
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull
+from embercoach.analysis.values.inheritance import traced_function
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -89,22 +96,27 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return builtin_calls.call(frame, node, name, arguments)
     if library == "numpy":
         result = numpy_api.call(name, arguments)
+        if frame.module.uses_accelerator:
+            result = torch_api.numpy_result(name, arguments, result)
         return _pulled(node, result, arguments)
     if library == "torch":
-        short = name.rpartition(".")[2]
-        return UNKNOWN if short[:1].isupper() or short in _TORCH_SETTINGS else TORCH
+        return torch_api.call(frame, name, arguments)
     if library == "math":
         return _math(node, name, arguments)
-    return _STANDARD.get(name, UNKNOWN)
+    known = _STANDARD.get(name)
+    return torch_api.result_of_unknown(node, arguments) if known is None else known
 
 
-_TORCH_SETTINGS = frozenset(
-    ["load", "save", "device", "manual_seed", "no_grad", "compile", "is_tensor"]
-)
 _INT_MATH = frozenset(
     ["ceil", "floor", "trunc", "prod", "gcd", "lcm", "isqrt", "comb", "perm", "factorial"]
 )
+#: mlx-lm's generators yield each token as a Python int, with its log probabilities.
+_TOKENS = Sequence("iterator", Sequence("tuple", None, (INT, ARRAY)))
+_DRAFTED = Sequence("iterator", Sequence("tuple", None, (INT, ARRAY, BOOL)))
 _STANDARD: dict[str, Value] = {
+    **dict.fromkeys(("mlx_lm.generate.generate_step", "mlx_lm.utils.generate_step"), _TOKENS),
+    "mlx_lm.generate.speculative_generate_step": _DRAFTED,
+    "mlx_lm.utils.speculative_generate_step": _DRAFTED,
     **dict.fromkeys(
         (
             "time.time",
@@ -297,7 +309,18 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
     return Sequence("tuple", Sequence("list", ARRAY))
 
 
+def _trace(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
+    """``torch.jit.trace(function, example)``: the function's arguments are tensors."""
+    info = None if not arguments else traced_function(arguments[0].value)
+    if info is not None:
+        for parameter in info.parameters[1 if info.is_method else 0 :]:
+            if parameter.default is None and not parameter.star:
+                info.seeds.setdefault(parameter.name, TORCH)
+    return UNKNOWN
+
+
 _SPECIAL: dict[str, Handler] = {
+    "torch.jit.trace": _trace,
     **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     **fourier.HANDLERS,
     "mlx.core.array": _array,

@@ -11,7 +11,16 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.values.joins import any_item, join, join_all, options
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
+from embercoach.analysis.values.joins import (
+    any_item,
+    as_array,
+    join,
+    join_all,
+    options,
+    without_shapes,
+)
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
     NONE,
@@ -23,6 +32,7 @@ from embercoach.analysis.values.lattice import (
     Dict,
     DType,
     Instance,
+    LibraryObject,
     Number,
     Numpy,
     Sequence,
@@ -44,11 +54,10 @@ def plain(value: Value) -> Value:
     if isinstance(value, Number):
         return Number(value.kind)
     if isinstance(value, Array):
-        return (
-            Array(value.dtype, False, False, value.traced)
-            if value.pulls or value.literal or value.scalar or value.role or value.shape
-            else value
-        )
+        shape = None if value.shape is None else value.shape.axes
+        if value.pulls or value.literal or value.scalar or value.role or shape is not value.shape:
+            return Array(value.dtype, False, False, value.traced, shape=shape)
+        return value
     if isinstance(value, Str):
         return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
     if isinstance(value, Union):
@@ -136,15 +145,20 @@ def parameter_value(info: FunctionInfo, parameter: FunctionParameter, given: Val
     return join(default, UNKNOWN) if default is not UNKNOWN else UNKNOWN
 
 
+_REFINED = (Array, Torch, Sequence, Dict, DType, Str, type(NONE))
+
+
 def _refines(given: Value, annotated: Value) -> bool:
     """Return whether the caller's value is more precise than the annotation."""
     kinds = {type(o) for o in options(annotated)}
-    return type(given) in kinds and type(given) in (Array, Sequence, Dict, DType, Str, type(NONE))
+    return type(given) in kinds and type(given) in _REFINED
 
 
 def _traced(value: Value) -> Value:
     if type(value) is Array:
-        return value if value.traced else Array(value.dtype, False, False, True)
+        if value.traced:
+            return value
+        return Array(value.dtype, False, False, True, shape=value.shape)
     if type(value) is Union:
         return _traced_union(value)
     if type(value) is Sequence and value.items is None:
@@ -183,10 +197,32 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
             continue
         if evidence is None:
             evidence = _assumed(info, parameter, index)
-        elif parameter.default is not None and parameter.annotation is None:
-            evidence = join(evidence, quiet_default(info, parameter.default))
+        else:
+            if parameter.default is not None and parameter.annotation is None:
+                evidence = join(evidence, quiet_default(info, parameter.default))
+            if _counts_axes(info):
+                evidence = without_shapes(evidence)
         values.append(parameter_value(info, parameter, evidence))
     return tuple(values)
+
+
+def _counts_axes(info: FunctionInfo) -> bool:
+    """Return whether a function asks for numbers of axes: it takes arrays of several."""
+    if "ndim" not in info.module.source and ".shape)" not in info.module.source:
+        return False
+    return any(
+        (isinstance(node, cst.Attribute) and node.attr.value == "ndim")
+        or (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Name)
+            and node.func.value == "len"
+            and any(
+                isinstance(a.value, cst.Attribute) and a.value.attr.value == "shape"
+                for a in node.args
+            )
+        )
+        for node in walk(info.node.body)
+    )
 
 
 def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Value) -> Value:
@@ -196,8 +232,11 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     """
     declared = parameter_value(info, parameter, None)
     allowed = {type(o) for o in options(declared)}
+    if type(declared) is Torch and type(evidence) is Torch:
+        return evidence  # where its callers have moved it
     if Array not in allowed:
-        return declared
+        return _subclass(evidence, declared) or declared
+    declared = _passed_array(declared, evidence, info)
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
     if others and info.outer is not None and type(evidence) in _CONTRADICT:
         return evidence  # every caller of an inner function is in sight
@@ -214,6 +253,28 @@ def as_mask(declared: Value, evidence: Value | None) -> Value:
     return replace(declared, dtype="bool") if declared.dtype is None else declared
 
 
+def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:
+    """The annotation with the dtype and the axes of the arrays that callers pass, all in sight.
+
+    They are of inner and private functions, and of those in a script.
+    """
+    passed = as_array(evidence)
+    if passed is None or (passed.dtype is None and passed.shape is None):
+        return declared
+    if not (info.outer or info.name.startswith("_") or "__main__" in info.module.source):
+        return declared  # other files may call it with any array
+    array = Array(passed.dtype, traced=True, shape=None if _counts_axes(info) else passed.shape)
+    return join_all(array if type(o) is Array else o for o in options(declared))
+
+
+def _subclass(evidence: Value, declared: Value) -> Value | None:
+    """The one module that callers pass for a parameter annotated as ``nn.Module``."""
+    if type(evidence) is Instance and MODULE in options(declared) and is_layer(evidence.info):
+        return evidence
+    return None
+
+
+MODULE = LibraryObject(MODULE_CLASS)
 #: Values that an annotation as an array does not cover.
 _CONTRADICT = (Numpy, Number, Str, Torch)
 

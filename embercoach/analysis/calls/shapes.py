@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import match
-from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.joins import any_item, as_array, as_number
 from embercoach.analysis.values.lattice import (
     SCALAR,
     SOME_AXES,
@@ -31,8 +31,26 @@ if TYPE_CHECKING:
     Index = tuple[cst.BaseExpression, Value] | None  # None for a slice
 
 _ELEMENTWISE = """
-abs exp expm1 floor ceil log log1p negative reciprocal round rsqrt sigmoid sign sin cos tan sqrt
-square tanh erf contiguous stop_gradient zeros_like ones_like
+abs exp expm1 floor ceil log log1p log2 log10 negative reciprocal round rsqrt sigmoid sign sin cos
+tan sqrt square tanh erf contiguous stop_gradient zeros_like ones_like softmax isnan logical_not
+"""
+#: Activations of ``mlx.nn``.
+_ACTIVATIONS = (
+    "relu gelu gelu_approx gelu_fast_approx silu leaky_relu elu softplus mish sigmoid tanh"
+)
+#: Functions of two arrays, element by element.
+_BROADCAST = """
+add subtract multiply divide power maximum minimum equal not_equal less less_equal greater
+greater_equal logical_and logical_or remainder floor_divide logaddexp arctan2
+"""
+#: Reductions, over all axes unless ``axis`` is given.
+_REDUCTIONS = "sum mean max min prod var std all any argmax argmin logsumexp"
+#: Methods of arrays that are element-wise.
+_METHODS = "abs exp log square sqrt round"
+#: Layers that keep the number of axes, and the sizes of all but the last.
+_LAYERS = """
+Linear Dropout LayerNorm RMSNorm GELU ReLU SiLU Tanh Sigmoid Softmax Identity LeakyReLU ELU Mish
+QuantizedLinear
 """
 
 
@@ -64,14 +82,20 @@ def of_operation(symbol: str, left: Value, right: Value) -> Shape | None:
     """The shape of an element-wise operation on two values."""
     a, b = of_value(left), of_value(right)
     if symbol == "@":
-        return None if a is None or b is None else _product(a.sizes, b.sizes)
+        return _product(None if a is None else a.sizes, None if b is None else b.sizes)
     if a is not None and b is not None and a.sizes is not None and b.sizes is not None:
         return _broadcast(a.sizes, b.sizes)
     return SOME_AXES if any(s is not None and s.sizes != () for s in (a, b)) else None
 
 
 def _product(a: tuple[int | None, ...] | None, b: tuple[int | None, ...] | None) -> Shape | None:
-    """The shape of a product of matrices, or of stacks of them."""
+    """The shape of a product of matrices, or of stacks of them.
+
+    A stack times an array of unknown shape is a stack, of unknown sizes.
+    """
+    known = a if a is not None else b
+    if known is not None and (a is None or b is None):
+        return Shape((None,) * len(known)) if len(known) > 2 else None
     if a is None or b is None or len(a) < 2 or len(b) < 2:
         return None
     batch = _broadcast(a[:-2], b[:-2]).sizes or ()
@@ -136,15 +160,123 @@ def of_method(array: Array, name: str, arguments: Arguments) -> Shape | None:
         return _reshaped(array.shape, arguments)
     if name in ("transpose", "swapaxes"):
         return _permuted(array.shape, name, arguments)
-    return Shape((None,)) if name == "flatten" and not arguments else None
+    if name == "flatten":
+        return Shape((None,)) if not arguments else None
+    if name in _REDUCTIONS.split():
+        return _reduced(array.shape, arguments)
+    if name == "squeeze":
+        return _squeezed(array.shape, arguments)
+    return array.shape if name in _METHODS.split() else None
+
+
+def of_layer(name: str, arguments: Arguments) -> Shape | None:
+    """The shape of what a layer of ``mlx.nn`` returns."""
+    before = _like_first(name, arguments)
+    sizes = None if before is None else before.sizes
+    if not sizes:
+        return None
+    if name == "mlx.nn.Embedding":
+        return Shape((*sizes, None))
+    return Shape((*sizes[:-1], None)) if name.removeprefix("mlx.nn.") in _LAYERS.split() else None
+
+
+def _reduced(before: Shape | None, arguments: Arguments) -> Shape | None:
+    """``x.mean()``, ``x.mean(-1)``, ``x.mean(axis=(0, 1), keepdims=True)``."""
+    named = {a.keyword: a.value for a in arguments if a.keyword is not None}
+    places = [a.value for a in arguments if a.keyword is None]
+    keep = named.get("keepdims", places[1] if len(places) > 1 else None)
+    if any(a.star for a in arguments) or (keep is not None and type(keep) is not Number):
+        return None
+    axis = named.get("axis", places[0] if places else None)
+    if axis is None or type(axis) is NoneValue:
+        return SCALAR if keep is None or keep.const is False else None
+    axes = _axes(before, axis)
+    if before is None or before.sizes is None or axes is None:
+        return None
+    if keep is None or keep.const is False:
+        return Shape(tuple(n for at, n in enumerate(before.sizes) if at not in axes))
+    if keep.const is not True:
+        return None
+    return Shape(tuple(1 if at in axes else n for at, n in enumerate(before.sizes)))
+
+
+def _axes(before: Shape | None, axis: Value) -> frozenset[int] | None:
+    """The axes that ``axis=-1`` or ``axis=(0, 1)`` names, None if some are not known."""
+    sizes = None if before is None else before.sizes
+    items = axis.items if isinstance(axis, Sequence) else (axis,)
+    named = None if items is None else [_length(item) for item in items]
+    if sizes is None or named is None:
+        return None
+    known = [at % len(sizes) for at in named if at is not None and -len(sizes) <= at < len(sizes)]
+    return frozenset(known) if len(known) == len(named) else None
+
+
+def _squeezed(before: Shape | None, arguments: Arguments) -> Shape | None:
+    axis = arguments[0] if len(arguments) == 1 and not arguments[0].star else None
+    axes = None if axis is None else _axes(before, axis.value)
+    if before is None or before.sizes is None or axes is None:
+        return None
+    return Shape(tuple(n for at, n in enumerate(before.sizes) if at not in axes))
+
+
+def _of_first(
+    handler: Fn[[Shape | None, Arguments], Shape | None],
+) -> Fn[[str, Arguments], Shape | None]:
+    """A function of MLX for the method of the same name."""
+    return lambda name, arguments: handler(_like_first(name, arguments), arguments[1:])
+
+
+def _expanded(before: Shape | None, arguments: Arguments) -> Shape | None:
+    """``mx.expand_dims(x, axis)`` of one axis."""
+    at = _length(arguments[0].value) if len(arguments) == 1 and not arguments[0].star else None
+    sizes = None if before is None else before.sizes
+    if sizes is None or at is None or not -len(sizes) <= at + 1 <= len(sizes) + 1:
+        return None
+    at = at if at >= 0 else len(sizes) + 1 + at
+    return Shape((*sizes[:at], 1, *sizes[at:]))
+
+
+def _joined(name: str, arguments: Arguments) -> Shape | None:
+    """``mx.stack([x, y])`` has one more axis than each, ``mx.concatenate([x, y])`` as many."""
+    first = arguments[0].value if arguments and not arguments[0].star else None
+    if not isinstance(first, Sequence):
+        return None
+    parts = [of_value(item) for item in first.items or (any_item(first),)]
+    ranks = {None if p is None or p.sizes is None else len(p.sizes) for p in parts}
+    rank = ranks.pop()
+    if ranks or rank is None:
+        return None
+    return Shape((None,) * (rank + (name == "mlx.core.stack")))
+
+
+def _of_two(name: str, arguments: Arguments) -> Shape | None:
+    if len(arguments) < 2 or any(a.star or a.keyword for a in arguments[:2]):
+        return None
+    symbol = "@" if name == "mlx.core.matmul" else "+"
+    return of_operation(symbol, arguments[0].value, arguments[1].value)
+
+
+def _selected(name: str, arguments: Arguments) -> Shape | None:
+    """``mx.where(condition, x, y)``."""
+    shapes = [of_value(a.value) for a in arguments if not a.star and not a.keyword]
+    if len(shapes) != 3:
+        return None
+    sizes: tuple[int | None, ...] = ()
+    for shape in shapes:
+        if shape is None or shape.sizes is None:
+            return None
+        sizes = _broadcast(sizes, shape.sizes).sizes or ()
+    return Shape(sizes)
 
 
 def _permuted(before: Shape | None, name: str, arguments: Arguments) -> Shape | None:
     """``x.transpose(0, 2, 1, 3)``, ``x.transpose()``, ``x.swapaxes(-1, -2)``."""
     sizes = None if before is None else before.sizes
-    if sizes is None or any(a.star or a.keyword for a in arguments):
+    if any(a.star or a.keyword for a in arguments):
         return None
     axes = [_length(a.value) for a in arguments]
+    if sizes is None:
+        return Shape((None,) * len(axes)) if name == "transpose" and len(axes) > 1 else None
     known = [axis % len(sizes) for axis in axes if axis is not None and sizes]
     if name == "swapaxes" and len(known) == len(axes) == 2:
         order = [*range(len(sizes))]
@@ -233,11 +365,22 @@ def _length(value: Value) -> int | None:
 
 _FUNCTIONS: dict[str, Fn[[str, Arguments], Shape | None]] = {
     **{f"mlx.core.{name}": _like_first for name in _ELEMENTWISE.split()},
+    **{f"mlx.nn.{name}": _like_first for name in _ACTIVATIONS.split()},
+    **{f"mlx.core.{name}": _of_two for name in (*_BROADCAST.split(), "matmul")},
+    **{f"mlx.core.{name}": _of_first(_reduced) for name in _REDUCTIONS.split()},
+    "mlx.core.squeeze": _of_first(_squeezed),
+    "mlx.core.expand_dims": _of_first(_expanded),
+    "mlx.core.stack": _joined,
+    "mlx.core.concatenate": _joined,
+    "mlx.core.where": _selected,
+    "mlx.core.take_along_axis": _of_first(lambda before, arguments: before and before.axes),
     "mlx.core.zeros": _made,
     "mlx.core.ones": _made,
     "mlx.core.full": _made,
     "mlx.core.random.normal": _made,
     "mlx.core.random.uniform": _made,
+    "mlx.core.random.randint": _made,
+    "mlx.core.random.gumbel": _made,
     "mlx.core.arange": _counted,
     "mlx.core.linspace": _spaced,
     "mlx.core.flatten": _flat,

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import parameters
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
-from embercoach.analysis.facts.facts import CompiledCall, CompileFact
+from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import join_all
+from embercoach.analysis.values.joins import join_all, without_shapes
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -33,7 +32,6 @@ from embercoach.analysis.values.lattice import (
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, Site
     from embercoach.analysis.evaluate.frame import Frame
-    from embercoach.analysis.facts.facts import Argument
 
 #: Transform by qualified name: which role it gives the function, and at which argument.
 TRANSFORMS: dict[str, tuple[str, int]] = {
@@ -173,10 +171,17 @@ def call(
         inner = callee.inner
         if isinstance(inner, Symbol):
             return call_library(inner.name, arguments)
-        return parameters.declared_result(inner.info) if isinstance(inner, Function) else UNKNOWN
+        taken = (Argument(UNKNOWN, node, None, ""),) * callee.taken
+        is_function = isinstance(inner, Function)
+        return dispatch.call(frame, node, inner, (*taken, *arguments)) if is_function else UNKNOWN
+    is_mapped = callee.transform == "vmap"
+    if is_mapped:  # the function gets arrays with one axis less
+        arguments = tuple(a._replace(value=without_shapes(a.value)) for a in arguments)
     result = (
         dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
     )
+    if is_mapped:
+        return without_shapes(result)
     if callee.transform.endswith("value_and_grad"):
         value = result if result is not UNKNOWN else Array(traced=True)
         gradient = TREE if callee.transform.startswith("module") else ARRAY

@@ -10,10 +10,15 @@ from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import mutation
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.iteration import element_of
-from embercoach.analysis.facts.facts import AttributeFact, ItemStoreFact, LibraryWrite
+from embercoach.analysis.facts.facts import (
+    AttributeFact,
+    InstanceCallFact,
+    ItemStoreFact,
+    LibraryWrite,
+)
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.inheritance import is_layer, is_module
 from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -66,6 +71,8 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
         _note_write(frame, target, f"{owner.name}.{name}")
     elif frame.record and type(owner) is Instance and is_layer(owner.info):
         frame.add(AttributeFact(target, frame.place(), owner.info, name, value))
+    if frame.record and name == "__call__" and is_module(owner):
+        frame.add(InstanceCallFact(target, frame.place()))
     if path is not None:
         frame.assign_path(path, value)
 

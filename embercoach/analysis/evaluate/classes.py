@@ -8,10 +8,17 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.functions import call_function, call_with_values, explore
+from embercoach.analysis.calls.library.torch_names import OF_MODULE
 from embercoach.analysis.calls.parameters import as_mask, plain
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
-from embercoach.analysis.values.inheritance import find_method, is_layer, library_bases, lineage
+from embercoach.analysis.values.inheritance import (
+    find_method,
+    is_layer,
+    is_torch_module,
+    library_bases,
+    lineage,
+)
 from embercoach.analysis.values.joins import any_item, as_array, join, join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -19,6 +26,7 @@ from embercoach.analysis.values.lattice import (
     STR,
     UNKNOWN,
     BoundMember,
+    Callable,
     Class,
     Function,
     Instance,
@@ -64,6 +72,8 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
             if entry.kind == "property":
                 return result_value(entry.returns)
             return BoundMember(LibraryObject(base), name)
+    if name in OF_MODULE and is_torch_module(info):
+        return Callable(owner)
     return UNKNOWN
 
 

@@ -11,8 +11,8 @@ from embercoach.analysis import (
     mlx_api,
 )
 from embercoach.analysis.facts.facts import match
-from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import options
+from embercoach.analysis.syntax.trees import children, dotted
+from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
@@ -89,6 +89,32 @@ def _is_array_method(name: str) -> bool:
     """Return whether arrays have a method, and neither constants nor trees do."""
     others = (str, int, float, list, tuple, dict)
     return mlx_api.array_member(name) is not None and not any(hasattr(o, name) for o in others)
+
+
+def note_operands(frame: Frame, node: cst.CSTNode) -> None:
+    """Note that evaluating an expression, such as ``(x == 7).any()``, has evaluated ``x``."""
+    pending: list[cst.CSTNode] = [node]
+    paths: list[str] = []
+    while pending and len(paths) < _MOST_OPERANDS:
+        current = pending.pop()
+        path = dotted(current)
+        if path is not None:
+            name = frame.names.get(path)
+            paths += [path] if name is not None and as_array(name) is not None else []
+        elif isinstance(current, (cst.BinaryOperation, cst.Comparison)):
+            pending += children(current)
+        elif isinstance(current, cst.ComparisonTarget):
+            pending.append(current.comparator)
+        elif isinstance(current, cst.UnaryOperation):
+            pending.append(current.expression)
+        elif isinstance(current, cst.Call) and isinstance(current.func, cst.Attribute):
+            pending += [current.func.value] if current.func.attr.value in _REDUCING else []
+    frame.note_evaluated(paths)
+
+
+_MOST_OPERANDS = 8
+#: Methods whose result depends on all numbers of an array.
+_REDUCING = frozenset(("all", "any", "max", "mean", "min", "sum"))
 
 
 def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:

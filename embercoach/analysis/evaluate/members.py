@@ -9,7 +9,8 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import sibling_files
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.conventions import SETTING_NAMES
-from embercoach.analysis.calls.library import fourier, numpy_api, string_methods
+from embercoach.analysis.calls.library import fourier, numpy_api, string_methods, torch_api
+from embercoach.analysis.calls.library.torch_names import OF_MODULE
 from embercoach.analysis.evaluate import classes
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
@@ -22,12 +23,12 @@ from embercoach.analysis.values.lattice import (
     SETTING,
     SHAPE,
     STR,
-    TORCH,
     UNKNOWN,
     Array,
     ArrayAt,
     BoundMember,
     Bytes,
+    Callable,
     Class,
     Dict,
     DType,
@@ -53,9 +54,12 @@ from embercoach.analysis.values.lattice import (
     Value,
     Wrapped,
 )
+from embercoach.analysis.values.torch_values import ShaderLibrary, TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
+
+    import libcst as cst
 
     from embercoach.analysis.evaluate.frame import Frame
 
@@ -143,6 +147,8 @@ def _bound(frame: Frame, owner: Value, name: str) -> Value:
 def _library_object(frame: Frame, owner: LibraryObject, name: str) -> Value:
     if owner.cls == "logging.Logger":
         return BoundMember(owner, name)
+    if owner.cls.startswith("torch.nn."):
+        return Callable(owner) if name in OF_MODULE else UNKNOWN
     entry = mlx_api.member(owner.cls, name)
     if entry is None:
         if name in LAYER_ARRAYS and mlx_api.is_layer(owner.cls):
@@ -159,18 +165,6 @@ def _module(frame: Frame, owner: ModuleRef, name: str) -> Value:
         return result
     submodule = owner.module.import_module(name, 1)  # ``import package.name`` makes it a member
     return UNKNOWN if submodule is None else ModuleRef(submodule)
-
-
-def _torch(frame: Frame, owner: Torch, name: str) -> Value:
-    if name == "shape":
-        return SHAPE
-    if name in ("ndim", "itemsize", "nbytes"):
-        return INT
-    if name in ("T", "data", "grad", "real", "imag", "mT"):
-        return TORCH
-    if name in ("dtype", "device", "requires_grad"):
-        return UNKNOWN
-    return BoundMember(owner, name)
 
 
 def _union(frame: Frame, owner: Union, name: str) -> Value:
@@ -224,6 +218,8 @@ def _unknown(frame: Frame, owner: Unknown, name: str) -> Value:
         return BoundMember(Array(traced=True), name)
     if name in ARRAY_ONLY and frame.module.arrays_are_mlx:
         return BoundMember(Array(traced=True), name)
+    if name in ("to", "cuda") and frame.module.uses_accelerator:
+        return BoundMember(Torch(is_tensor=False), name)  # a tensor, a module or a batch
     return UNKNOWN
 
 
@@ -257,7 +253,9 @@ _MEMBERS: dict[type, Fn[[Frame, Any, str], Value]] = {
     ModuleRef: _module,
     LibraryObject: _library_object,
     Numpy: lambda frame, owner, name: numpy_api.member(owner, name),
-    Torch: _torch,
+    Torch: torch_api.member,
+    TorchDevice: lambda frame, owner, name: UNKNOWN,
+    ShaderLibrary: _bound,
     Sequence: _bound,
     Dict: _bound,
     Str: _bound,
@@ -279,13 +277,15 @@ def subscript_result(frame: Frame, base: Value, index: Value) -> Value:
     return UNKNOWN
 
 
-def call_bound(frame: Frame, bound: BoundMember, arguments: Any) -> Value:
+def call_bound(
+    frame: Frame, bound: BoundMember, arguments: Any, node: cst.Call | None = None
+) -> Value:
     """The result of a method of a host value: lists, dicts, strings, NumPy, torch."""
     owner, name = bound.owner, bound.name
     if isinstance(owner, Numpy):
         return numpy_api.method(owner, name, arguments)
     if isinstance(owner, Torch):
-        return _torch_method(name)
+        return torch_api.method(frame, node, bound, arguments)
     if isinstance(owner, ArrayAt):
         return owner.array if name != "at" else owner
     if isinstance(owner, Str):
@@ -301,16 +301,6 @@ def call_bound(frame: Frame, bound: BoundMember, arguments: Any) -> Value:
     if isinstance(owner, Tree):
         return _tree_method(name)
     return UNKNOWN
-
-
-def _torch_method(name: str) -> Value:
-    if name == "numpy":
-        return Numpy()
-    if name in ("item", "tolist", "is_contiguous", "data_ptr", "type"):
-        return UNKNOWN
-    if name in ("dim", "numel", "size", "stride", "element_size"):
-        return INT if name != "size" else UNKNOWN
-    return TORCH
 
 
 def _string_method(owner: Str, name: str, arguments: Any) -> Value:

@@ -12,7 +12,7 @@ from embercoach.analysis.calls.library.fourier import detached
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import StoreFact
 from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.joins import any_item, join_all, pulls_of
+from embercoach.analysis.values.joins import any_item, collected, join_all
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Class,
@@ -153,7 +153,7 @@ def append(frame: Frame, node: cst.Call, owner: Sequence, arguments: tuple[Argum
         frame.assign_path(path, Sequence(owner.kind, None, items))
         return
     item = value if owner.items == () else join_all((any_item(owner), value))
-    grown = Sequence(owner.kind, item, None, owner.pulls | pulls_of(value))
+    grown = Sequence(owner.kind, item, None, owner.pulls | collected(value))
     frame.assign_path(path, grown)
     if isinstance(func.value, cst.Attribute) and isinstance(func.value.value, cst.Name):
         record(frame, frame.lookup(func.value.value.value), func.value.attr.value, grown)
@@ -235,5 +235,5 @@ def mutate(
     elif owner.items is None:
         return
     item = join_all([*added] if owner.items == () else [any_item(owner), *added])
-    pulls = owner.pulls.union(*map(pulls_of, added))
+    pulls = owner.pulls.union(*map(collected, added))
     frame.assign_path(path, Sequence(owner.kind, item, None, pulls))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.facts.facts import TruthFact, TruthForm
+from embercoach.analysis.facts.facts import TensorTruthFact, TruthFact, TruthForm
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.joins import as_number, definite_array, join_all
 from embercoach.analysis.values.lattice import (
@@ -24,6 +25,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
+    Torch,
     Union,
     Unknown,
     Value,
@@ -47,7 +49,7 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
 def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
     """Record the test of an expression that has been evaluated, if its truth is an array's."""
     kind = type(value)
-    if kind is Array or kind is Union:
+    if kind is Array or kind is Union or kind is Torch:
         target = node
         while type(target) is cst.BooleanOperation:
             target = target.right
@@ -77,6 +79,11 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
         frame.record = recording
 
 
+#: Forms whose expression is evaluated, whatever comes before it. ``if loss < best`` is not meant:
+#: without that test, the next read of the loss would wait.
+_CERTAIN = frozenset(("assert", "if", "while"))
+
+
 def record_truth(
     frame: Frame,
     node: cst.BaseExpression,
@@ -86,8 +93,13 @@ def record_truth(
     guarded: bool = False,
 ) -> None:
     """Note that the truth of a value is taken, if it is an array."""
-    if frame.record and definite_array(value) is not None:
-        frame.add(TruthFact(node, frame.place(), value, form, guarded))
+    if definite_array(value) is not None:
+        if form in _CERTAIN and type(node) is cst.Call:
+            evidence.note_operands(frame, node)
+        if frame.record:
+            frame.add(TruthFact(node, frame.place(), value, form, guarded))
+    elif frame.record and type(value) is Torch and value.is_tensor:
+        frame.add(TensorTruthFact(node, frame.place(), value))
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
@@ -196,9 +208,15 @@ def _narrow_attribute(frame: Frame, node: cst.Call, truth: bool) -> None:
         return
     name = str(evaluated(given))
     left = [o for o in _options(value) if _has_attribute(o, name) is not (not truth)]
-    # Without one left, the annotation says what the code denies.
-    if len(left) < len(_options(value)):
-        _set(frame, path, join_all(left) if left else UNKNOWN)
+    if left and len(left) < len(_options(value)):
+        _set(frame, path, join_all(left))
+    elif not left and _is_parameter(frame, path):
+        # The annotation says what the code denies. For any other name, the branch is never taken.
+        _set(frame, path, UNKNOWN)
+
+
+def _is_parameter(frame: Frame, path: str) -> bool:
+    return frame.info is not None and any(p.name == path for p in frame.info.parameters)
 
 
 def _has_attribute(option: Value, name: str) -> bool | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator as op
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from embercoach.analysis.calls import shapes, sibling_files
-from embercoach.analysis.calls.library import fourier, string_methods
+from embercoach.analysis.calls.library import fourier, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.narrowing import record_truth, test
@@ -26,6 +27,7 @@ from embercoach.analysis.values.joins import (
     as_array,
     as_number,
     as_numpy,
+    collected,
     definite_array,
     join,
     join_all,
@@ -34,9 +36,9 @@ from embercoach.analysis.values.joins import (
 )
 from embercoach.analysis.values.lattice import (
     BOOL,
+    NO_PULLS,
     NONE,
     STR,
-    TORCH,
     UNKNOWN,
     Array,
     FilePath,
@@ -237,7 +239,7 @@ def _host(
     if isinstance(right, Sequence) and symbol == "*":
         return Sequence(right.kind, any_item(right))
     if isinstance(left, Torch) or isinstance(right, Torch):
-        return TORCH
+        return torch_api.combined((left, right))
     a, b = as_numpy(left), as_numpy(right)
     if a is not None or b is not None:
         return _numpy(symbol, a or left, b or right)
@@ -293,7 +295,9 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
             items = left.items + right.items
             if len(items) <= 64:
                 return Sequence(left.kind, None, items)
-        return Sequence(left.kind, join(any_item(left), any_item(right)))
+        grown = right if right.items is not None else left if left.items is not None else None
+        pulls = NO_PULLS if grown is None else collected(grown)
+        return Sequence(left.kind, join(any_item(left), any_item(right)), None, pulls)
     return Sequence(left.kind, join(any_item(left), UNKNOWN))
 
 
@@ -362,7 +366,7 @@ def _compare(
         if as_numpy(left) is not None or as_numpy(right) is not None:
             return Numpy("bool", False, pulls_of(left) | pulls_of(right))
         if isinstance(left, Torch) or isinstance(right, Torch):
-            return TORCH
+            return replace(torch_api.combined((left, right)), dtype="bool")
         if left is UNKNOWN or right is UNKNOWN:
             return UNKNOWN
         return Number("bool", None, None, pulls_of(left) | pulls_of(right))

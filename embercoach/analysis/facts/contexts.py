@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.caller_evaluation import is_evaluated_by_callers
 from embercoach.analysis.facts.host_uses import ends_on_host, is_forward, is_hot
+from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
@@ -59,7 +62,9 @@ def context_of(
         return "differentiated"
     if module_is_test:
         return "test"
-    if subject is not None and _was_evaluated(place, subject):
+    if subject is not None and (
+        was_evaluated(place, subject) or is_evaluated_by_callers(place, subject)
+    ):
         return "evaluated"
     if place.periodic:
         return "periodic"
@@ -102,7 +107,8 @@ def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
 _VIEWS = frozenset(("reshape", "squeeze", "flatten", "transpose", "swapaxes", "astype"))
 
 
-def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
+def was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
+    """Return whether an array has been evaluated before, or is a part of one that has been."""
     if not place.evaluated:
         return False
     inner: cst.CSTNode | None = subject
@@ -112,6 +118,8 @@ def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
             return True
         subject, inner = inner, _viewed(inner)
     path = dotted(subject)
+    if path is not None and "." in path and _is_in_state(place, path.rpartition(".")[0]):
+        return True
     pending = place.evaluated.pending
     if pending and path is not None and path not in pending:
         return True  # pipelined: the GPU computes the next value while the host reads this one
@@ -120,6 +128,28 @@ def _was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
             return True
         path = path.rpartition(".")[0]
     return False
+
+
+#: Evaluated names that may hold lists of states.
+_MOST_LISTS = 16
+
+
+def _is_in_state(place: FactPlace, owner: str) -> bool:
+    """Test whether an object's state has been evaluated: alone, or in a list with a name."""
+    state = f"{owner}.state"
+    if state in place.evaluated:
+        return True
+    if place.function is None:
+        return False
+    reaching = scope_of(place.function.module, place.function).reaching
+    assert reaching is not None
+    lists = (
+        binding.value
+        for name in islice(place.evaluated.done, _MOST_LISTS)
+        for binding in reaching.before(place.statement, name) or ()
+        if isinstance(binding.value, (cst.List, cst.Tuple))
+    )
+    return any(dotted(element.value) == state for held in lists for element in held.elements)
 
 
 def _viewed(node: cst.CSTNode) -> cst.CSTNode | None:

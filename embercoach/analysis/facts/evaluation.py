@@ -204,14 +204,22 @@ class Evaluation:
         return self._unclear if kind in _ESCAPING else "derived"
 
     def _call(self, node: cst.Call, names: set[str], depth: int) -> Use:
-        given = [self.use(argument.value, names, depth) for argument in node.args]
+        effect = self.effect(node)
+        given = [
+            # ``tree_map(lambda p: decay * p, tree)`` runs the function, and keeps it nowhere.
+            self.use(
+                a.value.body if effect == "lazy" and type(a.value) is cst.Lambda else a.value,
+                names,
+                depth,
+            )
+            for a in node.args
+        ]
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         given.append("none" if owner is None else self.use(owner, names, depth))
         if "evaluated" in given:
             return "evaluated"
         if "derived" not in given:
             return "none"
-        effect = self.effect(node)
         if effect == "unknown" and node not in self.calls and _is_view(node):
             effect = "lazy"
         if effect == "lazy":
@@ -278,11 +286,12 @@ def _is_view(node: cst.Call) -> bool:
 
 
 def _bind(target: cst.CSTNode, names: set[str]) -> bool:
-    """Add the names of a target; False for one that is not a name, or an item of one."""
+    """Add the names of a target; False for one that is not a name, or part of a named object."""
     while isinstance(target, cst.Subscript):
         target = target.value
     if not isinstance(target, (cst.Name, cst.Tuple, cst.List)):
-        return dotted(target) in names
+        path = dotted(target)
+        return path is not None and (path in names or path.partition(".")[0] in names)
     names.update(target_names(target))
     return True
 

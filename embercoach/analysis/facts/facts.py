@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Array, Number, Numpy
+    from embercoach.analysis.values.lattice import Array, Number, Numpy, Torch
     from embercoach.analysis.values.name_sets import Evaluated, NameSet
 
 TruthForm = Literal[
@@ -298,6 +298,14 @@ class TruthFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TensorTruthFact(Fact):
+    """The truth value of a torch tensor is taken."""
+
+    node: cst.BaseExpression
+    value: Torch
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FormatFact(Fact):
     """A value is turned into text by an f-string or ``%``."""
 
@@ -343,6 +351,13 @@ class AttributeFact(Fact):
     owner: ClassInfo
     name: str
     value: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class InstanceCallFact(Fact):
+    """``module.__call__ = value`` for an instance of a class derived from ``mlx.nn.Module``."""
+
+    node: cst.Attribute
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -10,10 +10,16 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.syntax.trees import dotted, small_statements, statements_below, walk
-from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    small_statements,
+    statements_below,
+    target_names,
+    walk,
+)
+from embercoach.analysis.values.inheritance import is_layer, is_torch_module
 from embercoach.analysis.values.joins import as_array, pulls_of
-from embercoach.analysis.values.lattice import NO_PULLS, Kernel, LibraryObject
+from embercoach.analysis.values.lattice import NO_PULLS, CollectedPull, Kernel, LibraryObject
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -32,6 +38,41 @@ def ends_on_host(function: FunctionInfo, pull: cst.CSTNode) -> bool:
         return False  # it runs in every step
     module = function.module
     return function not in hot_functions(module) and pull not in _returning(module)
+
+
+def is_fed_back(pull: cst.CSTNode, module: Module) -> bool:
+    """Test whether a pull's value becomes an operand of an array, other than through a list.
+
+    The host grows such a list by what each iteration has read: the array at hand is a part of it.
+    """
+    return pull in _returning(module, through_lists=False)
+
+
+def seeds_list(place: FactPlace, module: Module) -> bool:
+    """Test whether a function binds what it reads to a name, and grows the list named so.
+
+    A function that generates tokens reads the prompt once, and appends to it.
+    """
+    statement, function = place.statement, place.function
+    if function is None or not isinstance(statement, (cst.Assign, cst.AnnAssign)):
+        return False
+    if isinstance(statement, cst.AnnAssign):
+        names = set(target_names(statement.target))
+    else:
+        names = {name for t in statement.targets for name in target_names(t.target)}
+    return not names.isdisjoint(_grown_lists(function))
+
+
+@lru_cache(maxsize=8)
+def _grown_lists(function: FunctionInfo) -> frozenset[str]:
+    """The names and paths of what a function appends to."""
+    calls = (node.func for node in walk(function.node.body) if isinstance(node, cst.Call))
+    paths = (
+        dotted(func.value)
+        for func in calls
+        if isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend")
+    )
+    return frozenset(path for path in paths if path is not None)
 
 
 #: Functions that a loop calls which are looked at.
@@ -81,13 +122,12 @@ def _has_loop_that_evaluates(function: FunctionInfo, module: Module) -> bool:
 
 
 def is_forward(function: FunctionInfo | None) -> bool:
-    """Test whether a function is a layer's ``__call__``."""
-    return (
-        function is not None
-        and function.name == "__call__"
-        and function.cls is not None
-        and is_layer(function.cls)
-    )
+    """Test whether a function is a layer's ``__call__``, or a torch module's ``forward``."""
+    if function is None or function.cls is None:
+        return False
+    if function.name == "forward":
+        return is_torch_module(function.cls)
+    return function.name == "__call__" and is_layer(function.cls)
 
 
 @lru_cache(maxsize=2)
@@ -97,7 +137,7 @@ def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     Calls by a function that has loops, such as one epoch of a training, are not followed.
     """
     calls = [fact for fact in module.facts() if isinstance(fact, LocalCall)]
-    calls = [call for call in calls if not call.place.periodic and not _is_sent(call)]
+    calls = [call for call in calls if not call.place.periodic]
     found: dict[FunctionInfo, LocalCall] = {}
     by_caller: dict[FunctionInfo | None, list[LocalCall]] = {}
     for call in calls:
@@ -130,40 +170,24 @@ def _is_listed(loop: cst.For | cst.While | None) -> bool:
     return isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
 
 
-def _is_sent(call: LocalCall) -> bool:
-    return is_handed_over(call.place, call.node, by_yield=True)
-
-
-#: Methods that hand a value over to a file, a socket or another thread.
-_HANDS_OVER = frozenset({"put", "put_nowait", "send", "sendall", "write", "writeframes"})
-
-
-def is_handed_over(place: FactPlace, node: cst.CSTNode, *, by_yield: bool = False) -> bool:
-    """Test whether a statement only hands a value over: ``queue.put(x.tolist())``.
-
-    Args:
-        place: the place of the value.
-        node: its expression.
-        by_yield: a ``yield`` hands it over too.
-    """
-    value = place.statement.value if isinstance(place.statement, cst.Expr) else None
-    if isinstance(value, cst.Yield):
-        return by_yield and value.value is node
-    if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
-        return False
-    return value.func.attr.value in _HANDS_OVER and any(a.value is node for a in value.args)
-
-
-@lru_cache(maxsize=2)
-def _returning(module: Module) -> Pulls:
+@lru_cache(maxsize=4)
+def _returning(module: Module, *, through_lists: bool = True) -> Pulls:
     """The pulls whose values become operands of arrays."""
-    found: list[Pulls] = []
+    found: set[Pulls] = set()
     for fact in module.facts():
         if isinstance(fact, CallFact):
-            found.append(_passed(fact))
+            found.add(_passed(fact))
         elif isinstance(fact, (BinaryFact, CompareFact)) and _takes_array(fact):
-            found += _pulls(fact.left.value), _pulls(fact.right.value)
+            found |= {_pulls(fact.left.value), _pulls(fact.right.value)}
+    if not through_lists:
+        found = {_at_hand(pulls) for pulls in found}
     return NO_PULLS.union(*found)
+
+
+def _at_hand(pulls: Pulls) -> Pulls:
+    """The pulls of a value that it doesn't depend on through a list."""
+    listed = {pull.node for pull in pulls if isinstance(pull, CollectedPull)}
+    return frozenset(pull for pull in pulls if pull not in listed)
 
 
 def _takes_array(fact: BinaryFact | CompareFact) -> bool:

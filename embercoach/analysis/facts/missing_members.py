@@ -62,7 +62,7 @@ def record_member(
         kind = type(owner)
     name = node.attr.value
     if kind is Symbol:
-        if owner.name in COMPLETE and _lacks(owner.name, name):  # type: ignore[attr-defined]
+        if _lacks(owner.name, name):  # type: ignore[attr-defined]
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:
@@ -90,7 +90,7 @@ def _is_layer(name: str) -> bool:
 
 def record_import(frame: Frame, alias: cst.ImportAlias, module: str, name: str) -> None:
     """Record ``from mlx.core import name`` if there is no such name."""
-    if module in COMPLETE and _lacks(module, name):
+    if _lacks(module, name):
         frame.add(MissingMemberFact(alias, frame.place(), Symbol(module), name))
 
 
@@ -106,7 +106,18 @@ def record_call(
         record_member(frame, func, owner, value, node)
 
 
-def _lacks(module: str, name: str) -> bool:
-    if name.startswith("_") or name in IMPORTED_BY_MLX:
+def _lacks(owner: str, name: str) -> bool:
+    """Return whether a module or a class of MLX certainly has no such public name."""
+    if name.startswith("_"):
         return False
-    return mlx_api.lookup(f"{module}.{name}") is None
+    if owner in COMPLETE:
+        return name not in IMPORTED_BY_MLX and mlx_api.lookup(f"{owner}.{name}") is None
+    if not owner.startswith(("mlx.nn.", "mlx.optimizers.")):
+        return False
+    entry = mlx_api.lookup(owner)
+    is_class = entry is not None and entry.kind == "class"
+    return is_class and name not in _OF_CLASSES and mlx_api.member(owner, name) is None
+
+
+#: Members of all classes, and of modules, which are dictionaries.
+_OF_CLASSES = frozenset((*dir(dict), "mro"))

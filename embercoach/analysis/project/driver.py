@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import analyse
@@ -42,7 +41,7 @@ def _analyse_functions(module: Module) -> None:
     module.run()
     module.is_analysed = True
     seen = 0
-    deferred: deque[FunctionInfo] = deque()
+    deferred: list[FunctionInfo] = []
     while seen < len(module.functions) or deferred:
         found = module.functions[seen:]  # by what has been analysed so far
         seen += len(found)
@@ -52,11 +51,12 @@ def _analyse_functions(module: Module) -> None:
                 if _needs_evidence(info):
                     deferred.append(info)
                 else:
-                    analyse(info)
+                    _analyse_with_callees(info)
+        # What calls the others is defined last, as a rule.
         while deferred:
-            info = deferred.popleft()
+            info = deferred.pop()
             if info.analysed_with is None:
-                analyse(info)
+                _analyse_with_callees(info)
                 break
     for _ in range(MOST_ROUNDS):
         found = [info for info in module.functions if _is_outdated(info)]
@@ -65,6 +65,18 @@ def _analyse_functions(module: Module) -> None:
             analyse(info)
         if not any(info.seeds for info in found):
             break
+
+
+def _analyse_with_callees(first: FunctionInfo) -> None:
+    """Analyse a function, then those that it is the first to pass arguments to, and so on."""
+    pending = [first]
+    while pending:
+        info = pending.pop()
+        if info.analysed_with is None:
+            analyse(info)
+            callees = (c for c in info.calls if c.module is info.module)
+            ready = [c for c in callees if c.analysed_with is None and not _needs_evidence(c)]
+            pending += reversed(ready)
 
 
 def _is_outdated(info: FunctionInfo) -> bool:
@@ -93,6 +105,17 @@ def _spread_roles(module: Module) -> None:
 
 
 def _needs_evidence(info: FunctionInfo) -> bool:
+    """Return whether callers may show more of a function's parameters, or of its object."""
+    if _lacks_arguments(info):
+        return True
+    setters = info.cls.set_by if info.is_method and info.cls is not None else {}
+    return any(
+        other is not info and other.analysed_with is None and _lacks_arguments(other)
+        for other in setters
+    )
+
+
+def _lacks_arguments(info: FunctionInfo) -> bool:
     start = 1 if info.is_method else 0
     return any(
         p.annotation is None and p.evidence is None and not p.star for p in info.parameters[start:]

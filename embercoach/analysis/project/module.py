@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo, parameters_of
+from embercoach.analysis.calls.library.torch_names import ACCELERATORS
 from embercoach.analysis.evaluate.dispatch import execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import taken_from
@@ -74,7 +75,11 @@ class Module:
         #: Wrappers of ``metal_kernel`` that the file may call, and what their names hold.
         self.builders = tuple(b for b in project.kernel_builders if b.last_name in source)
         self.wrappers: dict[str, Value] = {}
-        self.mentions_kernels = "metal_kernel" in source or bool(self.builders)
+        self.mentions_kernels = (
+            "metal_kernel" in source or "compile_shader" in source or bool(self.builders)
+        )
+        #: Whether it computes with torch and names a GPU.
+        self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
         self.mentions_compile = "compile" in source
         self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.lattice import (
     Class,
+    Function,
+    Instance,
+    LibraryObject,
     Symbol,
+    Value,
 )
 
 if TYPE_CHECKING:
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
 MODULE_CLASS = "mlx.nn.Module"
+TORCH_MODULE = "torch.nn.Module"
 ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 
 #: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
@@ -48,10 +53,34 @@ def is_layer(info: ClassInfo) -> bool:
     return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
 
 
+def is_torch_module(info: ClassInfo) -> bool:
+    """Return whether a class is derived from ``torch.nn.Module``."""
+    return any(
+        name.startswith("torch.nn.") or name.endswith(".LightningModule")
+        for name in library_bases(info)
+    )
+
+
+def is_module(value: Value) -> bool:
+    """Return whether a value is an instance of a class derived from ``mlx.nn.Module``."""
+    if isinstance(value, LibraryObject):
+        return value.cls == MODULE_CLASS or mlx_api.is_layer(value.cls)
+    return isinstance(value, Instance) and is_layer(value.info)
+
+
 def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
     """A method by name, in the class or the nearest base."""
     for cls in lineage(info):
         method = cls.methods.get(name)
         if method is not None:
             return method
+    return None
+
+
+def traced_function(value: Value) -> FunctionInfo | None:
+    """The function that ``torch.jit.trace`` runs for a function or a module of the project."""
+    if isinstance(value, Function):
+        return value.info
+    if isinstance(value, Instance) and is_torch_module(value.info):
+        return find_method(value.info, "forward")
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.values.lattice import (
     FLOAT,
@@ -12,6 +12,7 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     Bytes,
+    CollectedPull,
     Dict,
     DType,
     NoneValue,
@@ -22,14 +23,16 @@ from embercoach.analysis.values.lattice import (
     Setting,
     Shape,
     Str,
+    Torch,
     Tree,
     Union,
     Unknown,
     Value,
 )
+from embercoach.analysis.values.torch_values import TorchDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 MAYBE_UNKNOWN_LIMIT = 8
@@ -89,9 +92,13 @@ def any_item(value: Sequence) -> Value:
     return value.common if value.common is not None else join_all(value.items or ())
 
 
+#: Of these kinds, a union holds one value.
+_MERGED = frozenset((Array, Numpy, Str, Dict, DType, Torch, TorchDevice))
+
+
 def _merge_key(value: Value) -> object:
     kind = type(value)
-    if kind is Array or kind is Numpy or kind is Str or kind is Dict or kind is DType:
+    if kind in _MERGED:
         return kind
     if kind is Number:
         return (kind, value.kind)  # type: ignore[attr-defined]
@@ -145,11 +152,45 @@ def _merge(a: Value, b: Value) -> Value:
             a.pulls | b.pulls,
             a.dtype if a.dtype == b.dtype else None,
         )
-    if isinstance(a, DType):
-        return DType(None)
-    if isinstance(a, Str) and isinstance(b, Str):
-        return either((a, b), None)
-    return a
+    merge = _MERGES.get(type(a))
+    return a if merge is None else merge(a, b)
+
+
+#: The device of tensors that no one has moved.
+HOST = frozenset(("cpu",))
+
+
+def _merge_tensors(a: Torch, b: Torch) -> Torch:
+    """A tensor that one path leaves on the host, and another one moves, is of unknown device."""
+    devices = a.devices | b.devices
+    if (
+        not a.devices
+        or not b.devices
+        or (a.devices != b.devices and HOST in (a.devices, b.devices))
+    ):
+        devices = frozenset()
+    dtype = a.dtype if a.dtype == b.dtype else None
+    is_tensor, changed = a.is_tensor and b.is_tensor, a.changed and b.changed
+    return Torch(devices, dtype, a.pulls | b.pulls, is_tensor, changed)
+
+
+_MERGES: dict[type, Callable[[Any, Any], Value]] = {
+    DType: lambda a, b: DType(None),
+    Str: lambda a, b: either((a, b), None),
+    Torch: _merge_tensors,
+    TorchDevice: lambda a, b: TorchDevice(a.kinds | b.kinds),
+}
+
+
+def as_tensor(value: Value) -> Torch | None:
+    """The torch tensor that a value is, or None for what may be anything else but ``None``."""
+    if type(value) is Torch:
+        return value
+    if type(value) is Union and len(value.options) == 2:
+        found = [option for option in value.options if type(option) is Torch]
+        if found and any(type(option) is NoneValue for option in value.options):
+            return found[0]
+    return None
 
 
 def join_chosen(a: Value, b: Value, choice: object) -> Value:
@@ -293,6 +334,14 @@ def pulls_of(value: Value) -> Pulls:
     return pulls
 
 
+def collected(value: Value) -> Pulls:
+    """The pulls of a value that is put into a list, with marks that say so."""
+    pulls = pulls_of(value)
+    if not pulls:
+        return pulls
+    return pulls | {CollectedPull(p) for p in pulls if not isinstance(p, tuple)}
+
+
 def with_pulls(value: Value, pulls: Pulls) -> Value:
     """The value, known to depend on more synchronisations."""
     if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
@@ -306,6 +355,22 @@ def with_shape(value: Value, shape: Shape | None) -> Value:
         return value
     given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
     return Array(*given, value.role, shape)
+
+
+def without_shapes(value: Value) -> Value:
+    """The value, its arrays of any shape."""
+    if type(value) is Array:
+        return value if value.shape is None else replace(value, shape=None)
+    if type(value) is Sequence:
+        items = None if value.items is None else tuple(map(without_shapes, value.items))
+        common = None if value.common is None else without_shapes(value.common)
+        return replace(value, common=common, items=items)
+    if type(value) is Dict:
+        known = tuple((key, without_shapes(item)) for key, item in value.known)
+        return replace(value, item=without_shapes(value.item), known=known)
+    if type(value) is Union:
+        return join_all(map(without_shapes, value.options))
+    return value
 
 
 def holds_arrays(value: Value, depth: int = 3) -> bool:

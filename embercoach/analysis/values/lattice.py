@@ -25,8 +25,14 @@ NumberKind = Literal["bool", "int", "float", "complex"]
 SequenceKind = Literal["list", "tuple", "set", "iterator", "shape"]
 
 
-#: Nodes of host synchronisations that a value depends on, and marks of gradients.
-Pulls = frozenset["cst.CSTNode | GradientMark"]
+class CollectedPull(NamedTuple):
+    """A mark of a value that depends on a pull through a list that the host has grown."""
+
+    node: cst.CSTNode
+
+
+#: Nodes of host synchronisations that a value depends on, and marks of gradients and of lists.
+Pulls = frozenset["cst.CSTNode | GradientMark | CollectedPull"]
 NO_PULLS: Pulls = frozenset()
 
 
@@ -60,6 +66,13 @@ class Shape:
         if self.sizes is None or None in self.sizes:
             return None
         return prod(n for n in self.sizes if n is not None)
+
+    @property
+    def axes(self) -> Shape:
+        """The shape without sizes, except for those that are 1: these axes are broadcast."""
+        if self.sizes is None or all(n is None or n == 1 for n in self.sizes):
+            return self
+        return Shape(tuple(1 if n == 1 else None for n in self.sizes))
 
     def join(self, other: Shape) -> Shape | None:
         """Return the facts that both shapes have in common."""
@@ -243,7 +256,13 @@ class Numpy(Value):
 
 @dataclass(frozen=True, slots=True)
 class Torch(Value):
-    """A torch tensor."""
+    """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
+
+    devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
+    dtype: str | None = None  # by torch's name
+    pulls: Pulls = NO_PULLS  # the copies to the host that it was made from
+    is_tensor: bool = True
+    changed: bool = False  # computed from such a copy, not the copy itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,11 @@ STEPS = 3
 @check("HOST-COPY-001", "HOST-COPY-002", "HOST-COPY-003")
 def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
     """The copies of a PyTorch extension; nothing in other files."""
-    if _uses_torch(file.syntax):
+    if uses_torch(file.syntax):
         yield from _Host(file).reports()
 
 
-def _uses_torch(syntax: Syntax) -> bool:
+def uses_torch(syntax: Syntax) -> bool:
     """Test whether a file includes PyTorch, or uses its tensors through another header."""
     for node in syntax.nodes:
         if node.type in ("preproc_include", "preproc_call"):

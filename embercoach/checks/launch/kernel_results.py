@@ -85,7 +85,7 @@ class _Lists:
         wanted: set[FunctionInfo | None] = {place.function for place in self.calls.values()}
         if self.returning:
             wanted.add(None)
-            wanted.update(f for f in self.module.functions if f.calls & self.returning)
+            wanted.update(f for f in self.module.functions if f.calls.keys() & self.returning)
         for fact in facts:
             if fact.place.function not in wanted:
                 continue

@@ -48,7 +48,7 @@ def metal_bodies(module: Module, facts: list[Fact]) -> Iterator[Report]:
         for body_check in checks_on("MetalCode"):
             with suppress(WorkBudgetExceeded):
                 for report in body_check(code):
-                    yield from _placed(report, definition, source, header, module)
+                    yield from placed_in_python(report, definition, source, header, module)
 
 
 def code_of(
@@ -69,13 +69,14 @@ def code_of(
     )
 
 
-def _placed(
+def placed_in_python(
     report: MetalReport,
     definition: Definition,
     source: Folded,
     header: Folded | None,
     module: Module,
 ) -> Iterator[Report]:
+    """Report at the literals of a kernel's text; nothing where these are in another file."""
     from embercoach.metal.unknown_numbers import readable_names
 
     text = header if report.text == "header" else source

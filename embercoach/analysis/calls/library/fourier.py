@@ -245,11 +245,9 @@ def touch(frame: Frame, target: cst.Subscript, value: Value | None) -> None:
 
 
 def detached(value: Value) -> Value:
-    """A value that leaves its function, where names and shapes of arrays mean nothing."""
+    """A value that leaves its function, where names of arrays mean nothing."""
     if isinstance(value, Array):
-        known = value.role is not None or value.shape is not None
-        given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
-        return Array(*given) if known else value
+        return value if value.role is None else replace(value, role=None)
     if isinstance(value, Number):
         return value if value.extent is None else replace(value, extent=None)
     if isinstance(value, Sequence):

@@ -191,6 +191,24 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
     return Numpy(kind, False, pulls, dtype, flat)
 
 
+#: Functions that make arrays of float64 unless they are given a dtype, which comes second.
+_FLOAT64 = frozenset(
+    f"numpy.{name}"
+    for name in (
+        *("zeros", "ones", "empty", "eye", "linspace", "loadtxt", "genfromtxt"),
+        *(f"random.{drawn}" for drawn in ("rand", "randn", "random", "normal", "uniform")),
+        *("random.random_sample", "random.standard_normal"),
+    )
+)
+
+
+def is_float64(name: str, arguments: tuple[Argument, ...]) -> bool:
+    """Return whether a function makes an array of float64, as none asks for another dtype."""
+    if name not in _FLOAT64 or any(a.keyword == "dtype" or a.star for a in arguments):
+        return False
+    return not any(isinstance(a.value, Symbol) for a in arguments)
+
+
 def _is_flat(arguments: tuple[Argument, ...]) -> bool:
     """Return whether the first argument is a list of numbers."""
     value = arguments[0].value if arguments else UNKNOWN

@@ -17,11 +17,13 @@ from embercoach.analysis.values.lattice import (
     Str,
     Symbol,
     Tree,
+    Unknown,
     Value,
 )
-from embercoach.analysis.values.promotion import FLOATING
+from embercoach.analysis.values.promotion import DTYPES, FLOATING
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,9 @@ HELP = {
     "mlx.core.concatenate": "Pass a list: `mx.concatenate([a, b], axis=0)`",
     "mlx.core.stack": "Pass a list: `mx.stack([a, b], axis=0)`",
 }
+#: Functions that take the shape as their first argument.
+SHAPED = frozenset(("mlx.core.zeros", "mlx.core.ones", "mlx.core.empty", "mlx.core.random.normal"))
+_DTYPE_PROBLEM = "takes an MLX dtype as"
 MOST_LISTED = 60  # characters of parameters in a help text
 
 
@@ -78,7 +83,7 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         "API-003",
         message=f"`{_written(fact, module)}()` {problem}",
         help=HELP.get(entry.name) or _signature(entry),
-        change=_change(fact, entry, module),
+        change=_change(fact, module, entry, problem),
         covers=tuple(argument.node for param, argument in fact.matched if param.takes_only_ints),
     )
 
@@ -146,9 +151,9 @@ def _of_another_type(fact: CallFact) -> str | None:
         if param.accepts != "dtype":
             continue
         if isinstance(value, Number) or (isinstance(value, Str) and value.text is not None):
-            return f"takes an MLX dtype as `{param.name}`"
+            return f"{_DTYPE_PROBLEM} `{param.name}`"
         if isinstance(value, Symbol) and value.name.startswith(("numpy.", "torch.", "builtins.")):
-            return f"takes an MLX dtype as `{param.name}`, not `{value.name}`"
+            return f"{_DTYPE_PROBLEM} `{param.name}`, not `{value.name}`"
     return None
 
 
@@ -201,7 +206,7 @@ def _signature(entry: ApiEntry) -> str:
     return f"MLX {mlx_api.version()} takes: {text}" if names else "Remove the arguments"
 
 
-def _change(fact: CallFact, entry: ApiEntry, module: Module) -> ProposedFix | None:
+def _change(fact: CallFact, module: Module, entry: ApiEntry, problem: str) -> ProposedFix | None:
     """Write MLX's keywords for torch's; the stream of a ``with`` for the default device."""
     from embercoach.analysis.mlx_api.replacements import KEYWORDS
 
@@ -209,13 +214,20 @@ def _change(fact: CallFact, entry: ApiEntry, module: Module) -> ProposedFix | No
         return _as_list(fact, module)
     if entry.name == "mlx.core.default_device":
         return _as_stream(fact)
+    if entry.name in (*SHAPED, "mlx.core.random.uniform"):
+        change = _shape_fix(fact, module, entry)
+        if change is not None:
+            return change
+    if problem.startswith(_DTYPE_PROBLEM):
+        return _dtype_fix(fact, module)
     edits: list[tuple[cst.CSTNode, str]] = []
     for argument, written in zip(fact.node.args, fact.arguments, strict=False):
         name = argument.keyword
-        if name is None or entry.param(name.value) is not None:
+        # MLX takes many parameters by keyword that its signatures show as positional.
+        if name is None or any(param.name == name.value for param in entry.params):
             continue
-        other = KEYWORDS.get(name.value)
-        param = None if other is None else entry.param(other)
+        near = (KEYWORDS.get(name.value), f"{name.value}s", name.value.removesuffix("s"))
+        param = next((param for param in entry.params if param.name in near), None)
         taken = any(param is other for other, _ in fact.matched)
         if param is None or taken or written.star:
             return None
@@ -234,6 +246,41 @@ def _as_list(fact: CallFact, module: Module) -> ProposedFix | None:
     code = module.parsed.code
     edits = ((first, f"[{code(first)}"), (last, f"{code(last)}]"))
     return ProposedFix("Pass a list", False, edits)
+
+
+def _dtype_fix(fact: CallFact, module: Module) -> ProposedFix | None:
+    """``mx.zeros(s, dtype=mx.int32)`` for ``dtype="int32"`` and ``dtype=np.int32``."""
+    mx = mlx_alias(module)
+    for param, argument in fact.matched:
+        value = argument.value
+        if param.accepts != "dtype" or mx is None:
+            continue
+        name = value.text if isinstance(value, Str) else getattr(value, "name", None)
+        short = (name or "").rpartition(".")[2]
+        if isinstance(value, (Str, Symbol)) and short in DTYPES - {"bool"}:
+            text = f"{mx}.{short}"
+            return ProposedFix(f"Use `{text}`", False, ((argument.node, text),))
+    return None
+
+
+def _shape_fix(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix | None:
+    """``mx.zeros((3, 4))`` for ``mx.zeros(3, 4)``, ``uniform(shape=s)`` for ``uniform(s)``."""
+    positional = [a for a in fact.arguments if a.keyword is None]
+    if any(argument.star for argument in fact.arguments) or not positional:
+        return None
+    first, last = positional[0].node, positional[-1].node
+    text = module.parsed.code(first)
+    if entry.name not in SHAPED:
+        is_shape = len(positional) == 1 and isinstance(positional[0].value, Sequence)
+        edits = ((first, f"shape={text}"),) if is_shape and fact.keyword("shape") is None else ()
+        return ProposedFix("Pass the shape by keyword", False, edits) if edits else None
+    if len(positional) < 2 or not all(isinstance(a.value, (Number, Unknown)) for a in positional):
+        return None
+    return ProposedFix(
+        "Pass the shape as a tuple",
+        False,
+        ((first, f"({text}"), (last, f"{module.parsed.code(last)})")),
+    )
 
 
 def _as_stream(fact: CallFact) -> ProposedFix | None:

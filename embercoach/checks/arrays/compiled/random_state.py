@@ -91,15 +91,20 @@ def _draws(info: FunctionInfo, node: cst.CSTNode, module: Module) -> bool:
         return False
     if any(a.star or (a.keyword is not None and a.keyword.value == "key") for a in node.args):
         return False
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    callee = evaluate(frame, node.func)
-    name = callee.name if isinstance(callee, Symbol) else ""
+    name = _called(info, node)
     entry = mlx_api.lookup(name) if name.startswith(RANDOM) else None
     if entry is None or name.removeprefix(RANDOM) in _DETERMINISTIC:
         return False
     positional = sum(a.keyword is None for a in node.args)
     names = [parameter.name for parameter in entry.params]
     return "key" not in names[:positional]
+
+
+def _called(info: FunctionInfo, node: cst.Call) -> str:
+    """The library function that a call in another file's function calls."""
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    callee = evaluate(frame, node.func)
+    return callee.name if isinstance(callee, Symbol) else ""
 
 
 def _calls(functions: frozenset[FunctionInfo], module: Module) -> Iterator[CallFact]:
@@ -175,3 +180,20 @@ def traced_once(fact: CompileFact, module: Module) -> Iterator[Report]:
                 help="Call it outside, and pass the result as an array",
                 context="compiled",
             )
+
+
+@check("COMPILE-002")
+def imported_once(fact: CompileFact, module: Module) -> Iterator[Report]:
+    """``mx.compile(jitter)`` of a function of another file that calls ``random.random()``."""
+    for info in imported_by(fact, module):
+        calls = (n for n in nodes_in(info.node.body, module) if isinstance(n, cst.Call))
+        names = (_called(info, call) for call in calls if dotted(call.func) is not None)
+        name = next((name for name in names if name in HOST_STATE), None)
+        if name is not None:
+            yield Report.at(
+                fact,
+                "COMPILE-002",
+                message=f"`{info.name[:24]}()` runs `{name}()` only when traced",
+                help="Call it outside, and pass the result as an array",
+            )
+            return

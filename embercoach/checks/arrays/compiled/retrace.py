@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.facts.facts import CompileFact, LocalCall
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, names_below, walk
-from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import UNKNOWN
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    names_below,
+    small_statements,
+    target_names,
+    walk,
+)
+from embercoach.analysis.values.joins import any_item, as_array, as_number
+from embercoach.analysis.values.lattice import UNKNOWN, Sequence, Str
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.arrays.compiled.varying import Varying
 from embercoach.checks.registry import Report, check
@@ -19,9 +26,10 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.facts.facts import Argument, CompiledCall, Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 #: Longer expressions are not quoted.
 LONGEST = 16
@@ -46,6 +54,15 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
                 node=argument.node,
                 message=f"shape of {shown} changes: each shape traces the function again",
                 help="Pad to a fixed length, or compile with `shapeless=True`",
+            )
+        elif _is_changing_text(root, call, index, argument):
+            shown = _shown(argument.node, module)
+            yield Report.at(
+                call,
+                "COMPILE-004",
+                node=argument.node,
+                message=f"text {shown} changes: each traces the function again",
+                help="Encode it outside, and pass arrays of one shape",
             )
         elif isinstance(argument.node, cst.Name) and not _must_be_python(
             root, call, index, argument
@@ -146,6 +163,40 @@ def _has_changing_shape(call: CompiledCall, argument: Argument, varying: Varying
     return varying.shape(argument.node, call.place.statement)
 
 
+def _is_changing_text(
+    root: FunctionInfo | None, call: CompiledCall, index: int, argument: Argument
+) -> bool:
+    """Return whether a loop binds a string, or a list of strings, that it passes."""
+    loop = call.place.loop
+    if root is None or not isinstance(loop, cst.For):
+        return False
+    parameter = _parameter(root, index, argument)
+    declared = UNKNOWN if parameter is None else annotated_value(root, parameter)
+    if not (_is_text(argument.value) or _is_text(declared)):
+        return False
+    if isinstance(loop.iter, (cst.List, cst.Tuple)):
+        return False  # few
+    bound = set(target_names(loop.target))
+    for statement in small_statements(loop.body):
+        if isinstance(statement, cst.Assign) and bound & set(names_below(statement.value)):
+            bound.update(n for t in statement.targets for n in target_names(t.target))
+    return not bound.isdisjoint(names_below(argument.node))
+
+
+def _parameter(root: FunctionInfo, index: int, argument: Argument) -> FunctionParameter | None:
+    """The parameter of a compiled function that takes an argument."""
+    places = [p for p in root.parameters if not p.star][root.is_method :]
+    if argument.keyword is not None:
+        return next((p for p in places if p.name == argument.keyword), None)
+    return places[index] if index < len(places) else None
+
+
+def _is_text(value: Value) -> bool:
+    if isinstance(value, Sequence):
+        return isinstance(any_item(value), Str)
+    return isinstance(value, Str)
+
+
 def _is_counter(node: cst.BaseExpression, module: Module) -> bool:
     """``self.offset``, where the file has ``self.offset += 1``."""
     return isinstance(node, cst.Attribute) and node.attr.value in _counters(module)
@@ -173,9 +224,8 @@ def _must_be_python(
     """Return whether the function needs a Python number there: for a shape, or to branch."""
     if root is None:
         return False
-    names = [p.name for p in root.parameters if not p.star][root.is_method :]
-    name = argument.keyword or (names[index] if index < len(names) else None)
-    return name is not None and name in _needed(root)
+    parameter = _parameter(root, index, argument)
+    return parameter is not None and parameter.name in _needed(root)
 
 
 @lru_cache(maxsize=8)

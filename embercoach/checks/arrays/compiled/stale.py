@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -31,17 +31,21 @@ from embercoach.checks.arrays.compiled.later_changes import (
     changes_variable,
     owner_of,
 )
+from embercoach.checks.arrays.compiled.model_calls import calls_variable, variable
 from embercoach.checks.arrays.compiled.updates import updates_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CompileFact
     from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
+
+    #: Whether a path in a function is the variable at hand.
+    Test = Callable[[str, "FunctionInfo | None"], bool]
 
 HELP = "Pass it as an argument, or add it to `inputs=` of mx.compile"
 
@@ -306,50 +310,39 @@ def _uses(
     module: Module,
 ) -> bool:
     """Return whether the compiled code runs the very model that the other code updates."""
-    if any(_is_set(model, info, module) for info in functions):
+    updated = variable(model, updater, module)
+
+    def is_updated(path: str, info: FunctionInfo | None) -> bool:
+        return variable(path, info, module) == updated
+
+    if any(_is_set(is_updated, info, module) for info in functions):
         return False
-    name = model.partition(".")[0]
-    node = fact.node
+    node, owner = fact.node, fact.place.function
     if isinstance(node, cst.Call) and fact.decorated is None and node.args:
         # ``mx.compile(model)``, ``mx.compile(nn.value_and_grad(model, loss))``.
         given = node.args[0].value
-        if isinstance(fact.function, (Instance, LibraryObject)) and dotted(given) == model:
-            return _same(name, fact.place.function, updater, module)
-        if isinstance(given, cst.Call) and isinstance(fact.function, Transformed):
-            first = given.args[0].value if given.args else None
+        path = dotted(given)
+        if isinstance(fact.function, (Instance, LibraryObject)) and path is not None:
+            return is_updated(path, owner)
+        if isinstance(given, cst.Call) and isinstance(fact.function, Transformed) and given.args:
+            path = dotted(given.args[0].value)
             is_module = fact.function.transform == "module_value_and_grad"
-            if is_module and first is not None and dotted(first) == model:
-                return _same(name, fact.place.function, updater, module)
-    for info in functions:
-        for call in nodes_in(info.node.body, module):
-            if isinstance(call, cst.Call) and dotted(call.func) == model:
-                return _same(name, info, updater, module)
-    return False
-
-
-def _is_set(model: str, info: FunctionInfo, module: Module) -> bool:
-    """``model.update(parameters)``: the weights are arguments."""
-    setter = f"{model}.update"
+            if is_module and path is not None and is_updated(path, owner):
+                return True
     return any(
-        dotted(n.func) == setter
-        for n in nodes_in(info.node.body, module)
-        if isinstance(n, cst.Call)
+        calls_variable(info, partial(_applied, is_updated, info), module) for info in functions
     )
 
 
-def _same(
-    name: str, reader: FunctionInfo | None, updater: FunctionInfo | None, module: Module
-) -> bool:
-    """Return whether a name is the same variable in two functions, or ``self`` of one class."""
-    if reader is not None and updater is not None and reader.is_method and updater.is_method:
-        first = reader.parameters[0].name if reader.parameters else ""
-        if name == first and updater.parameters and updater.parameters[0].name == name:
-            return reader.cls is updater.cls
-    return _scope(name, reader, module) is _scope(name, updater, module)
+def _applied(is_updated: Test, info: FunctionInfo, path: str) -> bool:
+    return is_updated(path, info)
 
 
-def _scope(name: str, info: FunctionInfo | None, module: Module) -> object:
-    scope: Scope | None = scope_of(module, info)
-    while scope is not None and not scope.binds(name):
-        scope = scope.outer
-    return object() if scope is None else scope.owner
+def _is_set(is_updated: Test, info: FunctionInfo, module: Module) -> bool:
+    """``model.update(parameters)``: the weights are arguments."""
+    for node in nodes_in(info.node.body, module):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            path = dotted(node.func.value) if node.func.attr.value == "update" else None
+            if path is not None and is_updated(path, info):
+                return True
+    return False

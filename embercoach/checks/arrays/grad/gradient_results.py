@@ -44,8 +44,10 @@ CUSTOM = "mlx.core.custom_function"
 def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Losses whose gradient is zero, and losses that are not scalars."""
     calls: dict[cst.CSTNode, CallFact] | None = None
+    zeros: dict[cst.CSTNode, Report] = {}
     for result in module.differentiated:
-        yield from _zero_gradient(result)
+        for zero in _zero_gradient(result, module):
+            zeros.setdefault(zero.node, zero)
         root = result.root
         if not root.first_result:
             continue
@@ -57,19 +59,37 @@ def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report
             if found:
                 continue
         yield from _not_scalar(result)
+    yield from zeros.values()
 
 
-def _zero_gradient(result: DifferentiatedResult) -> Iterator[Report]:
+def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Report]:
     operation = zero_by(result.value) if result.is_complete else None
     if operation is None or type(result.value) is not Array:
         return
     shown = f"`{operation}`" if not operation.isidentifier() else f"`{operation}()`"
     yield Report.at(
-        result.root,
+        _only_call(operation, result.root.info, module) or result.root,
         "GRAD-002",
         message=f"gradient of {_named(result.root)} is zero: it passes through {shown}",
         help="Use a differentiable loss, such as cross entropy of the logits",
     )
+
+
+def _only_call(operation: str, root: FunctionInfo, module: Module) -> CallFact | None:
+    """The call of an operation in a differentiated function, if there is one in it alone."""
+    found = [
+        fact
+        for info in (root, *root.calls)
+        if info.module is module
+        for fact in module.facts_of(info)
+        if isinstance(fact, CallFact) and _name(fact) == operation
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _name(fact: CallFact) -> str:
+    """The last name of what a call calls: of a function, or of an array's method."""
+    return "" if fact.entry is None else fact.entry.name.rpartition(".")[2]
 
 
 def _not_scalar(result: DifferentiatedResult) -> Iterator[Report]:

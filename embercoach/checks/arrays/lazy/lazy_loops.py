@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MANY = 1_000
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
-_HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
+HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
 
 
 @check("LAZY-001")
@@ -79,7 +79,7 @@ def _unevaluated(
     added: cst.BaseExpression,
 ) -> Iterator[Report]:
     name = _name(target)
-    if name is None or _is_traced(place, module) or not _may_ask(place, module):
+    if name is None or is_traced(place, module) or not may_ask(place, module):
         return
     for loop in layout_of(module, place.function).loops(place.statement):
         if not _is_kept(name, loop, place, module):
@@ -96,7 +96,7 @@ def _unevaluated(
         fact,
         "LAZY-001",
         message=f"`{name}` is not evaluated in the loop: its graph grows in every iteration",
-        help=_HELP.format(name),
+        help=HELP.format(name),
     )
 
 
@@ -125,7 +125,7 @@ def _without_evaluation(
     fact: CallFact | LocalCall, paths: set[str], module: Module
 ) -> Iterator[Report]:
     place = fact.place
-    if _is_traced(place, module) or not _may_ask(place, module):
+    if is_traced(place, module) or not may_ask(place, module):
         return
     loops = layout_of(module, place.function).loops(place.statement)
     loop = next((around for around in loops if is_long(around)), None)
@@ -178,15 +178,15 @@ def _name(target: cst.CSTNode) -> str | None:
     return dotted(target)
 
 
-def _may_ask(place: FactPlace, module: Module) -> bool:
-    """Count a question about a loop; False if there have been too many."""
+def may_ask(place: FactPlace, module: Module) -> bool:
+    """Count a question about a loop; return False if there have been too many."""
     asked = evaluation_of(module).asked
     asked[place.loop] += 1
     return asked[place.loop] <= _MOST_QUESTIONS
 
 
-def _is_traced(place: FactPlace, module: Module) -> bool:
-    """Test whether the loop becomes one graph on purpose, or is a test's."""
+def is_traced(place: FactPlace, module: Module) -> bool:
+    """Return whether the loop becomes one graph on purpose, or is a test's."""
     function = place.function
     if function is None:
         return module.is_test

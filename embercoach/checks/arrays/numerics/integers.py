@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import DType
+from embercoach.analysis.values.lattice import ArrayAt, DType
 from embercoach.analysis.values.promotion import FLOATING, UNSIGNED
 from embercoach.checks.registry import Report, check
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         BinaryFact,
         CallFact,
         Fact,
+        IndexFact,
         ItemStoreFact,
     )
     from embercoach.analysis.project.module import Module
@@ -108,6 +109,14 @@ def wide_put(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.put_along_axis(x, index, v, axis)`` of an int64 ``x``."""
     array = as_array(fact.arguments[0].value) if fact.arguments else None
     if array is not None and array.dtype in WIDE:
+        yield from _wide(fact, array.dtype)
+
+
+@check("DTYPE-008")
+def wide_update(fact: IndexFact, module: Module) -> Iterator[Report]:
+    """``x.at[index].add(v)`` of an int64 ``x``."""
+    array = as_array(fact.base.array) if isinstance(fact.base, ArrayAt) else None
+    if array is not None and array.dtype in WIDE and fact.form == "index":
         yield from _wide(fact, array.dtype)
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.checks.arrays.numerics.compositions import SUM, Called, called
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +42,8 @@ def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
     if other is not None:
         exponential = called(other, module)
         if exponential is not None and exponential.name in EXP:
-            yield _unstable(fact, "log(1 + exp(x))", "mx.logaddexp(x, 0)")
+            change = _log_fix(fact, module, other.node)
+            yield _unstable(fact, "log(1 + exp(x))", "mx.logaddexp(x, 0)", change)
         elif not _is_number(other):
             yield _inexact(fact, "log(1 + x)", "mx.log1p(x)")
         return
@@ -53,7 +56,8 @@ def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
 def _log_of_call(fact: CallFact, inner: Called, module: Module) -> Iterator[Report]:
     if inner.name in SOFTMAX:
         instead = "x - mx.logsumexp(x, axis, keepdims=True)"
-        yield _unstable(fact, "log(softmax(x))", instead)
+        change = _log_fix(fact, module, _argument(fact))
+        yield _unstable(fact, "log(softmax(x))", instead, change)
     elif inner.name in SIGMOID:
         yield _unstable(fact, "log(sigmoid(x))", "nn.log_sigmoid(x)")
     elif inner.name in SUM:
@@ -87,12 +91,52 @@ def quotient_or_difference(fact: BinaryFact, module: Module) -> Iterator[Report]
         yield _unstable(fact, "exp(x) / sum(exp(x))", "mx.softmax(x, axis)")
 
 
-def _unstable(fact: Fact, shown: str, instead: str) -> Report:
+def _argument(fact: CallFact) -> cst.BaseExpression | None:
+    """The argument of ``mx.log(y)``, None for ``y.log()``."""
+    given = fact.node.args
+    return given[0].value if fact.symbol is not None and len(given) == 1 else None
+
+
+def _log_fix(fact: CallFact, module: Module, inner: cst.CSTNode | None) -> ProposedFix | None:
+    """``mx.log(mx.softmax(x, axis))`` and ``mx.log(1 + mx.exp(x))``, written as one expression."""
+    mx, outer = mlx_alias(module), _argument(fact)
+    call = None if inner is None else calls_of(module).get(inner)
+    if mx is None or outer is None or call is None or call.symbol is None:
+        return None
+    if isinstance(outer, cst.BinaryOperation):
+        if inner not in (outer.left, outer.right):
+            return None
+    elif inner is not outer:
+        return None
+    argument = call.positional(0)
+    if argument is None or "\n" in (x := module.parsed.code(argument.node)):
+        return None
+    if call.symbol in EXP and len(call.arguments) == 1:
+        return ProposedFix(
+            f"Use `{mx}.logaddexp`", False, ((fact.node, f"{mx}.logaddexp({x}, 0)"),)
+        )
+    axis = call.argument(1, "axis")
+    is_plain = axis is not None and len(call.arguments) == 2 and call.symbol in SOFTMAX
+    if axis is None or not is_plain or not _is_repeatable(argument.node):
+        return None
+    logsumexp = f"{mx}.logsumexp({x}, axis={module.parsed.code(axis.node)}, keepdims=True)"
+    return ProposedFix(f"Use `{mx}.logsumexp`", False, ((fact.node, f"({x} - {logsumexp})"),))
+
+
+def _is_repeatable(node: cst.BaseExpression) -> bool:
+    """Return whether an expression may be written twice: a name, an attribute, or its cast."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        return node.func.attr.value == "astype" and dotted(node.func.value) is not None
+    return dotted(node) is not None
+
+
+def _unstable(fact: Fact, shown: str, instead: str, change: ProposedFix | None = None) -> Report:
     return Report.at(
         fact,
         "DTYPE-011",
         message=f"`{shown}` is infinite or NaN for large inputs",
         help=f"Use `{instead}`",
+        change=change,
     )
 
 

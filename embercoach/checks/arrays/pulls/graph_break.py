@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.host_uses import is_handed_over, is_log_line
+from embercoach.analysis.facts.host_uses import is_log_line
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
+    SCALAR,
     BoundMember,
     Dict,
     LibraryObject,
@@ -19,6 +20,10 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.arrays.pulls.pull_uses import HELP, only_exits, verdict_of
+from embercoach.checks.grouped_reads import grouped_fix
+from embercoach.checks.hoisted_reads import iteration_fix
+from embercoach.checks.loop_reads import loop_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias
 
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
 REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
+#: Contexts in which several pulls in a row should be one synchronization.
+GROUPED = frozenset(("loop", "function"))
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
 INSTEAD = {
@@ -58,6 +65,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     covers: tuple[cst.CSTNode, ...] = (),
     replaces: tuple[str, ...] = (),
     may_end: bool = True,
+    may_leave: bool = False,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
 
@@ -75,6 +83,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         covers: as in ``Report``.
         replaces: as in ``Report``.
         may_end: as in ``context_of``.
+        may_leave: the host may need the value in each iteration of a loop.
     """
     context = context_of(
         fact.place,
@@ -84,17 +93,24 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject=array_node,
         may_end=may_end,
     )
-    if context == "loop" and may_end:
-        is_queued = is_handed_over(fact.place, pulled_by or fact.node)
-        if is_queued or is_log_line(fact.place, module):
-            context = "sink"
+    effect = EFFECTS[context]
+    if context == "loop" and may_end and is_log_line(fact.place, module):
+        context, effect = "sink", EFFECTS["sink"]
+    elif may_leave and context in ("loop", "function"):
+        verdict = verdict_of(fact.place, pulled_by or node or fact.node, array_node, module)
+        context = "sink" if verdict == "leaves" else context
+        help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)
+    change = None
+    if array_node is not None and context in GROUPED:
+        change = grouped_fix(module, fact.place.function, array_node)
     return Report.at(
         fact,
         code,
         node=node,
-        message=f"{operation} {EFFECTS[context]}",
+        message=f"{operation} {effect}",
         help=help,
         context=context,
+        change=change,
         covers=covers,
         replaces=replaces,
         subject=subject or array_node,
@@ -107,7 +123,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     callee = fact.callee
     assert isinstance(callee, BoundMember)
     if fact.array is not None and fact.receiver_node is not None:
-        yield pull(
+        report = pull(
             fact,
             "GRAPH-BREAK-001",
             module,
@@ -115,7 +131,10 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
             value=callee.owner,
             help="Keep the value an mx.array, and read it once, where the host needs it",
             array_node=fact.receiver_node,
+            may_leave=True,
         )
+        change = loop_fix(module, fact.place, fact.receiver_node, fact.array, pulled=fact.node)
+        yield replace(report, change=change or report.change)
 
 
 @check("GRAPH-BREAK-002", of=(*CASTS, "math."))
@@ -125,11 +144,12 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if name is None:
         return
     for argument in fact.arguments:
-        if definite_array(argument.value) is None:
+        array = definite_array(argument.value)
+        if array is None:
             continue
         short = name.removeprefix("builtins.")
         instead = f"mx.{name[5:]}" if name.startswith("math.") else ".astype(...)"
-        yield pull(
+        report = pull(
             fact,
             "GRAPH-BREAK-002",
             module,
@@ -137,7 +157,10 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help=f"Use {instead} on the device, and convert once where the host needs a number",
             array_node=argument.node,
+            may_leave=True,
         )
+        change = loop_fix(module, fact.place, argument.node, array, cast=fact.node)
+        yield replace(report, change=change or report.change)
         return
 
 
@@ -163,7 +186,7 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     else:
         code, operation = "GRAPH-BREAK-003", f"{_FORMS[fact.form]} on an mx.array"
         help_text = "Select with mx.where on the device, or branch on a host value such as a shape"
-    yield pull(
+    report = pull(
         fact,
         code,
         module,
@@ -171,7 +194,14 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         value=fact.value,
         help=help_text,
         array_node=fact.node,
+        may_leave=code == "GRAPH-BREAK-003" and only_exits(fact.place.statement),
     )
+    array = definite_array(fact.value)
+    change = None
+    # A list of one number would be true: only what is certainly one number becomes one.
+    if array is not None and (array.shape == SCALAR or isinstance(fact.node, cst.Call)):
+        change = loop_fix(module, fact.place, fact.node, array)
+    yield replace(report, change=change or report.change)
 
 
 def _compares_none(node: cst.BaseExpression) -> bool:
@@ -326,7 +356,10 @@ def text_call(fact: CallFact, module: Module) -> Iterator[Report]:
 def formatted_text(fact: FormatFact, module: Module) -> Iterator[Report]:
     """``f"{x}"``, ``"%s" % x``."""
     shown = "f-string" if fact.form == "fstring" else "`%` formatting"
-    yield _formatting(fact, module, fact.value, fact.node, shown)
+    report = _formatting(fact, module, fact.value, fact.node, shown)
+    if isinstance(fact.node, cst.Name) and fact.node.value in fact.place.array_names:
+        report = replace(report, change=iteration_fix(module, fact.place, fact.node))
+    yield report
 
 
 def _is_plain(value: Value) -> bool:

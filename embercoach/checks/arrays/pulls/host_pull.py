@@ -24,8 +24,9 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.arrays.pulls.graph_break import pull
-from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix
+from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
 from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.round_trips import function_fix, method_fix
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         value=callee.owner,
         help=KEEP,
         array_node=fact.receiver_node,
+        may_leave=True,
     )
-    yield replace(report, change=_row_fix(fact, module))
+    yield replace(report, change=_row_fix(fact, module) or report.change)
 
 
 def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
@@ -65,11 +67,14 @@ def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
     subject = fact.receiver_node
     if not fact.place.loops or subject is None or fact.array is None:
         return None
+    fix = None
     if isinstance(subject, cst.Subscript):
         fix = element_fix(module, fact.place, subject, fact.array, replaced=fact.node, is_row=True)
-        if fix is not None:
-            return fix
-    return invariant_fix(module, fact.place, fact.node, subject)
+    elif isinstance(subject, cst.Name):
+        fix = row_fix(module, fact.place, subject, fact.node)
+        if fix is None and subject.value in fact.place.array_names:
+            fix = iteration_fix(module, fact.place, subject)
+    return fix or invariant_fix(module, fact.place, fact.node, subject)
 
 
 @check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
@@ -92,10 +97,11 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help=KEEP,
             array_node=argument.node,
+            may_leave=True,
         )
         if array is not None and array.dtype == "bfloat16":
             report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
-        yield report
+        yield replace(report, change=method_fix(module, fact) or report.change)
     elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
         yield Report.at(
             fact,
@@ -103,10 +109,11 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             message=f"`{short}()` raises a TypeError on an mx.array",
             help=_mlx_twin(fact, name),
             context=context_of(fact.place, module.is_test, value=argument.value),
+            change=function_fix(module, fact, name),
             subject=argument.node,
         )
     else:
-        yield pull(
+        report = pull(
             fact,
             "HOST-PULL-003",
             module,
@@ -115,6 +122,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help=_mlx_twin(fact, name),
             array_node=argument.node,
         )
+        yield replace(report, change=function_fix(module, fact, name) or report.change)
 
 
 def _mlx_twin(fact: CallFact, name: str) -> str:
@@ -172,6 +180,7 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help="Use mx.save or mx.save_safetensors to store arrays",
             array_node=argument.node,
+            may_leave=True,
         )
 
 
@@ -192,6 +201,7 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         f"`{name}()`",
         value=argument.value if inner is None else _pulled(fact, module, inner),
         help="Convert once, outside hot loops",
+        may_leave=True,
         pulled_by=inner,
         array_node=argument.node,
         subject=inner,
@@ -294,7 +304,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
-    yield replace(report, change=_element_fix(fact, module, subject, value))
+    yield replace(report, change=_element_fix(fact, module, subject, value) or report.change)
 
 
 def _element_fix(

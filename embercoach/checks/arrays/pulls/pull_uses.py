@@ -1,0 +1,339 @@
+"""Verdicts on pulls that run many times: the host needs the value now, or the pull can be avoided.
+
+A pull whose value leaves the program in the same iteration is a sink: a token that is printed, or
+compared with the end of a text. Elsewhere there is something to do, which the help says.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import libcst as cst
+
+from embercoach.analysis.facts.caller_evaluation import calls_by_function
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_forward, seeds_list
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
+from embercoach.analysis.syntax.trees import children, statements_below, walk
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import BoundMember, Symbol, Transformed
+from embercoach.checks.arrays.lazy.step_loops import is_step, updates
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import FactPlace, LocalCall
+    from embercoach.analysis.project.module import Module
+
+#: ``leaves``: the host needs the value in this iteration. Else why the pull can be avoided.
+Verdict = Literal["leaves", "again", "collected", "fed back", "invariant", "metadata", "step", ""]
+
+#: What to do instead, by verdict.
+HELP: dict[Verdict, str] = {
+    "again": "Keep the result of the first read: this one copies the same array again",
+    "collected": "Collect the arrays, and read them together after the loop",
+    "fed back": "Keep the mx.array and pass it on: its value returns to the device",
+    "invariant": "Read the array once, before the loop",
+    "metadata": "Read the size, shape or dtype of the mx.array itself: they need no evaluation",
+    "step": "Read the loss every k steps, or after the mx.eval() of the step",
+}
+
+_GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
+#: Bindings that a name is followed through; calls from loops, and functions, that are looked at.
+_MOST_NAMES, _MOST_CALLS, _MOST_FUNCTIONS = 4, 8, 3
+#: Operations in an expression, and calls of the same method in a body, that are looked at.
+_MOST_OPERATIONS, _MOST_ALIKE = 32, 32
+
+
+def verdict_of(
+    place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode | None, module: Module
+) -> Verdict:
+    """Judge a pull in a loop, or in a function that a loop calls."""
+    function = place.function
+    if function is not None and (is_forward(function) or _is_transformed(function)):
+        return ""
+    if place.loops:
+        return _in_loop(place, pull, subject, module)
+    if function is None or isinstance(function.node, cst.Lambda):
+        return ""
+    body = function.node.body
+    if function not in hot_functions(module):
+        is_listed = _is_number(pull) and not is_fed_back(pull, module)
+        return "leaves" if is_listed or seeds_list(place, module) else ""
+    if is_fed_back(pull, module):
+        return "again" if _is_read_again(pull, body, place, module) else _fed_back(pull)
+    if _is_read_again(pull, body, place, module):
+        return "again"
+    uses = uses_of(pull, body, module, function)
+    if uses == {Use.METADATA}:
+        return "metadata"
+    evaluated = _is_evaluated_before(place, body, module)
+    if updates(function, module) and not evaluated:
+        return "step"
+    if evaluated or Use.NOW in uses:
+        return "leaves"
+    return _in_callers(function, module) if Use.RETURNED in uses else ""
+
+
+def _is_transformed(function: FunctionInfo) -> bool:
+    return function.compiled or function.vmapped or function.differentiated
+
+
+def _in_loop(
+    place: FactPlace,
+    pull: cst.CSTNode,
+    subject: cst.CSTNode | None,
+    module: Module,
+    depth: int = 0,
+) -> Verdict:
+    loop, function = place.loop, place.function
+    loops = list(layout_of(module, function).loops(place.statement))
+    if subject is not None and _is_invariant(subject, place, module):
+        return "invariant"
+    if is_fed_back(pull, module):
+        return _fed_back(pull)
+    if loop is None or not loops or place.loops != len(loops):
+        return ""  # in a comprehension
+    if _is_read_again(pull, loop.body, place, module):
+        return "again"
+    uses = uses_of(pull, loop.body, module, function)
+    if uses == {Use.METADATA}:
+        return "metadata"
+    if _is_evaluated_before(place, loop.body, module):
+        return "leaves"
+    if _trains(loop, module):
+        return "step"
+    if Use.NOW in uses:
+        return "leaves"
+    if Use.RETURNED in uses and function is not None and depth < _MOST_FUNCTIONS:
+        return "leaves" if function not in hot_functions(module) else ""
+    return "collected" if uses & {Use.COLLECTED, Use.SUMMED} else ""
+
+
+def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
+    """Judge the loops that call a function, whose result is what it has read."""
+    calls = [
+        call
+        for call in calls_by_function(module).get(function, ())
+        if call.place.loops and not call.place.periodic
+    ]
+    if not calls or len(calls) > _MOST_CALLS:
+        return ""
+    verdicts = {_in_loop(call.place, call.node, None, module, 1) for call in calls}
+    return verdicts.pop() if len(verdicts) == 1 else ""
+
+
+@lru_cache(maxsize=16)
+def _trains(loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether each iteration updates weights, or takes a gradient."""
+    if is_step(loop, module, by_evaluation=False):
+        return True
+    calls = evaluation_of(module).calls
+    facts = (calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call))
+    callees = (fact.callee for fact in facts if fact is not None)
+    return any(isinstance(c, Transformed) and c.transform in _GRADIENTS for c in callees)
+
+
+def only_exits(node: cst.CSTNode) -> bool:
+    """Test whether a statement is an ``if`` that only leaves a loop or a function."""
+    if not isinstance(node, cst.If) or node.orelse is not None:
+        return False
+    body = node.body.body
+    if len(body) != 1:
+        return False
+    last = body[0].body[-1] if isinstance(body[0], cst.SimpleStatementLine) else body[0]
+    return isinstance(last, cst.Break) or (
+        isinstance(last, cst.Return) and not isinstance(last.value, cst.Call)
+    )
+
+
+def _is_evaluated_before(place: FactPlace, body: cst.CSTNode, module: Module) -> bool:
+    """Test whether ``mx.eval`` runs before a statement in the same pass of a body."""
+    for level in layout_of(module, place.function).outward(place.statement):
+        first = _first_evaluation(module).get(id(level.statements[0]))
+        if first is None:
+            evaluating = (i for i, s in enumerate(level.statements) if _evaluates(s, module))
+            first = next(evaluating, len(level.statements))
+            _first_evaluation(module)[id(level.statements[0])] = first
+        if first < level.position:
+            return True
+        if getattr(level.owner, "body", None) is body:
+            break
+    return False
+
+
+@lru_cache(maxsize=2)
+def _first_evaluation(module: Module) -> dict[int, int]:
+    """The first statement that calls ``mx.eval`` in suites, which their own first one names."""
+    return {}
+
+
+def _evaluates(statement: cst.CSTNode, module: Module, depth: int = 0) -> bool:
+    """Test whether a statement certainly calls ``mx.eval``, itself or in a function."""
+    if isinstance(statement, (cst.FunctionDef, cst.ClassDef, cst.If, cst.Match)):
+        return False
+    evaluation = evaluation_of(module)
+    if not isinstance(statement, cst.BaseSmallStatement):
+        inner = statements_below(getattr(statement, "body", statement))
+        small = (s for s in inner if isinstance(s, cst.BaseSmallStatement))
+        return any(_evaluates(s, module, depth) for s in small)
+    for node in walk(statement, (cst.Lambda,)):
+        if not isinstance(node, cst.Call):
+            continue
+        fact, local = evaluation.calls.get(node), evaluation.local_call(node)
+        if fact is not None and fact.symbol == "mlx.core.eval":
+            return not fact.place.periodic
+        if local is not None and depth < _MOST_FUNCTIONS and _ends_evaluated(local, module, depth):
+            return True
+    return False
+
+
+def _ends_evaluated(call: LocalCall, module: Module, depth: int) -> bool:
+    definition = call.function.node
+    if isinstance(definition, cst.Lambda):
+        return False
+    return _body_evaluates(definition.body, module, depth + 1)
+
+
+@lru_cache(maxsize=32)
+def _body_evaluates(body: cst.BaseSuite, module: Module, depth: int) -> bool:
+    statements = (
+        small
+        for line in body.body
+        for small in (line.body if isinstance(line, cst.SimpleStatementLine) else (line,))
+    )
+    return any(_evaluates(statement, module, depth) for statement in statements)
+
+
+def _fed_back(pull: cst.CSTNode) -> Verdict:
+    """The verdict on a pull whose value becomes an operand: a copy, the host may compute with."""
+    return "fed back" if _is_number(pull) else ""
+
+
+def _is_number(pull: cst.CSTNode) -> bool:
+    """Test whether a pull reads a single number: the second time, that costs next to nothing."""
+    func = pull.func if isinstance(pull, cst.Call) else None
+    return isinstance(func, cst.Name) or (
+        isinstance(func, cst.Attribute) and func.attr.value == "item"
+    )
+
+
+def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an earlier statement of a body copies the same array by the same call."""
+    if not isinstance(pull, cst.Call) or _is_number(pull):
+        return False
+    name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
+    reaching = scope_of(module, place.function).reaching
+    alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
+    if len(alike) < 2 or reaching is None:
+        return False
+    text, layout = module.parsed.code(pull), layout_of(module, place.function)
+    names = {n.value for n in walk(pull) if isinstance(n, cst.Name)} & set(reaching.bindings)
+    for call, statement in alike:
+        if call is pull or statement is place.statement:
+            continue
+        if layout.in_sequence(statement, place.statement) and module.parsed.code(call) == text:
+            bindings = [
+                (reaching.before(statement, n), reaching.before(place.statement, n)) for n in names
+            ]
+            if bindings and all(one is not None and one == two for one, two in bindings):
+                return True
+    return False
+
+
+@lru_cache(maxsize=64)
+def _is_changed(name: str, body: cst.CSTNode) -> bool:
+    """Test whether a body assigns items of what a name holds."""
+    region = region_of(body)
+    for read, _ in region.reads.get(name, ()):
+        node: cst.CSTNode = read
+        while isinstance(region.parents[node], (cst.Subscript, cst.Attribute)):
+            node = region.parents[node]
+        if node is not read and isinstance(region.parents[node], cst.AssignTarget):
+            return True
+    return False
+
+
+def _is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an expression is of arrays from before the loop, or of their elements."""
+    loops = list(layout_of(module, place.function).loops(place.statement))
+    loop = loops[0] if loops else None
+    return _Invariance(loop, place, module).holds(node, place.statement)
+
+
+class _Invariance:
+    """The search for what an expression of a loop is computed from."""
+
+    def __init__(self, loop: cst.For | cst.While | None, place: FactPlace, module: Module) -> None:
+        self._loop = loop
+        self._place = place
+        self._layout = layout_of(module, place.function)
+        self._reaching = scope_of(module, place.function).reaching
+        self._calls = evaluation_of(module).calls
+        self._names, self._operations = _MOST_NAMES, _MOST_OPERATIONS
+
+    def holds(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        self._operations -= 1
+        if self._operations < 0:
+            return False
+        if isinstance(node, cst.Name):
+            return self._name(node.value, statement)
+        if isinstance(node, cst.Subscript):
+            return self.holds(node.value, statement)
+        if isinstance(node, cst.Call):
+            return self._call(node, statement)
+        if isinstance(node, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)):
+            return all(
+                isinstance(c, cst.BaseNumber) or self.holds(c, statement) for c in _operands(node)
+            )
+        return False
+
+    def _call(self, node: cst.Call, statement: cst.CSTNode) -> bool:
+        """Test whether MLX computes a call's result from such arrays."""
+        fact = self._calls.get(node)
+        if fact is None:
+            return False
+        operands = [a.node for a in fact.arguments if as_array(a.value) is not None]
+        callee = fact.callee
+        if isinstance(callee, BoundMember) and fact.array is not None:
+            assert isinstance(node.func, cst.Attribute)
+            operands.append(node.func.value)
+        elif not isinstance(callee, Symbol) or not _is_operation(callee.name):
+            return False
+        return bool(operands) and all(self.holds(o, statement) for o in operands)
+
+    def _name(self, name: str, statement: cst.CSTNode) -> bool:
+        place = self._place
+        if name in place.array_names:
+            return True
+        if self._loop is not None and _is_changed(name, self._loop.body):
+            return False
+        if self._loop is None:
+            return name not in place.loop_names  # in a comprehension alone
+        found = self._reaching.before(statement, name) if self._reaching else None
+        if found is None:
+            outside = self._reaching is None or name not in self._reaching.bindings
+            return outside and name not in place.loop_names
+        for binding in found:
+            if binding.statement is self._loop or binding.statement is statement:
+                return False
+            if not self._layout.is_inside(binding.statement, self._loop):
+                continue
+            if binding.kind != "assigned" or binding.value is None or not self._names:
+                return False
+            self._names -= 1
+            if not self.holds(binding.value, binding.statement):
+                return False
+        return True
+
+
+def _is_operation(name: str) -> bool:
+    return name.startswith("mlx.core.") and not name.startswith("mlx.core.random.")
+
+
+def _operands(node: cst.CSTNode) -> list[cst.CSTNode]:
+    if isinstance(node, cst.Comparison):
+        return [node.left, *(target.comparator for target in node.comparisons)]
+    return [c for c in children(node) if isinstance(c, cst.BaseExpression)]

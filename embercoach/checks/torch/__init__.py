@@ -1,0 +1,1 @@
+"""Checks of PyTorch programs, loaded for files that mention torch."""

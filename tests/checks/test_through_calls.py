@@ -1,0 +1,273 @@
+"""Findings that need what callers pass, in code without annotations, and what looks like them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from tests.checks.findings import codes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IMPORTS = (
+    "import numpy as np\nimport mlx.optimizers as optim\nfrom functools import partial\n"
+    "from mlx.utils import tree_map\n"
+)
+STEP = "step = nn.value_and_grad(model, lambda m, x: m(x).mean())\n"
+
+REPORTED = {
+    "a softmax two calls from the array": (
+        (
+            "def probs(s):\n    return mx.softmax(s)\n"
+            "def attend(q, k):\n    return probs(q @ k.T)\n"
+            "attend(mx.ones((2, 3, 4)), mx.ones((5, 4)))\n"
+        ),
+        "API-006",
+    ),
+    "a softmax of a method's reshaped array": (
+        (
+            "class A:\n    def split(self, x):\n        b, n, d = x.shape\n"
+            "        return x.reshape(b, n, 4, d // 4)\n"
+            "    def probs(self, q: mx.array):\n        return mx.softmax(self.split(q))\n"
+        ),
+        "API-006",
+    ),
+    "a logsumexp of a generator's arrays": (
+        (
+            "def z(logits):\n    return mx.logsumexp(logits)\n"
+            "def batches(n):\n    for i in range(n):\n        yield mx.random.normal((n, 4))\n"
+            "def run(data):\n    return [z(logits) for logits in data]\n"
+            "run(batches(3))\n"
+        ),
+        "API-006",
+    ),
+    "a uint8 difference in a helper that is defined first": (
+        (
+            "def change(a, b):\n    return mx.abs(a - b)\n"
+            "class Gate:\n    def score(self, a, b):\n        return change(a, b).mean()\n"
+            "    def scan(self, clip):\n"
+            "        return [self.score(a, b) for a, b in zip(clip[1:], clip[:-1])]\n"
+            "def main(frames):\n"
+            "    Gate().scan(mx.stack(frames).astype(mx.uint8))\n"
+        ),
+        "DTYPE-010",
+    ),
+    "an int64 table that a helper makes": (
+        (
+            "def table(n):\n    return mx.array(np.zeros((n, n), dtype=int))\n"
+            "def count(n, ids: mx.array):\n    t = table(n)\n    return t.at[0, ids].add(1)\n"
+        ),
+        "DTYPE-008",
+    ),
+    "a pull three calls below a gradient": (
+        (
+            "def clip(z):\n    return mx.array(np.clip(np.array(z), 0, 1))\n"
+            "def middle(z):\n    return clip(z * 2)\n"
+            "def loss(w, x):\n    return mx.mean(middle(w * x))\n"
+            "def train(w, x):\n    return mx.grad(loss)(w, x)\n"
+        ),
+        "HOST-PULL-002",
+    ),
+    "dropout of a module that a parameter annotated as nn.Module takes": (
+        (
+            "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.drop = nn.Dropout(0.5)\n"
+            "    def __call__(self, x):\n        return self.drop(x)\n"
+            "class Trainer:\n    def __init__(self, model: nn.Module):\n"
+            "        vg = nn.value_and_grad(model, lambda m, x: m(x).sum())\n"
+            "        state = [model.state]\n"
+            "        @partial(mx.compile, inputs=state, outputs=state)\n"
+            "        def step(x):\n            return vg(model, x)\n"
+            "        self.step = step\n"
+            "Trainer(Net())\n"
+        ),
+        "COMPILE-001",
+    ),
+    "an average of weights in a method": (
+        (
+            "class Average:\n    def __init__(self, model):\n"
+            "        self.mean = model.parameters()\n"
+            "        self.decay = 0.9\n"
+            "    def update(self, model):\n        d = self.decay\n"
+            "        self.mean = tree_map(lambda s, p: d * s + p, self.mean, model.parameters())\n"
+            "def train(model, batches):\n    average = Average(model)\n    opt = optim.SGD(0.1)\n"
+            f"    {STEP}"
+            "    for x in batches:\n        loss, g = step(model, x)\n"
+            "        opt.update(model, g)\n"
+            "        average.update(model)\n        mx.eval(model.parameters(), opt.state)\n"
+        ),
+        "LAZY-001",
+    ),
+    "probabilities through a helper": (
+        (
+            "def draw(p):\n    return mx.random.categorical(p[None])\n"
+            "def sample(logits):\n    return draw(mx.softmax(logits, axis=-1))\n"
+        ),
+        "RANDOM-005",
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "code"), REPORTED.values(), ids=REPORTED)
+def test_reported(program: str, code: str) -> None:
+    assert codes(IMPORTS + program, code) == [code]
+
+
+FRAMES = "mx.zeros((4, 8), dtype=mx.uint8)"
+CLASS = "class W:\n    def __init__(self, f):\n        self.f = f\n"
+CHANGE = "    def change(self):\n        return self.f[1:] - self.f[:-1]\n"
+#: Ways from an array of uint8 to a difference; ``U`` is the array.
+WAYS = {
+    "an attribute": f"{CLASS}{CHANGE}def main():\n    return W(U).change()\n",
+    "a property": (
+        f"{CLASS}    @property\n    def g(self):\n        return self.f\n"
+        "    def change(self):\n        return self.g[1:] - self.g[:-1]\n"
+        "def main():\n    return W(U).change()\n"
+    ),
+    "a base's attribute": (
+        f"{CLASS}class V(W):\n    def __init__(self, f):\n        super().__init__(f)\n{CHANGE}"
+        "def main():\n    return V(U).change()\n"
+    ),
+    "a class method": (
+        f"{CLASS}    @classmethod\n    def zero(cls):\n        return cls(U)\n{CHANGE}"
+        "def main():\n    return W.zero().change()\n"
+    ),
+    "a list that a method appends to": (
+        "class W:\n    def __init__(self):\n        self.fs = []\n"
+        "    def add(self, f):\n        self.fs.append(f)\n"
+        "    def change(self):\n        return self.fs[-1] - self.fs[0]\n"
+        "def main():\n    W().add(U)\n"
+    ),
+    "a star": "def d(a, b):\n    return a - b\ndef main():\n    p = (U, U)\n    return d(*p)\n",
+    "a partial": (
+        "def d(n, a, b):\n    return a - b\ndef main():\n    return partial(d, 3)(U, U)\n"
+    ),
+    "annotated parameters": (
+        "def _d(a: mx.array, b: mx.array | None):\n    return a - b\n_d(U, U)\n"
+    ),
+    "an annotated result": (
+        "def load(n: int) -> mx.array:\n    return U + n\n"
+        "def main():\n    return load(3) - load(2)\n"
+    ),
+    "a generator": (
+        "def frames(n):\n    for _ in range(n):\n        yield U\n"
+        "def changes(it):\n    last = None\n    for f in it:\n        if last is not None:\n"
+        "            yield f - last\n        last = f\n"
+        "def main():\n    return list(changes(frames(3)))\n"
+    ),
+    "a dictionary": (
+        "def batch():\n    return {'a': U, 'b': U}\ndef d(x):\n    return x['a'] - x['b']\n"
+        "def main():\n    return d(batch())\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("program", WAYS.values(), ids=WAYS)
+def test_the_dtype_of_an_argument_is_known(program: str) -> None:
+    assert codes(IMPORTS + program.replace("U", FRAMES), "DTYPE-010") == ["DTYPE-010"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def d(a: mx.array, b: mx.array):\n    return a - b\nd(U, U)\nd(mx.ones(3), mx.ones(3))\n",
+        "def d(a: mx.array, b):\n    a = a.astype(mx.int32)\n    return a - b\nd(U, U)\n",
+        (
+            "def f(x: mx.array) -> mx.array:\n    return x + 1\nf(U)\n"
+            "def g(y):\n    return f(y) - f(y)\n"
+        ),
+    ],
+)
+def test_the_dtype_of_an_argument_is_open(program: str) -> None:
+    assert codes(IMPORTS + program.replace("U", FRAMES), "DTYPE-010") == []
+
+
+SILENT = {
+    "a softmax of vectors too": (
+        "def probs(s):\n    return mx.softmax(s)\nprobs(mx.ones((2, 3)))\nprobs(mx.ones((3,)))\n",
+        "API-006",
+    ),
+    "a softmax of one row": (
+        "def probs(s):\n    return mx.softmax(s)\nprobs(mx.ones((1, 3)))\n",
+        "API-006",
+    ),
+    "a softmax that vmap maps": (
+        "def probs(s):\n    return mx.softmax(s)\nmx.vmap(probs)(mx.ones((2, 3)))\n",
+        "API-006",
+    ),
+    "a softmax for each number of axes": (
+        (
+            "def probs(s):\n    if s.ndim == 1:\n        return mx.softmax(s)\n"
+            "    return mx.softmax(s, axis=-1)\nprobs(mx.ones((2, 3)))\n"
+        ),
+        "API-006",
+    ),
+    "a row of an array": (
+        "def probs(s):\n    return mx.softmax(s)\n[probs(row) for row in mx.ones((2, 3))]\n",
+        "API-006",
+    ),
+    "a gradient of a reduced loss": (
+        (
+            "def loss(w):\n    return mx.mean(w @ mx.ones((3, 4)))\n"
+            "loss(mx.ones((2, 3)))\nmx.grad(loss)(mx.ones((2, 3)))\n"
+        ),
+        "GRAD",
+    ),
+    "int64 cast before the update": (
+        (
+            "def count(n, ids: mx.array):\n    t = mx.array(np.zeros((n,), dtype=int))\n"
+            "    return t.astype(mx.int32).at[ids].add(1)\n"
+        ),
+        "DTYPE-008",
+    ),
+    "an average that its method evaluates": (
+        (
+            "class Meter:\n    def __init__(self):\n        self.total = mx.array(0.0)\n"
+            "    def add(self, v):\n        self.total = self.total + v\n"
+            "        mx.eval(self.total)\n"
+            "def run(model: nn.Module, batches):\n    meter = Meter()\n"
+            "    for x in batches:\n        meter.add(model(x).mean())\n    return meter.total\n"
+        ),
+        "LAZY-001",
+    ),
+    "logits and probabilities through one helper": (
+        (
+            "def draw(p):\n    return mx.random.categorical(p)\n"
+            "def sample(x):\n    return draw(x), draw(mx.softmax(x, axis=-1))\n"
+        ),
+        "RANDOM-005",
+    ),
+    "the other of two modules is updated": (
+        (
+            "class A:\n    def __init__(self, model, teacher, opt):\n"
+            "        self.model = model\n        self.teacher = teacher\n        self.opt = opt\n"
+            "        self.targets = mx.compile(lambda x: teacher(x))\n"
+            f"    def run(self, model, batches):\n        {STEP}"
+            "        for x in batches:\n            _, g = step(self.model, x)\n"
+            "            self.opt.update(self.model, g)\n            mx.eval(self.targets(x))\n"
+        ),
+        "COMPILE-007",
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "code"), SILENT.values(), ids=SILENT)
+def test_silent(program: str, code: str) -> None:
+    assert codes(IMPORTS + program, code) == []
+
+
+@pytest.mark.parametrize(("name", "count"), [("jitter", 1), ("clean", 0)])
+def test_a_compiled_function_of_another_file_reads_a_clock(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    (tmp_path / "ops.py").write_text(
+        "import time\n\ndef jitter(x):\n    return x + time.time()\n\ndef clean(x):\n    return x\n"
+    )
+    source = f"import mlx.core as mx\nfrom ops import {name}\nf = mx.compile({name})\n"
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    found = check_source(source, path, Project()).findings
+    assert [finding.code for finding in found] == ["COMPILE-002"] * count
