@@ -55,7 +55,7 @@ ONE_FINDING = [
     ("007", "mx.array(x.tolist())"),
     ("007", "mx.array(x.item())"),
     ("009", "mx.zeros((x, 3))"),
-    ("009", "mx.ones(x.max())"),
+    ("009", "mx.ones((x.max(),))"),
     ("009", "x.reshape((x, -1))"),
     ("009", "mx.sum(x, axis=x)"),
     ("009", "range(x)"),

@@ -137,7 +137,7 @@ def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     Calls by a function that has loops, such as one epoch of a training, are not followed.
     """
     calls = [fact for fact in module.facts() if isinstance(fact, LocalCall)]
-    calls = [call for call in calls if not call.place.periodic]
+    calls = [call for call in calls if not call.place.periodic and not _is_sent(call)]
     found: dict[FunctionInfo, LocalCall] = {}
     by_caller: dict[FunctionInfo | None, list[LocalCall]] = {}
     for call in calls:
@@ -168,6 +168,30 @@ def has_loop(function: FunctionInfo) -> bool:
 def _is_listed(loop: cst.For | cst.While | None) -> bool:
     """Test whether a loop is over the few items of a list or tuple as written."""
     return isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
+
+
+def _is_sent(call: LocalCall) -> bool:
+    return is_handed_over(call.place, call.node, by_yield=True)
+
+
+#: Methods that hand a value over to a file, a socket or another thread.
+_HANDS_OVER = frozenset({"put", "put_nowait", "send", "sendall", "write", "writeframes"})
+
+
+def is_handed_over(place: FactPlace, node: cst.CSTNode, *, by_yield: bool = False) -> bool:
+    """Test whether a statement only hands a value over: ``queue.put(x.tolist())``.
+
+    Args:
+        place: the place of the value.
+        node: its expression.
+        by_yield: a ``yield`` hands it over too.
+    """
+    value = place.statement.value if isinstance(place.statement, cst.Expr) else None
+    if isinstance(value, cst.Yield):
+        return by_yield and value.value is node
+    if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
+        return False
+    return value.func.attr.value in _HANDS_OVER and any(a.value is node for a in value.args)
 
 
 @lru_cache(maxsize=4)
