@@ -27,17 +27,14 @@ if TYPE_CHECKING:
 
 
 def builds(callee: Value, result: Value) -> bool:
-    """Return whether it is the call of a function of the project that builds kernels."""
-    return type(callee) is Function and kernel_objects.holds_kernel(result)
+    """Return whether a function of the project builds kernels, or compiles what it returns.
 
-
-def makes_compiled(callee: Value, result: Value) -> bool:
-    """Return whether a function is called that returns what ``mx.compile`` made, by itself or not.
-
-    ``return step`` and ``return step, state``.
+    ``return step`` and ``return step, state``, where ``mx.compile`` made ``step``.
     """
     if type(callee) is not Function:
         return False
+    if kernel_objects.holds_kernel(result):
+        return True
     items = result.items or () if type(result) is Sequence else (result,)
     return any(type(item) is Transformed and item.transform == "compile" for item in items)
 

@@ -17,7 +17,7 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_relevance import builds, makes_compiled, matters
+from embercoach.analysis.calls.call_relevance import builds, matters
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
@@ -163,9 +163,7 @@ def apply(
         if frame.record:
             kernel = Symbol(kernel_objects.METAL_KERNEL)
             frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
-    elif frame.record and (
-        matters(callee, arguments) or builds(callee, result) or makes_compiled(callee, result)
-    ):
+    elif frame.record and (matters(callee, arguments) or builds(callee, result)):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
@@ -190,8 +188,7 @@ def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument
     if type(callee) is Function:
         info, is_bound = callee.info, callee.bound is not None
     elif type(callee) is Instance or type(callee) is Class:
-        name = "__call__" if type(callee) is Instance else "__init__"
-        info = find_method(callee.info, name)
+        info = find_method(callee.info, "__call__" if type(callee) is Instance else "__init__")
     if info is not None and info.module is frame.module:
         frame.add(LocalCall(node, frame.place(), info, is_bound))
     elif info is not None and frame.module.trains:
@@ -205,8 +202,7 @@ def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argum
 def _bound(
     frame: Frame, node: cst.Call, callee: BoundMember, arguments: tuple[Argument, ...]
 ) -> Value:
-    owner, name = callee.owner, callee.name
-    array = as_array(owner)
+    owner, name, array = callee.owner, callee.name, as_array(callee.owner)
     if array is not None:
         return array_method(node, array, name, arguments)
     if type(owner) is Union:
