@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls import kernel_objects, library_calls
-from embercoach.analysis.values.joins import as_array, holds_arrays, pulls_of
+from embercoach.analysis.facts.facts import LocalCall, ProjectCall
+from embercoach.analysis.values.inheritance import find_method
+from embercoach.analysis.values.joins import as_array, holds_arrays, options, pulls_of
 from embercoach.analysis.values.lattice import (
+    UNKNOWN,
     BoundMember,
+    Class,
     Function,
+    Instance,
     Kernel,
     LibraryObject,
     Sequence,
@@ -23,18 +28,24 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.torch_values import ShaderLibrary
 
 if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
 
 
 def builds(callee: Value, result: Value) -> bool:
-    """Return whether a function of the project builds kernels, or compiles what it returns.
+    """Return whether it is the call of a function of the project that builds kernels."""
+    return type(callee) is Function and kernel_objects.holds_kernel(result)
 
-    ``return step`` and ``return step, state``, where ``mx.compile`` made ``step``.
+
+def makes_compiled(callee: Value, result: Value) -> bool:
+    """Return whether a function is called that returns what ``mx.compile`` made, by itself or not.
+
+    ``return step`` and ``return step, state``.
     """
     if type(callee) is not Function:
         return False
-    if kernel_objects.holds_kernel(result):
-        return True
     items = result.items or () if type(result) is Sequence else (result,)
     return any(type(item) is Transformed and item.transform == "compile" for item in items)
 
@@ -62,3 +73,25 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     return any(
         holds_arrays(a.value) or pulls_of(a.value) or type(a.value) is Torch for a in arguments
     )
+
+
+def record_calls(
+    frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]
+) -> None:
+    """Record a call of functions of the project."""
+    if not frame.record:
+        return
+    is_certain = type(callee) is not Union
+    for option in () if UNKNOWN in options(callee) else options(callee):
+        info, is_bound = None, True
+        if type(option) is Function:
+            info, is_bound = option.info, option.bound is not None
+        elif type(option) is Instance or type(option) is Class:
+            name = "__call__" if type(option) is Instance else "__init__"
+            info = find_method(option.info, name)
+        if info is None:
+            continue
+        if is_certain and info.module is frame.module:
+            frame.add(LocalCall(node, frame.place(), info, is_bound))
+        else:
+            frame.add(ProjectCall(node, frame.place(), info, is_bound, arguments))

@@ -17,13 +17,18 @@ from embercoach.analysis.calls import (
     visits,
     wrapper_calls,
 )
-from embercoach.analysis.calls.call_relevance import builds, matters
+from embercoach.analysis.calls.call_relevance import (
+    builds,
+    makes_compiled,
+    matters,
+    record_calls,
+)
 from embercoach.analysis.calls.call_results import api_result, result_value
 from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.facts import Argument, CallFact, ImportedCall, LocalCall
+from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import LIVE, after_pull
@@ -153,7 +158,7 @@ def apply(
         result: Value = torch_api.result_of_unknown(node, arguments)
         transforms.submit(frame, node, arguments)
     else:
-        _note(frame, node, callee, arguments)
+        record_calls(frame, node, callee, arguments)
         result = handler(frame, node, callee, arguments)
     built = None
     if frame.module.builders:
@@ -163,7 +168,9 @@ def apply(
         if frame.record:
             kernel = Symbol(kernel_objects.METAL_KERNEL)
             frame.add(CallFact(node, frame.place(), kernel, built.arguments, result))
-    elif frame.record and (matters(callee, arguments) or builds(callee, result)):
+    elif frame.record and (
+        matters(callee, arguments) or builds(callee, result) or makes_compiled(callee, result)
+    ):
         fact = CallFact(node, frame.place(), callee, arguments, result, receiver, receiver_node)
         frame.add(fact)
     elif frame.visit is not None and visits.launches(callee):
@@ -180,21 +187,6 @@ def apply(
     return result
 
 
-def _note(frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> None:
-    """Record a call of a function of the project, which is certainly what is called."""
-    if not frame.record:
-        return
-    info, is_bound = None, True
-    if type(callee) is Function:
-        info, is_bound = callee.info, callee.bound is not None
-    elif type(callee) is Instance or type(callee) is Class:
-        info = find_method(callee.info, "__call__" if type(callee) is Instance else "__init__")
-    if info is not None and info.module is frame.module:
-        frame.add(LocalCall(node, frame.place(), info, is_bound))
-    elif info is not None and frame.module.trains:
-        frame.add(ImportedCall(node, frame.place(), info, is_bound, arguments))
-
-
 def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argument, ...]) -> Value:
     return library_calls.call(frame, node, callee.name, arguments)
 
@@ -202,7 +194,8 @@ def _symbol(frame: Frame, node: cst.Call, callee: Symbol, arguments: tuple[Argum
 def _bound(
     frame: Frame, node: cst.Call, callee: BoundMember, arguments: tuple[Argument, ...]
 ) -> Value:
-    owner, name, array = callee.owner, callee.name, as_array(callee.owner)
+    owner, name = callee.owner, callee.name
+    array = as_array(owner)
     if array is not None:
         return array_method(node, array, name, arguments)
     if type(owner) is Union:

@@ -137,8 +137,8 @@ class LocalCall(Fact):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ImportedCall(Fact):
-    """A call of a function of another file of the project, in a file that trains a model."""
+class ProjectCall(Fact):
+    """A call of a function of another linted file, or of one of several functions."""
 
     node: cst.Call
     function: FunctionInfo

@@ -119,7 +119,7 @@ def _value_of(binding: Binding) -> cst.CSTNode | None:
 
 def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     """The scope of a function's body, within those around it."""
-    if module not in _scopes:
+    if module not in _scopes and len(_scopes) >= _MOST_MODULES:
         _scopes.clear()
     known = _scopes.setdefault(module, {})
     found = known.get(function)
@@ -137,7 +137,9 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     return scope
 
 
-#: Of the file that is checked: they lead back to the module, which they would keep.
+#: Of the file that is checked and of some that it calls: they lead back to the modules, which they
+#: would keep.
+_MOST_MODULES = 4
 _scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
 
 

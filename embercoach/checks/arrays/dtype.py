@@ -12,6 +12,7 @@ from embercoach.analysis.facts.facts import Operand
 from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
+from embercoach.checks.arrays.kept_scalars import is_kept_scalar, may_be_parameter, model_dtype
 from embercoach.checks.arrays.pulls.graph_break import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -61,21 +62,30 @@ def _operands(argument: Argument) -> list[Operand]:
 def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
     for operand, other in ((left, right), (right, left)):
         array, constant = operand.array, other.array
-        if array is None or constant is None or not constant.literal:
+        if array is None or constant is None or constant.dtype not in (None, "float32"):
             continue
-        if constant.dtype != "float32":
+        dtype, is_scalar = array.dtype, constant.scalar
+        may_be_half = dtype is None and not array.literal
+        if may_be_half and not may_be_parameter(fact, other.node):
+            dtype = model_dtype(fact, module)
+        if not constant.literal:
+            is_known = constant.dtype is not None or dtype in HALF
+            is_scalar = is_known and is_kept_scalar(fact, other.node, module)
+        elif constant.dtype is None:
             continue
-        if array.dtype in HALF:
+        if not is_scalar and (not constant.literal or dtype != array.dtype):
+            continue
+        if dtype in HALF:
             yield Report.at(
                 fact,
                 "DTYPE-001",
                 node=other.node,
-                message=f"float32 constant promotes a {array.dtype} array to float32",
+                message=f"float32 constant promotes a {dtype} array to float32",
                 help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
                 change=_with_dtype(module, other.node, operand.node),
                 subject=other.node,
             )
-        elif array.dtype is None and constant.scalar and not array.literal:
+        elif may_be_half and is_scalar:
             yield Report.at(
                 fact,
                 "DTYPE-004",

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import ImportedCall, LocalCall
+from embercoach.analysis.facts.facts import LocalCall, ProjectCall
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, target_names, walk
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeGuard
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
 
 #: Calls that are followed one after the other, and effects of a function that are kept.
@@ -38,16 +40,21 @@ class Effect(NamedTuple):
     statement: cst.CSTNode
 
 
+def is_imported(fact: Fact, module: Module) -> TypeGuard[ProjectCall]:
+    """Return whether a function of another file is called."""
+    return type(fact) is ProjectCall and fact.function.module is not module
+
+
 class ModeEffects:
     """The effects of the functions of a file on models."""
 
     def __init__(self, module: Module) -> None:
         """Index the calls of the file."""
         self._module = module
-        self._calls: dict[cst.CSTNode, LocalCall | ImportedCall] = {
+        self._calls: dict[cst.CSTNode, LocalCall | ProjectCall] = {
             fact.node: fact
             for fact in module.facts()
-            if isinstance(fact, (LocalCall, ImportedCall))
+            if type(fact) is LocalCall or is_imported(fact, module)
         }
         self._known: dict[FunctionInfo, tuple[Effect, ...]] = {}
 
@@ -85,7 +92,7 @@ class ModeEffects:
         return known
 
     def _mapped(
-        self, call: LocalCall | ImportedCall, effects: tuple[Effect, ...]
+        self, call: LocalCall | ProjectCall, effects: tuple[Effect, ...]
     ) -> Iterator[tuple[str, Kind]]:
         """The effects as the caller sees them, on what it passes."""
         if not effects:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.evaluate.members import member
-from embercoach.analysis.facts.facts import ImportedCall, LocalCall, calls_of
+from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
@@ -19,14 +19,14 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Transformed,
 )
-from embercoach.checks.arrays.modules.mode_effects import Effect, ModeEffects
+from embercoach.checks.arrays.modules.mode_effects import Effect, ModeEffects, is_imported
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, ProjectCall
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
@@ -45,7 +45,7 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     source = module.source
     if ".eval()" in source or "train(" not in source:
         return
-    if not any(name in source for name in NAMES) and not _imports(facts):
+    if not any(name in source for name in NAMES) and not _imports(facts, module):
         return
     if "value_and_grad" not in source or "train(False" in source or "train(mode=" in source:
         return
@@ -54,7 +54,7 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     calls = [
         f
         for f in facts
-        if isinstance(f, (LocalCall, ImportedCall)) and not _is_transformed(f, module)
+        if (type(f) is LocalCall or is_imported(f, module)) and not _is_transformed(f, module)
     ]
     by_mode = {call for call in calls if _calls_by_mode(call, module)}
     losses = {f for c in by_mode if (f := c.place.function) is not None and f.differentiated}
@@ -70,39 +70,39 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             )
 
 
-def _imports(facts: list[Fact]) -> bool:
-    return any(type(fact) is ImportedCall for fact in facts)
+def _imports(facts: list[Fact], module: Module) -> bool:
+    return any(is_imported(fact, module) for fact in facts)
 
 
 def _imported_effects(facts: list[Fact], module: Module) -> Iterator[Effect]:
     """Yield the effects on models of functions of other files."""
     effects = ModeEffects(module)
-    for function in {f.function for f in facts if type(f) is ImportedCall}:
+    for function in {f.function for f in facts if is_imported(f, module)}:
         yield from effects.of(function.node.body)
 
 
-def _calls_by_mode(call: LocalCall | ImportedCall, module: Module) -> bool:
+def _calls_by_mode(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a model with such layers is called."""
     cls = call.function.cls
     is_call = call.function.name == "__call__" and cls is not None
     return is_call and cls is not None and _changes_by_mode(cls, module, DEEPEST)
 
 
-def _is_loss_of(call: LocalCall | ImportedCall, losses: set[FunctionInfo], module: Module) -> bool:
+def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module: Module) -> bool:
     """Return whether a loss of another file is called with a model that has such layers."""
-    if type(call) is not ImportedCall or call.function not in losses:
+    if not is_imported(call, module) or call.function not in losses:
         return False
     given = (argument.value for argument in call.arguments)
     return any(_is_by_mode(value, module, DEEPEST) for value in given)
 
 
-def _is_transformed(call: LocalCall | ImportedCall, module: Module) -> bool:
+def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a gradient or a compilation of a function is called."""
     fact = calls_of(module).get(call.node)
     return fact is not None and isinstance(fact.callee, Transformed)
 
 
-def _is_evaluation(call: LocalCall | ImportedCall) -> bool:
+def _is_evaluation(call: LocalCall | ProjectCall) -> bool:
     """Return whether a model or a loss is called for its result, without a gradient."""
     caller = call.place.function
     if caller is None:
@@ -135,7 +135,7 @@ def _is_by_mode(value: Value, module: Module, depth: int) -> bool:
 @check("NN-006")
 def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """A loop that trains a model and calls ``model.eval()`` alone, by itself or in a function."""
-    if not module.trains or (".eval()" not in module.source and not _imports(facts)):
+    if not module.trains or (".eval()" not in module.source and not _imports(facts, module)):
         return
     effects = ModeEffects(module)
     reported: set[cst.CSTNode] = set()

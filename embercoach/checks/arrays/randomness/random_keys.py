@@ -10,7 +10,7 @@ from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import by_parameter, fixed_attribute, scope_of
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.syntax.trees import dotted, head_of
+from embercoach.analysis.syntax.trees import dotted, head_of, names_below
 from embercoach.analysis.values.lattice import NONE
 from embercoach.checks.registry import Report, check
 
@@ -61,7 +61,8 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
     for group in groups.values():
         for index, use in enumerate(group[:_MOST_USES]):
             place = use.fact.place
-            earlier = next((u for u in group[:index] if _is_repeated(u, use, layout)), None)
+            before = (u for u in group[:index] if not _is_compared(u, use, layout))
+            earlier = next((u for u in before if _is_repeated(u, use, layout)), None)
             related: tuple[Stop, ...] = ()
             if earlier is not None:
                 message = f"key `{use.text}` is used again: the numbers are not independent"
@@ -90,6 +91,19 @@ def _is_repeated(first: _Use, second: _Use, layout: Layout) -> bool:
     if one is other:
         return not any(isinstance(n, (cst.IfExp, cst.BooleanOperation)) for n in head_of(one))
     return layout.in_sequence(one, other)
+
+
+def _is_compared(first: _Use, second: _Use, layout: Layout) -> bool:
+    """Test whether a script shows two functions at work with the same numbers."""
+    one, other = first.fact, second.fact
+    if type(one) is not LocalCall or type(other) is not LocalCall:
+        return False
+    if one.function is other.function or one.place.function is not None:
+        return False
+    owners = [level.owner for level in layout.outward(other.place.statement)]
+    return any(
+        isinstance(owner, cst.If) and "__name__" in names_below(owner.test) for owner in owners
+    )
 
 
 def _is_in_loop(use: _Use, layout: Layout) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import ArrayIndexFact
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import SCALAR
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -114,8 +114,19 @@ def _may_repeat(index: ArrayIndex, module: Module) -> bool:
     name = index.node.value if isinstance(index.node, cst.Name) else None
     if name is not None and (name in index.place.array_names or "mask" in name):
         return False
-    scope = scope_of(module, index.place.function)
-    source = resolve_name(Expression(index.node, scope)).node
+    return all(_may_hold_repeated(node) for node in _computed(index.node, index.place, module))
+
+
+def _computed(
+    node: cst.BaseExpression, place: FactPlace, module: Module
+) -> list[cst.BaseExpression]:
+    """The expressions that compute a value, those that callers in this file pass among them."""
+    start = Source(node, place.statement, place.function, module)
+    ends = sources_of(module).ends(start, through_callers=True)
+    return [end.node for end in ends] or [node]
+
+
+def _may_hold_repeated(source: cst.BaseExpression) -> bool:
     if isinstance(source, cst.Subscript):
         return False  # perhaps a single index
     calls = {
@@ -137,8 +148,10 @@ def _takes_axis(node: cst.Call) -> bool:
 
 def _repeats(index: ArrayIndex, module: Module) -> bool:
     """Return whether an index array is made in a way that repeats numbers."""
-    scope = scope_of(module, index.place.function)
-    source = resolve_name(Expression(index.node, scope)).node
+    return any(_holds_repeated(node) for node in _computed(index.node, index.place, module))
+
+
+def _holds_repeated(source: cst.BaseExpression) -> bool:
     if _lists_numbers(source):
         return _lists_twice(source)
     nodes = list(islice(walk(source), MOST_NODES))
@@ -170,14 +183,15 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
     """
     if fact.operator not in "+-":
         return False
-    scope = scope_of(module, fact.place.function)
-    added = resolve_name(Expression(fact.right.node, scope)).node
-    if isinstance(added, (cst.Integer, cst.Float)):
+    added = _computed(fact.right.node, fact.place, module)
+    if any(isinstance(node, (cst.Integer, cst.Float)) or _is_filled(node) for node in added):
         return True
-    if isinstance(added, cst.Call) and _called(added) in FILLED:
-        return True
-    start = resolve_name(Expression(target.value, scope)).node
-    return not fact.place.loops and isinstance(start, cst.Call) and _called(start) in FILLED
+    starts = _computed(target.value, fact.place, module)
+    return not fact.place.loops and any(map(_is_filled, starts))
+
+
+def _is_filled(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and _called(node) in FILLED
 
 
 def _called(node: cst.Call) -> str | None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import BinaryFact, Fact, FactPlace, ItemStoreFact
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Sources
 
 #: Methods whose results are views in NumPy, and copies in MLX.
 VIEWS = frozenset(
@@ -36,7 +36,7 @@ HELP = "Write to the array itself: `a[i, j] = v`"
 def chained_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
     """``a[0][1] = 7``, ``a.reshape(-1)[0] = 7``, ``row = a[0]; row[1] = 7``."""
     base = fact.node.value
-    if _is_part(base, module):
+    if _is_part(_source(fact, base, module), module):
         change = _in_one(fact.node, fact.place, module)
         yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, change=change, subject=base)
     elif isinstance(base, cst.Name) and _is_unread_part(base.value, fact, module):
@@ -51,18 +51,46 @@ def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
         yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=name)
 
 
-def _is_part(node: cst.CSTNode, module: Module) -> bool:
-    """Return whether an expression computes a new array that is a part or a view in NumPy."""
-    if isinstance(node, cst.Subscript):
-        return node in module.array_parts
+def _source(fact: Fact, node: cst.BaseExpression, module: Module) -> Source:
+    return Source(node, fact.place.statement, fact.place.function, module)
+
+
+def _is_part(source: Source, module: Module) -> bool:
+    """Return whether an expression computes a new array that is a part or a view in NumPy.
+
+    A call does if every result of the function or method is such a part.
+    """
+    if not isinstance(source.node, (cst.Call, cst.Attribute)):
+        return source.node in module.array_parts
+    if _is_view(source, sources_of(module)):
+        return True
+    sources = sources_of(module)
+    ends = sources.ends(source)
+    return bool(ends) and all(
+        end.node is not source.node and (_is_element(end, sources) or _is_view(end, sources))
+        for end in ends
+    )
+
+
+def _is_element(source: Source, sources: Sources) -> bool:
+    """Return whether an expression is an item or a slice of an array."""
+    node = source.node
+    if not isinstance(node, cst.Subscript):
+        return False
+    if node in source.module.array_parts:
+        return True
+    return source.module.is_shared and as_array(sources.value(source.at(node.value))) is not None
+
+
+def _is_view(source: Source, sources: Sources) -> bool:
+    """Return whether an expression calls a method whose result is a view in NumPy."""
+    node = source.node
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
         return False
     if node.func.attr.value not in VIEWS:
         return False
-    call = calls_of(module).get(node)
-    if call is None or not isinstance(call.callee, BoundMember):
-        return False
-    return as_array(call.callee.owner) is not None
+    call = sources.library_call(source)
+    return call is not None and call.name == f"mlx.core.{node.func.attr.value}"
 
 
 def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
@@ -86,18 +114,19 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
 def _binds_part(binding: Binding, place: FactPlace, module: Module) -> bool:
     if binding.kind == "element":
         return binding.name in place.array_names
-    return (
-        binding.kind == "assigned" and binding.value is not None and _is_part(binding.value, module)
-    )
+    if binding.kind != "assigned" or binding.value is None:
+        return False
+    return _is_part(Source(binding.value, binding.statement, place.function, module), module)
 
 
 @lru_cache(maxsize=8)
 def _unread(module: Module, function: FunctionInfo) -> frozenset[str]:
-    """The names of a function that are only bound, written to and updated."""
+    """The names of a function that are only bound, written to, updated and evaluated."""
     written: set[int] = set()
     names: set[str] = set()
     read: set[str] = set()
     for node in walk(function.node):
+        written.update(id(part) for part in _not_read(node))
         targets: list[cst.CSTNode] = []
         if isinstance(node, cst.Assign):
             targets = [target.target for target in node.targets]
@@ -115,6 +144,16 @@ def _unread(module: Module, function: FunctionInfo) -> frozenset[str]:
         if isinstance(node, cst.Name) and id(node) not in written:
             read.add(node.value)
     return frozenset(names - read)
+
+
+def _not_read(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The parts of a node that read no name: of attributes, keywords, and ``mx.eval(row)``."""
+    if isinstance(node, cst.Attribute):
+        yield node.attr
+    elif isinstance(node, cst.Arg) and node.keyword is not None:
+        yield node.keyword
+    elif isinstance(node, cst.Call) and (dotted(node.func) or "").endswith(".eval"):
+        yield from (argument.value for argument in node.args)
 
 
 def _in_one(node: cst.Subscript, place: FactPlace, module: Module) -> ProposedFix | None:

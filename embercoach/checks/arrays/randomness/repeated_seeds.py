@@ -1,0 +1,212 @@
+"""RANDOM-004: seeds that start the same numbers again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    names_below,
+    small_statements,
+    target_names,
+    walk,
+)
+from embercoach.analysis.value_sources import Callee, argument_of, sources_of
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import Number
+from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Argument, ProjectCall
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Sources
+
+#: Functions that are followed for one seed, and calls of one function that are looked at.
+_MOST_FUNCTIONS, _MOST_CALLERS = 32, 32
+#: Methods that run once for each item or batch.
+_PER_ITEM = frozenset(("__getitem__", "__next__"))
+#: A benchmark repeats the same numbers on purpose.
+_TIMERS = ("perf_counter", "timeit")
+
+
+@check("RANDOM-004", of=(f"{PREFIX}seed", f"{PREFIX}key"))
+def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.seed(0)`` in a loop whose iterations then draw the same numbers."""
+    loop, seed = fact.place.loop, fact.positional(0)
+    if loop is None or seed is None or fact.place.periodic or _is_test(fact, module):
+        return
+    if not _is_fixed(seed, fact, loop, module):
+        return
+    bound = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    body = [n for n in walk(loop.body) if isinstance(n, (cst.Name, cst.Call))]
+    if bound & {n.value for n in body if isinstance(n, cst.Name)}:
+        return
+    statements = [*small_statements(loop.body)]
+    keys = None if fact.symbol == f"{PREFIX}seed" else _keys_from(fact, statements)
+    for statement in statements:
+        if isinstance(statement, cst.Assign):
+            bound.update(n for t in statement.targets for n in target_names(t.target))
+    bound.difference_update(keys or ())
+    calls = evaluation_of(module).calls
+    for node in body:
+        draw = calls.get(node) if isinstance(node, cst.Call) else None
+        if draw is None or not draws(draw) or not _uses(draw, keys):
+            continue
+        if not bound & {n for argument in draw.arguments for n in names_below(argument.node)}:
+            yield Report.at(
+                fact,
+                "RANDOM-004",
+                message="the same seed in every iteration: each draws the same numbers",
+                help="Seed once, before the loop",
+            )
+            return
+
+
+def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a seed is a constant, or a name that a ``for`` loop never binds."""
+    if isinstance(seed.value, Number) and seed.value.const is not None:
+        return True
+    reaching = scope_of(module, fact.place.function).reaching
+    if not isinstance(seed.node, cst.Name) or not isinstance(loop, cst.For) or reaching is None:
+        return False
+    layout = layout_of(module, fact.place.function)
+    bindings = reaching.before(fact.place.statement, seed.node.value) or ()
+    return bool(bindings) and not any(
+        b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings
+    )
+
+
+def _keys_from(fact: CallFact, statements: list[cst.BaseSmallStatement]) -> set[str]:
+    """The names that hold a key, and the keys that are split from it."""
+    statement = fact.place.statement
+    targets = statement.targets if isinstance(statement, cst.Assign) else ()
+    keys = {name for target in targets for name in target_names(target.target)}
+    for other in statements:
+        if isinstance(other, cst.Assign) and not keys.isdisjoint(names_below(other.value)):
+            call = other.value.func if isinstance(other.value, cst.Call) else None
+            if call is not None and (dotted(call) or "").endswith("split"):
+                keys.update(n for target in other.targets for n in target_names(target.target))
+    return keys
+
+
+def _uses(draw: CallFact, keys: set[str] | None) -> bool:
+    """Return whether a call draws with one of the keys, or without any for ``None``."""
+    key = key_of(draw)
+    if keys is None or key is None:
+        return keys is None and key is None
+    return not keys.isdisjoint(names_below(key))
+
+
+def _is_test(fact: CallFact, module: Module) -> bool:
+    function = fact.place.function
+    return module.is_test if function is None else function.is_test
+
+
+@check("RANDOM-004", of=(f"{PREFIX}seed", f"{PREFIX}key"))
+def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.random.seed(0)`` or ``mx.random.key(0)`` in a function that a loop calls."""
+    function, seed = fact.place.function, fact.positional(0)
+    if function is None or seed is None or fact.place.loops or _is_test(fact, module):
+        return
+    levels = [*layout_of(module, function).outward(fact.place.statement)]
+    if len(levels) != 1 or any(timer in module.source for timer in _TIMERS):
+        return
+    sources = sources_of(module)
+    ends = sources.ends(sources.of(fact, seed.node), through_callers=True)
+    constants = {getattr(end.node, "value", None) for end in ends}
+    if len(constants) != 1 or not all(isinstance(end.node, cst.Integer) for end in ends):
+        return
+    if not _draws_from(fact, function):
+        return
+    call = _repeating_call(function, sources, set())
+    if call is None and not _runs_per_item(function):
+        return
+    text = "called in every iteration"
+    yield Report.at(
+        fact,
+        "RANDOM-004",
+        message="the same seed at every call: each draws the same numbers",
+        help="Seed once, before the loop, or pass a key for each call",
+        related=() if call is None else (Stop(call.node, call.place.statement, text),),
+    )
+
+
+def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
+    """Return whether a function draws from the global generator, or with a key made in it."""
+    if fact.symbol == f"{PREFIX}seed":
+        return _draws(function, set())
+    if isinstance(function.node, cst.Lambda):
+        return False
+    keys = _keys_from(fact, [*small_statements(function.node.body)])
+    found = (f for f in function.module.facts_of(function) if isinstance(f, CallFact))
+    return any(draws(draw) and _uses(draw, keys) for draw in found)
+
+
+def _draws(function: FunctionInfo, seen: set[FunctionInfo]) -> bool:
+    """Return whether a function, or one that it calls, draws from the global generator."""
+    seen.add(function)
+    for fact in function.module.facts_of(function):
+        if isinstance(fact, CallFact) and draws(fact) and key_of(fact) is None:
+            return True
+        inner = fact.function if isinstance(fact, LocalCall) else function
+        if inner not in seen and len(seen) < _MOST_FUNCTIONS and _draws(inner, seen):
+            return True
+    return False
+
+
+def _runs_per_item(function: FunctionInfo) -> bool:
+    """Return whether a method is a dataset's, or the forward pass of a module."""
+    if function.cls is None:
+        return False
+    is_forward = function.name == "__call__" and is_layer(function.cls)
+    return is_forward or function.name in _PER_ITEM
+
+
+def _repeating_call(
+    function: FunctionInfo, sources: Sources, seen: set[FunctionInfo]
+) -> LocalCall | ProjectCall | None:
+    """A call in a loop that passes no settings to compare, by a caller or by its callers."""
+    seen.add(function)
+    calls = sources.callers(function)[:_MOST_CALLERS]
+    for call in calls:
+        if call.place.loops and not call.place.periodic:
+            return call if _repeats(call, function, sources) else None
+    for call in calls if len(seen) < _MOST_FUNCTIONS else ():
+        caller = call.place.function
+        if caller is not None and caller not in seen and not caller.is_test:
+            found = _repeating_call(caller, sources, seen)
+            if found is not None:
+                return found
+    return None
+
+
+def _repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
+    """Return whether the calls of a loop pass the same arguments, or data alone.
+
+    Settings that differ, for the same data, are compared with the same numbers on purpose.
+    """
+    source, callee = sources.of(call, call.node), Callee(function, call.is_bound)
+    varying, fixed_arrays, data = False, False, False
+    values = function.analysed_with or ()
+    for parameter, value in zip(function.parameters, values, strict=False):
+        given = argument_of(source, callee, parameter.name)
+        if given is None or given.statement is not source.statement:
+            continue
+        is_array = as_array(value) is not None
+        if any(name in call.place.loop_names for name in names_below(given.node)):
+            varying, data = True, data or is_array
+        else:
+            fixed_arrays = fixed_arrays or is_array
+    return not varying or (data and not fixed_arrays)

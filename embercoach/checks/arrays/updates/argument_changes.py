@@ -1,0 +1,331 @@
+"""INDEX-005: functions that change their caller's array in place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.syntax.trees import dotted, head_of, names_below, small_statements, walk
+from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
+from embercoach.analysis.values.joins import as_array
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.facts.facts import (
+        BinaryFact,
+        Fact,
+        ItemStoreFact,
+        LocalCall,
+        ProjectCall,
+    )
+    from embercoach.analysis.project.module import Module
+
+    #: Functions with a parameter that have been followed.
+    Seen = set[tuple[FunctionInfo, str]]
+    from embercoach.analysis.value_sources import Sources
+
+#: Functions that are followed for one question, and calls of one function that are looked at.
+MOST_FUNCTIONS, MOST_CALLERS = 32, 64
+#: Rounds in which names are found that are computed from each other.
+MOST_ROUNDS = 3
+HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
+#: Attributes of an array that do not depend on its elements.
+_REDUCTIONS = frozenset(("max", "min", "sum", "mean", "norm", "item", "all", "any"))
+_METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes"))
+
+
+@check("INDEX-005")
+def operator_on_parameter(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``def f(x): x += 1; return x``."""
+    if fact.in_place and fact.left.array is not None and isinstance(fact.left.node, cst.Name):
+        yield from _changed_parameter(fact, fact.left.node, module)
+
+
+@check("INDEX-005")
+def write_to_parameter(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``def f(x): x[0] = 1; return x``."""
+    if as_array(fact.base) is not None and isinstance(fact.node.value, cst.Name):
+        yield from _changed_parameter(fact, fact.node.value, module)
+
+
+@check("INDEX-005")
+def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """``standardize(x)`` of another file, which changes ``x``."""
+    if fact.function.module is module or _is_discarded(fact):
+        return
+    sources, source = sources_of(module), sources_of(module).of(fact, fact.node)
+    callee = Callee(fact.function, fact.is_bound)
+    for parameter in fact.function.parameters:
+        given = argument_of(source, callee, parameter.name)
+        if given is None or given.statement is not source.statement:
+            continue
+        if not any(a.node is given.node and as_array(a.value) is not None for a in fact.arguments):
+            continue
+        if not _changes(fact.function, parameter.name, sources, set()):
+            continue
+        if _is_kept(given, fact.place.loop) or _harmed(given, sources, set()):
+            yield Report.at(
+                fact,
+                "INDEX-005",
+                node=given.node,
+                message=f"`{_short(fact.function.name)}()` changes this array in place",
+                help="Pass a copy, `mx.array(x)`, or compute a new array in the function",
+                subject=given.node,
+            )
+
+
+def _changed_parameter(fact: Fact, node: cst.Name, module: Module) -> Iterator[Report]:
+    function, name = fact.place.function, node.value
+    parameter = _parameter(function, name)
+    if function is None or parameter is None or not _is_argument(function, fact, name, module):
+        return
+    if isinstance(parameter.default, cst.Call):
+        yield _changed(fact, node, "default value of")
+    elif _looks_pure(function, name):
+        call = _harmed_call(function, name, sources_of(module), set())
+        if call is not None:
+            stop = Stop(call.node, call.place.statement, "the caller reads its array again")
+            yield _changed(fact, node, "caller's array passed as", stop)
+
+
+def _changed(fact: Fact, node: cst.Name, what: str, *related: Stop) -> Report:
+    return Report.at(
+        fact,
+        "INDEX-005",
+        message=f"in-place update changes the {what} `{_short(node.value)}`",
+        help=HELP,
+        subject=node,
+        related=related,
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 20 else f"{name[:19]}…"
+
+
+def _parameter(function: FunctionInfo | None, name: str) -> FunctionParameter | None:
+    parameters = () if function is None else function.parameters
+    return next((p for p in parameters if p.name == name and not p.star), None)
+
+
+def _is_argument(function: FunctionInfo, fact: Fact, name: str, module: Module) -> bool:
+    """Return whether a parameter still holds the caller's array, not updated before."""
+    reaching = scope_of(module, function).reaching
+    held = () if reaching is None else reaching.before(fact.place.statement, name) or ()
+    return bool(held) and all(binding.kind == "parameter" for binding in held)
+
+
+def _is_discarded(call: LocalCall | ProjectCall) -> bool:
+    """Return whether a call is a statement: it is made for what it changes."""
+    statement = call.place.statement
+    return isinstance(statement, cst.Expr) and statement.value is call.node
+
+
+def _harmed_call(
+    function: FunctionInfo, name: str, sources: Sources, seen: Seen
+) -> LocalCall | ProjectCall | None:
+    """A call after which the array that is passed for a parameter is read, by any caller."""
+    if (function, name) in seen or len(seen) >= MOST_FUNCTIONS:
+        return None
+    seen.add((function, name))
+    for call in sources.callers(function)[:MOST_CALLERS]:
+        if _is_discarded(call):
+            continue
+        source = sources.of(call, call.node)
+        given = argument_of(source, Callee(function, call.is_bound), name)
+        if given is None or given.statement is not source.statement:
+            continue
+        if _is_kept(given, call.place.loop) or _harmed(given, sources, seen):
+            return call
+    return None
+
+
+def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
+    """Return whether an argument is a parameter of the caller, whose own callers read it again."""
+    node, function = given.node, given.function
+    if not isinstance(node, cst.Name) or function is None:
+        return False
+    reaching = scope_of(given.module, function).reaching
+    held = () if reaching is None else reaching.before(given.statement, node.value) or ()
+    if not any(binding.kind == "parameter" for binding in held):
+        return False
+    return _harmed_call(function, node.value, sources, seen) is not None
+
+
+def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
+    """Return whether the array of an argument is read again after the call."""
+    node, statement = given.node, given.statement
+    path = dotted(node)
+    if path is None or any(dotted(target) == path for target in assigned_to(statement)):
+        return False  # the name holds the result then
+    if isinstance(node, cst.Attribute):
+        return _read_attributes(given.module)[node.attr.value] > 1
+    if not isinstance(node, cst.Name):
+        return False
+    reaching = scope_of(given.module, given.function).reaching
+    if reaching is None:
+        return False
+    if node.value not in reaching.bindings:
+        return _is_global_array(given, node.value)
+    reads = reads_of(given.module, given.function)
+    here = [at for at, reader in reads.of.get(node.value, ()) if reader is statement]
+    held = reaching.before(statement, node.value) or ()
+    return any(
+        len(here) > 1 or comes_later(reads, statement, loop, node.value, binding, reaching)
+        for binding in held
+    )
+
+
+def _is_global_array(given: Source, name: str) -> bool:
+    """Return whether a function changes an array of a scope around, which its next call reads."""
+    found = scope_of(given.module, given.function).find(name)
+    owner = None if found is None else found[0].reaching
+    held = () if owner is None else owner.bindings.get(name, ())
+    return len(held) == 1 and held[0].kind == "assigned"
+
+
+@lru_cache(maxsize=2)
+def _read_attributes(module: Module) -> Counter[str]:
+    """How often a file reads an attribute of each name, of whatever object."""
+    found: Counter[str] = Counter()
+    for node in walk(module.tree):
+        if isinstance(node, cst.Attribute):
+            found[node.attr.value] += 1
+        elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
+            found[node.target.attr.value] -= 1
+    return found
+
+
+def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) -> bool:
+    """Return whether a function changes its argument, and looks as if it computed a new array."""
+    if isinstance(function.node, cst.Lambda) or (function, name) in seen:
+        return False
+    if len(seen) >= MOST_FUNCTIONS:
+        return False
+    seen.add((function, name))
+    reaching = scope_of(function.module, function).reaching
+    for statement in small_statements(function.node.body):
+        held = () if reaching is None else reaching.before(statement, name) or ()
+        kinds = {binding.kind for binding in held}
+        if "parameter" not in kinds:
+            continue
+        if kinds == {"parameter"} and _updates(statement, name) and _looks_pure(function, name):
+            return True
+        if _passes_on(function, statement, name, sources, seen):
+            return True
+    return False
+
+
+def _passes_on(
+    function: FunctionInfo, statement: cst.CSTNode, name: str, sources: Sources, seen: Seen
+) -> bool:
+    """Return whether a statement passes a parameter to a function that changes its argument."""
+    discarded = statement.value if isinstance(statement, cst.Expr) else None
+    for node in head_of(statement):
+        if not isinstance(node, cst.Call) or node is discarded:
+            continue
+        if not any(isinstance(a.value, cst.Name) and a.value.value == name for a in node.args):
+            continue
+        source = Source(node, statement, function, function.module)
+        for callee in sources.callees(source):
+            taken = [
+                p.name for p in callee.function.parameters if _takes(source, callee, p.name, name)
+            ]
+            if any(_changes(callee.function, p, sources, seen) for p in taken):
+                return True
+    return False
+
+
+def _takes(call: Source, callee: Callee, parameter: str, name: str) -> bool:
+    """Return whether a call passes a name of the caller for a parameter."""
+    given = argument_of(call, callee, parameter)
+    if given is None or given.statement is not call.statement:
+        return False
+    return isinstance(given.node, cst.Name) and given.node.value == name
+
+
+def _updates(statement: cst.CSTNode, name: str) -> bool:
+    """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
+    targets = assigned_to(statement)
+    if isinstance(statement, cst.AugAssign):
+        if isinstance(statement.target, cst.Name):
+            return statement.target.value == name
+        targets = [statement.target]
+    nodes = (target.value for target in targets if isinstance(target, cst.Subscript))
+    return any(isinstance(node, cst.Name) and node.value == name for node in nodes)
+
+
+@lru_cache(maxsize=64)
+def _looks_pure(function: FunctionInfo, name: str) -> bool:
+    """Return whether a function returns its argument, or what it computes from the updated one.
+
+    A function that stores what it is given, and returns a part, is a buffer's or a cache's.
+    """
+    if isinstance(function.node, cst.Lambda) or function.is_async:
+        return False
+    statements = [*small_statements(function.node.body)]
+    reaching = scope_of(function.module, function).reaching
+    if reaching is None:
+        return False
+    for statement in statements:
+        value = statement.value if isinstance(statement, cst.Return) else None
+        if isinstance(value, cst.Name) and value.value == name:
+            held = reaching.before(statement, name) or ()
+            if held and all(binding.kind in ("parameter", "updated") for binding in held):
+                return True
+    if not all(_is_own_update(s, function) for s in statements if _updates(s, name)):
+        return False
+    derived = {name}
+    for _ in range(MOST_ROUNDS):
+        for statement in statements:
+            if isinstance(statement, cst.Assign) and _computes(statement.value, derived):
+                derived.update(t.value for t in assigned_to(statement) if isinstance(t, cst.Name))
+    returns = (s.value for s in statements if isinstance(s, cst.Return))
+    return any(
+        value is not None and not _is_metric(value) and _computes(value, derived)
+        for value in returns
+    )
+
+
+def _is_own_update(statement: cst.CSTNode, function: FunctionInfo) -> bool:
+    """Return whether an update is ``x += v``, or stores nothing that the function is given."""
+    if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Name):
+        return True
+    stored = getattr(statement, "value", None)
+    given = {parameter.name for parameter in function.parameters}
+    return stored is not None and given.isdisjoint(names_below(stored))
+
+
+def _is_metric(value: cst.CSTNode) -> bool:
+    """Return whether an expression reduces an array to one number, a norm for example."""
+    if not isinstance(value, cst.Call) or any(argument.keyword for argument in value.args):
+        return False
+    return (dotted(value.func) or "").rpartition(".")[2] in _REDUCTIONS or (
+        isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCTIONS
+    )
+
+
+def _computes(value: cst.CSTNode, names: set[str]) -> bool:
+    """Return whether an expression computes with the elements of an array, not a part of it."""
+    if isinstance(value, cst.Tuple):
+        return any(_computes(element.value, names) for element in value.elements)
+    if isinstance(value, (cst.Name, cst.Subscript, cst.Attribute)):
+        return False
+    metadata = {
+        id(node.value)
+        for node in walk(value)
+        if isinstance(node, cst.Attribute) and node.attr.value in _METADATA
+    }
+    nodes = (
+        node for node in walk(value) if isinstance(node, cst.Name) and id(node) not in metadata
+    )
+    return any(node.value in names for node in nodes)

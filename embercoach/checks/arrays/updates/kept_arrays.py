@@ -1,0 +1,213 @@
+"""INDEX-004: in-place updates of arrays that lists and attributes still hold."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
+from embercoach.analysis.values.joins import as_array
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact
+    from embercoach.analysis.facts.reaching import Binding
+    from embercoach.analysis.project.module import Module
+
+HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
+
+
+class _Keep(NamedTuple):
+    """A statement that keeps an array in a list, an attribute or a name."""
+
+    holder: str
+    statement: cst.CSTNode
+    function: FunctionInfo
+
+
+@check("INDEX-004")
+def operator_on_kept(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``history.append(x)``, then ``x += v``; ``self.best = self.w``, then ``self.w += v``."""
+    if fact.in_place and fact.left.array is not None:
+        yield from _kept(fact, fact.left.node, module)
+
+
+@check("INDEX-004")
+def write_to_kept(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
+    """``history.append(x)``, then ``x[0] = v``; ``self.best = self.w``, then ``self.w[0] = v``."""
+    if as_array(fact.base) is not None:
+        yield from _kept(fact, fact.node.value, module)
+
+
+def _kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
+    function, path = fact.place.function, dotted(node)
+    if function is None or path is None or isinstance(function.node, cst.Lambda):
+        return
+    found = _holder_of_name if isinstance(node, cst.Name) else _holder_of_attribute
+    holder = found(fact, path, function, module)
+    if holder is not None:
+        yield Report.at(
+            fact,
+            "INDEX-004",
+            message=f"in-place update also changes `{_short(holder)}`, which keeps this array",
+            help=HELP,
+            subject=node,
+        )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 20 else f"{name[:19]}…"
+
+
+def _holder_of_name(fact: Fact, name: str, function: FunctionInfo, module: Module) -> str | None:
+    """The list or attribute that keeps the array of a name at an update."""
+    reaching, layout = scope_of(module, function).reaching, layout_of(module, function)
+    statement = fact.place.statement
+    held = _objects(None if reaching is None else reaching.before(statement, name))
+    if reaching is None or len(held) != 1:
+        return None
+    for keep in _keeps_in(function).get(name, ()):
+        if keep.statement is statement or keep.holder == name:
+            continue
+        if _objects(reaching.before(keep.statement, name)) != held:
+            continue
+        shared = [
+            loop for loop in layout.loops(statement) if layout.is_inside(keep.statement, loop)
+        ]
+        again = shared and not any(layout.is_inside(b.statement, shared[-1]) for b in held)
+        follows = again or layout.in_sequence(keep.statement, statement)
+        if follows and _is_read(keep, function, module):
+            return keep.holder
+    return None
+
+
+def _objects(bindings: tuple[Binding, ...] | None) -> tuple[Binding, ...]:
+    """The bindings but for updates in place, which keep the object."""
+    return tuple(binding for binding in bindings or () if binding.kind != "updated")
+
+
+def _is_read(keep: _Keep, function: FunctionInfo, module: Module) -> bool:
+    """Return whether what keeps an array is read, other than to keep more."""
+    if "." in keep.holder:
+        return True
+    kept = {id(k.statement) for keeps in _keeps_in(function).values() for k in keeps}
+    reads = reads_of(module, function).of.get(keep.holder, ())
+    return any(id(reader) not in kept for _, reader in reads)
+
+
+def _holder_of_attribute(
+    fact: Fact, path: str, function: FunctionInfo, module: Module
+) -> str | None:
+    """The name, attribute or list that keeps the array of ``self.<name>`` at an update."""
+    cls = function.cls
+    if cls is None or not path.startswith(f"{function.parameters[0].name}."):
+        return None
+    bound = _bound_in(cls)
+    for keep in _keeps_of(cls).get(path, ()):
+        is_bound = path in bound.get(keep.function, ()) or path in bound.get(function, ())
+        if is_bound and keep.function.name != "__init__":
+            continue  # the attribute may hold a new array by then
+        if "." in keep.holder:
+            if keep.holder != path and _reads_attribute(cls, keep.holder):
+                return keep.holder
+        elif keep.function is function and _local_is_read(fact, keep, module):
+            return keep.holder
+    return None
+
+
+def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
+    """Return whether a name that is assigned the attribute is read after the update."""
+    place = fact.place
+    scope = scope_of(module, keep.function)
+    statement, reaching = place.statement, scope.reaching
+    held = () if reaching is None else reaching.before(statement, keep.holder) or ()
+    if reaching is None or len(held) != 1 or held[0].statement is not keep.statement:
+        return False
+    reads = reads_of(module, keep.function)
+    return comes_later(reads, statement, place.loop, keep.holder, held[0], reaching)
+
+
+@lru_cache(maxsize=8)
+def _keeps_in(function: FunctionInfo) -> dict[str, list[_Keep]]:
+    """The statements of a function that keep an array, by the path of the array."""
+    found: dict[str, list[_Keep]] = {}
+    for statement in small_statements(function.node.body):
+        for holder, node in _kept_by(statement):
+            path = dotted(node)
+            if path is not None:
+                found.setdefault(path, []).append(_Keep(holder, statement, function))
+    return found
+
+
+def _kept_by(statement: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
+    """The arrays that a statement keeps, and where: in a list, an attribute or a name."""
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+        holder = dotted(call.func.value)
+        if call.func.attr.value == "append" and holder is not None and len(call.args) == 1:
+            yield from ((holder, item) for item in _items(call.args[0].value))
+    for target in assigned_to(statement):
+        value = statement.value if isinstance(statement, cst.Assign) else None
+        if value is None:
+            continue
+        if isinstance(target, cst.Attribute) and dotted(target) is not None:
+            yield dotted(target) or "", value
+        elif isinstance(target, cst.Name) and isinstance(value, cst.Attribute):
+            yield target.value, value
+
+
+def _items(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    if isinstance(node, (cst.Tuple, cst.List)):
+        return [element.value for element in node.elements]
+    return [node]
+
+
+@lru_cache(maxsize=8)
+def _keeps_of(cls: ClassInfo) -> dict[str, list[_Keep]]:
+    """The statements of a class that keep an array of an attribute, by its path."""
+    found: dict[str, list[_Keep]] = {}
+    for method in cls.methods.values():
+        for path, keeps in _keeps_in(method).items():
+            if "." in path:
+                found.setdefault(path, []).extend(keeps)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _bound_in(cls: ClassInfo) -> dict[FunctionInfo, set[str]]:
+    """The attributes that each method assigns, other than in place."""
+    return {
+        method: {
+            path
+            for statement in small_statements(method.node.body)
+            for target in assigned_to(statement)
+            if (path := dotted(target)) is not None
+        }
+        for method in cls.methods.values()
+    }
+
+
+@lru_cache(maxsize=8)
+def _read_in(cls: ClassInfo) -> frozenset[str]:
+    """The names in a class, but for those that are only assigned as attributes."""
+    found: set[str] = set()
+    for method in cls.methods.values():
+        written = {
+            id(target) for s in small_statements(method.node.body) for target in assigned_to(s)
+        }
+        for node in walk(method.node.body):
+            if isinstance(node, cst.Attribute) and id(node) not in written:
+                found.update(names_below(node.attr))
+    return frozenset(found)
+
+
+def _reads_attribute(cls: ClassInfo, path: str) -> bool:
+    return path.rpartition(".")[2] in _read_in(cls)
