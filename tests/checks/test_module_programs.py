@@ -68,6 +68,10 @@ def ok4(m, n, step):
     for i in range(n):
         step(m)
         print(norm(m))
+def ok6(w, anchors):
+    for anchor in anchors:
+        if anchor == "last":
+            print(scale_of(w))
 def ok5(m, n, step):
     @mx.compile
     def f(x):
@@ -133,6 +137,9 @@ class Q:
     def ok8(self, x):
         a, b = mx.split(x, [self.dim], axis=-1)
         return a
+def ok10(x, y):
+    a, b, c = mx.split(x, x.shape[-1] // y.shape[-1], axis=-1)
+    return a
 def ok9(x):
     a, b = [mx.squeeze(s, -1) for s in mx.split(x, x.shape[-1], axis=-1)]
     return a

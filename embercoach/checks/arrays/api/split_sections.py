@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
@@ -86,7 +86,7 @@ def _unpacked(fact: CallFact, sections: Argument, module: Module) -> str | None:
         return None if parts == names else f"`split()` returns {parts} arrays, not {names}"
     if as_number(sections.value) is None and not _is_plain(sections.node):
         return None
-    if not _is_size(sections.node, fact, module):
+    if not _is_size(sections.node, names, fact, module):
         return None
     return f"`split()` takes the number of parts, {names} here, not their size"
 
@@ -153,27 +153,30 @@ def _unpacking(statement: cst.CSTNode, made: cst.CSTNode) -> int | None:
     return len(target.elements) if value is made else None
 
 
-def _is_size(node: cst.BaseExpression, fact: CallFact, module: Module) -> bool:
+def _is_size(node: cst.BaseExpression, names: int, fact: CallFact, module: Module) -> bool:
     """Return whether an expression is the size of a part: by its origin, its use or its name."""
     function = fact.place.function
     if isinstance(node, cst.Attribute):
         made = fixed_attribute(node, function, module)
-        if made is not None and _is_quotient(made):
+        if made is not None and _is_quotient(made, names):
             return True
         return _is_named_so(node.attr.value) or (
             isinstance(made, cst.Name) and _sizes_layer(made.value, function, module)
         )
     resolved = resolve_name(Expression(node, scope_of(module, function))).node
-    if _is_quotient(resolved):
+    if _is_quotient(resolved, names):
         return True
     is_name = isinstance(resolved, cst.Name) and isinstance(node, cst.Name)
     return is_name and isinstance(node, cst.Name) and _is_named_so(node.value)
 
 
-def _is_quotient(node: cst.CSTNode) -> bool:
-    """``x.shape[-1] // 2``; ``x.shape[-1]`` alone is the number of parts of one element."""
+def _is_quotient(node: cst.CSTNode, names: int) -> bool:
+    """``x.shape[-1] // 2`` of two parts; a quotient of two sizes may be the number of parts."""
     return any(
-        isinstance(inner, cst.BinaryOperation) and isinstance(inner.operator, cst.FloorDivide)
+        isinstance(inner, cst.BinaryOperation)
+        and isinstance(inner.operator, cst.FloorDivide)
+        and isinstance(inner.right, cst.Integer)
+        and evaluated(inner.right) == names
         for inner in walk(node)
     )
 

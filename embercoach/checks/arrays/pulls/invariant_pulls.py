@@ -13,7 +13,7 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
+from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, walk
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.analysis.work import WorkExceededError
@@ -40,7 +40,9 @@ def invariant_pull(call: LocalCall, module: Module) -> Iterator[Report]:
     loop, function = call.place.loop, call.function
     if not isinstance(loop, cst.For) or module.is_test or call.place.periodic:
         return
-    pulls = _pulls_in(function, module) if is_long(loop) else ()
+    if not is_long(loop) or _is_conditional(call, loop):
+        return
+    pulls = _pulls_in(function, module)
     if not pulls or not _is_pure(function) or _varies(call, loop, module):
         return
     yield Report.at(
@@ -51,6 +53,14 @@ def invariant_pull(call: LocalCall, module: Module) -> Iterator[Report]:
         context="loop",
         covers=pulls,
     )
+
+
+def _is_conditional(call: LocalCall, loop: cst.For) -> bool:
+    """Return whether a test in the loop decides if the call is made: it may be made once."""
+    return any(type(n) in _TESTS for n in around(loop.body, call.place.statement))
+
+
+_TESTS = (cst.If, cst.Else, cst.Try, cst.Match)
 
 
 @lru_cache(maxsize=32)
