@@ -20,7 +20,7 @@ Cli = Callable[..., Ran]
 
 IMPORTS = "%pip install mlx\nimport mlx.core as mx\nfiles = !ls"
 HALF = "x = mx.ones((3, 3), dtype=mx.float16)\n%time y = x + 1\nz = x * mx.array(0.5)\n"
-PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    print(loss.item())"
+PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    t += (loss.item())"
 LOOP = "while True: a = x.item()"
 CELLS = (prose("# Training on `mx`"), IMPORTS, "%%bash\nls mlx", HALF, PULL)
 FILE = written(notebook(*CELLS))
@@ -50,7 +50,7 @@ def test_findings_name_cell_and_line(embercoach: Cli, file: Path) -> None:
     again = embercoach(".", "--output-format", "concise")
     assert again.out == ran.out
     assert "4 | print(loss" not in ran.out
-    assert "\n4 |     print(loss.item())\n  |           ^^^^^^^^^^^\n" in embercoach("a.ipynb").out
+    assert "\n4 |     t += (loss.item())\n  |           ^^^^^^^^^^^\n" in embercoach("a.ipynb").out
 
 
 def test_all_formats_tell_of_the_same_findings(embercoach: Cli, file: Path) -> None:

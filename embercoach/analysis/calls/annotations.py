@@ -22,7 +22,6 @@ from embercoach.analysis.values.lattice import (
     NONE,
     NUMPY,
     STR,
-    TORCH,
     UNKNOWN,
     Bytes,
     Callable,
@@ -36,6 +35,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Value,
 )
+from embercoach.analysis.values.torch_values import TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

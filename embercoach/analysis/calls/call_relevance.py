@@ -19,13 +19,12 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
-    Torch,
     Transformed,
     Union,
     Unknown,
     Value,
 )
-from embercoach.analysis.values.torch_values import ShaderLibrary
+from embercoach.analysis.values.torch_values import ShaderLibrary, Torch
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -63,13 +63,13 @@ from embercoach.analysis.values.lattice import (
     Number,
     Sequence,
     Symbol,
-    Torch,
     Transformed,
     Union,
     Unknown,
     Value,
     Wrapped,
 )
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

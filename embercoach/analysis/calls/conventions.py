@@ -25,9 +25,9 @@ from embercoach.analysis.values.lattice import (
     Dict,
     Instance,
     LibraryObject,
-    Torch,
     Value,
 )
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo

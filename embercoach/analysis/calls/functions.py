@@ -47,10 +47,10 @@ from embercoach.analysis.values.lattice import (
     Kernel,
     Sequence,
     Str,
-    Torch,
     Value,
 )
 from embercoach.analysis.values.summaries import MAX_DEPTH, MOST_KEPT, shared_result
+from embercoach.analysis.values.torch_values import Torch
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:

@@ -44,7 +44,6 @@ from embercoach.analysis.values.lattice import (
     INT,
     NONE,
     STR,
-    TORCH,
     TREE,
     UNKNOWN,
     Array,
@@ -59,6 +58,7 @@ from embercoach.analysis.values.lattice import (
     Tree,
     Value,
 )
+from embercoach.analysis.values.torch_values import TORCH
 
 #: Functions that give another result at each call.
 HOST_STATE = frozenset(

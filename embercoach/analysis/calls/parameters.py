@@ -37,11 +37,11 @@ from embercoach.analysis.values.lattice import (
     Numpy,
     Sequence,
     Str,
-    Torch,
     Union,
     Value,
 )
 from embercoach.analysis.values.memo import remembered
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter

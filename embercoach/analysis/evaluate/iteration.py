@@ -18,10 +18,10 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Shape,
     Str,
-    Torch,
     Union,
     Value,
 )
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame

@@ -47,14 +47,13 @@ from embercoach.analysis.values.lattice import (
     Super,
     Symbol,
     Template,
-    Torch,
     Tree,
     Union,
     Unknown,
     Value,
     Wrapped,
 )
-from embercoach.analysis.values.torch_values import ShaderLibrary, TorchDevice
+from embercoach.analysis.values.torch_values import ShaderLibrary, Torch, TorchDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

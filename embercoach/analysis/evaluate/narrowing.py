@@ -25,11 +25,11 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
-    Torch,
     Union,
     Unknown,
     Value,
 )
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame

@@ -48,10 +48,10 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Setting,
     Str,
-    Torch,
     Union,
     Value,
 )
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

@@ -33,11 +33,11 @@ from embercoach.analysis.values.lattice import (
     Setting,
     Str,
     Symbol,
-    Torch,
     Tree,
     Union,
     Value,
 )
+from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Array, Number, Numpy, Torch
+    from embercoach.analysis.values.lattice import Array, Number, Numpy
     from embercoach.analysis.values.name_sets import Evaluated, NameSet
+    from embercoach.analysis.values.torch_values import Torch
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"

@@ -23,13 +23,12 @@ from embercoach.analysis.values.lattice import (
     Setting,
     Shape,
     Str,
-    Torch,
     Tree,
     Union,
     Unknown,
     Value,
 )
-from embercoach.analysis.values.torch_values import TorchDevice
+from embercoach.analysis.values.torch_values import Torch, TorchDevice, merge_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -156,41 +155,12 @@ def _merge(a: Value, b: Value) -> Value:
     return a if merge is None else merge(a, b)
 
 
-#: The device of tensors that no one has moved.
-HOST = frozenset(("cpu",))
-
-
-def _merge_tensors(a: Torch, b: Torch) -> Torch:
-    """A tensor that one path leaves on the host, and another one moves, is of unknown device."""
-    devices = a.devices | b.devices
-    if (
-        not a.devices
-        or not b.devices
-        or (a.devices != b.devices and HOST in (a.devices, b.devices))
-    ):
-        devices = frozenset()
-    dtype = a.dtype if a.dtype == b.dtype else None
-    is_tensor, changed = a.is_tensor and b.is_tensor, a.changed and b.changed
-    return Torch(devices, dtype, a.pulls | b.pulls, is_tensor, changed)
-
-
 _MERGES: dict[type, Callable[[Any, Any], Value]] = {
     DType: lambda a, b: DType(None),
     Str: lambda a, b: either((a, b), None),
-    Torch: _merge_tensors,
+    Torch: merge_tensors,
     TorchDevice: lambda a, b: TorchDevice(a.kinds | b.kinds),
 }
-
-
-def as_tensor(value: Value) -> Torch | None:
-    """The torch tensor that a value is, or None for what may be anything else but ``None``."""
-    if type(value) is Torch:
-        return value
-    if type(value) is Union and len(value.options) == 2:
-        found = [option for option in value.options if type(option) is Torch]
-        if found and any(type(option) is NoneValue for option in value.options):
-            return found[0]
-    return None
 
 
 def join_chosen(a: Value, b: Value, choice: object) -> Value:

@@ -255,17 +255,6 @@ class Numpy(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Torch(Value):
-    """A torch tensor, or what else may be on a device: a module, a batch, a module's result."""
-
-    devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
-    dtype: str | None = None  # by torch's name
-    pulls: Pulls = NO_PULLS  # the copies to the host that it was made from
-    is_tensor: bool = True
-    changed: bool = False  # computed from such a copy, not the copy itself
-
-
-@dataclass(frozen=True, slots=True)
 class Setting(Value):
     """A configuration object or one of its values: host data, never an array."""
 
@@ -407,5 +396,4 @@ STR = Str()
 SETTING = Setting()
 SHAPE = Sequence("shape", INT)
 TREE = Tree()
-TORCH = Torch()
 NUMPY = Numpy()

@@ -8,7 +8,8 @@ import libcst as cst
 
 from embercoach.analysis.calls.library.torch_api import is_copy, is_on_accelerator
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.values.joins import as_numpy, as_tensor, pulls_of
+from embercoach.analysis.values.joins import as_numpy, pulls_of
+from embercoach.analysis.values.torch_values import as_tensor
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.torch.device_tests import is_for_a_device, may_be_caught
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.joins import as_tensor
+from embercoach.analysis.values.torch_values import as_tensor
 from embercoach.checks.registry import Report, check
 from embercoach.checks.torch.device_tests import is_for_a_device, may_be_caught
 

@@ -10,7 +10,7 @@ from embercoach.analysis.calls.library.torch_api import is_on_accelerator
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.host_uses import hot_functions, is_log_line
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.values.joins import as_tensor
+from embercoach.analysis.values.torch_values import as_tensor
 from embercoach.checks.registry import Report, check
 from embercoach.checks.torch.device_tests import is_for_a_device
 

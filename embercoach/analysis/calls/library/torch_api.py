@@ -27,21 +27,12 @@ from embercoach.analysis.calls.library.torch_names import (
     UNCHANGED,
 )
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.joins import (
-    HOST,
-    any_item,
-    as_number,
-    as_numpy,
-    as_tensor,
-    options,
-    pulls_of,
-)
+from embercoach.analysis.values.joins import any_item, as_number, as_numpy, options, pulls_of
 from embercoach.analysis.values.lattice import (
     BOOL,
     INT,
     NO_PULLS,
     SHAPE,
-    TORCH,
     UNKNOWN,
     BoundMember,
     LibraryObject,
@@ -50,10 +41,16 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Str,
     Symbol,
-    Torch,
     Value,
 )
-from embercoach.analysis.values.torch_values import ShaderLibrary, TorchDevice
+from embercoach.analysis.values.torch_values import (
+    HOST,
+    TORCH,
+    ShaderLibrary,
+    Torch,
+    TorchDevice,
+    as_tensor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
