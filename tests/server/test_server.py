@@ -106,8 +106,8 @@ def test_a_text_that_is_opened_is_checked(editor: Editor) -> None:
 
 def test_a_finding_comes_with_where_its_array_came_from(editor: Editor) -> None:
     text = (
-        "import mlx.core as mx\n\n\ndef f(xs: list[mx.array]):\n    for x in xs:\n"
-        "        y = mx.sum(x)\n        print(y.item())\n"
+        "import mlx.core as mx\n\n\ndef f(xs: list[mx.array], n=0.0):\n    for x in xs:\n"
+        "        y = mx.sum(x)\n        n += y.item()\n"
     )
     (found,) = [one for one in editor.open("flow.py", text) if one.code == "GRAPH-BREAK-001"]
     reported = found.related_information
