@@ -81,7 +81,7 @@ def test_the_table_of_rules_is_whole(site: Path) -> None:
             "note in sink, evaluated, periodic, script, test)"
         ),
         "error (note in test)",
-        "none",
+        "unsafe",
     ]
 
 
