@@ -20,9 +20,9 @@ CONTEXTS = (
     "forward",  # in a layer's __call__, once per forward pass
     "function",
     "sink",  # only the host needs the value: once, or in each iteration
-    "evaluated",  # right after mx.eval of the same value: the wait has been paid
+    "evaluated",  # after mx.eval of the same value, or of host data: there is no wait
     "periodic",  # guarded so that it runs every k-th iteration
-    "script",  # at top level of a module
+    "script",  # at top level of a module, or while an object is made
     "test",
     "default",
 )

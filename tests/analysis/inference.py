@@ -31,6 +31,7 @@ from embercoach.analysis.project.module import Module
 from embercoach.analysis.project.project import Project
 from embercoach.analysis.values import lattice as v
 from embercoach.analysis.values.joins import any_item
+from embercoach.analysis.values.torch_values import Torch
 
 PRELUDE = """\
 import mlx.core as mx
@@ -166,7 +167,7 @@ _SHOWN: dict[type, Callable[..., str]] = {
     v.Dict: _dict,
     v.Tree: lambda value: "tree",
     v.Numpy: lambda value: _within("numpy scalar" if value.scalar else "numpy", value.kind),
-    v.Torch: lambda value: "torch",
+    Torch: lambda value: "torch",
     v.DType: lambda value: _within("dtype", value.name),
     v.Symbol: lambda value: value.name,
     v.LibraryObject: lambda value: f"{value.cls}()",

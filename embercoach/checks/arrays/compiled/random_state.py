@@ -13,7 +13,7 @@ from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, match
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import around, dotted
 from embercoach.analysis.values.lattice import NONE, LibraryObject, Symbol
 from embercoach.checks.arrays.compiled.compilations import (
     captures_random_state,
@@ -172,7 +172,7 @@ def traced_once(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``time.time()``, ``random.random()``: their first result is part of the compiled graph."""
     for call in _calls(traced_by(fact, module), module):
         name = call.symbol
-        if name in HOST_STATE:
+        if name in HOST_STATE and not _is_switched_timer(call, name):
             yield Report.at(
                 call,
                 "COMPILE-002",
@@ -180,6 +180,15 @@ def traced_once(fact: CompileFact, module: Module) -> Iterator[Report]:
                 help="Call it outside, and pass the result as an array",
                 context="compiled",
             )
+
+
+def _is_switched_timer(call: CallFact, name: str) -> bool:
+    """Return whether a clock is read under a condition, as by ``if self.timing:``."""
+    function = call.place.function
+    if function is None or not name.startswith("time."):
+        return False
+    outer = around(function.node.body, call.place.statement)
+    return any(isinstance(node, cst.If) for node in outer)
 
 
 @check("COMPILE-002")

@@ -20,6 +20,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.arrays.pulls.host_data import is_host_data
 from embercoach.checks.arrays.pulls.pull_uses import HELP, only_exits, verdict_of
 from embercoach.checks.grouped_reads import grouped_fix
 from embercoach.checks.hoisted_reads import iteration_fix
@@ -38,6 +39,8 @@ REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any",
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
 #: Contexts in which several pulls in a row should be one synchronization.
 GROUPED = frozenset(("loop", "function"))
+#: Contexts in which the host may wait for the array.
+MAY_WAIT = frozenset(("loop", "forward", "function"))
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
 INSTEAD = {
@@ -93,6 +96,12 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         subject=array_node,
         may_end=may_end,
     )
+    if (
+        context in MAY_WAIT
+        and isinstance(array_node, cst.BaseExpression)
+        and is_host_data(fact, array_node, module)
+    ):
+        context = "evaluated"
     effect = EFFECTS[context]
     if context == "loop" and may_end and is_log_line(fact.place, module):
         context, effect = "sink", EFFECTS["sink"]

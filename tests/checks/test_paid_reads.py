@@ -1,0 +1,97 @@
+"""Reads that cost little: of host data, and while an object is made; and clocks under a switch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import findings
+
+PULLS = ("HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")
+#: Functions with one pull each, by how the array is made, and the context of the pull.
+MADE = {
+    "of a list": ("x = mx.array([f(t) for t in texts])", "evaluated"),
+    "of NumPy": ("x = mx.array(np.arange(4))", "evaluated"),
+    "by a function": ("x = load(texts)", "evaluated"),
+    "on two paths": ("x = mx.array([1.0])\n    if texts: x = mx.array([2.0])", "evaluated"),
+    "and computed with": ("x = mx.array([1.0]) + texts", "function"),
+    "of arrays": ("x = mx.array([mx.sum(y), mx.max(y)])", "function"),
+    "computed on one path": ("x = mx.array([1.0])\n    if texts: x = x + 1", "function"),
+    "by an operation": ("x = mx.zeros((4,))", "function"),
+}
+
+
+@pytest.mark.parametrize(("statement", "context"), MADE.values(), ids=MADE)
+def test_host_data_waits_for_nothing(statement: str, context: str) -> None:
+    program = f"""
+import numpy as np
+
+def load(path) -> mx.array:
+    return mx.array(np.load(path))
+
+def read(f, texts, y: mx.array) -> mx.array:
+    {statement}
+    return mx.array(np.fft.rfft(np.array(x))) * y
+"""
+    (found,) = (one for one in findings(program, PULLS) if one.code == "HOST-PULL-002")
+    assert found.context == context
+
+
+METHODS = """
+import numpy as np
+
+class Tables:
+    def __init__(self, n):
+        self._build(mx.random.normal((n,)))
+        self.add(mx.random.normal((n,)))
+        self._both(mx.random.normal((n,)))
+        self.rates = [x.item() for x in mx.linspace(0, 1, n)]
+
+    def _build(self, x: mx.array):
+        self.table = [np.array(x + i) for i in range(4)]
+
+    def add(self, x: mx.array):
+        self.table += [np.array(x + i) for i in range(4)]
+
+    def _both(self, x: mx.array):
+        self.table += [np.array(x + i) for i in range(4)]
+
+    def later(self, x: mx.array):
+        self._both(x)
+"""
+
+
+def test_reads_while_an_object_is_made_run_once() -> None:
+    contexts = [one.context for one in findings(METHODS, PULLS)]
+    assert contexts == ["script", "script", "loop", "loop"]  # in the order of the lines
+
+
+SWITCHED = """
+import time
+
+def step(self, x):
+    if self.timing:
+        start = time.perf_counter()
+    {}
+    return x * 2
+
+step = mx.compile(step)
+"""
+
+
+@pytest.mark.parametrize(("statement", "count"), [("", 0), ("x = x * time.time()", 1)])
+def test_a_clock_under_a_switch_is_a_timer(statement: str, count: int) -> None:
+    assert len(findings(SWITCHED.format(statement or "pass"), "COMPILE-002")) == count
+
+
+@pytest.mark.parametrize(("annotation", "fixed"), [("list[mx.array]", False), ("mx.array", True)])
+def test_rows_of_a_list_get_no_fix(annotation: str, fixed: bool) -> None:
+    program = f"""
+def total(rows: {annotation}):
+    out = []
+    for i, row in enumerate(rows):
+        out.append(row.tolist())
+    return mx.array(out)
+"""
+    found = findings(program, PULLS)
+    assert found
+    assert any(one.fix is not None and "rows.tolist()" in str(one.fix) for one in found) == fixed
