@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall
+from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.scopes import by_parameter, is_rebound
 from embercoach.analysis.syntax.trees import dotted
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
-    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.facts.facts import FactPlace, LocalCall
 
 #: Calls of a function that are looked at.
 _MOST_CALLS = 8
@@ -40,13 +37,3 @@ def _passes_evaluated(call: LocalCall, name: str) -> bool:
     pairs = ((a.keyword.value if a.keyword else None, a.value) for a in arguments)
     given = by_parameter(call.function, pairs, is_bound=call.is_bound).get(name)
     return given is not None and dotted(given) in call.place.evaluated
-
-
-@lru_cache(maxsize=2)
-def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...]]:
-    """The calls of a file's functions; of few files, as it keeps them in memory."""
-    found: dict[FunctionInfo, list[LocalCall]] = {}
-    for fact in module.facts():
-        if isinstance(fact, LocalCall):
-            found.setdefault(fact.function, []).append(fact)
-    return {function: tuple(calls) for function, calls in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.caller_evaluation import calls_by_function
+from embercoach.analysis.facts.facts import calls_by_function
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo

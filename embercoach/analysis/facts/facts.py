@@ -259,6 +259,16 @@ def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
     return {f.node: f for f in module.facts() if isinstance(f, CallFact)}
 
 
+@lru_cache(maxsize=2)
+def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...]]:
+    """The calls of a file's functions; of few files, as it keeps them in memory."""
+    found: dict[FunctionInfo, list[LocalCall]] = {}
+    for fact in module.facts():
+        if isinstance(fact, LocalCall):
+            found.setdefault(fact.function, []).append(fact)
+    return {function: tuple(calls) for function, calls in found.items()}
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BinaryFact(Fact):
     """An arithmetic operation; ``in_place`` for an augmented assignment."""

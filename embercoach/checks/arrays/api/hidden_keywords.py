@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts.facts import LocalCall
+from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.scopes import (
     Expression,
     fixed_attribute,
@@ -25,7 +25,6 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
@@ -148,7 +147,7 @@ class Keywords:
         if all(p.star != "**" or p.name != node.value for p in function.parameters):
             return
         named = {p.name for p in function.parameters if not p.star}
-        for call in _local_calls(self._module).get(function, ()):
+        for call in calls_by_function(self._module).get(function, ()):
             for argument in call.node.args:
                 if argument.keyword is not None and argument.keyword.value not in named:
                     yield argument.keyword.value, call, argument.value
@@ -157,16 +156,6 @@ class Keywords:
                     given = Expression(argument.value, scope)
                     found = self.of(given, call, depth - 1)
                     yield from (entry for entry in found if entry[0] not in named)
-
-
-@lru_cache(maxsize=1)
-def _local_calls(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
-    """Where a file calls its functions."""
-    found: dict[FunctionInfo, list[LocalCall]] = {}
-    for fact in module.facts():
-        if type(fact) is LocalCall:
-            found.setdefault(fact.function, []).append(fact)
-    return found
 
 
 @lru_cache(maxsize=8)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
 from embercoach.analysis.values.joins import as_array, as_number
@@ -119,19 +118,9 @@ def _names(fact: CallFact, module: Module) -> int | None:
 
 
 def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
-    calls = _local_calls(module).get(function, [])
+    calls = () if function is None else calls_by_function(module).get(function, ())
     found = {_unpacking(call.place.statement, call.node) for call in calls[:_MOST_CALLERS]}
     return next(iter(found)) if len(found) == 1 and len(calls) <= _MOST_CALLERS else None
-
-
-@lru_cache(maxsize=1)
-def _local_calls(module: Module) -> dict[FunctionInfo | None, list[LocalCall]]:
-    """Where a file calls its functions."""
-    found: dict[FunctionInfo | None, list[LocalCall]] = {}
-    for fact in module.facts():
-        if type(fact) is LocalCall:
-            found.setdefault(fact.function, []).append(fact)
-    return found
 
 
 def _unpacking(statement: cst.CSTNode, made: cst.CSTNode) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact, CompiledCall, LocalCall
+from embercoach.analysis.facts.facts import CallFact, CompiledCall, calls_by_function
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import CompileFact, FactPlace
+    from embercoach.analysis.facts.facts import CompileFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
@@ -174,21 +174,11 @@ def _runs_once(function: FunctionInfo, module: Module) -> bool:
         return True
     if _is_cached(function):
         return True
-    calls = _calls(module).get(function, [])
+    calls = calls_by_function(module).get(function, ())
     return bool(calls) and not any(
-        place.loops or (place.function is not None and place.function.name != "main")
-        for place in calls
+        call.place.loops or (call.place.function is not None and call.place.function.name != "main")
+        for call in calls
     )
-
-
-@lru_cache(maxsize=1)
-def _calls(module: Module) -> dict[FunctionInfo, list[FactPlace]]:
-    """Where a file calls its functions."""
-    found: dict[FunctionInfo, list[FactPlace]] = {}
-    for fact in module.facts():
-        if type(fact) is LocalCall:
-            found.setdefault(fact.function, []).append(fact.place)
-    return found
 
 
 def _is_discarded(fact: CompileFact, body: cst.CSTNode, module: Module) -> bool:

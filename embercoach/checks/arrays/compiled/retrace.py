@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.parameters import annotated_value
-from embercoach.analysis.facts.facts import CompileFact, LocalCall
+from embercoach.analysis.facts.facts import CompileFact, LocalCall, calls_by_function
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import (
     dotted,
@@ -84,7 +84,7 @@ def _given_in_loops(
     places = [p.name for p in function.parameters if not p.star and not p.keyword_only]
     evidence = next((p.evidence for p in function.parameters if p.name == name), None)
     number = None if evidence is None else as_number(evidence)
-    for local in _local_calls(module).get(function, ()):
+    for local in calls_by_function(module).get(function, ()):
         given = _handed(local, name, places)
         if given is None:
             continue
@@ -130,16 +130,6 @@ def _changing(fact: Fact, node: cst.BaseExpression, module: Module) -> Report:
 def _shown(node: cst.BaseExpression, module: Module) -> str:
     text = module.parsed.code(node)
     return f"`{text}`" if len(text) <= LONGEST else "an argument"
-
-
-@lru_cache(maxsize=1)
-def _local_calls(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
-    """Where a file calls its functions."""
-    found: dict[FunctionInfo, list[LocalCall]] = {}
-    for fact in module.facts():
-        if type(fact) is LocalCall:
-            found.setdefault(fact.function, []).append(fact)
-    return found
 
 
 def _is_changing_number(

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import BinaryFact, FormatFact, LocalCall, TruthFact
+from embercoach.analysis.facts.facts import (
+    BinaryFact,
+    FormatFact,
+    TruthFact,
+    calls_by_function,
+)
 from embercoach.analysis.facts.scopes import by_parameter, is_rebound, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
@@ -132,7 +137,7 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
     """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
         return Work.OTHER
-    for call in _calls_of(module).get(function, ()):
+    for call in calls_by_function(module).get(function, ()):
         pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
         passed = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
         node: cst.CSTNode | None = passed
@@ -145,16 +150,6 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
         if _work_of_function(node, None, module, depth) in LAZY:
             return Work.LAZY
     return Work.OTHER
-
-
-@lru_cache(maxsize=2)
-def _calls_of(module: Module) -> dict[FunctionInfo, list[LocalCall]]:
-    """The calls of each function of a file."""
-    found: dict[FunctionInfo, list[LocalCall]] = {}
-    for fact in module.facts():
-        if isinstance(fact, LocalCall):
-            found.setdefault(fact.function, []).append(fact)
-    return found
 
 
 @lru_cache(maxsize=2)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
-from embercoach.analysis.facts.caller_evaluation import calls_by_function
 from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_forward, seeds_list
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of

@@ -11,14 +11,13 @@ from embercoach.analysis.facts.later_reads import assigned_to, comes_later, read
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
-from embercoach.analysis.values.joins import as_array
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import BinaryFact, Fact, ItemStoreFact
+    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
 
@@ -33,21 +32,11 @@ class _Keep(NamedTuple):
     function: FunctionInfo
 
 
-@check("INDEX-004")
-def operator_on_kept(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``history.append(x)``, then ``x += v``; ``self.best = self.w``, then ``self.w += v``."""
-    if fact.in_place and fact.left.array is not None:
-        yield from _kept(fact, fact.left.node, module)
+def kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
+    """Report an update of an array that a list or an attribute keeps.
 
-
-@check("INDEX-004")
-def write_to_kept(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
-    """``history.append(x)``, then ``x[0] = v``; ``self.best = self.w``, then ``self.w[0] = v``."""
-    if as_array(fact.base) is not None:
-        yield from _kept(fact, fact.node.value, module)
-
-
-def _kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
+    ``history.append(x)``, then ``x += v``; ``self.best = self.w``, then ``self.w[0] = v``.
+    """
     function, path = fact.place.function, dotted(node)
     if function is None or path is None or isinstance(function.node, cst.Lambda):
         return

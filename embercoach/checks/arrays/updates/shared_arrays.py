@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis.facts.later_reads import comes_later, reads_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.updates.kept_arrays import kept
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def operator_in_place(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``x += v``."""
     if fact.in_place and fact.left.array is not None:
         yield from _shared(fact, fact.left.node, module)
+        yield from kept(fact, fact.left.node, module)
 
 
 @check("INDEX-004")
@@ -45,6 +47,7 @@ def write_in_place(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
     """``x[i] = v``."""
     if as_array(fact.base) is not None:
         yield from _shared(fact, fact.node.value, module)
+        yield from kept(fact, fact.node.value, module)
 
 
 def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Report]:
