@@ -28,6 +28,7 @@ from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
+from embercoach.analysis.facts.evaluating_functions import evaluated_by_call
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
@@ -75,9 +76,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable as Fn
 
     from embercoach.analysis.evaluate.frame import Frame
-
-#: Methods of an array that wait for it.
-PULLING = frozenset({"item", "tolist"})
 
 
 def evaluate_call(frame: Frame, node: cst.Call) -> Value:
@@ -176,10 +174,7 @@ def apply(
     elif frame.visit is not None and visits.launches(callee):
         place = frame.place()
         frame.seen.append(CallFact(node, place, callee, arguments, result, visit=frame.visit))
-    if type(callee) is BoundMember and callee.name in PULLING and receiver_node is not None:
-        path = dotted(receiver_node)
-        if path is not None and type(callee.owner) is Array:
-            frame.note_evaluated((path,))  # reading it again costs a copy alone
+    evidence.note_read(frame, callee, arguments, receiver_node)
     if type(callee) is Symbol and callee.name.startswith("mlx."):
         evidence.learn(frame, callee.name, arguments)
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
@@ -250,6 +245,8 @@ def _function(
     if frame.module.mentions_kernels and (frame.record or frame.visit is not None):
         visits.note(frame, node, callee, arguments)
     result = functions.call_function(frame, callee.info, callee.bound, arguments)
+    is_bound = callee.bound is not None
+    frame.note_evaluated(evaluated_by_call(callee.info, arguments, is_bound=is_bound))
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     if path is not None and type(callee.bound) is Instance and frame.knows_below(path):
         # What the method sets is what its class knows of it, not what was assigned here before.

@@ -24,9 +24,11 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
+from embercoach.analysis.facts.evaluating_functions import evaluates_before_return
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
 from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
+from embercoach.analysis.values.evaluation_state import is_evaluated, with_evaluation
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
     as_array,
@@ -111,7 +113,14 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        return with_traced(_refined(annotated, info, frame), values)
+        result = with_traced(_refined(annotated, info, frame), values)
+        if type(result) is not Array or not evaluates_before_return(info):
+            return result
+        if info.in_progress or frame.depth >= MAX_DEPTH:
+            return result
+        given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
+        known = _summary(frame, info, given, annotated)
+        return with_evaluation(result, evaluated=is_evaluated(known))
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN

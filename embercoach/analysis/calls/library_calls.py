@@ -22,8 +22,9 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.trees import keyed_path
+from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
 from embercoach.analysis.values import promotion
+from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import traced_function
 from embercoach.analysis.values.joins import (
@@ -167,7 +168,18 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
         return ARRAY
     value = arguments[0].value
     shape = shapes.of_items(value) or shapes.of_value(value)
-    return with_shape(_array_of(value, arguments), shape)
+    array = with_shape(_array_of(value, arguments), shape)
+    return with_evaluation(array, evaluated=_is_host_data(value))
+
+
+def _is_host_data(value: Value) -> bool:
+    """Return whether a value is a number, a NumPy array or a list of such: it is only copied."""
+    if as_number(value) is not None or as_numpy(value) is not None:
+        return True
+    if not isinstance(value, Sequence):
+        return False
+    items = value.items if value.items is not None else (any_item(value),)
+    return bool(items) and all(map(_is_host_data, items))
 
 
 def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
@@ -241,6 +253,15 @@ def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ..
     return NONE
 
 
+def _listed(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a comprehension takes all items of, or parts of them: ``[loss for _, loss in pairs]``."""
+    if not isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+        return node
+    clause = node.for_in
+    is_whole = not clause.ifs and clause.inner_for_in is None
+    return clause.iter if is_whole and dotted(node.elt) in target_names(clause.target) else node
+
+
 def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
     """The names and paths that arguments hold, and all that trees among them may be made of."""
     paths: list[str] = []
@@ -250,6 +271,7 @@ def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
             if isinstance(argument.node, (cst.List, cst.Tuple))
             else [argument.node]
         )
+        targets = [_listed(target) for target in targets]
         paths += [p for t in targets if (p := keyed_path(t)) is not None]
         if isinstance(argument.value, (Tree, Instance, LibraryObject)):
             # A training step's weights and state: all that led to them has been computed.

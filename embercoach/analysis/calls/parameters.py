@@ -12,6 +12,7 @@ from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_paramet
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
 from embercoach.analysis.values.joins import (
     any_item,
@@ -56,7 +57,10 @@ def plain(value: Value) -> Value:
     if isinstance(value, Array):
         shape = None if value.shape is None else value.shape.axes
         if value.pulls or value.literal or value.scalar or value.role or shape is not value.shape:
-            return Array(value.dtype, False, False, value.traced, shape=shape)
+            evaluated = value.evaluated
+            return Array(
+                value.dtype, False, False, value.traced, shape=shape, evaluated=evaluated
+            )
         return value
     if isinstance(value, Str):
         return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
@@ -158,7 +162,7 @@ def _traced(value: Value) -> Value:
     if type(value) is Array:
         if value.traced:
             return value
-        return Array(value.dtype, False, False, True, shape=value.shape)
+        return Array(value.dtype, False, False, True, shape=value.shape, evaluated=value.evaluated)
     if type(value) is Union:
         return _traced_union(value)
     if type(value) is Sequence and value.items is None:
@@ -202,8 +206,19 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
                 evidence = join(evidence, quiet_default(info, parameter.default))
             if _counts_axes(info):
                 evidence = without_shapes(evidence)
+        if evidence is not None and not _callers_are_known(info):
+            evidence = with_evaluation(evidence, evaluated=False)
         values.append(parameter_value(info, parameter, evidence))
     return tuple(values)
+
+
+def _callers_are_known(info: FunctionInfo) -> bool:
+    """Return whether all callers are in the file: of inner and private functions, in a script."""
+    if info.name.startswith("__"):
+        return False
+    return (
+        info.outer is not None or info.name.startswith("_") or "__main__" in info.module.source
+    )
 
 
 def _counts_axes(info: FunctionInfo) -> bool:
@@ -259,11 +274,12 @@ def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value
     They are of inner and private functions, and of those in a script.
     """
     passed = as_array(evidence)
-    if passed is None or (passed.dtype is None and passed.shape is None):
+    if passed is None or not (passed.dtype or passed.shape or passed.evaluated):
         return declared
-    if not (info.outer or info.name.startswith("_") or "__main__" in info.module.source):
+    if not _callers_are_known(info):
         return declared  # other files may call it with any array
-    array = Array(passed.dtype, traced=True, shape=None if _counts_axes(info) else passed.shape)
+    shape = None if _counts_axes(info) else passed.shape
+    array = Array(passed.dtype, traced=True, shape=shape, evaluated=passed.evaluated)
     return join_all(array if type(o) is Array else o for o in options(declared))
 
 

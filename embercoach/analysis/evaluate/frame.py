@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.names import Names
 from embercoach.analysis.facts.facts import Fact, FactPlace
+from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
 from embercoach.analysis.values.name_sets import Evaluated, NameSet
@@ -174,8 +175,12 @@ class Frame:
 
     def note_evaluated(self, paths: Iterable[str]) -> None:
         """Note that arrays have been evaluated."""
+        paths = tuple(paths)
         self.evaluated = self.evaluated.adding(paths)
         for path in paths:
+            value = self.names.get(path)
+            if value is not None:
+                self.names[path] = with_evaluation(value, evaluated=True)
             inner = path
             while "." in inner:
                 owner = inner.rpartition(".")[0]

@@ -12,6 +12,7 @@ from embercoach.analysis.facts.construction import runs_at_construction
 from embercoach.analysis.facts.host_uses import ends_on_host, is_forward, is_hot
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
+from embercoach.analysis.values.evaluation_state import is_evaluated
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
@@ -63,6 +64,8 @@ def context_of(
         return "differentiated"
     if module_is_test:
         return "test"
+    if pull is not None and value is not None and is_evaluated(value):
+        return "evaluated"
     if subject is not None and (
         was_evaluated(place, subject) or is_evaluated_by_callers(place, subject)
     ):

@@ -52,5 +52,6 @@ def with_traced(value: Value, values: dict[str, Value]) -> Value:
     """The annotated result depends on what the call is given."""
     if type(value) is Array:
         traced = any(isinstance(v, Array) and v.traced for v in values.values())
-        return Array(value.dtype, False, False, traced, shape=value.shape)
+        evaluated = value.evaluated
+        return Array(value.dtype, False, False, traced, shape=value.shape, evaluated=evaluated)
     return value

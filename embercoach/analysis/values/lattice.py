@@ -96,6 +96,7 @@ class Array(Value):
     traced: depends on a parameter of the function at hand.
     role: what its numbers mean, where they come from a Fourier transform or an array's length.
     shape: None if even the number of axes is unknown.
+    evaluated: computed already, or made of host data: a read costs a copy alone.
     """
 
     dtype: str | None = None
@@ -105,6 +106,7 @@ class Array(Value):
     pulls: Pulls = NO_PULLS
     role: Role | None = None
     shape: Shape | None = None
+    evaluated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ def growing_list(fact: CallFact, module: Module) -> Iterator[Report]:
     argument = fact.positional(0)
     if not fact.place.loops or fact.place.loop is None or fact.receiver_node is None:
         return
-    if argument is not None and as_array(argument.value) is not None:
+    array = None if argument is None else as_array(argument.value)
+    if argument is not None and array is not None and not array.evaluated:
         yield from _unevaluated(fact, fact.place, module, fact.receiver_node, argument.node)
 
 

@@ -1,0 +1,125 @@
+"""Functions of the project that evaluate their arguments: ``def sync(*arrays): mx.eval(*arrays)``.
+
+Read from the text of a function that a file calls, whichever file defines it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.scopes import by_parameter
+from embercoach.analysis.syntax.trees import dotted, keyed_path, small_statements, walk
+from embercoach.analysis.values.lattice import Function, Symbol, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import Argument
+
+_EVAL = Symbol("mlx.core.eval")
+#: Functions that call each other which are followed; statements of one that are looked at.
+_MOST_CALLS, _MOST_STATEMENTS = 3, 200
+
+
+def evaluated_by_call(
+    info: FunctionInfo, arguments: tuple[Argument, ...], *, is_bound: bool
+) -> list[str]:
+    """The names and paths that a call of a function passes, and that the function evaluates."""
+    if "eval(" not in info.module.source:
+        return []
+    names = evaluated_parameters(info)
+    if not names or any(argument.star == "**" for argument in arguments):
+        return []
+    plain = [(a.keyword, a.node) for a in arguments if not a.star]
+    passed = by_parameter(info, plain, is_bound=is_bound)
+    nodes = [node for name, node in passed.items() if name in names]
+    if any(parameter.star == "*" and parameter.name in names for parameter in info.parameters):
+        nodes += [a.node for a in arguments if a.keyword is None and a.node not in passed.values()]
+    return [path for node in nodes if (path := keyed_path(node)) is not None]
+
+
+@lru_cache(maxsize=256)
+def evaluates_before_return(info: FunctionInfo) -> bool:
+    """Test whether a function calls ``mx.eval`` itself: its body says if its result is evaluated."""
+    return "eval(" in info.module.source and any(
+        isinstance(node, cst.Call) and _called(info, node) == _EVAL for node in walk(info.node.body)
+    )
+
+
+@lru_cache(maxsize=256)
+def evaluated_parameters(info: FunctionInfo, depth: int = 0) -> frozenset[str]:
+    """The parameters whose arrays a function has evaluated whenever it returns.
+
+    A function without a result that evaluates a list of its own has collected it from ``*args``.
+    """
+    if isinstance(info.node, cst.Lambda) or info.is_async:
+        return frozenset()
+    parameters = {p.name for p in info.parameters}
+    found: set[str] = set()
+    for name in _evaluated_names(info, info.node.body.body, depth):
+        if name in parameters:
+            found.add(name)
+        elif _returns_nothing(info):
+            found |= {p.name for p in info.parameters if p.star == "*"}
+    return frozenset(found)
+
+
+def _evaluated_names(
+    info: FunctionInfo, statements: Iterable[cst.CSTNode], depth: int
+) -> Iterator[str]:
+    """The names that certain statements of a body evaluate."""
+    for statement in statements:
+        if isinstance(statement, (cst.Try, cst.With)):
+            yield from _evaluated_names(info, statement.body.body, depth)
+        elif isinstance(statement, cst.For):
+            over, target = dotted(statement.iter), dotted(statement.target)
+            inner = list(_evaluated_names(info, statement.body.body, depth))
+            yield from [over] if over is not None and target in inner else []
+        elif isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+                    yield from _evaluated_arguments(info, small.value, depth)
+
+
+def _evaluated_arguments(info: FunctionInfo, call: cst.Call, depth: int) -> Iterator[str]:
+    callee = _called(info, call)
+    evaluated: frozenset[str] | None = None
+    passed: dict[str, cst.BaseExpression] = {}
+    if isinstance(callee, Function) and depth < _MOST_CALLS:
+        evaluated = evaluated_parameters(callee.info, depth + 1)
+        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.args]
+        passed = by_parameter(callee.info, pairs, is_bound=False)
+    elif callee != _EVAL:
+        return
+    for argument in call.args:
+        name = dotted(argument.value)
+        star = evaluated is not None and argument.star == "*"
+        if name is not None and (
+            evaluated is None
+            or any(key in evaluated and node is argument.value for key, node in passed.items())
+            or (star and any(p.star and p.name in evaluated for p in callee.info.parameters))  # type: ignore[attr-defined]
+        ):
+            yield name
+
+
+def _returns_nothing(info: FunctionInfo) -> bool:
+    return not any(
+        isinstance(statement, cst.Return) and statement.value is not None
+        for statement in small_statements(info.node.body)
+    )
+
+
+def _called(info: FunctionInfo, call: cst.Call) -> Value | None:
+    """The function that a name, or a member of ``mlx.core``, in a function's text stands for."""
+    frame = info.closure if info.closure is not None else info.module.frame
+    func = call.func
+    if isinstance(func, cst.Name):
+        return frame.lookup(func.value)
+    if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name):
+        owner = frame.lookup(func.value.value)
+        return Symbol(f"{owner.name}.{func.attr.value}") if isinstance(owner, Symbol) else None
+    return None
