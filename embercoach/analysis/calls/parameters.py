@@ -58,9 +58,7 @@ def plain(value: Value) -> Value:
         shape = None if value.shape is None else value.shape.axes
         if value.pulls or value.literal or value.scalar or value.role or shape is not value.shape:
             evaluated = value.evaluated
-            return Array(
-                value.dtype, False, False, value.traced, shape=shape, evaluated=evaluated
-            )
+            return Array(value.dtype, False, False, value.traced, shape=shape, evaluated=evaluated)
         return value
     if isinstance(value, Str):
         return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
@@ -216,9 +214,7 @@ def _callers_are_known(info: FunctionInfo) -> bool:
     """Return whether all callers are in the file: of inner and private functions, in a script."""
     if info.name.startswith("__"):
         return False
-    return (
-        info.outer is not None or info.name.startswith("_") or "__main__" in info.module.source
-    )
+    return info.outer is not None or info.name.startswith("_") or "__main__" in info.module.source
 
 
 def _counts_axes(info: FunctionInfo) -> bool:

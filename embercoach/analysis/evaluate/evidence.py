@@ -141,9 +141,7 @@ _REDUCING = frozenset(("all", "any", "astype", "max", "mean", "min", "sum"))
 _SHAPED = frozenset(("zeros_like", "ones_like", "full_like"))
 
 
-def _array_operands(
-    frame: Frame, call: cst.Call, func: cst.Attribute
-) -> list[cst.BaseExpression]:
+def _array_operands(frame: Frame, call: cst.Call, func: cst.Attribute) -> list[cst.BaseExpression]:
     """The operands of ``x.sum()`` and ``mx.sum(x)``, all numbers of which their results need."""
     owner, name = func.value, func.attr.value
     if isinstance(owner, cst.Name) and frame.lookup(owner.value) == _MLX:

@@ -44,7 +44,7 @@ def evaluated_by_call(
 
 @lru_cache(maxsize=256)
 def evaluates_before_return(info: FunctionInfo) -> bool:
-    """Test whether a function calls ``mx.eval`` itself: its body says if its result is evaluated."""
+    """Test whether a function calls ``mx.eval`` itself, perhaps for its result."""
     return "eval(" in info.module.source and any(
         isinstance(node, cst.Call) and _called(info, node) == _EVAL for node in walk(info.node.body)
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 Effect = Literal["lazy", "evaluates", "unknown"]
 #: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
@@ -126,6 +127,11 @@ class Evaluation:
             and depth < _MOST_CALLS
             and self.evaluates(local.function.node.body, depth + 1)
         )
+
+    def result_of(self, call: cst.CSTNode) -> Value | None:
+        """Return the result of a call, if checks may have asked for it."""
+        fact = self.calls.get(call)
+        return None if fact is None else fact.result
 
     def local_call(self, call: cst.CSTNode) -> LocalCall | None:
         """Return the fact of a call of a function of the file."""

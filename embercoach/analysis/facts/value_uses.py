@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 class Use(Enum):
     """One use of a host value."""
 
-    #: The host needs it here: an argument, a comparison, a branch, a yield.
+    #: The host needs it here: an argument, a comparison, a yield.
     NOW = auto()
-    #: It is put into a list, or stored.
+    #: It decides a branch.
+    DECIDES = auto()
+    #: It is put into a list.
     COLLECTED = auto()
+    #: It becomes an attribute, or an entry of a dictionary.
+    STORED = auto()
     #: It is added to a number of earlier iterations.
     SUMMED = auto()
     #: ``<`` or ``>`` with it decides that the loop ends.
@@ -183,7 +187,7 @@ class _Uses:
             return
         leaves = isinstance(node, cst.If) and _only(node, cst.Break, cst.Return)
         ends = leaves or isinstance(node, cst.While)
-        self._found.add(Use.CONVERGED if is_ordered and ends else Use.NOW)
+        self._found.add(Use.CONVERGED if is_ordered and ends else Use.DECIDES)
 
     def _iterated(self, node: cst.CSTNode, loop: cst.For | cst.CompFor) -> None:
         if loop.iter is node:
@@ -198,7 +202,7 @@ class _Uses:
             targets = [node.target]  # type: ignore[attr-defined]
         for target in targets:
             if isinstance(target, (cst.Attribute, cst.Subscript)):
-                self._found.add(Use.COLLECTED)
+                self._found.add(Use.STORED)
                 continue
             names = set(target_names(target))
             if isinstance(value, cst.BinaryOperation) and any(

@@ -20,8 +20,15 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
-from embercoach.checks.arrays.pulls.host_data import is_host_data
-from embercoach.checks.arrays.pulls.pull_uses import HELP, only_exits, verdict_of
+from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data
+from embercoach.checks.arrays.pulls.pull_uses import (
+    HELP,
+    Verdict,
+    is_read_again,
+    only_exits,
+    takes_lists,
+    verdict_of,
+)
 from embercoach.checks.grouped_reads import grouped_fix
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.loop_reads import loop_fix
@@ -102,11 +109,16 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         and is_host_data(fact, array_node, module)
     ):
         context = "evaluated"
+    pull_node = pulled_by or node or fact.node
+    if context == "evaluated" and may_leave and is_read_again(fact.place, pull_node, module):
+        context = "loop" if fact.place.loops else "function"
+    if context == "sink" and may_leave and is_from_list(fact, array_node, module):
+        context = "function"
     effect = EFFECTS[context]
     if context == "loop" and may_end and is_log_line(fact.place, module):
         context, effect = "sink", EFFECTS["sink"]
     elif may_leave and context in ("loop", "function"):
-        verdict = verdict_of(fact.place, pulled_by or node or fact.node, array_node, module)
+        verdict = _verdict(fact, context, pull_node, array_node, module)
         context = "sink" if verdict == "leaves" else context
         help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)
     change = None
@@ -124,6 +136,17 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         replaces=replaces,
         subject=subject or array_node,
     )
+
+
+def _verdict(
+    fact: Fact, context: str, pull_node: cst.CSTNode, array_node: cst.CSTNode | None, module: Module
+) -> Verdict:
+    if context == "function" and is_from_list(fact, array_node, module):
+        return "at hand"
+    verdict = verdict_of(fact.place, pull_node, array_node, module)
+    if verdict not in ("again", "invariant") and array_node is not None:
+        return "leaves" if takes_lists(fact.place, array_node, module) else verdict
+    return verdict
 
 
 @check("GRAPH-BREAK-001", of=(".item",))

@@ -17,10 +17,12 @@ from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_f
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
-from embercoach.analysis.syntax.trees import children, statements_below, walk
+from embercoach.analysis.syntax.trees import children, dotted, statements_below, walk
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember, Symbol, Transformed
+from embercoach.analysis.values.lattice import BoundMember, Numpy, Symbol, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
+from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
+from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: ``leaves``: the host needs the value in this iteration. Else why the pull can be avoided.
-Verdict = Literal["leaves", "again", "collected", "fed back", "invariant", "metadata", "step", ""]
+Verdict = Literal[
+    "leaves", "again", "at hand", "collected", "fed back", "invariant", "metadata", "step", ""
+]
 
 #: What to do instead, by verdict.
 HELP: dict[Verdict, str] = {
     "again": "Keep the result of the first read: this one copies the same array again",
+    "at hand": "Compute it from the list that the array is made of: that needs no evaluation",
     "collected": "Collect the arrays, and read them together after the loop",
     "fed back": "Keep the mx.array and pass it on: its value returns to the device",
     "invariant": "Read the array once, before the loop",
@@ -60,8 +65,7 @@ def verdict_of(
         return ""
     body = function.node.body
     if function not in hot_functions(module):
-        is_listed = _is_number(pull) and not is_fed_back(pull, module)
-        return "leaves" if is_listed or seeds_list(place, module) else ""
+        return verdict_of_call(place, pull, module)
     if is_fed_back(pull, module):
         return "again" if _is_read_again(pull, body, place, module) else _fed_back(pull)
     if _is_read_again(pull, body, place, module):
@@ -69,12 +73,39 @@ def verdict_of(
     uses = uses_of(pull, body, module, function)
     if uses == {Use.METADATA}:
         return "metadata"
+    if uses == {Use.STORED} or _only_checks(place.statement, uses):
+        return "leaves"
     evaluated = _is_evaluated_before(place, body, module)
     if updates(function, module) and not evaluated:
         return "step"
-    if evaluated or Use.NOW in uses:
+    if evaluated or uses & _NEEDED:
         return "leaves"
     return _in_callers(function, module) if Use.RETURNED in uses else ""
+
+
+def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verdict:
+    """Judge a pull that a call of a function runs once: there has to be a remedy.
+
+    Its value returns to the device, without a detour that only the host can take.
+    """
+    function = place.function
+    assert function is not None
+    if _is_read_again(pull, function.node.body, place, module):
+        return "again"
+    uses = uses_of(pull, function.node.body, module, function)
+    if uses == {Use.METADATA}:
+        return "metadata"
+    if not is_fed_back(pull, module) or seeds_list(place, module) or uses <= _KEPT:
+        return "leaves"
+    is_numpy = isinstance(evaluation_of(module).result_of(pull), Numpy)
+    if (uses & _DECIDING and not is_numpy) or takes_host_detour(pull, module):
+        return "leaves"
+    return _fed_back(pull)
+
+
+#: Uses of a value that is kept: other functions may read it as a Python number.
+_KEPT = frozenset((Use.STORED, Use.METADATA))
+_DECIDING = frozenset((Use.DECIDES, Use.CONVERGED))
 
 
 def _is_transformed(function: FunctionInfo) -> bool:
@@ -95,21 +126,40 @@ def _in_loop(
     if is_fed_back(pull, module):
         return _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
-        return ""  # in a comprehension
+        return "leaves" if _is_entry(pull, place, module) else ""  # in a comprehension
     if _is_read_again(pull, loop.body, place, module):
         return "again"
     uses = uses_of(pull, loop.body, module, function)
     if uses == {Use.METADATA}:
         return "metadata"
-    if _is_evaluated_before(place, loop.body, module):
+    if _is_evaluated_before(place, loop.body, module) or _only_checks(place.statement, uses):
         return "leaves"
     if _trains(loop, module):
         return "step"
-    if Use.NOW in uses:
+    if uses & _NEEDED or uses <= _REPORTED:
         return "leaves"
     if Use.RETURNED in uses and function is not None and depth < _MOST_FUNCTIONS:
         return "leaves" if function not in hot_functions(module) else ""
     return "collected" if uses & {Use.COLLECTED, Use.SUMMED} else ""
+
+
+#: Uses for which the host needs the value in this iteration; uses of a report.
+_NEEDED = frozenset((Use.NOW, Use.DECIDES))
+_REPORTED = frozenset((Use.STORED, Use.RETURNED))
+
+
+def _only_checks(statement: cst.CSTNode, uses: frozenset[Use]) -> bool:
+    """Test whether a value decides only if an exception is raised."""
+    return not uses and isinstance(statement, (cst.Assert, cst.If))
+
+
+def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether a pull makes an entry of a dictionary: ``{name: x.item() for ...}``."""
+    parents = region_of(place.statement).parents
+    node: cst.CSTNode | None = pull
+    while node is not None and not isinstance(node, cst.BaseComp):
+        node = parents.get(node)
+    return isinstance(node, cst.DictComp)
 
 
 def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
@@ -218,6 +268,33 @@ def _is_number(pull: cst.CSTNode) -> bool:
     return isinstance(func, cst.Name) or (
         isinstance(func, cst.Attribute) and func.attr.value == "item"
     )
+
+
+def is_read_again(place: FactPlace, pull: cst.CSTNode, module: Module) -> bool:
+    """Test whether the same pass of a loop, or of a function, has copied the same array before."""
+    owner = place.loop if place.loops else None if place.function is None else place.function.node
+    return owner is not None and _is_read_again(pull, owner.body, place, module)
+
+
+def takes_lists(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
+    """Test whether a pull converts what may be an array: ``if isinstance(x, mx.array):``.
+
+    The function takes host data as well, and goes on with that.
+    """
+    path = dotted(subject)
+    if path is None:
+        return False
+    levels = layout_of(module, place.function).outward(place.statement)
+    tests = [v.owner.test for v in levels if isinstance(v.owner, cst.If) and v.arm == "body"]
+    tests += [n.test for n in walk(place.statement) if isinstance(n, cst.IfExp)]
+    return any(_is_type_test(test, path, module) for test in tests)
+
+
+def _is_type_test(test: cst.BaseExpression, path: str, module: Module) -> bool:
+    if not isinstance(test, cst.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
+        return False
+    kind = dotted(test.args[1].value) or ""
+    return dotted(test.args[0].value) == path and kind in (f"{mlx_alias(module)}.array", "array")
 
 
 def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, module: Module) -> bool:

@@ -1,0 +1,54 @@
+"""Pulls of values that go through functions which only the host has, before they return to MLX."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.library import numpy_api
+from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.values.joins import pulls_of
+from embercoach.analysis.values.lattice import NO_PULLS, Symbol, Unknown
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Pulls
+
+#: Functions of NumPy that slices of an array replace, or methods of it.
+_BY_SLICES = frozenset(("flip", "fliplr", "flipud", "astype", "isscalar", "ndim", "shape", "size"))
+
+
+def takes_host_detour(pull: cst.CSTNode, module: Module) -> bool:
+    """Test whether a function that MLX lacks takes a pulled value: ``np.unique(np.array(x))``."""
+    return pull in _detours(module)
+
+
+@lru_cache(maxsize=2)
+def _detours(module: Module) -> Pulls:
+    """The pulls whose values such functions take."""
+    found: list[Pulls] = []
+    for fact in module.facts():
+        if isinstance(fact, CallFact) and not _is_replaceable(fact):
+            found += [pulls_of(argument.value) for argument in fact.arguments]
+    return NO_PULLS.union(*found)
+
+
+def _is_replaceable(fact: CallFact) -> bool:
+    """Test whether MLX, or Python on its arrays, does what a call does."""
+    callee = fact.callee
+    if not isinstance(callee, Symbol):
+        return not isinstance(callee, Unknown)
+    library, _, rest = callee.name.partition(".")
+    if library != "numpy":
+        return library in ("mlx", "builtins", "math")
+    # Masked arrays select: ``mx.where`` does that.
+    if rest in numpy_api.CONVERSIONS or rest in _BY_SLICES or rest.startswith("ma."):
+        return True
+    entry = mlx_api.lookup(f"mlx.core.{rest}")
+    if entry is None:
+        return False
+    # ``np.where(mask)`` finds indices: the shape of its result depends on the numbers.
+    return sum(not parameter.has_default for parameter in entry.params) <= len(fact.arguments)
