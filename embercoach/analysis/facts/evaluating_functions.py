@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
 
 _EVAL = Symbol("mlx.core.eval")
-#: Functions that call each other which are followed; statements of one that are looked at.
-_MOST_CALLS, _MOST_STATEMENTS = 3, 200
+#: Functions that call each other which are followed.
+_MOST_CALLS = 3
 
 
 def evaluated_by_call(
@@ -86,24 +86,19 @@ def _evaluated_names(
 
 
 def _evaluated_arguments(info: FunctionInfo, call: cst.Call, depth: int) -> Iterator[str]:
+    """The names that a call passes to ``mx.eval``, here or in the function that it calls."""
     callee = _called(info, call)
-    evaluated: frozenset[str] | None = None
-    passed: dict[str, cst.BaseExpression] = {}
-    if isinstance(callee, Function) and depth < _MOST_CALLS:
-        evaluated = evaluated_parameters(callee.info, depth + 1)
-        pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.args]
-        passed = by_parameter(callee.info, pairs, is_bound=False)
-    elif callee != _EVAL:
-        return
-    for argument in call.args:
-        name = dotted(argument.value)
-        star = evaluated is not None and argument.star == "*"
-        if name is not None and (
-            evaluated is None
-            or any(key in evaluated and node is argument.value for key, node in passed.items())
-            or (star and any(p.star and p.name in evaluated for p in callee.info.parameters))  # type: ignore[attr-defined]
-        ):
-            yield name
+    nodes: list[cst.BaseExpression] = []
+    if callee == _EVAL:
+        nodes = [argument.value for argument in call.args]
+    elif isinstance(callee, Function) and depth < _MOST_CALLS:
+        names = evaluated_parameters(callee.info, depth + 1)
+        plain = [(a.keyword.value if a.keyword else None, a.value) for a in call.args if not a.star]
+        passed = by_parameter(callee.info, plain, is_bound=False)
+        nodes = [node for name, node in passed.items() if name in names]
+        if any(p.star == "*" and p.name in names for p in callee.info.parameters):
+            nodes += [a.value for a in call.args if a.value not in passed.values()]
+    yield from (name for node in nodes if (name := dotted(node)) is not None)
 
 
 def _returns_nothing(info: FunctionInfo) -> bool:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.host_uses import is_log_line
+from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -20,16 +19,8 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
-from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data
-from embercoach.checks.arrays.pulls.pull_uses import (
-    HELP,
-    Verdict,
-    is_read_again,
-    only_exits,
-    takes_lists,
-    verdict_of,
-)
-from embercoach.checks.grouped_reads import grouped_fix
+from embercoach.checks.arrays.pulls.pull_reports import pull
+from embercoach.checks.arrays.pulls.pull_uses import only_exits
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.loop_reads import loop_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -44,10 +35,6 @@ if TYPE_CHECKING:
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
 REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
-#: Contexts in which several pulls in a row should be one synchronization.
-GROUPED = frozenset(("loop", "function"))
-#: Contexts in which the host may wait for the array.
-MAY_WAIT = frozenset(("loop", "forward", "function"))
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
 INSTEAD = {
@@ -58,95 +45,6 @@ INSTEAD = {
     "builtins.sorted": "mx.sort(x)",
     "builtins.sum": "mx.sum(x), or mx.stack(xs).sum(axis=0)",
 }
-
-
-def pull(  # noqa: PLR0913 (one keyword for each part of a report)
-    fact: Fact,
-    code: str,
-    module: Module,
-    operation: str,
-    *,
-    value: Value,
-    help: str,  # noqa: A002 (as in ``Report.at``)
-    node: cst.CSTNode | None = None,
-    pulled_by: cst.CSTNode | None = None,
-    array_node: cst.CSTNode | None = None,
-    subject: cst.CSTNode | None = None,
-    covers: tuple[cst.CSTNode, ...] = (),
-    replaces: tuple[str, ...] = (),
-    may_end: bool = True,
-    may_leave: bool = False,
-) -> Report:
-    """Report that the host reads an array, and the effect that this has in its context.
-
-    Args:
-        fact: the fact to report.
-        code: the rule's code.
-        module: the module of the fact.
-        operation: the start of the message, which ``contexts.EFFECTS`` continues.
-        value: the array that is read.
-        help: as in ``Report.at``.
-        node: as in ``Report.at``.
-        pulled_by: the node that synchronizes, if it isn't ``node``.
-        array_node: the expression of the array, which may have been evaluated just before.
-        subject: the expression whose origin becomes the flow; ``array_node`` by default.
-        covers: as in ``Report``.
-        replaces: as in ``Report``.
-        may_end: as in ``context_of``.
-        may_leave: the host may need the value in each iteration of a loop.
-    """
-    context = context_of(
-        fact.place,
-        module.is_test,
-        value=value,
-        pull=pulled_by or node or fact.node,
-        subject=array_node,
-        may_end=may_end,
-    )
-    if (
-        context in MAY_WAIT
-        and isinstance(array_node, cst.BaseExpression)
-        and is_host_data(fact, array_node, module)
-    ):
-        context = "evaluated"
-    pull_node = pulled_by or node or fact.node
-    if context == "evaluated" and may_leave and is_read_again(fact.place, pull_node, module):
-        context = "loop" if fact.place.loops else "function"
-    if context == "sink" and may_leave and is_from_list(fact, array_node, module):
-        context = "function"
-    effect = EFFECTS[context]
-    if context == "loop" and may_end and is_log_line(fact.place, module):
-        context, effect = "sink", EFFECTS["sink"]
-    elif may_leave and context in ("loop", "function"):
-        verdict = _verdict(fact, context, pull_node, array_node, module)
-        context = "sink" if verdict == "leaves" else context
-        help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)
-    change = None
-    if array_node is not None and context in GROUPED:
-        change = grouped_fix(module, fact.place.function, array_node)
-    return Report.at(
-        fact,
-        code,
-        node=node,
-        message=f"{operation} {effect}",
-        help=help,
-        context=context,
-        change=change,
-        covers=covers,
-        replaces=replaces,
-        subject=subject or array_node,
-    )
-
-
-def _verdict(
-    fact: Fact, context: str, pull_node: cst.CSTNode, array_node: cst.CSTNode | None, module: Module
-) -> Verdict:
-    if context == "function" and is_from_list(fact, array_node, module):
-        return "at hand"
-    verdict = verdict_of(fact.place, pull_node, array_node, module)
-    if verdict not in ("again", "invariant") and array_node is not None:
-        return "leaves" if takes_lists(fact.place, array_node, module) else verdict
-    return verdict
 
 
 @check("GRAPH-BREAK-001", of=(".item",))

@@ -23,7 +23,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Value,
 )
-from embercoach.checks.arrays.pulls.graph_break import pull
+from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.round_trips import function_fix, method_fix

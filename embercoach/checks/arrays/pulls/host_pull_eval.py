@@ -17,6 +17,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
 
 
@@ -66,9 +67,7 @@ def _is_training(fact: CallFact, module: Module) -> bool:
     if any(isinstance(o, Tree) for a in fact.arguments for o in options(a.value)):
         return True
     function = fact.place.function
-    if fact.place.loops and any(
-        isinstance(f, CallFact) and f.symbol in GRADIENTS for f in module.facts_of(function)
-    ):
+    if fact.place.loops and _takes_gradients(function, module):
         return True  # by hand, such as ``w = w - rate * gradient(w)``; a sweep may be around
     return function is not None and any(
         isinstance(node, cst.Call)
@@ -76,6 +75,17 @@ def _is_training(fact: CallFact, module: Module) -> bool:
         and node.func.attr.value in ("update", "apply_gradients")
         and len(node.args) == 2
         for node in walk(function.node)
+    )
+
+
+def _takes_gradients(function: FunctionInfo | None, module: Module) -> bool:
+    """Test whether a function, or one that it defines or calls, takes a gradient."""
+    inner = [f for f in module.functions if function is not None and f.outer is function]
+    called = [] if function is None else [f for f in function.calls if f.module is module]
+    return any(
+        isinstance(fact, CallFact) and fact.symbol in GRADIENTS
+        for info in (function, *inner, *called)
+        for fact in module.facts_of(info)
     )
 
 

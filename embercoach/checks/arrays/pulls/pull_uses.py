@@ -17,11 +17,11 @@ from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_f
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
-from embercoach.analysis.syntax.trees import children, dotted, statements_below, walk
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember, Numpy, Symbol, Transformed
+from embercoach.analysis.syntax.trees import dotted, statements_below, walk
+from embercoach.analysis.values.lattice import Numpy, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
+from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ HELP: dict[Verdict, str] = {
 }
 
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
-#: Bindings that a name is followed through; calls from loops, and functions, that are looked at.
-_MOST_NAMES, _MOST_CALLS, _MOST_FUNCTIONS = 4, 8, 3
-#: Operations in an expression, and calls of the same method in a body, that are looked at.
-_MOST_OPERATIONS, _MOST_ALIKE = 32, 32
+#: Calls from loops, functions, and calls of the same method in a body that are looked at.
+_MOST_CALLS, _MOST_FUNCTIONS, _MOST_ALIKE = 8, 3, 32
 
 
 def verdict_of(
@@ -121,7 +119,7 @@ def _in_loop(
 ) -> Verdict:
     loop, function = place.loop, place.function
     loops = list(layout_of(module, function).loops(place.statement))
-    if subject is not None and _is_invariant(subject, place, module):
+    if subject is not None and is_invariant(subject, place, module):
         return "invariant"
     if is_fed_back(pull, module):
         return _fed_back(pull)
@@ -318,99 +316,3 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
             if bindings and all(one is not None and one == two for one, two in bindings):
                 return True
     return False
-
-
-@lru_cache(maxsize=64)
-def _is_changed(name: str, body: cst.CSTNode) -> bool:
-    """Test whether a body assigns items of what a name holds."""
-    region = region_of(body)
-    for read, _ in region.reads.get(name, ()):
-        node: cst.CSTNode = read
-        while isinstance(region.parents[node], (cst.Subscript, cst.Attribute)):
-            node = region.parents[node]
-        if node is not read and isinstance(region.parents[node], cst.AssignTarget):
-            return True
-    return False
-
-
-def _is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
-    """Test whether an expression is of arrays from before the loop, or of their elements."""
-    loops = list(layout_of(module, place.function).loops(place.statement))
-    loop = loops[0] if loops else None
-    return _Invariance(loop, place, module).holds(node, place.statement)
-
-
-class _Invariance:
-    """The search for what an expression of a loop is computed from."""
-
-    def __init__(self, loop: cst.For | cst.While | None, place: FactPlace, module: Module) -> None:
-        self._loop = loop
-        self._place = place
-        self._layout = layout_of(module, place.function)
-        self._reaching = scope_of(module, place.function).reaching
-        self._calls = evaluation_of(module).calls
-        self._names, self._operations = _MOST_NAMES, _MOST_OPERATIONS
-
-    def holds(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
-        self._operations -= 1
-        if self._operations < 0:
-            return False
-        if isinstance(node, cst.Name):
-            return self._name(node.value, statement)
-        if isinstance(node, cst.Subscript):
-            return self.holds(node.value, statement)
-        if isinstance(node, cst.Call):
-            return self._call(node, statement)
-        if isinstance(node, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)):
-            return all(
-                isinstance(c, cst.BaseNumber) or self.holds(c, statement) for c in _operands(node)
-            )
-        return False
-
-    def _call(self, node: cst.Call, statement: cst.CSTNode) -> bool:
-        """Test whether MLX computes a call's result from such arrays."""
-        fact = self._calls.get(node)
-        if fact is None:
-            return False
-        operands = [a.node for a in fact.arguments if as_array(a.value) is not None]
-        callee = fact.callee
-        if isinstance(callee, BoundMember) and fact.array is not None:
-            assert isinstance(node.func, cst.Attribute)
-            operands.append(node.func.value)
-        elif not isinstance(callee, Symbol) or not _is_operation(callee.name):
-            return False
-        return bool(operands) and all(self.holds(o, statement) for o in operands)
-
-    def _name(self, name: str, statement: cst.CSTNode) -> bool:
-        place = self._place
-        if name in place.array_names:
-            return True
-        if self._loop is not None and _is_changed(name, self._loop.body):
-            return False
-        if self._loop is None:
-            return name not in place.loop_names  # in a comprehension alone
-        found = self._reaching.before(statement, name) if self._reaching else None
-        if found is None:
-            outside = self._reaching is None or name not in self._reaching.bindings
-            return outside and name not in place.loop_names
-        for binding in found:
-            if binding.statement is self._loop or binding.statement is statement:
-                return False
-            if not self._layout.is_inside(binding.statement, self._loop):
-                continue
-            if binding.kind != "assigned" or binding.value is None or not self._names:
-                return False
-            self._names -= 1
-            if not self.holds(binding.value, binding.statement):
-                return False
-        return True
-
-
-def _is_operation(name: str) -> bool:
-    return name.startswith("mlx.core.") and not name.startswith("mlx.core.random.")
-
-
-def _operands(node: cst.CSTNode) -> list[cst.CSTNode]:
-    if isinstance(node, cst.Comparison):
-        return [node.left, *(target.comparator for target in node.comparisons)]
-    return [c for c in children(node) if isinstance(c, cst.BaseExpression)]

@@ -1,0 +1,119 @@
+"""Invariants of loops: arrays from before a loop, and what a loop computes from them alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.value_uses import region_of
+from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import BoundMember, Symbol
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+
+#: Bindings that a name is followed through; operations in an expression that are looked at.
+_MOST_NAMES, _MOST_OPERATIONS = 4, 32
+
+
+@lru_cache(maxsize=64)
+def _is_changed(name: str, body: cst.CSTNode) -> bool:
+    """Test whether a body assigns items of what a name holds."""
+    region = region_of(body)
+    for read, _ in region.reads.get(name, ()):
+        node: cst.CSTNode = read
+        while isinstance(region.parents[node], (cst.Subscript, cst.Attribute)):
+            node = region.parents[node]
+        if node is not read and isinstance(region.parents[node], cst.AssignTarget):
+            return True
+    return False
+
+
+def is_invariant(node: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an expression is of arrays from before the loop, or of their elements."""
+    loops = list(layout_of(module, place.function).loops(place.statement))
+    loop = loops[0] if loops else None
+    return _Invariance(loop, place, module).holds(node, place.statement)
+
+
+class _Invariance:
+    """The search for what an expression of a loop is computed from."""
+
+    def __init__(self, loop: cst.For | cst.While | None, place: FactPlace, module: Module) -> None:
+        self._loop = loop
+        self._place = place
+        self._layout = layout_of(module, place.function)
+        self._reaching = scope_of(module, place.function).reaching
+        self._calls = evaluation_of(module).calls
+        self._names, self._operations = _MOST_NAMES, _MOST_OPERATIONS
+
+    def holds(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        self._operations -= 1
+        if self._operations < 0:
+            return False
+        if isinstance(node, cst.Name):
+            return self._name(node.value, statement)
+        if isinstance(node, cst.Subscript):
+            return self.holds(node.value, statement)
+        if isinstance(node, cst.Call):
+            return self._call(node, statement)
+        if isinstance(node, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)):
+            return all(
+                isinstance(c, cst.BaseNumber) or self.holds(c, statement) for c in _operands(node)
+            )
+        return False
+
+    def _call(self, node: cst.Call, statement: cst.CSTNode) -> bool:
+        """Test whether MLX computes a call's result from such arrays."""
+        fact = self._calls.get(node)
+        if fact is None:
+            return False
+        operands = [a.node for a in fact.arguments if as_array(a.value) is not None]
+        callee = fact.callee
+        if isinstance(callee, BoundMember) and fact.array is not None:
+            assert isinstance(node.func, cst.Attribute)
+            operands.append(node.func.value)
+        elif not isinstance(callee, Symbol) or not _is_operation(callee.name):
+            return False
+        return bool(operands) and all(self.holds(o, statement) for o in operands)
+
+    def _name(self, name: str, statement: cst.CSTNode) -> bool:
+        place = self._place
+        if name in place.array_names:
+            return True
+        if self._loop is not None and _is_changed(name, self._loop.body):
+            return False
+        if self._loop is None:
+            return name not in place.loop_names  # in a comprehension alone
+        found = self._reaching.before(statement, name) if self._reaching else None
+        if found is None:
+            outside = self._reaching is None or name not in self._reaching.bindings
+            return outside and name not in place.loop_names
+        for binding in found:
+            if binding.statement is self._loop or binding.statement is statement:
+                return False
+            if not self._layout.is_inside(binding.statement, self._loop):
+                continue
+            if binding.kind != "assigned" or binding.value is None or not self._names:
+                return False
+            self._names -= 1
+            if not self.holds(binding.value, binding.statement):
+                return False
+        return True
+
+
+def _is_operation(name: str) -> bool:
+    return name.startswith("mlx.core.") and not name.startswith("mlx.core.random.")
+
+
+def _operands(node: cst.CSTNode) -> list[cst.CSTNode]:
+    if isinstance(node, cst.Comparison):
+        return [node.left, *(target.comparator for target in node.comparisons)]
+    return [c for c in children(node) if isinstance(c, cst.BaseExpression)]
