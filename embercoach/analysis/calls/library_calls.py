@@ -242,13 +242,15 @@ def _dtype_of_items(value: Sequence) -> str | None:
 
 def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``mx.eval(x, ...)``: what follows in the block waits no more for these."""
-    frame.note_evaluated(_paths_in(frame, arguments))
+    frame.note_evaluated(_paths_in(arguments))
+    # A training step's weights and state: what led to them has been computed, if not all of it.
+    frame.evaluated = frame.evaluated.adding(_led_to_trees(frame, arguments))
     return NONE
 
 
 def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``mx.async_eval(x)``: reading others while the GPU evaluates doesn't stall."""
-    paths = _paths_in(frame, arguments)
+    paths = [*_paths_in(arguments), *_led_to_trees(frame, arguments)]
     frame.evaluated = frame.evaluated.waiting_for(p for p in paths if p not in frame.evaluated)
     return NONE
 
@@ -259,11 +261,19 @@ def _listed(node: cst.BaseExpression) -> cst.BaseExpression:
         return node
     clause = node.for_in
     is_whole = not clause.ifs and clause.inner_for_in is None
-    return clause.iter if is_whole and dotted(node.elt) in target_names(clause.target) else node
+    return clause.iter if is_whole and dotted(node.elt) in {*target_names(clause.target)} else node
 
 
-def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
-    """The names and paths that arguments hold, and all that trees among them may be made of."""
+def _led_to_trees(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
+    """The arrays that trees among the arguments may be made of."""
+    if not any(isinstance(a.value, (Tree, Instance, LibraryObject)) for a in arguments):
+        return []
+    frame.work.left -= len(frame.names)
+    return [n for n, v in frame.names.items() if as_array(v) is not None]
+
+
+def _paths_in(arguments: tuple[Argument, ...]) -> list[str]:
+    """The names and paths that arguments hold."""
     paths: list[str] = []
     for argument in arguments:
         targets = (
@@ -273,10 +283,6 @@ def _paths_in(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
         )
         targets = [_listed(target) for target in targets]
         paths += [p for t in targets if (p := keyed_path(t)) is not None]
-        if isinstance(argument.value, (Tree, Instance, LibraryObject)):
-            # A training step's weights and state: all that led to them has been computed.
-            paths += [n for n, v in frame.names.items() if as_array(v) is not None]
-            frame.work.left -= len(frame.names)
     return paths
 
 

@@ -93,7 +93,8 @@ def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verd
     uses = uses_of(pull, function.node.body, module, function)
     if uses == {Use.METADATA}:
         return "metadata"
-    if not is_fed_back(pull, module) or seeds_list(place, module) or uses <= _KEPT:
+    is_listed = _is_number(pull) and not is_fed_back(pull, module)
+    if is_listed or seeds_list(place, module) or uses <= _KEPT:
         return "leaves"
     is_numpy = isinstance(evaluation_of(module).result_of(pull), Numpy)
     if (uses & _DECIDING and not is_numpy) or takes_host_detour(pull, module):
@@ -134,7 +135,7 @@ def _in_loop(
         return "leaves"
     if _trains(loop, module):
         return "step"
-    if uses & _NEEDED or uses <= _REPORTED:
+    if uses & _NEEDED or (Use.STORED in uses and uses <= _REPORTED):
         return "leaves"
     if Use.RETURNED in uses and function is not None and depth < _MOST_FUNCTIONS:
         return "leaves" if function not in hot_functions(module) else ""
