@@ -433,7 +433,10 @@ def step(model, x):
             "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        log.info(x.item())",
             "sink",
         ),
-        ("def f(m, d):\n    for i in d:\n        x = step(m, i)\n        print(x.item())", "sink"),
+        (
+            "def f(m, d):\n    for i in d:\n        x = step(m, i)\n        print(x.item())",
+            "evaluated",
+        ),
         (
             "def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        y = min(9, x.item())",
             "sink",

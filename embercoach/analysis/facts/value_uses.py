@@ -63,6 +63,7 @@ _USING: dict[type[cst.CSTNode], Use] = {
     cst.Return: Use.RETURNED,
     **dict.fromkeys((cst.Yield, cst.Await, cst.WithItem, cst.Match), Use.NOW),
 }
+_STRINGS = (cst.SimpleString, cst.FormattedString)
 _TESTED = (cst.If, cst.While, cst.IfExp, cst.Assert)
 
 
@@ -202,7 +203,7 @@ class _Uses:
             targets = [node.target]  # type: ignore[attr-defined]
         for target in targets:
             if isinstance(target, (cst.Attribute, cst.Subscript)):
-                self._found.add(Use.STORED)
+                self._found.add(Use.STORED if self._is_entry(target) else Use.COLLECTED)
                 continue
             names = set(target_names(target))
             if isinstance(value, cst.BinaryOperation) and any(
@@ -212,6 +213,17 @@ class _Uses:
             self._bind(target, node)
         if isinstance(node, cst.NamedExpr):
             self._pending.append(_Carrier(node))
+
+    def _is_entry(self, target: cst.Attribute | cst.Subscript) -> bool:
+        """Test whether a target is an attribute, or an entry of a dictionary."""
+        if isinstance(target, cst.Attribute):
+            return True
+        index = target.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, _STRINGS):
+            return True
+        name = target.value.value if isinstance(target.value, cst.Name) else None
+        bindings = self._reaching.bindings.get(name, ()) if self._reaching and name else ()
+        return bool(bindings) and all(isinstance(b.value, cst.Dict) for b in bindings)
 
     def _bind(self, target: cst.CSTNode, binder: cst.CSTNode) -> None:
         """Follow the names of a target to where they are read."""
