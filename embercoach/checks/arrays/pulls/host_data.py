@@ -11,6 +11,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_numpy, holds_arrays
 from embercoach.analysis.values.lattice import Sequence, Value
+from embercoach.checks.arrays.pulls.invariance import is_changed
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
@@ -24,6 +25,10 @@ _REDUCING = frozenset(f"mlx.core.{name}" for name in ("all", "any", "max", "min"
 
 def is_host_data(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
     """Test whether an array is certainly made by ``mx.array()`` of a list or of NumPy's array."""
+    function = fact.place.function
+    name = node.value if isinstance(node, cst.Name) else None
+    if name is not None and function is not None and is_changed(name, function.node.body):
+        return False
     ends = _ends(fact, node, module)
     return bool(ends) and all(_is_made_from_host_data(end, module) for end in ends)
 

@@ -24,7 +24,7 @@ _MOST_NAMES, _MOST_OPERATIONS = 4, 32
 
 
 @lru_cache(maxsize=64)
-def _is_changed(name: str, body: cst.CSTNode) -> bool:
+def is_changed(name: str, body: cst.CSTNode) -> bool:
     """Test whether a body assigns items of what a name holds."""
     region = region_of(body)
     for read, _ in region.reads.get(name, ()):
@@ -88,7 +88,7 @@ class _Invariance:
         place = self._place
         if name in place.array_names:
             return True
-        if self._loop is not None and _is_changed(name, self._loop.body):
+        if self._loop is not None and is_changed(name, self._loop.body):
             return False
         if self._loop is None:
             return name not in place.loop_names  # in a comprehension alone

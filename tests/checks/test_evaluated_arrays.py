@@ -1,0 +1,326 @@
+"""Reads of arrays that have been evaluated: in lists, attributes, results and other functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from tests.checks.findings import codes, findings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PULLS = ("GRAPH-BREAK-001", "GRAPH-BREAK-002", "HOST-PULL-001", "HOST-PULL-002")
+#: Programs, and the context of the last pull in them.
+PROGRAMS = {
+    "a comprehension of pairs": (
+        """
+def f(tree):
+    pairs = [(k, mx.all(v > 0)) for k, v in tree]
+    mx.eval([check for _, check in pairs])
+    return [k for k, check in pairs if not bool(check)]
+""",
+        "evaluated",
+    ),
+    "some of the pairs": (
+        """
+def f(tree, ks):
+    pairs = [(k, mx.all(v > 0)) for k, v in tree]
+    mx.eval([check for k, check in pairs if k in ks])
+    return [k for k, check in pairs if not bool(check)]
+""",
+        "loop",
+    ),
+    "a helper of any arrays": (
+        """
+def sync(*arrays):
+    mx.eval(*arrays)
+
+def f(x: mx.array):
+    y = x * 2
+    sync(y)
+    return mx.array(np.array(y) + 1)
+""",
+        "evaluated",
+    ),
+    "a helper that collects arrays": (
+        """
+def sync(*trees):
+    arrays = []
+    for tree in trees:
+        arrays += tree
+    if not arrays:
+        return
+    try:
+        mx.eval(*arrays)
+    except RuntimeError:
+        raise
+
+def f(x: mx.array):
+    y = x * 2
+    sync(y)
+    return mx.array(np.array(y) + 1)
+""",
+        "evaluated",
+    ),
+    "a helper that passes them on": (
+        """
+def sync(x, y):
+    mx.eval(x, y)
+
+def both(x, y):
+    sync(x, y)
+
+def f(x: mx.array):
+    y = x * 2
+    both(y, x)
+    return mx.array(np.array(y) + 1)
+""",
+        "evaluated",
+    ),
+    "a helper that evaluates another parameter": (
+        """
+def sync(x, y):
+    mx.eval(x)
+    return y
+
+def f(x: mx.array):
+    y = x * 2
+    sync(x, y)
+    return mx.array(np.array(y) + 1)
+""",
+        "function",
+    ),
+    "a helper with a result": (
+        """
+def scores(*arrays):
+    found = [mx.sum(a) for a in arrays]
+    mx.eval(found)
+    return found
+
+def f(x: mx.array):
+    y = x * 2
+    scores(y)
+    return mx.array(np.array(y) + 1)
+""",
+        "function",
+    ),
+    "an attribute of host data": (
+        """
+class Tree:
+    def __init__(self):
+        self.classes: mx.array | None = None
+
+    def fit(self, y):
+        self.classes = mx.array(np.unique(y))
+
+    def predict(self, i):
+        return mx.array(np.array(self.classes) + i)
+""",
+        "evaluated",
+    ),
+    "an attribute that is computed elsewhere": (
+        """
+class Tree:
+    def __init__(self):
+        self.classes: mx.array | None = None
+
+    def fit(self, y: mx.array):
+        self.classes = mx.sort(y)
+
+    def predict(self, i):
+        return mx.array(np.array(self.classes) + i)
+""",
+        "function",
+    ),
+    "a weight of a layer": (
+        """
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = mx.array(np.ones(4))
+
+    def table(self, i):
+        return mx.array(np.array(self.scale) + i)
+""",
+        "evaluated",
+    ),
+    "a list of host data": (
+        """
+def f(funcs):
+    rows = []
+    for func in funcs:
+        rows.append(mx.array([float(r) for r in func()]))
+    for i in range(3):
+        print([float(r) for r in rows[i].tolist()])
+""",
+        "evaluated",
+    ),
+    "a list of sums": (
+        """
+def f(funcs, w: mx.array):
+    rows, out = [], []
+    for func in funcs:
+        rows.append(mx.array([float(r) for r in func()]) * w)
+    for row in rows:
+        out.append(row.tolist())
+    return out
+""",
+        "loop",
+    ),
+    "a result that is evaluated before": (
+        """
+def measure(x):
+    y = mx.sum(x)
+    mx.eval(y)
+    return y
+
+def f(xs):
+    out = []
+    for x in xs:
+        y = measure(x)
+        out.append(y.item())
+    return out
+""",
+        "evaluated",
+    ),
+    "a declared result": (
+        """
+def measure(x: mx.array) -> mx.array:
+    y = mx.sum(x)
+    mx.eval(y)
+    return y
+
+def f(xs):
+    out = []
+    for x in xs:
+        y = measure(x)
+        out.append(y.item())
+    return out
+""",
+        "evaluated",
+    ),
+    "a result that is computed after": (
+        """
+def measure(x: mx.array) -> mx.array:
+    y = mx.sum(x)
+    mx.eval(y)
+    return y * 2
+
+def f(x: mx.array):
+    y = measure(x)
+    return mx.array(np.array(y) + 1)
+""",
+        "function",
+    ),
+    "by the caller, through a sum": (
+        """
+def f(x: mx.array, k):
+    mask = x > 0
+    if int(mx.sum(mask.astype(mx.float32))) < 2:
+        return None
+    return _find(mask, k)
+
+def _find(mask: mx.array, k):
+    return mx.array(np.array(mask) + k)
+""",
+        "evaluated",
+    ),
+    "by one of two callers": (
+        """
+def _find(mask: mx.array, k):
+    return mx.array(np.array(mask) + k)
+
+def f(x: mx.array, k):
+    mask = x > 0
+    mx.eval(mask)
+    return _find(mask, k)
+
+def g(x: mx.array, k):
+    return _find(x > 1, k)
+""",
+        "function",
+    ),
+    "written to after": (
+        """
+def f(x: mx.array, i):
+    y = mx.array([1.0, 2.0])
+    y[i] = x.sum()
+    return mx.array(np.array(y) + i)
+""",
+        "function",
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "context"), PROGRAMS.values(), ids=PROGRAMS)
+def test_an_evaluated_array_is_copied_alone(program: str, context: str) -> None:
+    found = findings(f"import numpy as np\n{program}", PULLS)
+    assert found[-1].context == context
+
+
+def test_other_files_evaluate_as_well(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "images.py").write_text(
+        "import cv2\nimport mlx.core as mx\n"
+        "def load(path) -> mx.array:\n    return mx.array(cv2.imread(path))\n"
+        "def sync(*arrays):\n    mx.eval(*arrays)\n"
+        "def mean(x: mx.array) -> mx.array:\n    y = x / 2\n    mx.eval(y)\n    return y\n"
+    )
+    source = (
+        "import mlx.core as mx\nimport numpy as np\nfrom images import load, mean, sync\n"
+        "def f(paths, z: mx.array):\n    found = []\n    for path in paths:\n"
+        "        x = load(path)\n        found.append(np.asarray(x))\n"
+        "        found.append(np.asarray(mean(x)))\n"
+        "        w = z * 2\n        sync(w)\n        found.append(np.asarray(w))\n"
+        "    return found\n"
+    )
+    found = check_source(source, tmp_path / "main.py", Project()).findings
+    assert [f.context for f in found if f.code == "HOST-PULL-002"] == ["evaluated"] * 3
+
+
+def test_lists_of_evaluated_losses_do_not_grow() -> None:
+    program = """
+import mlx.optimizers as optim
+
+def loss_fn(model, x):
+    return nn.losses.mse_loss(model(x), x)
+
+def evaluate(model, x):
+    loss = loss_fn(model, x)
+    {}
+    return loss
+
+def train(model: nn.Module, batches):
+    opt = optim.SGD(0.1)
+    step = nn.value_and_grad(model, loss_fn)
+    checks = []
+    for x in batches:
+        loss, grads = step(model, x)
+        opt.update(model, grads)
+        mx.eval(model.parameters(), opt.state)
+        checks.append(evaluate(model, x))
+    return mx.stack(checks)
+"""
+    assert codes(program.format("mx.eval(loss)"), "LAZY-001") == []
+    assert codes(program.format("loss = loss * 2"), "LAZY-001") == ["LAZY-001"]
+
+
+def test_compiled_steps_end_with_an_evaluation() -> None:
+    program = """
+def fit(w: mx.array, batches, epochs):
+    @mx.compile
+    def step(w, x):
+        return {}
+
+    for _ in range(epochs):
+        for x in batches:
+            w = step(w, x)
+            mx.eval(w)
+    return w
+"""
+    gradient = "w - 0.1 * mx.grad(lambda v: mx.sum(v * x))(w)"
+    assert codes(program.format(gradient), "HOST-PULL-011") == []
+    assert codes(program.format("mx.tanh(w * x)"), "HOST-PULL-011") == ["HOST-PULL-011"]
