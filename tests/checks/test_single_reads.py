@@ -38,7 +38,8 @@ BODIES = {
     ),
     "a list at hand": (
         (
-            "starts = [i * 2 for i in range(n)]\na = mx.array(starts)\nlow = int(mx.min(a).item())\n"
+            "starts = [i * 2 for i in range(n)]\na = mx.array(starts)\n"
+            "low = int(mx.min(a).item())\n"
             "return mx.pad(x, [(max(0, -low), 0)])"
         ),
         (

@@ -245,8 +245,9 @@ def _function(
     if frame.module.mentions_kernels and (frame.record or frame.visit is not None):
         visits.note(frame, node, callee, arguments)
     result = functions.call_function(frame, callee.info, callee.bound, arguments)
-    is_bound = callee.bound is not None
-    frame.note_evaluated(evaluated_by_call(callee.info, arguments, is_bound=is_bound))
+    evaluated = evaluated_by_call(callee.info, arguments, is_bound=callee.bound is not None)
+    if evaluated:
+        frame.note_evaluated(evaluated)
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     if path is not None and type(callee.bound) is Instance and frame.knows_below(path):
         # What the method sets is what its class knows of it, not what was assigned here before.

@@ -5,7 +5,6 @@ Read from the text of a function that a file calls, whichever file defines it.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -21,16 +20,14 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
 
 _EVAL = Symbol("mlx.core.eval")
-#: Functions that call each other which are followed.
-_MOST_CALLS = 3
+#: Functions that call each other which are followed, and statements of those that are called.
+_MOST_CALLS, _MOST_STATEMENTS = 3, 12
 
 
 def evaluated_by_call(
     info: FunctionInfo, arguments: tuple[Argument, ...], *, is_bound: bool
 ) -> list[str]:
     """The names and paths that a call of a function passes, and that the function evaluates."""
-    if "eval(" not in info.module.source:
-        return []
     names = evaluated_parameters(info)
     if not names or any(argument.star == "**" for argument in arguments):
         return []
@@ -42,29 +39,37 @@ def evaluated_by_call(
     return [path for node in nodes if (path := keyed_path(node)) is not None]
 
 
-@lru_cache(maxsize=256)
 def evaluates_before_return(info: FunctionInfo) -> bool:
     """Test whether a function calls ``mx.eval`` itself, perhaps for its result."""
-    return "eval(" in info.module.source and any(
-        isinstance(node, cst.Call) and _called(info, node) == _EVAL for node in walk(info.node.body)
-    )
+    if not info.module.mentions_eval:
+        return False
+    known = info.calls_eval
+    if known is None:
+        calls = (node for node in walk(info.node.body) if isinstance(node, cst.Call))
+        known = any(_called(info, call) == _EVAL for call in calls)
+        if info.module.is_complete:  # names may be missing before
+            info.calls_eval = known
+    return known
 
 
-@lru_cache(maxsize=256)
 def evaluated_parameters(info: FunctionInfo, depth: int = 0) -> frozenset[str]:
     """The parameters whose arrays a function has evaluated whenever it returns.
 
     A function without a result that evaluates a list of its own has collected it from ``*args``.
     """
-    if isinstance(info.node, cst.Lambda) or info.is_async:
+    if not info.module.mentions_eval or isinstance(info.node, cst.Lambda) or info.is_async:
         return frozenset()
-    parameters = {p.name for p in info.parameters}
-    found: set[str] = set()
-    for name in _evaluated_names(info, info.node.body.body, depth):
-        if name in parameters:
-            found.add(name)
-        elif _returns_nothing(info):
-            found |= {p.name for p in info.parameters if p.star == "*"}
+    if info.evaluates is not None:
+        return info.evaluates
+    statements = info.node.body.body
+    if depth and len(statements) > _MOST_STATEMENTS:
+        return frozenset()
+    names = set(_evaluated_names(info, statements, depth))
+    found = {p.name for p in info.parameters if p.name in names}
+    if names - found and _returns_nothing(info):
+        found |= {p.name for p in info.parameters if p.star == "*"}
+    if info.module.is_complete and depth == 0:
+        info.evaluates = frozenset(found)
     return frozenset(found)
 
 

@@ -80,6 +80,7 @@ class Module:
         )
         #: Whether it computes with torch and names a GPU.
         self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
+        self.mentions_eval = "eval(" in source
         self.mentions_compile = "compile" in source
         self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}

@@ -13,7 +13,7 @@ from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
 from embercoach.checks.arrays.kept_scalars import is_kept_scalar, may_be_parameter, model_dtype
-from embercoach.checks.arrays.pulls.graph_break import pull
+from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
