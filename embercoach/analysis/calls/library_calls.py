@@ -256,7 +256,7 @@ def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ..
 
 
 def _listed(node: cst.BaseExpression) -> cst.BaseExpression:
-    """What a comprehension takes all items of: ``pairs`` in ``[loss for _, loss in pairs]``."""
+    """The list that a comprehension goes through: ``pairs`` in ``[loss for _, loss in pairs]``."""
     if not isinstance(node, (cst.ListComp, cst.GeneratorExp)):
         return node
     clause = node.for_in

@@ -55,7 +55,7 @@ def evaluates_before_return(info: FunctionInfo) -> bool:
 def evaluated_parameters(info: FunctionInfo, depth: int = 0) -> frozenset[str]:
     """The parameters whose arrays a function has evaluated whenever it returns.
 
-    A function without a result that evaluates a list of its own has collected it from ``*args``.
+    A function without a result that evaluates a local list has collected it from ``*args``.
     """
     if not info.module.mentions_eval or isinstance(info.node, cst.Lambda) or info.is_async:
         return frozenset()

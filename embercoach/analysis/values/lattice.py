@@ -96,7 +96,6 @@ class Array(Value):
     traced: depends on a parameter of the function at hand.
     role: what its numbers mean, where they come from a Fourier transform or an array's length.
     shape: None if even the number of axes is unknown.
-    evaluated: computed already, or made of host data: a read costs a copy alone.
     """
 
     dtype: str | None = None
@@ -106,7 +105,7 @@ class Array(Value):
     pulls: Pulls = NO_PULLS
     role: Role | None = None
     shape: Shape | None = None
-    evaluated: bool = False
+    evaluated: bool = False  # or made of host data: a read costs a copy alone
 
 
 @dataclass(frozen=True, slots=True)

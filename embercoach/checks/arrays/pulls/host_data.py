@@ -66,7 +66,7 @@ def _is_made_from_host_data(end: Source, module: Module) -> bool:
 
 
 def _given(end: Source, module: Module) -> Value | None:
-    """What ``mx.array()`` is given, in this file or in another."""
+    """The value that ``mx.array()`` is given, in this file or in another."""
     call = calls_of(module).get(end.node)
     if call is not None:
         argument = call.positional(0) if call.symbol in _MAKERS else None
