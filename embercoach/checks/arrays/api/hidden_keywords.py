@@ -17,6 +17,7 @@ from embercoach.analysis.facts.scopes import (
     scope_of,
 )
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.fallbacks import REFUSED, is_expected
@@ -25,7 +26,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.facts import Argument, CallFact, Fact
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
 
@@ -50,7 +51,8 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
     keywords = Keywords(module)
     for argument in starred:
         scope = scope_of(module, fact.place.function)
-        for name, where, node in keywords.of(Expression(argument.node, scope), fact):
+        found = list(keywords.of(Expression(argument.node, scope), fact))
+        for name, where, node in found or _held(argument, fact, module):
             if name in accepted or name in given:
                 continue
             if is_expected(module, where.place.statement, REFUSED, broadly=True):
@@ -64,6 +66,27 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
                 message=f"`{shown}()` has no parameter `{name[:24]}`",
                 help=f"Use one of: {_listed(known[0])}",
             )
+
+
+def _held(
+    argument: Argument, fact: CallFact, module: Module
+) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
+    """The keys of dictionaries that a file, an object or another dictionary holds."""
+    sources = sources_of(module)
+    if (dotted(argument.node) or "").rpartition(".")[2] in _reduced(module.tree):
+        return
+    ends = sources.ends(sources.of(fact, argument.node), through_callers=True)
+    found: dict[str, None] = {}
+    for end in ends:
+        elements = end.node.elements if isinstance(end.node, cst.Dict) else ()
+        for element in elements:
+            literal = element.key if isinstance(element, cst.DictElement) else None
+            key = evaluated(literal) if isinstance(literal, cst.SimpleString) else None
+            if isinstance(key, str):
+                found[key] = None
+        if isinstance(end.node, cst.Call) and dotted(end.node.func) == "dict":
+            found.update((a.keyword.value, None) for a in end.node.args if a.keyword is not None)
+    yield from ((key, fact, fact.node) for key in found)
 
 
 def _class_or_function(callee: object) -> ApiEntry | None:
