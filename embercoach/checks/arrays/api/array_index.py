@@ -31,7 +31,7 @@ FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
 def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
     """``mx.zeros((3,))[5]``: no error, but garbage or a crash."""
     sizes = _sizes(fact, module)
-    if sizes is None:
+    if sizes is None or not any(sizes):
         yield from _beyond_made(fact, module)
         return
     axis = 0

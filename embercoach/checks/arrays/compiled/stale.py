@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import CompiledCall
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     children,
@@ -326,11 +326,28 @@ def _uses(
             return is_updated(path, owner)
         if isinstance(given, cst.Call) and isinstance(fact.function, Transformed) and given.args:
             path = dotted(given.args[0].value)
+            if fact.function.transform == "partial" and _takes(is_updated, fact, given, module):
+                return True
             is_module = fact.function.transform == "module_value_and_grad"
             if is_module and path is not None and is_updated(path, owner):
                 return True
     return any(
         calls_variable(info, partial(_applied, is_updated, info), module) for info in functions
+    )
+
+
+def _takes(is_updated: Test, fact: CompileFact, given: cst.Call, module: Module) -> bool:
+    """``partial(predict, model)`` of a function that calls its argument."""
+    root = root_of(fact.function)
+    if root is None or root.module is not module:
+        return False
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in given.args[1:]]
+    passed = by_parameter(root, pairs, is_bound=root.is_method)
+    return any(
+        (path := dotted(argument)) is not None
+        and is_updated(path, fact.place.function)
+        and calls_variable(root, name.__eq__, module)
+        for name, argument in passed.items()
     )
 
 
