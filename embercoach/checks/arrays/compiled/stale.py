@@ -17,7 +17,7 @@ from embercoach.analysis.syntax.trees import (
     small_statements,
 )
 from embercoach.analysis.values.joins import as_number, holds_arrays
-from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
+from embercoach.analysis.values.lattice import UNKNOWN, Instance, LibraryObject, Transformed
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
     is_captured,
@@ -86,8 +86,10 @@ def _is_changed(
     if not attribute:
         return _is_rebound(name, info, functions, fact, module)
     cls = owner_of(name, info, module)
-    if cls is None or "." in attribute:
+    if "." in attribute:
         return False
+    if cls is None:
+        return _is_set_on_object(name, attribute, info, functions, module)
     value = cls.attributes.get(attribute)
     if value is None or not (_is_data(value) or path in _operands(info, module)):
         return False
@@ -96,6 +98,34 @@ def _is_changed(
         for method in cls.setters.get(attribute, ())
         if method not in functions
     ) or _is_set_outside(attribute, fact, cls, module)
+
+
+def _is_set_on_object(
+    name: str,
+    attribute: str,
+    info: FunctionInfo,
+    functions: frozenset[FunctionInfo],
+    module: Module,
+) -> bool:
+    """``guide.scale *= 0.9`` in a loop that calls a function which reads the global ``guide``."""
+    stores = _attribute_stores(module).get(attribute)
+    if not stores or scope_of(module, info).binds(name):
+        return False
+    owner = module.frame.names.get(name) if info.closure is None else info.closure.lookup(name)
+    if type(owner) is not Instance or not _is_data(owner.info.attributes.get(attribute, UNKNOWN)):
+        return False
+    for function, held in stores.items():
+        if function in functions:
+            continue
+        order, loops = _layout(function, module)
+        called = [s for f in functions for s in _calls(function, module).get(f, ())]
+        calls = [order.get(id(statement), -1) for statement in called]
+        for path, store in held:
+            at = order.get(id(store), -1)
+            is_same = variable(path, function, module) == variable(name, info, module)
+            if is_same and any(at in lo and any(c in lo for c in calls) for lo in loops):
+                return True
+    return False
 
 
 @lru_cache(maxsize=8)
