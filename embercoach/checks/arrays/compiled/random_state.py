@@ -13,6 +13,7 @@ from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, match
+from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import around, dotted
 from embercoach.analysis.values.lattice import NONE, Instance, LibraryObject, Symbol
 from embercoach.checks.arrays.compiled.compilations import (
@@ -48,20 +49,24 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     change = None if inputs or outputs else _change(fact, module)
     functions = traced_by(fact, module)
     trains = any(info.differentiated for info in functions)
+    drops = False
     for call in _calls(functions, module):
         drawn = _drawn(call, trains=trains)
-        if drawn is None:
+        is_layer = isinstance(call.callee, LibraryObject)
+        if drawn is None or (is_layer and drops):
             continue
+        drops = drops or is_layer
         message = f"{drawn} returns the same numbers at each compiled call"
         if inputs:
             message = f"{drawn} changes mx.random.state, which `outputs=` lacks"
         yield Report.at(
-            call,
+            fact if is_layer else call,  # a layer doesn't know who compiles it
             "COMPILE-001",
             message=message,
             help="Add mx.random.state to both `inputs=` and `outputs=`, or pass a `key`",
             context="compiled",
             change=change,
+            related=(Stop(call.node, call.place.statement, "draws the mask"),) if is_layer else (),
         )
 
 
