@@ -21,6 +21,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import any_item, as_array, as_number
 from embercoach.analysis.values.lattice import UNKNOWN, Dict, Sequence, Str
+from embercoach.checks.arrays.compiled.between_calls import member_of
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.arrays.compiled.varying import FEW_VALUED, Varying
 from embercoach.checks.arrays.compiled.varying_shapes import changes_shape
@@ -219,11 +220,11 @@ def _is_text(value: Value) -> bool:
 
 def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
     """``self.offset``, where the file has ``self.offset += 1``, or a property of such a counter."""
+    counters = _counters(module)
+    if member_of(node)[0] in counters:
+        return True
     if not isinstance(node, cst.Attribute):
         return False
-    counters = _counters(module)
-    if node.attr.value in counters:
-        return True
     cls = None if function is None else function.cls
     method = None if cls is None else find_method(cls, node.attr.value)
     if method is None or not method.is_property:
@@ -243,15 +244,15 @@ def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     found: set[str] = set()
     for node in walk(module.tree, (cst.BaseExpression,)):
-        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute):
-            found.add(node.target.attr.value)
+        if isinstance(node, cst.AugAssign):
+            found.add(member_of(node.target)[0])
         elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Attribute):
             path = dotted(node.targets[0].target)
             if path is not None and any(
                 isinstance(n, cst.Attribute) and dotted(n) == path for n in walk(node.value)
             ):
                 found.add(path.rpartition(".")[2])
-    return frozenset(found)
+    return frozenset(found - {""})
 
 
 def _must_be_python(

@@ -238,6 +238,13 @@ class Varying:
             if _adds_to(binding):  # ``t = t + dt``
                 return not self._is_reset(binding.name)
             return self.number(binding.value, binding.statement, steps)
+        if binding.kind == "unpacked":  # ``low, high = bounds(i)``
+            made = binding.value
+            return (
+                self.is_float
+                and isinstance(made, cst.Call)
+                and self._result(made, binding.statement, steps)
+            )
         if binding.kind != "element" or not isinstance(binding.statement, cst.For):
             return False
         return self._counts(binding.statement, binding.value, binding.index)
