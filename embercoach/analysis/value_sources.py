@@ -226,7 +226,7 @@ class Sources:
     def _held(
         self, source: Source, base: cst.BaseExpression, step: Step, *, through_callers: bool
     ) -> list[Source] | None:
-        """What dictionaries and objects hold, those that ``base`` may be."""
+        """Return the values that dictionaries and objects hold, those that ``base`` may be."""
         if self._nested >= held_sources.MOST_NESTED:
             return None
         self._nested += 1
