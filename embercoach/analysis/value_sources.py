@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Expressions that are looked at for one question, and calls inside of each other.
 MOST_STEPS, MOST_CALLS = 48, 4
+#: Steps for the containers of one question.
+MOST_NESTED_STEPS = 192
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 
 
@@ -110,6 +112,7 @@ class Sources:
         """Collect the calls of the file."""
         self._module = module
         self._nested = 0
+        self._steps = 0  # of this question, those of containers among them
         self._calls: dict[cst.CSTNode, CallFact] = {}
         self._callees: dict[cst.CSTNode, list[Callee]] = {}
         self._callers: dict[FunctionInfo, list[LocalCall | ProjectCall]] = {}
@@ -149,7 +152,9 @@ class Sources:
             if key in seen:
                 continue
             seen.add(key)
-            if len(seen) > MOST_STEPS:
+            is_new = self._nested == 0 and len(seen) == 1
+            self._steps = 1 if is_new else self._steps + 1
+            if len(seen) > MOST_STEPS or self._steps > MOST_NESTED_STEPS:
                 return []
             further = self._step(current, through_callers=through_callers)
             if further is None:
@@ -361,10 +366,12 @@ def reaching_of(source: Source) -> Reaching | None:
 def sources_of(module: Module) -> Sources:
     """Return the sources of the file that is checked."""
     if module not in _known:
-        _known.clear()
+        if len(_known) >= _MOST_MODULES:
+            _known.clear()
         _known[module] = Sources(module)
     return _known[module]
 
 
-#: Of the file that is checked: facts lead back to the module, which they would keep.
+#: Of the file that is checked and of some that it imports: facts lead back to the module, which they would keep.
+_MOST_MODULES = 4
 _known: WeakKeyDictionary[Module, Sources] = WeakKeyDictionary()
