@@ -372,6 +372,7 @@ def sources_of(module: Module) -> Sources:
     return _known[module]
 
 
-#: Of the file that is checked and of some that it imports: facts lead back to the module, which they would keep.
+#: Of the file that is checked and of some that it imports: facts lead back to the modules, which
+#: they would keep.
 _MOST_MODULES = 4
 _known: WeakKeyDictionary[Module, Sources] = WeakKeyDictionary()

@@ -247,25 +247,17 @@ def _joined(name: str, arguments: Arguments) -> Shape | None:
         return None
     stacks = name == "mlx.core.stack"
     rank = len(shapes[0]) + stacks
-    given = next((a.value for a in arguments if a.keyword == "axis"), None)
-    if given is None:
-        given = arguments[1].value if len(arguments) > 1 else Number("int", 0)
-    at = _length(given)
+    given = next((a.value for a in arguments[1:] if a.keyword in (None, "axis")), None)
+    at = 0 if given is None else _length(given)
     if first.items is None or at is None or not -rank <= at < rank:
         return Shape((None,) * rank)
+    sizes = [next((n for n in ns if n is not None), None) for ns in zip(*shapes, strict=True)]
     if stacks:
-        sizes = list(map(_of_all, zip(*shapes, strict=True)))
-        sizes.insert(at % rank, len(shapes) or None)
-        return Shape(tuple(sizes))
-    sizes = list(map(_of_all, zip(*shapes, strict=True)))
-    joined = [n for one in shapes if (n := one[at]) is not None]
-    sizes[at] = sum(joined) if len(joined) == len(shapes) else None
+        sizes.insert(at % rank, len(shapes))
+    else:
+        joined = [n for one in shapes if (n := one[at]) is not None]
+        sizes[at] = sum(joined) if len(joined) == len(shapes) else None
     return Shape(tuple(sizes))
-
-
-def _of_all(sizes: tuple[int | None, ...]) -> int | None:
-    """The size that is known of several equal ones."""
-    return next((n for n in sizes if n is not None), None)
 
 
 def _of_two(name: str, arguments: Arguments) -> Shape | None:

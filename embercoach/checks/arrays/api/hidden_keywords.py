@@ -68,6 +68,29 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
             )
 
 
+@check("API-003", of=("functools.partial",))
+def refused_in_partial(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``partial(nn.LayerNorm, elementwise_affine=False)``."""
+    first = fact.positional(0)
+    entry = None if first is None else _class_or_function(first.value)
+    if first is None or entry is None or any(a.star for a in fact.arguments):
+        return
+    accepted = {param.name for param in entry.params}
+    for argument in fact.arguments:
+        name = argument.keyword
+        if name is None or name in accepted:
+            continue
+        if is_expected(module, fact.place.statement, REFUSED, broadly=True):
+            return
+        yield Report.at(
+            fact,
+            "API-003",
+            node=argument.node,
+            message=f"`{entry.name.rpartition('.')[2]}()` has no parameter `{name[:24]}`",
+            help=f"Use one of: {_listed(entry)}",
+        )
+
+
 def _held(
     argument: Argument, fact: CallFact, module: Module
 ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
