@@ -88,7 +88,12 @@ def _keyword(base: Source, node: cst.Call, name: str) -> Source | None:
 def _may_change(module: Module, owner: str, key: str | int) -> bool:
     """Return whether a file assigns under a key, or changes a container of this name."""
     keys, owners = _changed(module)
-    return key in keys or (owner in owners if owner else bool(owners))
+    return key in keys or owner in owners
+
+
+def changed_keys(module: Module) -> frozenset[str | int]:
+    """The literal keys that a file assigns under, or deletes."""
+    return _changed(module)[0]
 
 
 @lru_cache(maxsize=8)
@@ -107,8 +112,12 @@ def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
                 else:
                     keys.add(key)
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            changes = node.func.attr.value in _CHANGES
-            owners.add((dotted(node.func.value) or "").rpartition(".")[2] if changes else "")
+            changed = node.func.value if node.func.attr.value in _CHANGES else None
+            key = _literal(changed) if isinstance(changed, cst.Subscript) else None
+            if key is not None:  # ``config["optimizer"].pop("lr")``
+                keys.add(key)
+            elif changed is not None:
+                owners.add((dotted(changed) or "").rpartition(".")[2])
     return frozenset(keys), frozenset(owners - {""})
 
 

@@ -16,6 +16,7 @@ from embercoach.analysis.facts.scopes import (
     resolve_name,
     scope_of,
 )
+from embercoach.analysis.held_sources import changed_keys
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import options
@@ -96,7 +97,8 @@ def _held(
 ) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
     """The keys of dictionaries that a file, an object or another dictionary holds."""
     sources = sources_of(module)
-    if (dotted(argument.node) or "").rpartition(".")[2] in _reduced(module.tree):
+    owner = (dotted(argument.node) or "").rpartition(".")[2]
+    if owner in {path.rpartition(".")[2] for path in _reduced(module.tree)}:
         return
     ends = sources.ends(sources.of(fact, argument.node), through_callers=True)
     found: dict[str, None] = {}
@@ -109,7 +111,7 @@ def _held(
                 found[key] = None
         if isinstance(end.node, cst.Call) and dotted(end.node.func) == "dict":
             found.update((a.keyword.value, None) for a in end.node.args if a.keyword is not None)
-    yield from ((key, fact, fact.node) for key in found)
+    yield from ((key, fact, fact.node) for key in found if key not in changed_keys(module))
 
 
 def _class_or_function(callee: object) -> ApiEntry | None:
