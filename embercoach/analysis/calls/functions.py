@@ -116,11 +116,9 @@ def _result(
         result = with_traced(_refined(annotated, info, frame), values)
         if type(result) is not Array or not evaluates_before_return(info):
             return result
-        if info.in_progress or frame.depth >= MAX_DEPTH:
-            return result
-        given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
-        known = _summary(frame, info, given, annotated)
-        return with_evaluation(result, evaluated=is_evaluated(known))
+        if not info.in_progress and frame.depth < MAX_DEPTH:
+            evaluated = is_evaluated(_summary(frame, info, values, annotated))
+            return with_evaluation(result, evaluated=evaluated)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN
@@ -135,8 +133,7 @@ def _result(
             return _run(
                 info, values_here, record=False, depth=depth, closure=closure, exact=frame.exact
             )
-    given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
-    known = _summary(frame, info, given, annotated or UNKNOWN)
+    known = _summary(frame, info, values, annotated or UNKNOWN)
     if elsewhere and type(known) is Str:
         known = STR  # the surrounding function may have been called otherwise
     elif known_to is not None and constants.matter(frame, info, known):
@@ -177,6 +174,8 @@ def _marked_result(
         if annotated is not UNKNOWN and not isinstance(known, (Sequence, Dict)):
             known = marked(annotated, marks_of(known))
         run.results[key] = known
+    if frame.module is run.module:
+        run.note_imported(frame.info, frame.statement, info, known)
     return known
 
 
@@ -185,12 +184,13 @@ def follow_gradient(info: FunctionInfo, values: tuple[Value, ...], run: Gradient
     return UNKNOWN if info.in_progress else _run(info, values, record=False, depth=0, gradient=run)
 
 
-def _summary(frame: Frame, info: FunctionInfo, given: tuple[Value, ...], vague: Value) -> Value:
+def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: Value) -> Value:
     """Return the body's result for these values, up to a number of different ones.
 
     A shared function is run once for all files that ask, but each file's calls count by
     themselves: what another file asks for must not change the results of this one.
     """
+    given = tuple(plain(parameter_value(info, p, values.get(p.name))) for p in info.parameters)
     if info.module.is_shared and frame.module.is_shared:
         return _evaluated(frame, info, given, vague)
     asked = frame.module.asked.setdefault(info, {}) if info.module.is_shared else info.summaries
