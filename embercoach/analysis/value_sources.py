@@ -16,8 +16,9 @@ import libcst as cst
 from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.facts.attribute_values import assigned_values
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
+from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 #: Expressions that are looked at for one question, and calls inside of each other.
 MOST_STEPS, MOST_CALLS = 48, 4
+_SEQUENTIAL = frozenset(("mlx.nn.Sequential", "mlx.nn.layers.containers.Sequential"))
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 
 
@@ -63,6 +65,12 @@ class Source:
     def moved(self, node: cst.BaseExpression, statement: cst.CSTNode) -> Source:
         """An expression of another statement of the same function."""
         return Source(node, statement, self.function, self.module, self.call)
+
+    def in_function(
+        self, node: cst.BaseExpression, statement: cst.CSTNode, function: FunctionInfo
+    ) -> Source:
+        """An expression of a statement of another function of the same file."""
+        return Source(node, statement, function, self.module)
 
     @property
     def depth(self) -> int:
@@ -145,11 +153,27 @@ class Sources:
         if isinstance(callee, Symbol) and callee.name.startswith("mlx."):
             return LibraryCall(callee.name, array)
         if isinstance(callee, LibraryObject):
-            return LibraryCall(callee.cls, array)
+            return LibraryCall(self._last_layer(source.at(node.func), callee.cls), array)
         is_method = isinstance(callee, BoundMember) and as_array(callee.owner) is not None
         if is_method and isinstance(node.func, cst.Attribute):
             return LibraryCall(f"mlx.core.{node.func.attr.value}", source.at(node.func.value))
         return None
+
+    def _last_layer(self, callee: Source, cls: str) -> str:
+        """The class of the layer that computes the result: the last one of ``nn.Sequential``."""
+        for _ in range(MOST_CALLS):
+            ends = self.ends(callee) if cls in _SEQUENTIAL else []
+            made = ends[0].node if len(ends) == 1 else None
+            if not isinstance(made, cst.Call) or not made.args or made.args[-1].star:
+                break
+            callee = ends[0].at(made.args[-1].value)
+            last = self.value(callee)
+            if isinstance(last, Symbol):
+                return last.name
+            if not isinstance(last, LibraryObject):
+                break
+            cls = last.cls
+        return cls
 
     def value(self, source: Source) -> Value:
         """The value of an expression of globals, attributes and annotated parameters."""
@@ -356,7 +380,7 @@ def _first_statement(function: FunctionInfo | None) -> cst.CSTNode | None:
 
 
 def _attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
-    """The value of ``self.<name>``: a property's result, or that of the one assignment of it."""
+    """The values of ``self.<name>``: a property's results, or those of its assignments."""
     function = source.function
     path = dotted(node)
     if path is None or function is None or function.cls is None or path.count(".") != 1:
@@ -370,17 +394,8 @@ def _attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
             return None
         results = returned_by(method)
         return [Source(v, s, method, method.module, source) for v, s in results] or None
-    if assigned_attributes(source.module)[name] != 1:
-        return None
-    setters = function.cls.setters.get(name, ())
-    if len(setters) != 1 or isinstance(setters[0].node, cst.Lambda):
-        return None
-    for statement in small_statements(setters[0].node.body):
-        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0].target
-            if isinstance(target, cst.Attribute) and dotted(target) == f"{owner}.{name}":
-                return [Source(statement.value, statement, setters[0], source.module)]
-    return None
+    found = assigned_values(function.cls, owner, name, source.module)
+    return [Source(v, s, setter, source.module) for v, s, setter in found] or None
 
 
 def reaching_of(source: Source) -> Reaching | None:

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.checks.arrays.numerics.compositions import SUM, called, squared
+from embercoach.analysis.value_sources import sources_of
+from embercoach.checks.arrays.numerics.compositions import (
+    MEAN,
+    SUM,
+    called,
+    is_same,
+    only_end,
+    squared,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -15,8 +22,9 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Source, Sources
 
-_SUMS = SUM | {"mlx.core.mean"}
+_SUMS = SUM | MEAN
 
 
 @check("GRAD-005", of=("mlx.core.linalg.norm", "mlx.core.sqrt", ".sqrt"))
@@ -25,13 +33,13 @@ def distance_from_itself(fact: CallFact, module: Module) -> Iterator[Report]:
     info = fact.place.function
     if info is None or not info.differentiated:
         return
-    taken = called(Expression(fact.node, scope_of(module, info)), module)
-    if taken is None:
+    sources = sources_of(module)
+    taken = sources.library_call(sources.of(fact, fact.node))
+    if taken is None or taken.array is None:
         return
-    of_squares = taken.array
     if taken.name != "mlx.core.linalg.norm":
-        yield from _root_of(fact, of_squares, module)
-    elif _is_from_itself(of_squares, module):
+        yield from _root_of(fact, taken.array, sources)
+    elif _is_from_itself(taken.array, sources):
         yield _report(fact)
 
 
@@ -42,15 +50,16 @@ def root_by_power(fact: BinaryFact, module: Module) -> Iterator[Report]:
     if fact.operator != "**" or number is None or number.const != 0.5:
         return
     if info is not None and info.differentiated:
-        yield from _root_of(fact, Expression(fact.left.node, scope_of(module, info)), module)
+        sources = sources_of(module)
+        yield from _root_of(fact, sources.of(fact, fact.left.node), sources)
 
 
-def _root_of(fact: Fact, expression: Expression, module: Module) -> Iterator[Report]:
-    summed = called(expression, module)
+def _root_of(fact: Fact, source: Source, sources: Sources) -> Iterator[Report]:
+    summed = called(source, sources)
     difference = None
     if summed is not None and summed.name in _SUMS:
-        difference = squared(summed.array, module)
-    if difference is not None and _is_from_itself(difference, module):
+        difference = squared(summed.array, sources)
+    if difference is not None and _is_from_itself(difference, sources):
         yield _report(fact)
 
 
@@ -63,32 +72,28 @@ def _report(fact: Fact) -> Report:
     )
 
 
-def _is_from_itself(expression: Expression, module: Module) -> bool:
+def _is_from_itself(source: Source, sources: Sources) -> bool:
     """Test whether an expression is ``x[:, None] - x[None]``."""
-    found = resolve_name(expression)
+    found = only_end(source, sources)
     node = found.node
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
         return False
     if node.left.deep_equals(node.right):
         return False
-    sides = [_expanded(found.at(side), module) for side in (node.left, node.right)]
-    one, other = sides
-    if one is None or other is None:
-        return False
-    return one.scope is other.scope and one.node.deep_equals(other.node)
+    one, other = (_expanded(found.at(side), sources) for side in (node.left, node.right))
+    return one is not None and other is not None and is_same(one, other, sources)
 
 
-def _expanded(expression: Expression, module: Module) -> Expression | None:
+def _expanded(source: Source, sources: Sources) -> Source | None:
     """``x`` of ``x[:, None]`` and ``mx.expand_dims(x, 1)``."""
-    found = resolve_name(expression)
+    found = only_end(source, sources)
     node = found.node
     if isinstance(node, cst.Subscript):
-        indices = [element.slice for element in node.slice]
-        is_expansion = all(_keeps_all(index) for index in indices)
-        return resolve_name(found.at(node.value)) if is_expansion else None
-    call = called(found, module)
+        is_expansion = all(_keeps_all(element.slice) for element in node.slice)
+        return found.at(node.value) if is_expansion else None
+    call = called(found, sources)
     is_expansion = call is not None and call.name == "mlx.core.expand_dims"
-    return resolve_name(call.array) if call is not None and is_expansion else None
+    return call.array if call is not None and is_expansion else None
 
 
 def _keeps_all(index: cst.BaseSlice) -> bool:
