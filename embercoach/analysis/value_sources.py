@@ -97,7 +97,7 @@ class Sources:
 
     def __init__(self, module: Module) -> None:
         """Collect the calls of the file."""
-        self._module = module
+        self.module = module
         self._calls: dict[cst.CSTNode, CallFact] = {}
         self._callees: dict[cst.CSTNode, list[Callee]] = {}
         self._callers: dict[FunctionInfo, list[LocalCall | ProjectCall]] = {}
@@ -115,7 +115,7 @@ class Sources:
 
     def of(self, fact: Fact, node: cst.BaseExpression) -> Source:
         """An expression of a fact of this file."""
-        return Source(node, fact.place.statement, fact.place.function, self._module)
+        return Source(node, fact.place.statement, fact.place.function, self.module)
 
     def ends(self, source: Source, *, through_callers: bool = False) -> list[Source]:
         """The expressions that compute a value: all alternatives, none if there are too many.
@@ -159,21 +159,28 @@ class Sources:
             return LibraryCall(f"mlx.core.{node.func.attr.value}", source.at(node.func.value))
         return None
 
+    def constructor(self, callee: Source) -> Source | None:
+        """The expression that made a layer, the last one of an ``nn.Sequential``."""
+        for _ in range(MOST_CALLS):
+            ends = self.ends(callee)
+            if len(ends) != 1:
+                return None
+            made, value = ends[0].node, self.value(ends[0])
+            is_sequence = isinstance(value, LibraryObject) and value.cls in _SEQUENTIAL
+            if not is_sequence or not isinstance(made, cst.Call):
+                return ends[0]
+            if not made.args or made.args[-1].star:
+                return None
+            callee = ends[0].at(made.args[-1].value)
+        return None
+
     def _last_layer(self, callee: Source, cls: str) -> str:
         """The class of the layer that computes the result: the last one of ``nn.Sequential``."""
-        for _ in range(MOST_CALLS):
-            ends = self.ends(callee) if cls in _SEQUENTIAL else []
-            made = ends[0].node if len(ends) == 1 else None
-            if not isinstance(made, cst.Call) or not made.args or made.args[-1].star:
-                break
-            callee = ends[0].at(made.args[-1].value)
-            last = self.value(callee)
-            if isinstance(last, Symbol):
-                return last.name
-            if not isinstance(last, LibraryObject):
-                break
-            cls = last.cls
-        return cls
+        made = self.constructor(callee) if cls in _SEQUENTIAL else None
+        last = None if made is None else self.value(made)
+        if isinstance(last, Symbol):
+            return last.name
+        return last.cls if isinstance(last, LibraryObject) else cls
 
     def value(self, source: Source) -> Value:
         """The value of an expression of globals, attributes and annotated parameters."""
@@ -192,7 +199,7 @@ class Sources:
         return UNKNOWN
 
     def _callee(self, source: Source, node: cst.Call) -> Value:
-        if source.module is self._module:
+        if source.module is self.module:
             fact = self._calls.get(node)
             return UNKNOWN if fact is None else fact.callee
         return self.value(source.at(node.func))
@@ -202,7 +209,7 @@ class Sources:
         node = source.node
         if not isinstance(node, cst.Call):
             return []
-        found = self._callees.get(node) if source.module is self._module else None
+        found = self._callees.get(node) if source.module is self.module else None
         return found or list(_functions(self._callee(source, node)))
 
     def _step(self, source: Source, *, through_callers: bool) -> list[Source] | None:
@@ -252,7 +259,7 @@ class Sources:
         assert function is not None
         if source.call is not None:
             calls = [source.call]
-        elif through_callers and source.module is self._module:
+        elif through_callers and source.module is self.module:
             calls = [self.of(call, call.node) for call in self.callers(function)[:MOST_STEPS]]
         else:
             return None
@@ -271,7 +278,9 @@ class Sources:
         if index is None or binding.value is None or source.depth >= MOST_CALLS:
             return None
         found: list[Source] = []
-        for whole in self._returned(source.moved(binding.value, binding.statement)) or ():
+        value = source.moved(binding.value, binding.statement)
+        wholes = [value] if isinstance(value.node, cst.Tuple) else self._returned(value)
+        for whole in wholes or ():
             elements = whole.node.elements if isinstance(whole.node, cst.Tuple) else ()
             if len(elements) <= index or any(isinstance(e, cst.StarredElement) for e in elements):
                 return None

@@ -1,4 +1,4 @@
-"""GRAD-005: distances of an array's rows from each other, whose gradient is NaN."""
+"""GRAD-005 and GRAD-007: distances that may be 0, where the gradient of the root is NaN."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.value_sources import sources_of
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.value_sources import Source, Sources
 
 _SUMS = SUM | MEAN
+_NORM = "mlx.core.linalg.norm"
 
 
-@check("GRAD-005", of=("mlx.core.linalg.norm", "mlx.core.sqrt", ".sqrt"))
+@check("GRAD-005", "GRAD-007", of=(_NORM, "mlx.core.sqrt", ".sqrt"))
 def distance_from_itself(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.linalg.norm(x[:, None] - x[None], axis=-1)`` in a differentiated function."""
     info = fact.place.function
@@ -37,13 +39,13 @@ def distance_from_itself(fact: CallFact, module: Module) -> Iterator[Report]:
     taken = sources.library_call(sources.of(fact, fact.node))
     if taken is None or taken.array is None:
         return
-    if taken.name != "mlx.core.linalg.norm":
+    if taken.name != _NORM:
         yield from _root_of(fact, taken.array, sources)
-    elif _is_from_itself(taken.array, sources):
-        yield _report(fact)
+    elif fact.argument(1, "ord") is None:
+        yield from _norm_of(fact, taken.array, fact.node, sources)
 
 
-@check("GRAD-005")
+@check("GRAD-005", "GRAD-007")
 def root_by_power(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``mx.sum(mx.square(x[:, None] - x[None]), -1) ** 0.5``."""
     info, number = fact.place.function, fact.right.number
@@ -55,12 +57,54 @@ def root_by_power(fact: BinaryFact, module: Module) -> Iterator[Report]:
 
 
 def _root_of(fact: Fact, source: Source, sources: Sources) -> Iterator[Report]:
-    summed = called(source, sources)
-    difference = None
-    if summed is not None and summed.name in _SUMS:
-        difference = squared(summed.array, sources)
-    if difference is not None and _is_from_itself(difference, sources):
+    summed = only_end(source, sources)
+    call = called(summed, sources)
+    if call is not None and call.name in _SUMS:
+        difference = squared(call.array, sources)
+        if difference is not None:
+            yield from _norm_of(fact, difference, summed.node, sources)
+
+
+def _norm_of(
+    fact: Fact, difference: Source, reduction: cst.BaseExpression, sources: Sources
+) -> Iterator[Report]:
+    """Report the norms of differences: of all pairs of rows, or of each row."""
+    if _is_from_itself(difference, sources):
         yield _report(fact)
+    elif _has_axis(reduction, sources.module) and _is_difference(difference, sources):
+        yield Report.at(
+            fact,
+            "GRAD-007",
+            message="gradient is NaN where both points are equal: the distance is 0",
+            help="Add an epsilon to the sum of squares: `mx.sqrt(mx.sum(d * d, -1) + 1e-12)`",
+        )
+
+
+def _has_axis(reduction: cst.BaseExpression, module: Module) -> bool:
+    """Return whether a sum or a norm is one for each row."""
+    fact = calls_of(module).get(reduction)
+    if fact is None:
+        return False
+    index = 0 if fact.symbol is None else 1
+    axis = fact.argument(index + (fact.symbol == _NORM), "axis")
+    return axis is not None and getattr(axis.node, "value", None) != "None"
+
+
+def _is_difference(source: Source, sources: Sources) -> bool:
+    """Test whether an expression is the difference of two arrays that the gradient is taken of."""
+    end = only_end(source, sources)
+    node = end.node
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+        return False
+    sides = (node.left, node.right)
+    return not any(isinstance(side, (cst.Integer, cst.Float)) or _is_slice(side) for side in sides)
+
+
+def _is_slice(node: cst.CSTNode) -> bool:
+    """Test whether an expression is ``x[1:]`` or ``x[:, None]``."""
+    return isinstance(node, cst.Subscript) and all(
+        isinstance(element.slice, cst.Slice) or _keeps_all(element.slice) for element in node.slice
+    )
 
 
 def _report(fact: Fact) -> Report:

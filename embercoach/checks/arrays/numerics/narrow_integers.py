@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Source, Sources
     from embercoach.analysis.values.lattice import Array, Value
 
 #: Functions around a difference that keep it from being negative.
@@ -108,12 +109,12 @@ def _wrapping(
 ) -> str | None:
     """The dtype of a sum or product that may exceed it, None if it is wide or numbers are small."""
     if left is not None and right is not None:
-        if left.literal or right.literal or left.scalar or right.scalar:
+        if left.scalar or right.scalar:
             return None
         dtype = promote(left.dtype, right.dtype)
         return dtype if dtype in LARGEST and left.dtype == right.dtype else None
     array, number = (left, as_number(second)) if left is not None else (right, as_number(first))
-    if array is None or number is None or array.literal or array.dtype not in LARGEST:
+    if array is None or number is None or array.scalar or array.dtype not in LARGEST:
         return None
     if operator == "**" and array is right:
         return None
@@ -144,10 +145,25 @@ def _is_small(fact: Fact, module: Module) -> bool:
                 made.operator, (*_BITS, cst.FloorDivide, cst.Subtract)
             ):
                 return True
-            value = as_array(sources.value(end))
-            if value is not None and value.dtype == "bool":
+            if _is_constant(end, sources) or _is_flag(end, sources):
                 return True
     return False
+
+
+def _is_flag(end: Source, sources: Sources) -> bool:
+    value = as_array(sources.value(end))
+    return value is not None and value.dtype == "bool"
+
+
+def _is_constant(end: Source, sources: Sources) -> bool:
+    """Test for ``mx.array([1, 2])`` and ``mx.zeros(shape)``."""
+    call = sources.library_call(end)
+    if call is None or not isinstance(end.node, cst.Call):
+        return False
+    name = call.name.removeprefix("mlx.core.")
+    if name != "array":
+        return name in ("zeros", "ones", "zeros_like", "ones_like", "eye", "arange")
+    return call.array is not None and isinstance(call.array.node, (cst.List, cst.Tuple))
 
 
 def _is_widened(module: Module, node: cst.Call) -> bool:
@@ -178,18 +194,19 @@ def narrow_square(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("DTYPE-015", of=[f"{p}{n}" for p in ("mlx.core.", ".") for n in ("cumsum", "cumprod")])
 def narrow_running_sum(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.cumsum(hits)`` of uint8 ``hits``, whose sum stays uint8."""
-    yield from _unary(fact, module, "running sum", flags_count=True)
+    yield from _unary(fact, module, "running sum", counts_flags=True)
 
 
 def _unary(
-    fact: CallFact, module: Module, shown: str, *, flags_count: bool = False
+    fact: CallFact, module: Module, shown: str, *, counts_flags: bool = False
 ) -> Iterator[Report]:
     given = _arguments(fact)[-1:] if fact.symbol is None else _arguments(fact)[:1]
     array = as_array(given[0].value) if given else None
-    if array is None or array.literal or array.dtype not in LARGEST:
+    if array is None or array.scalar or array.dtype not in LARGEST:
         return
-    if flags_count or not _is_small(fact, module):
-        yield _wraps(fact, array.dtype or "", shown, given[0].node)
+    if not (array.dtype in _BYTES and counts_flags) and _is_small(fact, module):
+        return
+    yield _wraps(fact, array.dtype or "", shown, given[0].node)
 
 
 def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Report:
