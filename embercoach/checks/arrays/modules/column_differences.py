@@ -48,7 +48,7 @@ def _difference(
 ) -> Iterator[Report]:
     sources = sources_of(module)
     for column, vector in ((left, right), (right, left)):
-        if _axes(column[0]) == 2 and _is_vector(vector[0]):
+        if _axes(column[0]) in (None, 2) and _is_vector(vector[0]):
             ends = sources.ends(sources.of(fact, column[1]), through_callers=True)
             if ends and all(_is_column(end, sources) for end in ends):
                 yield Report.at(
@@ -68,7 +68,9 @@ def _axes(value: Value) -> int | None:
 
 def _is_vector(value: Value) -> bool:
     array = as_array(value)
-    return _axes(value) == 1 and array is not None and array.shape.sizes != (1,)  # type: ignore[union-attr]
+    shape = None if array is None else array.shape
+    sizes = None if shape is None else shape.sizes
+    return sizes is not None and len(sizes) == 1 and sizes[0] != 1
 
 
 def _is_column(end: Source, sources: Sources) -> bool:

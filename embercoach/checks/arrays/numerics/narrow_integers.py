@@ -216,4 +216,5 @@ def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Repo
         message=f"{shown} of {dtype} arrays wraps above {LARGEST[dtype]}",
         help="Cast first: `x.astype(mx.int32)`, or `mx.float32`",
         subject=node,
+        replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
     )
