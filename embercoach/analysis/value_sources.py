@@ -159,6 +159,15 @@ class Sources:
             return LibraryCall(f"mlx.core.{node.func.attr.value}", source.at(node.func.value))
         return None
 
+    def default_of(self, source: Source) -> Source | None:
+        """The default of a parameter, None for anything else."""
+        function, node = source.function, source.node
+        if function is None or not isinstance(node, cst.Name):
+            return None
+        parameters = (p for p in function.parameters if p.name == node.value)
+        default = next((p.default for p in parameters), None)
+        return None if default is None else source.at(default)
+
     def constructor(self, callee: Source) -> Source | None:
         """The expression that made a layer, the last one of an ``nn.Sequential``."""
         for _ in range(MOST_CALLS):
@@ -185,17 +194,18 @@ class Sources:
     def value(self, source: Source) -> Value:
         """The value of an expression of globals, attributes and annotated parameters."""
         info = source.function
+        outer = source.module.frame
+        if info is not None and info.closure is not None:
+            outer = info.closure
+        frame = Frame(source.module, info, outer, record=False)
+        frame.statement = source.statement
+        if info is not None:
+            for parameter in info.parameters:
+                frame.names[parameter.name] = parameter_value(info, parameter, None)
+            if info.is_method and info.cls is not None and info.parameters:
+                frame.names[info.parameters[0].name] = Instance(info.cls)
         with suppress(WorkExceededError):
-            frame = source.module.frame
-            if info is not None:
-                outer = info.closure or source.module.frame
-                frame = Frame(source.module, info, outer, record=False)
-                frame.statement = source.statement
-                for parameter in info.parameters:
-                    frame.names[parameter.name] = parameter_value(info, parameter, None)
-                if info.is_method and info.cls is not None and info.parameters:
-                    frame.names[info.parameters[0].name] = Instance(info.cls)
-                return evaluate(frame, source.node)
+            return evaluate(frame, source.node)
         return UNKNOWN
 
     def _callee(self, source: Source, node: cst.Call) -> Value:

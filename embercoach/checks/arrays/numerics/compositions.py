@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import names_below
+
 if TYPE_CHECKING:
     from embercoach.analysis.value_sources import Source, Sources
 
@@ -64,8 +67,20 @@ def _is_two(node: cst.CSTNode) -> bool:
 
 
 def is_same(first: Source, second: Source, sources: Sources) -> bool:
-    """Test whether two expressions compute the same, by their text in one function."""
+    """Test whether two expressions compute the same, by their text in one function or class."""
     one, other = only_end(first, sources), only_end(second, sources)
     if one.node is other.node:
         return True
-    return one.function is other.function and one.node.deep_equals(other.node)
+    if not one.node.deep_equals(other.node):
+        return False
+    return one.function is other.function or (_is_of_object(one) and _is_of_object(other))
+
+
+def _is_of_object(source: Source) -> bool:
+    """Return whether an expression of a method reads attributes of its object, and no local name."""
+    function = source.function
+    if function is None or function.cls is None:
+        return False
+    reaching = scope_of(source.module, function).reaching
+    local = set() if reaching is None else reaching.bindings.keys() - {"self"}
+    return local.isdisjoint(names_below(source.node))

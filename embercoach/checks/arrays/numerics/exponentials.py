@@ -68,7 +68,7 @@ def is_one(node: cst.CSTNode) -> bool:
 def is_bounded(source: Source, sources: Sources) -> bool:
     """Return whether an exponent is a difference, as of values and their maximum, or is bounded."""
     end = only_end(source, sources)
-    if _is_negated_square(end.node) or _is_constant(end, sources):
+    if _is_negated_square(end.node) or _is_constant(source, sources):
         return True
     pending, seen = [end], 0
     while pending and seen < _MOST_PARTS:

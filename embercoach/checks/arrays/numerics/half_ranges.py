@@ -72,13 +72,7 @@ def _constant(source: Source, sources: Sources) -> float | None:
     ends = sources.ends(source, through_callers=True)
     if len(ends) != 1:
         return None
-    end = ends[0]
-    function = end.function
-    if isinstance(end.node, cst.Name) and function is not None:
-        name = end.node.value
-        parameter = next((p for p in function.parameters if p.name == name), None)
-        if parameter is not None and parameter.default is not None:
-            end = end.at(parameter.default)
+    end = sources.default_of(ends[0]) or ends[0]
     number = as_number(sources.value(end))
     return number.const if number is not None and isinstance(number.const, float) else None
 
