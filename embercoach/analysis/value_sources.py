@@ -18,8 +18,13 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.attribute_values import assigned_values
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
+from embercoach.analysis.facts.returned_values import (
+    first_statement,
+    returned_by,
+    target_index,
+)
 from embercoach.analysis.facts.scopes import by_parameter, scope_of
-from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
@@ -65,12 +70,6 @@ class Source:
     def moved(self, node: cst.BaseExpression, statement: cst.CSTNode) -> Source:
         """An expression of another statement of the same function."""
         return Source(node, statement, self.function, self.module, self.call)
-
-    def in_function(
-        self, node: cst.BaseExpression, statement: cst.CSTNode, function: FunctionInfo
-    ) -> Source:
-        """An expression of a statement of another function of the same file."""
-        return Source(node, statement, function, self.module)
 
     @property
     def depth(self) -> int:
@@ -284,7 +283,7 @@ class Sources:
 
     def _item(self, source: Source, binding: Binding) -> list[Source] | None:
         """The item of a returned tuple that one of several targets is assigned."""
-        index = _target_index(binding)
+        index = target_index(binding)
         if index is None or binding.value is None or source.depth >= MOST_CALLS:
             return None
         found: list[Source] = []
@@ -339,37 +338,6 @@ def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
     return Source(parameter.default, function.node, function.outer, function.module)
 
 
-def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CSTNode]]:
-    """The results of a function, with the statements; none where it may return something else."""
-    node = function.node
-    if isinstance(node, cst.Lambda):
-        return [(node.body, node)]
-    if function.is_async or function.name == "__init__":
-        return []
-    found: list[tuple[cst.BaseExpression, cst.CSTNode]] = []
-    for statement in small_statements(node.body):
-        if isinstance(statement, cst.Return):
-            if statement.value is None:
-                return []
-            found.append((statement.value, statement))
-    if found and any(isinstance(inner, cst.Yield) for inner in walk(node.body, SCOPES)):
-        return []
-    return found
-
-
-def _target_index(binding: Binding) -> int | None:
-    statement = binding.statement
-    targets = statement.targets if isinstance(statement, cst.Assign) else ()
-    if len(targets) != 1 or not isinstance(targets[0].target, (cst.Tuple, cst.List)):
-        return None
-    for index, element in enumerate(targets[0].target.elements):
-        if isinstance(element, cst.StarredElement):
-            return None
-        if isinstance(element.value, cst.Name) and element.value.value == binding.name:
-            return index
-    return None
-
-
 def _outer(source: Source, name: str) -> list[Source] | None:
     """The value of a name of a scope around, if it is bound once."""
     function = source.function
@@ -383,19 +351,13 @@ def _outer(source: Source, name: str) -> list[Source] | None:
         if len(held) > 1 or binding.kind not in ("assigned", "parameter"):
             return None
         if binding.kind == "parameter":
-            first = _first_statement(function)
+            first = first_statement(function)
             node = cst.ensure_type(source.node, cst.Name)
             return None if first is None else [Source(node, first, function, source.module)]
         if binding.value is None:
             return None
         return [Source(binding.value, binding.statement, function, source.module)]
     return None
-
-
-def _first_statement(function: FunctionInfo | None) -> cst.CSTNode | None:
-    if function is None or isinstance(function.node, cst.Lambda):
-        return None
-    return next(small_statements(function.node.body), None)
 
 
 def _attribute(source: Source, node: cst.Attribute) -> list[Source] | None:

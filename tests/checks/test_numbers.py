@@ -1,4 +1,4 @@
-"""Rules about numbers that go wrong: where values come from other functions, attributes and callers."""
+"""Rules about numbers that go wrong, as they pass through functions and attributes."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_values_are_followed(code: str, program: str) -> None:
         ("NN-011", "m = nn.Linear(2, 1)\nx = mx.ones((9, 2))\ne = m(x) - x[:, :1]"),
         (
             "API-010",
-            "def f(x: mx.array):\n    try:\n        x.reshape(2, -1)\n    except ValueError:\n        return 1",
+            "def f(x: mx.array):\n    try:\n        x.reshape(2, -1)\n    finally:\n        pass",
         ),
         ("API-010", "def f(x: mx.array, log):\n    log(mx.abs(x))\n    mx.eval(x)"),
         (
             "INDEX-002",
-            "def f(x: mx.array):\n    for row in x:\n        row -= mx.mean(row)\n        yield row",
+            "def f(x: mx.array):\n    for row in x:\n        row -= 1\n        yield row",
         ),
         ("INDEX-002", "def g(row):\n    return row * 2\ndef f(x: mx.array):\n    g(x[2])"),
     ],

@@ -99,7 +99,7 @@ _TARGETED = (cst.AnnAssign, cst.AugAssign, cst.For)
 def _targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The targets of an assignment or a loop, those of a tuple one by one."""
     if isinstance(statement, cst.Assign):
-        pending = [target.target for target in statement.targets]
+        pending: list[cst.BaseExpression] = [target.target for target in statement.targets]
     elif isinstance(statement, _TARGETED):
         pending = [statement.target]
     else:

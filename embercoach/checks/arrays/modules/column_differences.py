@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.checks.registry import Report, check

@@ -1,4 +1,4 @@
-"""NN-009 and NN-010: steps that forget the optimizer's state, or that store gradients as weights."""
+"""NN-009 and NN-010: optimizers made in every step, and gradients stored as parameters."""
 
 from __future__ import annotations
 

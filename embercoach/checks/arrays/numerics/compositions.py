@@ -77,7 +77,7 @@ def is_same(first: Source, second: Source, sources: Sources) -> bool:
 
 
 def _is_of_object(source: Source) -> bool:
-    """Return whether an expression of a method reads attributes of its object, and no local name."""
+    """Return whether an expression of a method reads its object, and no local name."""
     function = source.function
     if function is None or function.cls is None:
         return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.value_sources import reaching_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.numerics.compositions import only_end
@@ -21,8 +21,10 @@ _MOST_BINDINGS = 64
 _MOST_PARTS = 32
 #: Functions whose results are small, or never positive where they are exponents by design.
 _BOUNDING = frozenset(
-    ("clip", "minimum", "tanh", "sin", "cos", "sigmoid", "log", "log_softmax", "log_sigmoid")
-    + ("logsumexp", "stop_gradient")
+    (
+        *("clip", "minimum", "tanh", "sin", "cos", "sigmoid", "log", "log_softmax"),
+        *("log_sigmoid", "logsumexp", "stop_gradient"),
+    )
 )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import DType

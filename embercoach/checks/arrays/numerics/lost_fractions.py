@@ -33,8 +33,10 @@ _FLOATS = frozenset(
 )
 #: Functions whose results are between 0 and 1.
 _FRACTIONS = frozenset(
-    ("mlx.core.softmax", "mlx.core.sigmoid", "mlx.nn.softmax", "mlx.nn.sigmoid")
-    + ("mlx.nn.Softmax", "mlx.nn.Sigmoid")
+    (
+        *("mlx.core.softmax", "mlx.core.sigmoid", "mlx.nn.softmax", "mlx.nn.sigmoid"),
+        *("mlx.nn.Softmax", "mlx.nn.Sigmoid"),
+    )
 )
 _UNIFORM = "mlx.core.random.uniform"
 

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 #: Functions of MLX that select, arrange or average the elements of an array: what it is stays.
 SHAPING = frozenset(
-    ("astype", "reshape", "squeeze", "flatten", "expand_dims", "transpose", "swapaxes", "take")
-    + ("take_along_axis", "sort", "topk", "broadcast_to", "moveaxis", "contiguous", "stop_gradient")
+    (
+        *("astype", "reshape", "squeeze", "flatten", "expand_dims", "transpose", "swapaxes"),
+        *("take", "take_along_axis", "sort", "topk", "broadcast_to", "moveaxis", "contiguous"),
+        "stop_gradient",
+    )
 )
 #: Functions that bound the elements.
 _BOUNDING = frozenset(f"mlx.core.{name}" for name in ("clip", "maximum", "minimum"))

@@ -63,7 +63,7 @@ def log_of_composition(fact: CallFact, module: Module) -> Iterator[Report]:
 def _log_of_sum(
     fact: CallFact, source: Source, sources: Sources, module: Module
 ) -> Iterator[Report]:
-    """``mx.log(1 + mx.exp(x))``, ``mx.log(mx.exp(x) + mx.exp(y))``, ``mx.log(1 - mx.sigmoid(x))``."""
+    """``mx.log(1 + mx.exp(x))``, ``mx.log(mx.exp(x) + mx.exp(y))``, ``mx.log(1 - sigmoid)``."""
     other = beside_one(source, cst.Add, sources)
     if other is not None:
         exponential = called(other, sources)

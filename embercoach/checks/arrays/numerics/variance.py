@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import dotted, small_statements
-from embercoach.analysis.value_sources import sources_of
+from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.checks.arrays.numerics.compositions import (
     MEAN,
     SUM,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
+    from embercoach.analysis.value_sources import Sources
 
 
 @check("DTYPE-014")
@@ -71,7 +71,7 @@ def _averaged(source: Source, sources: Sources) -> Source | None:
 
 
 def _summed(source: Source, sources: Sources) -> Source | None:
-    """``x`` of ``mx.sum(x)``, and of a name or attribute that ``+= mx.sum(x)`` or ``+= x`` adds to."""
+    """``x`` of ``mx.sum(x)``, and of what ``+= mx.sum(x)`` or ``+= x`` updates."""
     total = called(source, sources)
     if total is not None and total.name in SUM:
         return total.array
@@ -96,7 +96,7 @@ def _added_to(path: str, source: Source) -> list[Source]:
             return []
         adding = cls.setters.get(name, [])
     return [
-        source.in_function(value, statement, one)
+        Source(value, statement, one, source.module)
         for one in adding
         if not isinstance(one.node, cst.Lambda)
         for statement in small_statements(one.node.body)
