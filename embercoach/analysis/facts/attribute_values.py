@@ -1,4 +1,4 @@
-"""What the methods of a class assign to its attributes."""
+"""Values that the methods of a class assign to its attributes."""
 
 from __future__ import annotations
 

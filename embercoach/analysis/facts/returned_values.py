@@ -1,4 +1,4 @@
-"""What functions return, and places in assignments: asked for where values come from."""
+"""Results of functions, and places in assignments: asked for where values come from."""
 
 from __future__ import annotations
 

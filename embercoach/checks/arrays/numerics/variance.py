@@ -84,7 +84,7 @@ def _summed(source: Source, sources: Sources) -> Source | None:
 
 
 def _added_to(path: str, source: Source) -> list[Source]:
-    """What statements add to a name of a function, or to an attribute in any method."""
+    """The values that statements add to a name of a function, or to an attribute in any method."""
     function = source.function
     if function is None:
         return []
