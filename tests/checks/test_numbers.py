@@ -80,6 +80,7 @@ meter.add(mx.ones((3,)))
         ("DTYPE-011", "def f(x, keep):\n    e = mx.exp(x) * keep\n    return e / mx.sum(e)"),
         ("DTYPE-011", "def f(x):\n    a, b = mx.exp(x), mx.exp(-x)\n    return (a - b) / (a + b)"),
         ("DTYPE-011", "def f(u):\n    return mx.log(1 - mx.tanh(u) ** 2)"),
+        ("DTYPE-011", "def f(x, v):\n    w = mx.exp(x)\n    return mx.sum(w * v) / mx.sum(w)"),
         ("DTYPE-015", "def f(x, by: int = 60):\n    return x.astype(mx.uint8) + by"),
         ("DTYPE-015", "def f(x):\n    y = x.astype(mx.int8)\n    return mx.sum(y * y)"),
         ("DTYPE-016", "def f(i):\n    x = mx.array([0] * 3)\n    x[i] = 0.1 * (2 - x[i])"),

@@ -52,7 +52,7 @@ def _quotient(
 ) -> Iterator[Report]:
     sources = sources_of(module)
     numerator, denominator = sources.of(fact, left), sources.of(fact, right)
-    above = exponents(numerator, sources)
+    above = exponents(numerator, sources) or _summed_exponents(numerator, sources)
     if not above:
         if _is_tanh(numerator, denominator, sources):
             yield unstable(fact, "(exp(x) - exp(-x)) / (exp(x) + exp(-x))", "mx.tanh(x)")
@@ -74,6 +74,13 @@ def _quotient(
     below = exponents(denominator, sources)
     if len(above) == len(below) == 1 and not any(is_bounded(x, sources) for x in (*above, *below)):
         yield unstable(fact, "exp(x) / exp(y)", "mx.exp(x - y)")
+
+
+def _summed_exponents(numerator: Source, sources: Sources) -> list[Source]:
+    """``x`` of ``mx.sum(mx.exp(x) * v)``, a weighted mean's numerator."""
+    total = called(numerator, sources)
+    is_sum = total is not None and total.name in SUM
+    return exponents(total.array, sources) if is_sum and total is not None else []
 
 
 def _is_among(source: Source, others: list[Source], sources: Sources) -> bool:
