@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.layer_sources import constructor
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.checks.registry import Report, check
@@ -78,7 +79,7 @@ def _is_column(end: Source, sources: Sources) -> bool:
     call = sources.library_call(end)
     if call is None or call.name != _LINEAR or not isinstance(node, cst.Call):
         return False
-    made = sources.constructor(end.at(node.func))
+    made = constructor(sources, end.at(node.func))
     if made is None or not isinstance(made.node, cst.Call):
         return False
     args = made.node.args

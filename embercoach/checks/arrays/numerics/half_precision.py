@@ -10,6 +10,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, made_in_init, resolve_name, scope_of
+from embercoach.analysis.layer_sources import default_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values import promotion
@@ -149,7 +150,7 @@ def _dtype_of(fact: Fact, argument: Argument, module: Module) -> str | None:
     sources = sources_of(module)
     names: set[str | None] = set()
     for end in sources.ends(sources.of(fact, argument.node), through_callers=True):
-        value = sources.value(sources.default_of(end) or end)
+        value = sources.value(default_of(end) or end)
         names.add(value.name if isinstance(value, DType) else None)
     return names.pop() if len(names) == 1 else None
 

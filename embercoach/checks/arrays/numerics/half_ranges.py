@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.layer_sources import default_of
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import DType
@@ -70,7 +71,7 @@ def _constant(source: Source, sources: Sources) -> float | None:
     ends = sources.ends(source, through_callers=True)
     if len(ends) != 1:
         return None
-    end = sources.default_of(ends[0]) or ends[0]
+    end = default_of(ends[0]) or ends[0]
     number = as_number(sources.value(end))
     return number.const if number is not None and isinstance(number.const, float) else None
 
