@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.evaluate.imports import LIBRARIES
+from embercoach.analysis.facts.attribute_values import assigned_values
 from embercoach.analysis.facts.scopes import assigned_attributes, made_in_init, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method, lineage
@@ -273,7 +274,7 @@ def _first_statement(function: FunctionInfo | None) -> cst.CSTNode | None:
 
 
 def own_attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
-    """The value of ``self.<name>``: a property's result, or that of the one assignment of it."""
+    """The values of ``self.<name>``: a property's results, or those of its assignments."""
     function = source.function
     path = dotted(node)
     if path is None or function is None or function.cls is None or path.count(".") != 1:
@@ -287,14 +288,5 @@ def own_attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
             return None
         results = returned_by(method)
         return [source.called(v, s, method) for v, s in results] or None
-    if assigned_attributes(source.module)[name] != 1:
-        return None
-    setters = function.cls.setters.get(name, ())
-    if len(setters) != 1 or isinstance(setters[0].node, cst.Lambda):
-        return None
-    for statement in small_statements(setters[0].node.body):
-        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0].target
-            if isinstance(target, cst.Attribute) and dotted(target) == f"{owner}.{name}":
-                return [source.elsewhere(statement.value, statement, setters[0], source.module)]
-    return None
+    found = assigned_values(function.cls, owner, name, source.module)
+    return [source.elsewhere(v, s, setter, source.module) for v, s, setter in found] or None

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis import held_sources
+from embercoach.analysis import held_sources, layer_sources
 from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
@@ -110,7 +110,7 @@ class Sources:
 
     def __init__(self, module: Module) -> None:
         """Collect the calls of the file."""
-        self._module = module
+        self.module = module
         self._nested = 0
         self._steps = 0  # of this question, those of containers among them
         self._calls: dict[cst.CSTNode, CallFact] = {}
@@ -130,11 +130,11 @@ class Sources:
 
     def of(self, fact: Fact, node: cst.BaseExpression) -> Source:
         """An expression of a fact of this file."""
-        return Source(node, fact.place.statement, fact.place.function, self._module)
+        return Source(node, fact.place.statement, fact.place.function, self.module)
 
     def at_place(self, node: cst.BaseExpression, place: FactPlace) -> Source:
         """An expression of a place in this file."""
-        return Source(node, place.statement, place.function, self._module)
+        return Source(node, place.statement, place.function, self.module)
 
     def ends(self, source: Source, *, through_callers: bool = False) -> list[Source]:
         """The expressions that compute a value: all alternatives, none if there are too many.
@@ -174,7 +174,8 @@ class Sources:
         if isinstance(callee, Symbol) and callee.name.startswith("mlx."):
             return LibraryCall(callee.name, array)
         if isinstance(callee, LibraryObject):
-            return LibraryCall(callee.cls, array)
+            name = layer_sources.last_layer(self, source.at(node.func), callee.cls)
+            return LibraryCall(name, array)
         is_method = isinstance(callee, BoundMember) and as_array(callee.owner) is not None
         if is_method and isinstance(node.func, cst.Attribute):
             return LibraryCall(f"mlx.core.{node.func.attr.value}", source.at(node.func.value))
@@ -196,7 +197,7 @@ class Sources:
         return UNKNOWN
 
     def _callee(self, source: Source, node: cst.Call) -> Value:
-        if source.module is self._module:
+        if source.module is self.module:
             fact = self._calls.get(node)
             return UNKNOWN if fact is None else fact.callee
         return self.value(source.at(node.func))
@@ -206,7 +207,7 @@ class Sources:
         node = source.node
         if not isinstance(node, cst.Call):
             return []
-        found = self._callees.get(node) if source.module is self._module else None
+        found = self._callees.get(node) if source.module is self.module else None
         return found or list(_functions(self._callee(source, node)))
 
     def _step(self, source: Source, *, through_callers: bool) -> list[Source] | None:
@@ -277,7 +278,7 @@ class Sources:
         assert function is not None
         if source.call is not None:
             calls = [source.call]
-        elif through_callers and source.module is self._module:
+        elif through_callers and source.module is self.module:
             calls = [self.of(call, call.node) for call in self.callers(function)[:MOST_STEPS]]
         else:
             return None
@@ -296,7 +297,9 @@ class Sources:
         if index is None or binding.value is None or source.depth >= MOST_CALLS:
             return None
         found: list[Source] = []
-        for whole in self._returned(source.moved(binding.value, binding.statement)) or ():
+        value = source.moved(binding.value, binding.statement)
+        wholes = [value] if isinstance(value.node, cst.Tuple) else self._returned(value)
+        for whole in wholes or ():
             elements = whole.node.elements if isinstance(whole.node, cst.Tuple) else ()
             if len(elements) <= index or any(isinstance(e, cst.StarredElement) for e in elements):
                 return None

@@ -218,7 +218,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
         kinds = {binding.kind for binding in held}
         if "parameter" not in kinds:
             continue
-        if kinds == {"parameter"} and _updates(statement, name) and _looks_pure(function, name):
+        if kinds == {"parameter"} and updates(statement, name) and _looks_pure(function, name):
             return True
         if _passes_on(function, statement, name, sources, seen):
             return True
@@ -253,7 +253,7 @@ def _takes(call: Source, callee: Callee, parameter: str, name: str) -> bool:
     return isinstance(given.node, cst.Name) and given.node.value == name
 
 
-def _updates(statement: cst.CSTNode, name: str) -> bool:
+def updates(statement: cst.CSTNode, name: str) -> bool:
     """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
     targets = assigned_to(statement)
     if isinstance(statement, cst.AugAssign):
@@ -282,7 +282,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
             held = reaching.before(statement, name) or ()
             if held and all(binding.kind in ("parameter", "updated") for binding in held):
                 return True
-    if not all(_is_own_update(s, function) for s in statements if _updates(s, name)):
+    if not all(_is_own_update(s, function) for s in statements if updates(s, name)):
         return False
     derived = {name}
     for _ in range(MOST_ROUNDS):
