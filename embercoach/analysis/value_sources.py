@@ -280,13 +280,21 @@ def _functions(callee: Value) -> Iterator[Callee]:
             yield Callee(method, True)
 
 
-def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
-    """The argument of a call for a parameter, or the parameter's default."""
+def passed_by(call: Source, callee: Callee) -> dict[str, cst.BaseExpression] | None:
+    """The arguments of a call by parameters; None if it is no call, or one with stars."""
     node = call.node
     if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
         return None
     pairs = ((a.keyword.value if a.keyword else None, a.value) for a in node.args)
-    given = by_parameter(callee.function, pairs, is_bound=callee.is_bound).get(name)
+    return by_parameter(callee.function, pairs, is_bound=callee.is_bound)
+
+
+def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
+    """The argument of a call for a parameter, or the parameter's default."""
+    passed = passed_by(call, callee)
+    if passed is None:
+        return None
+    given = passed.get(name)
     if given is not None:
         return call.at(given)
     parameter = next((p for p in callee.function.parameters if p.name == name), None)
