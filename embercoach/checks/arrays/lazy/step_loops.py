@@ -302,5 +302,5 @@ def _is_layer_method(function: FunctionInfo) -> bool:
 
 def _calls(body: cst.CSTNode) -> Iterator[cst.Call]:
     for node in walk(body, (cst.ClassDef,)):
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             yield node

@@ -74,9 +74,11 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
     arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
     for parameter in fact.function.parameters:
         node = passed.get(parameter.name)
-        if node not in arrays or not _changes_argument(fact.function, parameter.name, module):
+        if node not in arrays:
             continue
         given = source.at(node)
+        if not _may_be_read(given) or not _changes_argument(fact.function, parameter.name, module):
+            continue
         if _is_kept(given, fact.place.loop) or _harmed(given, sources, set()):
             yield Report.at(
                 fact,
@@ -164,6 +166,14 @@ def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     if not any(binding.kind == "parameter" for binding in held):
         return False
     return _harmed_call(function, node.value, sources, seen) is not None
+
+
+def _may_be_read(given: Source) -> bool:
+    """Return whether an argument is a path that does not hold the result, or a parameter."""
+    path = dotted(given.node)
+    if path is None or not any(dotted(t) == path for t in assigned_to(given.statement)):
+        return path is not None
+    return given.function is not None and any(p.name == path for p in given.function.parameters)
 
 
 def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
