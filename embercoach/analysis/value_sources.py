@@ -18,7 +18,7 @@ from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
-from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
@@ -160,8 +160,10 @@ class Sources:
                 outer = info.closure or source.module.frame
                 frame = Frame(source.module, info, outer, record=False)
                 frame.statement = source.statement
+                names = set(names_below(source.node))
                 for parameter in info.parameters:
-                    frame.names[parameter.name] = parameter_value(info, parameter, None)
+                    if parameter.name in names:
+                        frame.names[parameter.name] = parameter_value(info, parameter, None)
                 if info.is_method and info.cls is not None and info.parameters:
                     frame.names[info.parameters[0].name] = Instance(info.cls)
                 return evaluate(frame, source.node)

@@ -193,24 +193,23 @@ def by_parameter(
     return {name: node for name, node in pairs if name is not None}
 
 
-_TARGETED = (cst.AnnAssign, cst.AugAssign, cst.For)
-
-
 @lru_cache(maxsize=4)
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
     for node in walk(module.tree, (cst.BaseExpression,)):
         targets: list[cst.BaseExpression] = []
-        if isinstance(node, cst.Assign):
+        if type(node) is cst.Assign:
             targets = [target.target for target in node.targets]
-        elif isinstance(node, cst.For) or getattr(node, "value", None) is not None:
-            targets = [node.target] if isinstance(node, _TARGETED) else []
+        elif type(node) is cst.For:
+            targets = [node.target]
+        elif type(node) is cst.AugAssign or type(node) is cst.AnnAssign:
+            targets = [] if node.value is None else [node.target]
         while targets:
             target = targets.pop()
-            if isinstance(target, (cst.Tuple, cst.List)):
+            if type(target) is cst.Tuple or type(target) is cst.List:
                 targets += [element.value for element in target.elements]
-            elif isinstance(target, cst.Attribute):
+            elif type(target) is cst.Attribute:
                 found[target.attr.value] += 1
     return found
 

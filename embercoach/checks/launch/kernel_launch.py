@@ -31,7 +31,7 @@ from embercoach.checks.programs.kernels import (
     is_definition,
     launched,
 )
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
         yield _wrong_keywords(fact, module, "metal_kernel", missing, surplus)
 
 
-@check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003")
+@check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003", of=(VALUE,))
 def launch_arguments(fact: CallFact, module: Module) -> Iterator[Report]:
     """The inputs, shapes and dtypes of a launch."""
     kernels = launched(fact)
@@ -271,7 +271,7 @@ def _or(counts: frozenset[int]) -> str:
     return " or ".join(map(str, sorted(counts)))
 
 
-@check("KERNEL-GRID-002", "KERNEL-GRID-003")
+@check("KERNEL-GRID-002", "KERNEL-GRID-003", of=(VALUE,))
 def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=(n / 2, 1, 1)``, ``grid=(n, 1)``, ``threadgroup=256``."""
     if not launched(fact):
