@@ -14,6 +14,7 @@ import libcst as cst
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
 from embercoach.analysis.facts.reaching import Binding, Reaching
+from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.stops import (
     OriginTrace,
     Stop,
@@ -65,8 +66,6 @@ class Origins:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._has_walrus = ":=" in module.source
-        self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: The roots of operands of nested operators, by function.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
@@ -239,11 +238,9 @@ class Origins:
         return None
 
     def _scope(self, function: FunctionInfo | None) -> Reaching:
-        scope = self._scopes.get(function)
-        if scope is None:
-            node = self._module.tree if function is None else function.node
-            scope = self._scopes[function] = Reaching(node, has_walrus=self._has_walrus)
-        return scope
+        reaching = scope_of(self._module, function).reaching
+        assert reaching is not None
+        return reaching
 
     def _declared(self) -> frozenset[str]:
         """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""

@@ -126,7 +126,7 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     if found is not None:
         return found
     node = module.tree if function is None else function.node
-    reaching = Reaching(node, has_walrus=":=" in module.source)
+    reaching = Reaching(node, has_walrus=module.parsed.may_contain(node, ":="))
     if function is None:
         scope = Scope(module, None, reaching, owner=module)
     else:
@@ -139,7 +139,7 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
 
 #: Of the file that is checked and of some that it calls: they lead back to the modules, which they
 #: would keep.
-_MOST_MODULES = 4
+_MOST_MODULES = 12
 _scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
 
 
