@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import is_float, symbolic
@@ -28,7 +29,6 @@ from embercoach.checks.programs.kernels import (
     argument_of,
     count,
     has_spread,
-    is_definition,
     launched,
 )
 from embercoach.checks.registry import VALUE, Report, check
@@ -44,11 +44,9 @@ REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
 
 
-@check("KERNEL-ARGS-003")
+@check("KERNEL-ARGS-003", of=(METAL_KERNEL,))
 def built(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fast.metal_kernel(input_names="x", ...)``."""
-    if not is_definition(fact):
-        return
     for parameter in ("input_names", "output_names"):
         argument = argument_of(fact, parameter)
         if argument is not None and isinstance(argument.value, Str):
