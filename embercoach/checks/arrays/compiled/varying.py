@@ -12,7 +12,7 @@ from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
 from embercoach.analysis.values.joins import any_item, as_number
 from embercoach.analysis.values.lattice import Sequence, Symbol
 
@@ -358,7 +358,7 @@ def _walks_over_layers(loop: cst.For) -> bool:
     """Return whether the loop calls what it walks over, such as a module's layers."""
     target = loop.target
     elements = target.elements if isinstance(target, cst.Tuple) else ()
-    names = {name for element in elements for name in _names(element.value)}
+    names = {name for element in elements for name in names_below(element.value)}
     if isinstance(loop.iter, cst.Call) and loop.iter.args:
         given = loop.iter.args[0].value
         if isinstance(given, cst.Attribute):
@@ -367,7 +367,3 @@ def _walks_over_layers(loop: cst.For) -> bool:
         isinstance(node, cst.Call) and (dotted(node.func) or "").partition(".")[0] in names
         for node in walk(loop.body)
     )
-
-
-def _names(target: cst.BaseExpression) -> list[str]:
-    return [node.value for node in walk(target) if isinstance(node, cst.Name)]

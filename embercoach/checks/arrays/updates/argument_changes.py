@@ -22,6 +22,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.value_sources import Callee, Source, argument_of, passed_by, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     Seen = set[tuple[FunctionInfo, str]]
     from embercoach.analysis.value_sources import Sources
 
+#: Characters of a name that a message quotes.
+LONGEST = 20
 #: Functions that are followed for one question, and calls of one function that are looked at.
 MOST_FUNCTIONS, MOST_CALLERS = 32, 64
 #: Rounds in which names are found that are computed from each other.
@@ -84,7 +87,7 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
                 fact,
                 "INDEX-005",
                 node=given.node,
-                message=f"`{_short(fact.function.name)}()` changes this array in place",
+                message=f"`{quoted(fact.function.name, LONGEST)}()` changes this array in place",
                 help="Pass a copy, `mx.array(x)`, or compute a new array in the function",
                 subject=given.node,
             )
@@ -108,15 +111,11 @@ def _changed(fact: Fact, node: cst.Name, what: str, *related: Stop) -> Report:
     return Report.at(
         fact,
         "INDEX-005",
-        message=f"in-place update changes the {what} `{_short(node.value)}`",
+        message=f"in-place update changes the {what} `{quoted(node.value, LONGEST)}`",
         help=HELP,
         subject=node,
         related=related,
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
 
 
 def _parameter(function: FunctionInfo | None, name: str) -> FunctionParameter | None:
