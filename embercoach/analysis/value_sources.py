@@ -16,8 +16,8 @@ import libcst as cst
 from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
+from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
+from embercoach.analysis.facts.scopes import assigned_attributes, scope_of, written_arguments
 from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
@@ -90,13 +90,11 @@ class Sources:
     def __init__(self, module: Module) -> None:
         """Collect the calls of the file."""
         self._module = module
-        self._calls: dict[cst.CSTNode, CallFact] = {}
+        self._calls = calls_of(module)
         self._callees: dict[cst.CSTNode, list[Callee]] = {}
         self._callers: dict[FunctionInfo, list[LocalCall | ProjectCall]] = {}
         for fact in module.facts():
-            if type(fact) is CallFact:
-                self._calls[fact.node] = fact
-            elif type(fact) is LocalCall or type(fact) is ProjectCall:
+            if type(fact) is LocalCall or type(fact) is ProjectCall:
                 found = Callee(fact.function, fact.is_bound)
                 self._callees.setdefault(fact.node, []).append(found)
                 self._callers.setdefault(fact.function, []).append(fact)
@@ -282,27 +280,17 @@ def _functions(callee: Value) -> Iterator[Callee]:
             yield Callee(method, True)
 
 
-def passed_by(call: Source, callee: Callee) -> dict[str, cst.BaseExpression] | None:
-    """The arguments of a call by parameters; None if it is no call, or one with stars."""
-    node = call.node
-    if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
-        return None
-    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in node.args)
-    return by_parameter(callee.function, pairs, is_bound=callee.is_bound)
-
-
 def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
     """The argument of a call for a parameter, or the parameter's default."""
-    passed = passed_by(call, callee)
-    if passed is None:
+    node, function = call.node, callee.function
+    if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
         return None
-    given = passed.get(name)
+    given = written_arguments(node, function, is_bound=callee.is_bound).get(name)
     if given is not None:
         return call.at(given)
-    parameter = next((p for p in callee.function.parameters if p.name == name), None)
+    parameter = next((p for p in function.parameters if p.name == name), None)
     if parameter is None or parameter.default is None:
         return None
-    function = callee.function
     return Source(parameter.default, function.node, function.outer, function.module)
 
 

@@ -89,10 +89,8 @@ class Reaching:
         state = self._before.get(id(statement))
         if state is None or name not in self.bindings or (id(statement), name) in self._inside:
             return None
-        if self.gave_up:
-            return None
         reached: tuple[Binding, ...] = self._names.get(state, name) or ()
-        if len(reached) == MOST_BINDINGS:
+        if self.gave_up or len(reached) == MOST_BINDINGS:
             return None
         return tuple(sorted(reached, key=lambda binding: binding.order))
 

@@ -193,6 +193,14 @@ def by_parameter(
     return {name: node for name, node in pairs if name is not None}
 
 
+def written_arguments(
+    call: cst.Call, function: FunctionInfo, *, is_bound: bool
+) -> dict[str, cst.BaseExpression]:
+    """The arguments of a call without stars, by the parameters of a function."""
+    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.args)
+    return by_parameter(function, pairs, is_bound=is_bound)
+
+
 @lru_cache(maxsize=4)
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""

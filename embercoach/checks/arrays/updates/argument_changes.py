@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import scope_of, written_arguments
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
     dotted,
@@ -19,7 +19,7 @@ from embercoach.analysis.syntax.trees import (
     small_statements,
     walk,
 )
-from embercoach.analysis.value_sources import Callee, Source, argument_of, passed_by, sources_of
+from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import Report, check
 from embercoach.quoting import quoted
@@ -73,7 +73,7 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
     if fact.function.module is module or _is_discarded(fact):
         return
     sources, source = sources_of(module), sources_of(module).of(fact, fact.node)
-    passed = passed_by(source, Callee(fact.function, fact.is_bound)) or {}
+    passed = _passed(fact.node, Callee(fact.function, fact.is_bound))
     arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
     for parameter in fact.function.parameters:
         node = passed.get(parameter.name)
@@ -288,12 +288,19 @@ def _is_changed_by(
     """Return whether a call that a parameter is passed to changes its argument."""
     source = Source(call, statement, function, function.module)
     for callee in sources.callees(source):
-        passed = passed_by(source, callee) or {}
+        passed = _passed(call, callee)
         nodes = ((p.name, passed.get(p.name)) for p in callee.function.parameters)
         taken = [p for p, node in nodes if isinstance(node, cst.Name) and node.value == name]
         if any(_changes(callee.function, parameter, sources, seen) for parameter in taken):
             return True
     return False
+
+
+def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
+    """The arguments of a call by parameters; none of a call with stars."""
+    if any(argument.star for argument in call.args):
+        return {}
+    return written_arguments(call, callee.function, is_bound=callee.is_bound)
 
 
 def _updated_names(statement: cst.CSTNode) -> set[str]:
