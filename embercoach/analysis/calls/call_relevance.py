@@ -10,6 +10,7 @@ from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array, holds_arrays, options, pulls_of
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
+    ArrayAt,
     BoundMember,
     Class,
     Function,
@@ -56,9 +57,11 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         name = callee.name  # type: ignore[attr-defined]
         if name.startswith(("mlx.", "torch.")) or name in library_calls.HOST_STATE:
             return True
+        if name == "functools.partial" and arguments:
+            return type(arguments[0].value) is Symbol
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
-        if as_array(owner) is not None or type(owner) in (Torch, ShaderLibrary):
+        if as_array(owner) is not None or type(owner) in (Torch, ShaderLibrary, ArrayAt):
             return True
         appends = callee.name == "append" and type(owner) is Sequence  # type: ignore[attr-defined]
         if type(owner) is not Str and type(owner) is not LibraryObject and not appends:

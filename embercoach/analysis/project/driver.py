@@ -117,6 +117,8 @@ def _needs_evidence(info: FunctionInfo) -> bool:
 
 def _lacks_arguments(info: FunctionInfo) -> bool:
     start = 1 if info.is_method else 0
+    is_script = "__main__" in info.module.source  # what callers pass refines annotations too
     return any(
-        p.annotation is None and p.evidence is None and not p.star for p in info.parameters[start:]
+        (is_script or p.annotation is None) and p.evidence is None and not p.star
+        for p in info.parameters[start:]
     )

@@ -1,4 +1,4 @@
-"""GRAD-005: distances of an array's rows from each other, whose gradient is NaN."""
+"""GRAD-005 and GRAD-007: distances that may be 0, where the gradient of the root is NaN."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.checks.arrays.numerics.compositions import SUM, called, squared
+from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.value_sources import sources_of
+from embercoach.checks.arrays.numerics.compositions import (
+    MEAN,
+    SUM,
+    called,
+    is_same,
+    only_end,
+    squared,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -15,43 +23,88 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Source, Sources
 
-_SUMS = SUM | {"mlx.core.mean"}
+_SUMS = SUM | MEAN
+_NORM = "mlx.core.linalg.norm"
 
 
-@check("GRAD-005", of=("mlx.core.linalg.norm", "mlx.core.sqrt", ".sqrt"))
+@check("GRAD-005", "GRAD-007", of=(_NORM, "mlx.core.sqrt", ".sqrt"))
 def distance_from_itself(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.linalg.norm(x[:, None] - x[None], axis=-1)`` in a differentiated function."""
     info = fact.place.function
     if info is None or not info.differentiated:
         return
-    taken = called(Expression(fact.node, scope_of(module, info)), module)
-    if taken is None:
+    sources = sources_of(module)
+    taken = sources.library_call(sources.of(fact, fact.node))
+    if taken is None or taken.array is None:
         return
-    of_squares = taken.array
-    if taken.name != "mlx.core.linalg.norm":
-        yield from _root_of(fact, of_squares, module)
-    elif _is_from_itself(of_squares, module):
-        yield _report(fact)
+    if taken.name != _NORM:
+        yield from _root_of(fact, taken.array, sources)
+    elif fact.argument(1, "ord") is None:
+        yield from _norm_of(fact, taken.array, fact.node, sources)
 
 
-@check("GRAD-005")
+@check("GRAD-005", "GRAD-007")
 def root_by_power(fact: BinaryFact, module: Module) -> Iterator[Report]:
     """``mx.sum(mx.square(x[:, None] - x[None]), -1) ** 0.5``."""
     info, number = fact.place.function, fact.right.number
     if fact.operator != "**" or number is None or number.const != 0.5:
         return
     if info is not None and info.differentiated:
-        yield from _root_of(fact, Expression(fact.left.node, scope_of(module, info)), module)
+        sources = sources_of(module)
+        yield from _root_of(fact, sources.of(fact, fact.left.node), sources)
 
 
-def _root_of(fact: Fact, expression: Expression, module: Module) -> Iterator[Report]:
-    summed = called(expression, module)
-    difference = None
-    if summed is not None and summed.name in _SUMS:
-        difference = squared(summed.array, module)
-    if difference is not None and _is_from_itself(difference, module):
+def _root_of(fact: Fact, source: Source, sources: Sources) -> Iterator[Report]:
+    summed = only_end(source, sources)
+    call = called(summed, sources)
+    if call is not None and call.name in _SUMS:
+        difference = squared(call.array, sources)
+        if difference is not None:
+            yield from _norm_of(fact, difference, summed.node, sources)
+
+
+def _norm_of(
+    fact: Fact, difference: Source, reduction: cst.BaseExpression, sources: Sources
+) -> Iterator[Report]:
+    """Report the norms of differences: of all pairs of rows, or of each row."""
+    if _is_from_itself(difference, sources):
         yield _report(fact)
+    elif _has_axis(reduction, sources.module) and _is_difference(difference, sources):
+        yield Report.at(
+            fact,
+            "GRAD-007",
+            message="gradient is NaN where both points are equal: the distance is 0",
+            help="Add an epsilon to the sum of squares: `mx.sqrt(mx.sum(d * d, -1) + 1e-12)`",
+        )
+
+
+def _has_axis(reduction: cst.BaseExpression, module: Module) -> bool:
+    """Return whether a sum or a norm is one for each row."""
+    fact = calls_of(module).get(reduction)
+    if fact is None:
+        return False
+    index = 0 if fact.symbol is None else 1
+    axis = fact.argument(index + (fact.symbol == _NORM), "axis")
+    return axis is not None and getattr(axis.node, "value", None) != "None"
+
+
+def _is_difference(source: Source, sources: Sources) -> bool:
+    """Test whether an expression is the difference of two arrays that the gradient is taken of."""
+    end = only_end(source, sources)
+    node = end.node
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+        return False
+    sides = (node.left, node.right)
+    return not any(isinstance(side, (cst.Integer, cst.Float)) or _is_slice(side) for side in sides)
+
+
+def _is_slice(node: cst.CSTNode) -> bool:
+    """Test whether an expression is ``x[1:]`` or ``x[:, None]``."""
+    return isinstance(node, cst.Subscript) and all(
+        isinstance(element.slice, cst.Slice) or _keeps_all(element.slice) for element in node.slice
+    )
 
 
 def _report(fact: Fact) -> Report:
@@ -63,32 +116,28 @@ def _report(fact: Fact) -> Report:
     )
 
 
-def _is_from_itself(expression: Expression, module: Module) -> bool:
+def _is_from_itself(source: Source, sources: Sources) -> bool:
     """Test whether an expression is ``x[:, None] - x[None]``."""
-    found = resolve_name(expression)
+    found = only_end(source, sources)
     node = found.node
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
         return False
     if node.left.deep_equals(node.right):
         return False
-    sides = [_expanded(found.at(side), module) for side in (node.left, node.right)]
-    one, other = sides
-    if one is None or other is None:
-        return False
-    return one.scope is other.scope and one.node.deep_equals(other.node)
+    one, other = (_expanded(found.at(side), sources) for side in (node.left, node.right))
+    return one is not None and other is not None and is_same(one, other, sources)
 
 
-def _expanded(expression: Expression, module: Module) -> Expression | None:
+def _expanded(source: Source, sources: Sources) -> Source | None:
     """``x`` of ``x[:, None]`` and ``mx.expand_dims(x, 1)``."""
-    found = resolve_name(expression)
+    found = only_end(source, sources)
     node = found.node
     if isinstance(node, cst.Subscript):
-        indices = [element.slice for element in node.slice]
-        is_expansion = all(_keeps_all(index) for index in indices)
-        return resolve_name(found.at(node.value)) if is_expansion else None
-    call = called(found, module)
+        is_expansion = all(_keeps_all(element.slice) for element in node.slice)
+        return found.at(node.value) if is_expansion else None
+    call = called(found, sources)
     is_expansion = call is not None and call.name == "mlx.core.expand_dims"
-    return resolve_name(call.array) if call is not None and is_expansion else None
+    return call.array if call is not None and is_expansion else None
 
 
 def _keeps_all(index: cst.BaseSlice) -> bool:

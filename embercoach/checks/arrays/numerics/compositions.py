@@ -2,85 +2,56 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import LocalCall, calls_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import small_statements
-from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import BoundMember
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import names_below
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Source, Sources
 
 SUM = frozenset(["mlx.core.sum"])
+MEAN = frozenset(["mlx.core.mean"])
 _SQUARE = frozenset(["mlx.core.square"])
 _PRODUCTS = frozenset(["mlx.core.multiply", "mlx.core.power"])
-#: How many calls of functions with one expression are followed.
-MOST_CALLS = 3
 
 
 class Called(NamedTuple):
     """A call of a function of MLX, or of a method of an array: the name, and the array."""
 
     name: str
-    array: Expression
+    array: Source
 
 
-def called(expression: Expression, module: Module) -> Called | None:
-    """Return the call of MLX that computes an expression, through names, functions and methods."""
-    for _ in range(MOST_CALLS):
-        expression = resolve_name(expression)
-        node = expression.node
-        if not isinstance(node, cst.Call):
-            return None
-        fact = calls_of(module).get(node)
-        if fact is not None and fact.symbol is not None and fact.symbol.startswith("mlx."):
-            if not node.args or node.args[0].star:
-                return None
-            return Called(fact.symbol, expression.at(node.args[0].value))
-        if fact is not None and isinstance(fact.callee, BoundMember):
-            if as_array(fact.callee.owner) is None or not isinstance(node.func, cst.Attribute):
-                return None
-            return Called(f"mlx.core.{fact.callee.name}", expression.at(node.func.value))
-        function = _local_functions(module).get(node)
-        value = None if function is None else _only_result(function)
-        if function is None or value is None:
-            return None
-        expression = Expression(value, scope_of(module, function))
-    return None
+def only_end(source: Source, sources: Sources) -> Source:
+    """The expression that computes a value, if it is one."""
+    ends = sources.ends(source, through_callers=True)
+    return ends[0] if len(ends) == 1 else source
 
 
-@lru_cache(maxsize=2)
-def _local_functions(module: Module) -> dict[cst.CSTNode, FunctionInfo]:
-    """The functions of a file that its calls call, methods among them."""
-    return {f.node: f.function for f in module.facts() if isinstance(f, LocalCall)}
+def called(source: Source, sources: Sources) -> Called | None:
+    """The call of MLX that computes an expression, through names, functions and methods."""
+    ends = sources.ends(source, through_callers=True)
+    calls = [sources.library_call(end) for end in ends]
+    first = calls[0] if calls else None
+    if first is None or any(call is None or call.name != first.name for call in calls):
+        return None
+    return None if first.array is None else Called(first.name, first.array)
 
 
-def _only_result(function: FunctionInfo) -> cst.BaseExpression | None:
-    """The expression that a function returns, if it has one ``return``."""
-    if isinstance(function.node, cst.Lambda):
-        return function.node.body
-    statements = small_statements(function.node.body)
-    values = [node.value for node in statements if isinstance(node, cst.Return)]
-    return values[0] if len(values) == 1 else None
-
-
-def squared(expression: Expression, module: Module) -> Expression | None:
+def squared(source: Source, sources: Sources) -> Source | None:
     """Return ``x`` of ``x ** 2``, ``x * x`` and ``mx.square(x)``."""
-    found = resolve_name(expression)
+    found = only_end(source, sources)
     node = found.node
     if isinstance(node, cst.BinaryOperation):
         if isinstance(node.operator, cst.Power):
             return found.at(node.left) if _is_two(node.right) else None
         is_square = isinstance(node.operator, cst.Multiply) and node.left.deep_equals(node.right)
         return found.at(node.left) if is_square else None
-    call = called(found, module)
-    if call is None or not isinstance(node, cst.Call):
+    call = sources.library_call(found)
+    if call is None or call.array is None or not isinstance(node, cst.Call):
         return None
     if call.name in _SQUARE:
         return call.array
@@ -92,4 +63,24 @@ def squared(expression: Expression, module: Module) -> Expression | None:
 
 
 def _is_two(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 2
+    return isinstance(node, (cst.Integer, cst.Float)) and float(node.value.replace("_", "")) == 2
+
+
+def is_same(first: Source, second: Source, sources: Sources) -> bool:
+    """Test whether two expressions compute the same, by their text in one function or class."""
+    one, other = only_end(first, sources), only_end(second, sources)
+    if one.node is other.node:
+        return True
+    if not one.node.deep_equals(other.node):
+        return False
+    return one.function is other.function or (_is_of_object(one) and _is_of_object(other))
+
+
+def _is_of_object(source: Source) -> bool:
+    """Return whether an expression of a method reads its object, and no local name."""
+    function = source.function
+    if function is None or function.cls is None:
+        return False
+    reaching = scope_of(source.module, function).reaching
+    local = set() if reaching is None else reaching.bindings.keys() - {"self"}
+    return local.isdisjoint(names_below(source.node))

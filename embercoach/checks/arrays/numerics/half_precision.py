@@ -10,7 +10,9 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, made_in_init, resolve_name, scope_of
+from embercoach.analysis.layer_sources import default_of
 from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import SCALAR, BoundMember, DType, Symbol
@@ -128,8 +130,8 @@ def half_range(fact: CallFact, module: Module) -> Iterator[Report]:
     dtype = fact.keyword("dtype")
     if dtype is None and len(fact.arguments) == 4:
         dtype = fact.positional(3)
-    if dtype is not None and isinstance(dtype.value, DType):
-        yield from _counted(fact, fact, dtype.value.name)
+    if dtype is not None:
+        yield from _counted(fact, fact, _dtype_of(fact, dtype, module))
 
 
 @check("DTYPE-007", of=(".astype",))
@@ -139,6 +141,18 @@ def half_range_by_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     made = None if fact.receiver_node is None else calls_of(module).get(fact.receiver_node)
     if isinstance(dtype, DType) and made is not None and made.symbol == "mlx.core.arange":
         yield from _counted(fact, made, dtype.name)
+
+
+def _dtype_of(fact: Fact, argument: Argument, module: Module) -> str | None:
+    """The dtype that is passed, or that all callers and defaults pass for a parameter."""
+    if isinstance(argument.value, DType) and argument.value.name is not None:
+        return argument.value.name
+    sources = sources_of(module)
+    names: set[str | None] = set()
+    for end in sources.ends(sources.of(fact, argument.node), through_callers=True):
+        value = sources.value(default_of(end) or end)
+        names.add(value.name if isinstance(value, DType) else None)
+    return names.pop() if len(names) == 1 else None
 
 
 def _counted(fact: Fact, made: CallFact, dtype: str | None) -> Iterator[Report]:
@@ -221,14 +235,25 @@ def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
     is_sum = path in map(dotted, targets) and getattr(statement, "value", None) is fact.node
     if not fact.in_place and not is_sum:
         return
-    other = fact.right.array
-    dtype = None if array is None else array.dtype
-    result = dtype if other is None else promotion.promote(dtype, other.dtype)
     start = calls_of(module).get(made_in_init(place.function.cls, name) or node)
+    made = None if start is None else as_array(start.result)
+    dtype = None if array is None else array.dtype or (made and made.dtype)
+    other = fact.right.array
+    result = dtype
+    if other is not None and not _is_cast_like(fact.right.node, path):
+        result = promotion.promote(dtype, other.dtype)
     if result not in HALF or start is None:
         return
     if start.symbol == "mlx.core.zeros" or _is_scalar_start(start):
         yield from _stops_growing(fact, result)
+
+
+def _is_cast_like(node: cst.BaseExpression, path: str) -> bool:
+    """Test for ``v.astype(self.hits.dtype)``."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    is_cast = node.func.attr.value == "astype" and len(node.args) == 1
+    return is_cast and dotted(node.args[0].value) == f"{path}.dtype"
 
 
 def _updated(fact: BinaryFact) -> str | None:

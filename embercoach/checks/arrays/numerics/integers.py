@@ -1,4 +1,4 @@
-"""DTYPE-008, 009 and 010, INDEX-006: whole numbers that wrap, or need another dtype on the GPU."""
+"""DTYPE-008, DTYPE-009, INDEX-006: dtypes that the GPU or an index does not support."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
-from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import ArrayAt, DType
-from embercoach.analysis.values.promotion import FLOATING, UNSIGNED
+from embercoach.analysis.values.promotion import FLOATING
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.facts.facts import (
-        BinaryFact,
         CallFact,
         Fact,
         IndexFact,
@@ -25,48 +22,8 @@ if TYPE_CHECKING:
     )
     from embercoach.analysis.project.module import Module
 
-#: Functions around a difference that keep it from being negative.
-GUARDS = frozenset(["where", "maximum", "minimum", "clip", "max", "min", "select"])
 #: Dtypes that Metal's scatter does not support.
 WIDE = frozenset(["int64", "uint64", "complex64"])
-
-
-@check("DTYPE-010")
-def unsigned_difference(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``image - 128`` of a uint8 ``image``."""
-    if fact.operator != "-":
-        return
-    left, right = fact.left.array, fact.right.array
-    number = fact.right.number
-    dtype = None if left is None else left.dtype
-    if left is None or dtype not in UNSIGNED or left.scalar:
-        return
-    if right is not None and right.dtype not in UNSIGNED:
-        return
-    if right is None and (number is None or number.kind != "int" or not number.const):
-        return
-    scope = scope_of(module, fact.place.function)
-    source = resolve_name(Expression(fact.left.node, scope)).node
-    if isinstance(source, cst.BinaryOperation) or _is_guarded(fact, module):
-        return
-    yield Report.at(
-        fact,
-        "DTYPE-010",
-        message=f"a negative difference of {dtype} arrays wraps to a large number",
-        help="Cast first: `x.astype(mx.int32)`, or `mx.float32` for images",
-        subject=fact.left.node,
-    )
-
-
-def _is_guarded(fact: Fact, module: Module) -> bool:
-    """Return whether the statement selects or bounds values."""
-    for node in walk(fact.place.statement, (cst.BaseSuite,)):
-        if isinstance(node, cst.Call):
-            function = node.func
-            name = function.attr if isinstance(function, cst.Attribute) else function
-            if isinstance(name, cst.Name) and name.value in GUARDS:
-                return True
-    return False
 
 
 @check(

@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.value_sources import sources_of
+from embercoach.checks.arrays.numerics.probabilities import meaning_of
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -18,17 +19,9 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import CallFact, LibraryWrite
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.value_sources import Source, Sources
 
 _STATE = "mlx.core.random.state"
-_MOST_STEPS = 8
-_SHAPING = frozenset(
-    ("astype", "reshape", "squeeze", "flatten", "expand_dims", "transpose", "take")
-)
-_SOFTMAX = frozenset(
-    f"mlx.{name}"
-    for name in ("core.softmax", "nn.softmax", "nn.layers.activations.softmax", "nn.Softmax")
-)
+_SHOWN = {"softmax": "probabilities of `softmax`", "quotient": "normalized weights"}
 
 
 @check("RANDOM-002", of=(PREFIX,))
@@ -65,9 +58,8 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
     if argument is None or argument.star:
         return
     sources = sources_of(module)
-    ends = _computed(sources.of(fact, argument.node), sources)
-    calls = [sources.library_call(end) for end in ends]
-    if not ends or any(call is None or call.name not in _SOFTMAX for call in calls):
+    meaning = meaning_of(sources.of(fact, argument.node), sources)
+    if meaning not in ("softmax", "quotient"):
         return
     alias, change = mlx_alias(module), None
     if alias is not None:
@@ -77,31 +69,11 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
         fact,
         "RANDOM-005",
         node=argument.node,
-        message="`mx.random.categorical()` takes logits, got probabilities of `softmax`",
+        message=f"`mx.random.categorical()` takes logits, got {_SHOWN[meaning]}",
         help="Pass the logits, or `mx.log(probabilities)`",
         change=change,
         subject=argument.node,
     )
-
-
-def _computed(start: Source, sources: Sources) -> list[Source]:
-    """The expressions that compute an array, before items and changes of shape and dtype."""
-    pending = [start]
-    found: list[Source] = []
-    for _ in range(_MOST_STEPS):
-        if not pending:
-            return found
-        for end in sources.ends(pending.pop(), through_callers=True):
-            node = end.node
-            func = node.func if isinstance(node, cst.Call) else None
-            if isinstance(node, cst.Subscript):
-                pending.append(end.at(node.value))
-            elif isinstance(func, cst.Attribute) and func.attr.value in _SHAPING:
-                call = sources.library_call(end)
-                pending.append(end.at(func.value) if call is None else call.array or end)
-            else:
-                found.append(end)
-    return []
 
 
 @check("RANDOM-006", of=(PREFIX,))

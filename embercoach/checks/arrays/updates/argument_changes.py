@@ -303,6 +303,11 @@ def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
     return written_arguments(call, callee.function, is_bound=callee.is_bound)
 
 
+def updates(statement: cst.CSTNode, name: str) -> bool:
+    """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
+    return name in _updated_names(statement)
+
+
 def _updated_names(statement: cst.CSTNode) -> set[str]:
     """The ``x`` of ``x += v``, ``x[i] = v`` and ``x[i] += v``."""
     targets = assigned_to(statement)
@@ -332,7 +337,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
             held = reaching.before(statement, name) or ()
             if held and all(binding.kind in ("parameter", "updated") for binding in held):
                 return True
-    if not all(_is_own_update(s, function) for s in statements if name in _updated_names(s)):
+    if not all(_is_own_update(s, function) for s in statements if updates(s, name)):
         return False
     derived = {name}
     for _ in range(MOST_ROUNDS):

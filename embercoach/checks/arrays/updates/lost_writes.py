@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.value_sources import Source, sources_of
+from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.updates.argument_changes import updates
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import BinaryFact, Fact, FactPlace, ItemStoreFact
+    from embercoach.analysis.facts.facts import (
+        BinaryFact,
+        Fact,
+        FactPlace,
+        ItemStoreFact,
+        LocalCall,
+    )
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.value_sources import Sources
@@ -51,6 +58,28 @@ def update_of_part(fact: BinaryFact, module: Module) -> Iterator[Report]:
         yield Report.at(fact, "INDEX-002", message=MESSAGE, help=HELP, subject=name)
 
 
+@check("INDEX-002")
+def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
+    """``clear(cache[slot])``, where the function writes to its parameter."""
+    statement, function = fact.place.statement, fact.function
+    is_statement = isinstance(statement, cst.Expr) and statement.value is fact.node
+    if not is_statement or isinstance(function.node, cst.Lambda):
+        return
+    source = _source(fact, fact.node, module)
+    for parameter in function.parameters:
+        given = argument_of(source, Callee(function, fact.is_bound), parameter.name)
+        if given is None or given.statement is not statement or not _is_part(given, module):
+            continue
+        reaching = scope_of(module, function).reaching
+        for inner in small_statements(function.node.body):
+            held = () if reaching is None else reaching.before(inner, parameter.name) or ()
+            is_given = bool(held) and all(binding.kind == "parameter" for binding in held)
+            if is_given and updates(inner, parameter.name):
+                node = given.node
+                yield Report.at(fact, "INDEX-002", node=node, message=MESSAGE, help=HELP)
+                break
+
+
 def _source(fact: Fact, node: cst.BaseExpression, module: Module) -> Source:
     return Source(node, fact.place.statement, fact.place.function, module)
 
@@ -62,9 +91,9 @@ def _is_part(source: Source, module: Module) -> bool:
     """
     if not isinstance(source.node, (cst.Call, cst.Attribute)):
         return source.node in module.array_parts
-    if _is_view(source, sources_of(module)):
-        return True
     sources = sources_of(module)
+    if _is_view(source, sources) or _is_transposed(source, sources):
+        return True
     ends = sources.ends(source)
     return bool(ends) and all(
         end.node is not source.node and (_is_element(end, sources) or _is_view(end, sources))
@@ -91,6 +120,14 @@ def _is_view(source: Source, sources: Sources) -> bool:
         return False
     call = sources.library_call(source)
     return call is not None and call.name == f"mlx.core.{node.func.attr.value}"
+
+
+def _is_transposed(source: Source, sources: Sources) -> bool:
+    """Return whether an expression is ``x.T`` of an array."""
+    node = source.node
+    if not isinstance(node, cst.Attribute) or node.attr.value != "T":
+        return False
+    return as_array(sources.value(source.at(node.value))) is not None
 
 
 def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
@@ -141,9 +178,28 @@ def _unread(module: Module, function: FunctionInfo) -> frozenset[str]:
             if isinstance(target, cst.Name):
                 names.add(target.value)
                 written.add(id(target))
+        written.update(id(part) for part in _read_for_itself(node))
         if isinstance(node, cst.Name) and id(node) not in written:
             read.add(node.value)
     return frozenset(names - read)
+
+
+def _read_for_itself(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The names in ``row -= mx.mean(row)`` and ``row[0] = row[1]`` that are only read for them."""
+    if isinstance(node, cst.AugAssign):
+        target: cst.BaseExpression = node.target
+    elif isinstance(node, cst.Assign) and len(node.targets) == 1:
+        target = node.targets[0].target
+        if not isinstance(target, cst.Subscript):
+            return
+    else:
+        return
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    if isinstance(target, cst.Name):
+        for inner in walk(node.value):
+            if isinstance(inner, cst.Name) and inner.value == target.value:
+                yield inner
 
 
 def _not_read(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -1,0 +1,111 @@
+"""Values that the methods of a class assign to its attributes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.project.module import Module
+
+
+class AssignedValue(NamedTuple):
+    """The value of an attribute, the statement that assigns it, and its method."""
+
+    value: cst.BaseExpression
+    statement: cst.CSTNode
+    setter: FunctionInfo
+
+
+def assigned_values(
+    cls: ClassInfo, owner: str, name: str, module: Module
+) -> tuple[AssignedValue, ...]:
+    """The values that a class's methods assign to ``self.<name>``, but for None.
+
+    None of them if other code, or a derived class, may assign to it, or a statement updates it.
+    """
+    others = _others(module)
+    if others.assigned[name] or cls.name in others.bases:
+        return ()
+    return _of_class(cls, owner, name)
+
+
+@lru_cache(maxsize=64)
+def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...]:
+    path = f"{owner}.{name}"
+    found: list[AssignedValue] = []
+    for setter in cls.setters.get(name, ()):
+        if isinstance(setter.node, cst.Lambda):
+            return ()
+        for statement in small_statements(setter.node.body):
+            if path in map(dotted, _targets(statement)):
+                value = _value_of(statement)
+                if value is None:
+                    return ()
+                found.append(AssignedValue(value, statement, setter))
+    if len(found) != _assigned_paths(cls)[path]:
+        return ()
+    return tuple(one for one in found if getattr(one.value, "value", None) != "None")
+
+
+def _value_of(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """The value that a statement assigns to one target."""
+    if isinstance(statement, cst.AnnAssign):
+        return statement.value
+    if not isinstance(statement, cst.Assign) or len(statement.targets) > 1:
+        return None
+    is_tuple = isinstance(statement.targets[0].target, (cst.Tuple, cst.List))
+    return None if is_tuple else statement.value
+
+
+@lru_cache(maxsize=16)
+def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
+    """How often the text of a class assigns to each path."""
+    nodes = walk(cls.node, (cst.BaseExpression,))
+    return Counter(dotted(target) for node in nodes for target in _targets(node))
+
+
+class _Others(NamedTuple):
+    """Names of attributes that are assigned by other names than ``self``, and of base classes."""
+
+    assigned: Counter[str]
+    bases: frozenset[str]
+
+
+@lru_cache(maxsize=4)
+def _others(module: Module) -> _Others:
+    assigned: Counter[str] = Counter()
+    bases: set[str] = set()
+    for node in walk(module.tree, (cst.BaseExpression,)):
+        if isinstance(node, cst.ClassDef):
+            bases.update((dotted(base.value) or "").rpartition(".")[2] for base in node.bases)
+        for target in _targets(node):
+            if isinstance(target, cst.Attribute) and dotted(target.value) != "self":
+                assigned[target.attr.value] += 1
+    return _Others(assigned, frozenset(bases))
+
+
+_TARGETED = (cst.AnnAssign, cst.AugAssign, cst.For)
+
+
+def _targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The targets of an assignment or a loop, those of a tuple one by one."""
+    if isinstance(statement, cst.Assign):
+        pending: list[cst.BaseExpression] = [target.target for target in statement.targets]
+    elif isinstance(statement, _TARGETED):
+        pending = [statement.target]
+    else:
+        return
+    while pending:
+        target = pending.pop()
+        if isinstance(target, (cst.Tuple, cst.List)):
+            pending += [element.value for element in target.elements]
+        yield target

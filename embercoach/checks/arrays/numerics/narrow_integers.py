@@ -1,0 +1,220 @@
+"""DTYPE-010 and DTYPE-015: differences of unsigned and sums and products of small integers wrap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, calls_of
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.value_sources import sources_of
+from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.lattice import BoundMember, DType
+from embercoach.analysis.values.promotion import UNSIGNED, promote
+from embercoach.checks.arrays.numerics.selections import computed
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Source, Sources
+    from embercoach.analysis.values.lattice import Array, Value
+
+#: Functions around a difference that keep it from being negative.
+GUARDS = frozenset(["where", "maximum", "minimum", "clip", "max", "min", "select"])
+#: The largest values of integers that are smaller than Python's numbers become.
+LARGEST = {"int8": 127, "uint8": 255, "int16": 32_767, "uint16": 65_535}
+_BYTES = frozenset(("int8", "uint8"))
+#: A number that is added is small if the sum of so many of them fits.
+_MOST_ADDED = 10
+_OPERATORS = {"mlx.core.subtract": "-", "mlx.core.add": "+", "mlx.core.multiply": "*"}
+_BITS = (cst.BitAnd, cst.BitOr, cst.BitXor, cst.LeftShift, cst.RightShift, cst.Modulo)
+
+
+@check("DTYPE-010", "DTYPE-015")
+def narrow_arithmetic(fact: BinaryFact, module: Module) -> Iterator[Report]:
+    """``image - 128`` and ``image * 2`` of a uint8 ``image``."""
+    if fact.left.array is None and fact.right.array is None:
+        return
+    left, right = fact.left, fact.right
+    yield from _arithmetic(fact, fact.operator, left.value, right.value, left.node, module)
+
+
+@check("DTYPE-010", "DTYPE-015", of=tuple(_OPERATORS))
+def narrow_function(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.subtract(image, other)`` of uint8 arrays."""
+    left, right = fact.positional(0), fact.positional(1)
+    if left is not None and right is not None:
+        operator = _OPERATORS[fact.symbol or ""]
+        yield from _arithmetic(fact, operator, left.value, right.value, left.node, module)
+
+
+def _arithmetic(
+    fact: Fact,
+    operator: str,
+    first: Value,
+    second: Value,
+    node: cst.BaseExpression,
+    module: Module,
+) -> Iterator[Report]:
+    left, right = as_array(first), as_array(second)
+    if operator == "-":
+        if _is_unsigned_difference(left, right, second) and not _is_excluded(fact, node, module):
+            assert left is not None
+            yield Report.at(
+                fact,
+                "DTYPE-010",
+                message=f"a negative difference of {left.dtype} arrays wraps to a large number",
+                help="Cast first: `x.astype(mx.int32)`, or `mx.float32` for images",
+                subject=node,
+            )
+    elif operator in ("+", "*", "**"):
+        dtype = _wrapping(operator, left, right, first, second)
+        if dtype is not None and not _is_small(fact, module):
+            yield _wraps(fact, dtype, _SHOWN[operator], node)
+
+
+_SHOWN = {"+": "sum", "*": "product", "**": "power"}
+
+
+def _is_unsigned_difference(left: Array | None, right: Array | None, second: Value) -> bool:
+    if left is None or left.dtype not in UNSIGNED or left.scalar:
+        return False
+    if right is not None:
+        return right.dtype in UNSIGNED
+    number = as_number(second)
+    return number is not None and number.kind == "int" and bool(number.const)
+
+
+def _is_excluded(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
+    """Return whether the left operand is a result, or the statement selects or bounds values."""
+    source = resolve_name(Expression(node, scope_of(module, fact.place.function))).node
+    if isinstance(source, cst.BinaryOperation):
+        return True
+    for inner in walk(fact.place.statement, (cst.BaseSuite,)):
+        if isinstance(inner, cst.Call):
+            function = inner.func
+            name = function.attr if isinstance(function, cst.Attribute) else function
+            if isinstance(name, cst.Name) and name.value in GUARDS:
+                return True
+    return False
+
+
+def _wrapping(
+    operator: str, left: Array | None, right: Array | None, first: Value, second: Value
+) -> str | None:
+    """The dtype of a sum or product that may exceed it, None if it is wide or numbers are small."""
+    if left is not None and right is not None:
+        if left.scalar or right.scalar:
+            return None
+        dtype = promote(left.dtype, right.dtype)
+        return dtype if dtype in LARGEST and left.dtype == right.dtype else None
+    array, number = (left, as_number(second)) if left is not None else (right, as_number(first))
+    if array is None or number is None or array.scalar or array.dtype not in LARGEST:
+        return None
+    if operator == "**" and array is right:
+        return None
+    const = number.const
+    if number.kind != "int":
+        return None
+    if not isinstance(const, int):
+        return array.dtype if operator == "*" or array.dtype in _BYTES else None
+    return array.dtype if const >= (_MOST_ADDED if operator == "+" else 2) else None
+
+
+def _is_small(fact: Fact, module: Module) -> bool:
+    """Return whether operands are flags or parts of a number, or bits are taken of the result."""
+    for inner in walk(fact.place.statement, (cst.BaseSuite,)):
+        operator = inner.operator if isinstance(inner, cst.BinaryOperation) else None
+        if isinstance(operator, _BITS):
+            return True
+    sources = sources_of(module)
+    nodes = [a.node for a in _arguments(fact)]
+    for node in nodes:
+        if isinstance(node, cst.Call) and _is_widened(module, node):
+            return True
+        for end in computed(sources.of(fact, node), sources, bounded=True):
+            made = end.node
+            if isinstance(made, (cst.Comparison, cst.BooleanOperation)):
+                return True
+            if isinstance(made, cst.BinaryOperation) and isinstance(
+                made.operator, (*_BITS, cst.FloorDivide, cst.Subtract)
+            ):
+                return True
+            if _is_constant(end, sources) or _is_flag(end, sources):
+                return True
+    return False
+
+
+def _is_flag(end: Source, sources: Sources) -> bool:
+    value = as_array(sources.value(end))
+    return value is not None and value.dtype == "bool"
+
+
+def _is_constant(end: Source, sources: Sources) -> bool:
+    """Test for ``mx.array([1, 2])`` and ``mx.zeros(shape)``."""
+    call = sources.library_call(end)
+    if call is None or not isinstance(end.node, cst.Call):
+        return False
+    name = call.name.removeprefix("mlx.core.")
+    if name != "array":
+        return name in ("zeros", "ones", "zeros_like", "ones_like", "eye", "arange")
+    return call.array is not None and isinstance(call.array.node, (cst.List, cst.Tuple))
+
+
+def _is_widened(module: Module, node: cst.Call) -> bool:
+    """Test whether an operand is cast to 16 bits where it is used: as it is in 8 bits."""
+    made = calls_of(module).get(node)
+    given = None if made is None or not made.arguments else made.arguments[0].value
+    name = made.callee.name if made is not None and isinstance(made.callee, BoundMember) else ""
+    return name == "astype" and isinstance(given, DType) and given.name not in _BYTES
+
+
+def _arguments(fact: Fact) -> list[Argument]:
+    if isinstance(fact, CallFact):
+        given = [a for a in fact.arguments if not a.star and a.keyword is None]
+        receiver, node = fact.receiver, fact.receiver_node
+        if receiver is not None and node is not None:
+            given.append(Argument(receiver, node, None, ""))
+        return given
+    assert isinstance(fact, BinaryFact)
+    return [Argument(o.value, o.node, None, "") for o in (fact.left, fact.right)]
+
+
+@check("DTYPE-015", of=("mlx.core.square", ".square", "mlx.core.power"))
+def narrow_square(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.square(samples)`` of int16 ``samples``."""
+    yield from _unary(fact, module, "power" if fact.symbol == "mlx.core.power" else "square")
+
+
+@check("DTYPE-015", of=[f"{p}{n}" for p in ("mlx.core.", ".") for n in ("cumsum", "cumprod")])
+def narrow_running_sum(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.cumsum(hits)`` of uint8 ``hits``, whose sum stays uint8."""
+    yield from _unary(fact, module, "running sum", counts_flags=True)
+
+
+def _unary(
+    fact: CallFact, module: Module, shown: str, *, counts_flags: bool = False
+) -> Iterator[Report]:
+    given = _arguments(fact)[-1:] if fact.symbol is None else _arguments(fact)[:1]
+    array = as_array(given[0].value) if given else None
+    if array is None or array.scalar or array.dtype not in LARGEST:
+        return
+    if not (array.dtype in _BYTES and counts_flags) and _is_small(fact, module):
+        return
+    yield _wraps(fact, array.dtype or "", shown, given[0].node)
+
+
+def _wraps(fact: Fact, dtype: str, shown: str, node: cst.BaseExpression) -> Report:
+    return Report.at(
+        fact,
+        "DTYPE-015",
+        message=f"{shown} of {dtype} arrays wraps above {LARGEST[dtype]}",
+        help="Cast first: `x.astype(mx.int32)`, or `mx.float32`",
+        subject=node,
+        replaces=("PYTHON-SCALAR-001", "PYTHON-SCALAR-002", "PYTHON-SCALAR-003"),
+    )
