@@ -17,8 +17,9 @@ from embercoach.analysis import held_sources, layer_sources
 from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.facts.facts import LocalCall, ProjectCall, calls_of
+from embercoach.analysis.facts.scopes import scope_of, written_arguments
+from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
@@ -113,13 +114,11 @@ class Sources:
         self.module = module
         self._nested = 0
         self._steps = 0  # of this question, those of containers among them
-        self._calls: dict[cst.CSTNode, CallFact] = {}
+        self._calls = calls_of(module)
         self._callees: dict[cst.CSTNode, list[Callee]] = {}
         self._callers: dict[FunctionInfo, list[LocalCall | ProjectCall]] = {}
         for fact in module.facts():
-            if type(fact) is CallFact:
-                self._calls[fact.node] = fact
-            elif type(fact) is LocalCall or type(fact) is ProjectCall:
+            if type(fact) is LocalCall or type(fact) is ProjectCall:
                 found = Callee(fact.function, fact.is_bound)
                 self._callees.setdefault(fact.node, []).append(found)
                 self._callers.setdefault(fact.function, []).append(fact)
@@ -189,8 +188,10 @@ class Sources:
             frame = Frame(source.module, info, outer, record=False)
             frame.statement = source.statement
             if info is not None:
+                names = set(names_below(source.node))
                 for parameter in info.parameters:
-                    frame.names[parameter.name] = parameter_value(info, parameter, None)
+                    if parameter.name in names:
+                        frame.names[parameter.name] = parameter_value(info, parameter, None)
                 if info.is_method and info.cls is not None and info.parameters:
                     frame.names[info.parameters[0].name] = Instance(info.cls)
             return evaluate(frame, source.node)
@@ -334,17 +335,15 @@ def _functions(callee: Value) -> Iterator[Callee]:
 
 def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
     """The argument of a call for a parameter, or the parameter's default."""
-    node = call.node
+    node, function = call.node, callee.function
     if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
         return None
-    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in node.args)
-    given = by_parameter(callee.function, pairs, is_bound=callee.is_bound).get(name)
+    given = written_arguments(node, function, is_bound=callee.is_bound).get(name)
     if given is not None:
         return call.at(given)
-    parameter = next((p for p in callee.function.parameters if p.name == name), None)
+    parameter = next((p for p in function.parameters if p.name == name), None)
     if parameter is None or parameter.default is None:
         return None
-    function = callee.function
     return Source(parameter.default, function.node, function.outer, function.module)
 
 

@@ -139,6 +139,9 @@ class Check(NamedTuple):
     prefixes: tuple[str, ...]
 
 
+#: In place of a name: calls of values, as kernels, functions of the project, or what is unknown.
+VALUE = "<value>"
+
 CHECKS: dict[str, list[Check]] = {fact: [] for fact in FACTS}
 
 F = TypeVar("F", bound=Callable[..., "Iterator[Report] | Iterator[MetalReport]"])
@@ -152,7 +155,8 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
     Args:
         codes: the codes that it may report.
         of: for calls: qualified names of library functions (``"builtins.int"``), prefixes of such
-            names (``"numpy."``) and methods (``".item"``, or ``"."`` for all). Any call by default.
+            names (``"numpy."``) and methods (``".item"``, or ``"."`` for all), and ``VALUE`` for
+            calls of anything else. Any call by default.
 
     Raises:
         TypeError: the first parameter has another annotation.
@@ -170,6 +174,7 @@ def check(*codes: str, of: Iterable[str] = ("",)) -> Callable[[F], F]:
         CODES.update(codes)
         CHECKS[fact].append(Check(function, names, prefixes))
         _of_call.cache_clear()
+        _of_fact.cache_clear()
         return function
 
     return register
@@ -204,16 +209,21 @@ def checks_on(fact: str) -> list[Callable[..., Iterator[Any]]]:
 def checks_of(fact: Fact) -> Sequence[Callable[..., Iterator[Report]]]:
     """The checks that may report something about a fact, in the order of registration."""
     if type(fact) is not CallFact:
-        return [check.function for check in CHECKS[type(fact).__name__]]
+        return _of_fact(type(fact).__name__)
     callee = fact.callee
     if type(callee) is Symbol:
         return _of_call(callee.name)
-    return _of_call(f".{callee.name}" if type(callee) is BoundMember else "")
+    return _of_call(f".{callee.name}" if type(callee) is BoundMember else VALUE)
+
+
+@cache
+def _of_fact(kind: str) -> tuple[Callable[..., Iterator[Report]], ...]:
+    return tuple(check.function for check in CHECKS[kind])
 
 
 @lru_cache(maxsize=4096)
 def _of_call(name: str) -> tuple[Callable[..., Iterator[Report]], ...]:
-    """The checks of calls of a function, a ``.method``, or of anything else (an empty name)."""
+    """The checks of calls of a function, a ``.method``, or a ``VALUE``."""
     return tuple(
         check.function
         for check in CHECKS["CallFact"]

@@ -105,6 +105,17 @@ FLOWS: dict[str, tuple[str, list[tuple[int, str]]]] = {
             (3, "parameter `x` of `f`, passed an array by calls in this file"),
         ],
     ),
+    "calls of callers that are analysed in another order": (
+        (
+            "def f(x):\n    return mx.sum(x).item()\ndef g(n):\n    f(mx.zeros(n))\n"
+            "def h(n):\n    f(mx.ones(n))\n"
+        ),
+        [
+            (6, "`f` is called with `mx.zeros(n)`"),
+            (8, "`f` is called with `mx.ones(n)`"),
+            (3, "parameter `x` of `f`, passed an array by calls in this file"),
+        ],
+    ),
     "a call that can't be followed": (
         "def f(n, x):\n    return mx.sum(x).item()\ndef g(a):\n    f(1, mx.zeros(3))\n    f(*a)\n",
         [(3, "parameter `x` of `f`, passed an array by calls in this file")],

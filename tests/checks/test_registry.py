@@ -52,6 +52,9 @@ def test_a_call_knows_what_mlx_says_of_it(
         ("mx.array(x)", "round_trip", "eval_in_inner_loop"),
         ("x.square()", "scalar_argument", "item_call"),
         ("mx.square(x)", "array_as_int", "text_call"),
+        ("mx.square(x)", "unsupported_call", "made_per_iteration"),
+        ("nn.ReLU()(x)", "made_per_iteration", "array_as_int"),
+        ("print(x)", "refused_entry", "array_grid"),
     ],
 )
 def test_a_check_sees_the_calls_that_it_wants(source: str, seen: str, unseen: str) -> None:

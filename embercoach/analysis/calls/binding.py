@@ -20,12 +20,14 @@ def bind(
 ) -> dict[str, Value]:
     """Return the value of each parameter, as far as the call shows it."""
     positional = [p.name for p in info.parameters if not p.star and not p.keyword_only]
-    names = {p.name for p in info.parameters if not p.star}
     given = list(_positional(arguments))
     if bound is not None and positional:
         given.insert(0, bound)
     values = dict(zip(positional, given, strict=False))
-    values.update((a.keyword, a.value) for a in arguments if a.keyword in names)
+    named = [a for a in arguments if a.keyword is not None]
+    if named:
+        names = {p.name for p in info.parameters if not p.star}
+        values.update((a.keyword, a.value) for a in named if a.keyword in names)
     exact = info.module.mentions_kernels and not any(a.star for a in arguments)
     values.update(star_kwargs.gathered(info, arguments, given[len(positional) :], exact=exact))
     return values

@@ -77,11 +77,15 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
     )
 
 
+#: Values whose calls run functions of the project.
+_CALLABLE = frozenset((Function, Instance, Class, Union))
+
+
 def record_calls(
     frame: Frame, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]
 ) -> None:
     """Record a call of functions of the project."""
-    if not frame.record:
+    if not frame.record or type(callee) not in _CALLABLE:
         return
     is_certain = type(callee) is not Union
     for option in () if UNKNOWN in options(callee) else options(callee):

@@ -66,7 +66,6 @@ def gathered(
         more: the values that are left of those passed by place.
         exact: whether to list just those that exist; the call passes nothing by ``*`` or ``**``.
     """
-    names = {p.name for p in info.parameters if not p.star}
     for parameter in info.parameters:
         if parameter.star == "*":
             if exact:
@@ -74,5 +73,6 @@ def gathered(
             elif more:
                 yield parameter.name, Sequence("tuple", join_all(more))
         elif parameter.star and exact:
+            names = {p.name for p in info.parameters if not p.star}
             known = {a.keyword: a.value for a in arguments if a.keyword and a.keyword not in names}
             yield parameter.name, Dict(join_all(known.values()), tuple(known.items()), exact=True)

@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import TensorTruthFact, TruthFact, TruthForm
 from embercoach.analysis.syntax.trees import dotted, evaluated
-from embercoach.analysis.values.joins import as_number, definite_array, join_all
+from embercoach.analysis.values.joins import as_number, definite_array, join_all, without
 from embercoach.analysis.values.lattice import (
     ARRAY,
     NONE,
@@ -124,7 +124,7 @@ def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:
     elif truth and (kind is cst.Name or kind is cst.Attribute):
         path, value = _subject(frame, node)
         if path is not None and type(value) is Union:
-            _set(frame, path, _exclude(value, NoneValue))
+            _set(frame, path, without(value, NoneValue))
 
 
 def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]:
@@ -138,13 +138,6 @@ def _subject(frame: Frame, node: cst.BaseExpression) -> tuple[str | None, Value]
 
 def _set(frame: Frame, path: str, value: Value) -> None:
     frame.names[path] = value
-
-
-def _exclude(value: Value, kinds: type[Value] | tuple[type[Value], ...]) -> Value:
-    if type(value) is not Union:
-        return value
-    left = [o for o in value.options if not isinstance(o, kinds)]
-    return join_all(left) if left else value
 
 
 def _narrow_comparison(frame: Frame, node: cst.Comparison, truth: bool) -> None:
@@ -167,7 +160,7 @@ def _narrow_comparison(frame: Frame, node: cst.Comparison, truth: bool) -> None:
         if value is UNKNOWN or (type(value) is Union and NONE in value.options):
             _set(frame, path, NONE)
     else:
-        _set(frame, path, _exclude(value, NoneValue))
+        _set(frame, path, without(value, NoneValue))
 
 
 def _narrow_call(frame: Frame, node: cst.Call, truth: bool) -> None:

@@ -261,11 +261,13 @@ def calls_of(module: Module) -> dict[cst.CSTNode, CallFact]:
 
 @lru_cache(maxsize=2)
 def calls_by_function(module: Module) -> dict[FunctionInfo, tuple[LocalCall, ...]]:
-    """The calls of a file's functions; of few files, as it keeps them in memory."""
+    """The calls of a file's functions, in the order of the text; of few files."""
     found: dict[FunctionInfo, list[LocalCall]] = {}
-    for fact in module.facts():
-        if isinstance(fact, LocalCall):
-            found.setdefault(fact.function, []).append(fact)
+    calls = (fact for fact in module.facts() if isinstance(fact, LocalCall))
+    # The order of analysis varies: the alternatives of a value are a set.
+    ranges = module.parsed.converted.ranges or {}
+    for call in sorted(calls, key=lambda call: ranges.get(id(call.node), 0)):
+        found.setdefault(call.function, []).append(call)
     return {function: tuple(calls) for function, calls in found.items()}
 
 

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, Fact, LocalCall
+from embercoach.analysis.facts.facts import (
+    BinaryFact,
+    CallFact,
+    CompareFact,
+    Fact,
+    LocalCall,
+    calls_by_function,
+)
 from embercoach.analysis.facts.reaching import Binding, Reaching
+from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.stops import (
     OriginTrace,
     Stop,
@@ -65,12 +73,9 @@ class Origins:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._has_walrus = ":=" in module.source
-        self._scopes: dict[FunctionInfo | None, Reaching] = {}
         self._facts: dict[FunctionInfo | None, dict[int, Fact]] = {}
         #: The roots of operands of nested operators, by function.
         self._led: dict[tuple[FunctionInfo | None, int], tuple[cst.Name | None, str | None]] = {}
-        self._calls: dict[FunctionInfo, list[LocalCall]] | None = None
         self._shared: frozenset[str] | None = None
         #: Shared by findings whose flows have places in common.
         self._ways: dict[tuple[int, int, FunctionInfo | None], tuple[str | None, _Bound | None]]
@@ -239,11 +244,9 @@ class Origins:
         return None
 
     def _scope(self, function: FunctionInfo | None) -> Reaching:
-        scope = self._scopes.get(function)
-        if scope is None:
-            node = self._module.tree if function is None else function.node
-            scope = self._scopes[function] = Reaching(node, has_walrus=self._has_walrus)
-        return scope
+        reaching = scope_of(self._module, function).reaching
+        assert reaching is not None
+        return reaching
 
     def _declared(self) -> frozenset[str]:
         """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""
@@ -326,13 +329,8 @@ class Origins:
             found.append(_At(given, place.statement, place.function, place.loop_names))
         return found
 
-    def _calls_of(self, function: FunctionInfo) -> list[LocalCall]:
-        if self._calls is None:
-            self._calls = {}
-            for fact in self._module.facts():
-                if type(fact) is LocalCall:
-                    self._calls.setdefault(fact.function, []).append(fact)
-        return self._calls.get(function, [])
+    def _calls_of(self, function: FunctionInfo) -> tuple[LocalCall, ...]:
+        return calls_by_function(self._module).get(function, ())
 
     def _before(self, binding: Binding, function: FunctionInfo | None) -> _At | None:
         """The expression that a binding takes its value from, and its place."""

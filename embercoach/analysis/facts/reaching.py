@@ -39,6 +39,11 @@ class Binding:
     order: int = 0
 
 
+def without_updates(bindings: Iterable[Binding] | None) -> tuple[Binding, ...]:
+    """The bindings but for updates in place, which keep the object."""
+    return tuple(binding for binding in bindings or () if binding.kind != "updated")
+
+
 #: The bindings of each name that may hold: a version of a map from names to tuples of them.
 State = Version
 #: Of a name with so many bindings that may hold, no more are kept: all of them are of no use.
@@ -84,10 +89,8 @@ class Reaching:
         state = self._before.get(id(statement))
         if state is None or name not in self.bindings or (id(statement), name) in self._inside:
             return None
-        if self.gave_up:
-            return None
         reached: tuple[Binding, ...] = self._names.get(state, name) or ()
-        if len(reached) == MOST_BINDINGS:
+        if self.gave_up or len(reached) == MOST_BINDINGS:
             return None
         return tuple(sorted(reached, key=lambda binding: binding.order))
 

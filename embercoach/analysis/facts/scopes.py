@@ -126,7 +126,7 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     if found is not None:
         return found
     node = module.tree if function is None else function.node
-    reaching = Reaching(node, has_walrus=":=" in module.source)
+    reaching = Reaching(node, has_walrus=module.parsed.may_contain(node, ":="))
     if function is None:
         scope = Scope(module, None, reaching, owner=module)
     else:
@@ -139,7 +139,7 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
 
 #: Of the file that is checked and of some that it calls: they lead back to the modules, which they
 #: would keep.
-_MOST_MODULES = 4
+_MOST_MODULES = 12
 _scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
 
 
@@ -193,7 +193,12 @@ def by_parameter(
     return {name: node for name, node in pairs if name is not None}
 
 
-_TARGETED = (cst.AnnAssign, cst.AugAssign, cst.For)
+def written_arguments(
+    call: cst.Call, function: FunctionInfo, *, is_bound: bool
+) -> dict[str, cst.BaseExpression]:
+    """The arguments of a call without stars, by the parameters of a function."""
+    pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.args)
+    return by_parameter(function, pairs, is_bound=is_bound)
 
 
 @lru_cache(maxsize=4)
@@ -202,15 +207,17 @@ def assigned_attributes(module: Module) -> Counter[str]:
     found: Counter[str] = Counter()
     for node in walk(module.tree, (cst.BaseExpression,)):
         targets: list[cst.BaseExpression] = []
-        if isinstance(node, cst.Assign):
+        if type(node) is cst.Assign:
             targets = [target.target for target in node.targets]
-        elif isinstance(node, cst.For) or getattr(node, "value", None) is not None:
-            targets = [node.target] if isinstance(node, _TARGETED) else []
+        elif type(node) is cst.For:
+            targets = [node.target]
+        elif type(node) is cst.AugAssign or type(node) is cst.AnnAssign:
+            targets = [] if node.value is None else [node.target]
         while targets:
             target = targets.pop()
-            if isinstance(target, (cst.Tuple, cst.List)):
+            if type(target) is cst.Tuple or type(target) is cst.List:
                 targets += [element.value for element in target.elements]
-            elif isinstance(target, cst.Attribute):
+            elif type(target) is cst.Attribute:
                 found[target.attr.value] += 1
     return found
 

@@ -152,6 +152,15 @@ class SourceTree:
             return self._lines.between(*span)
         return cst.Module([]).code_for_node(self.exact(node))
 
+    def may_contain(self, node: cst.CSTNode, text: str) -> bool:
+        """Return whether a text is in the lines of a statement or expression."""
+        if text not in self.source:
+            return False
+        span = self.converted.range_of(node)
+        if span is None:
+            return True
+        return any(text in line for line in self._lines.texts[span.line - 1 : span.end_line])
+
     @cached_property
     def _lines(self) -> SourceLines:
         return SourceLines(self.source)

@@ -162,7 +162,7 @@ def head_of(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def names_below(node: cst.CSTNode) -> Iterator[str]:
     """All names in a node: of variables, attributes and keywords."""
-    return (inner.value for inner in walk(node) if isinstance(inner, cst.Name))
+    return (inner.value for inner in walk(node) if type(inner) is cst.Name)
 
 
 def parameters_of(parameters: cst.Parameters) -> Iterator[cst.Param]:

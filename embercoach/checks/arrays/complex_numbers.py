@@ -9,7 +9,7 @@ from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Array, DType, LibraryObject, Symbol
 from embercoach.analysis.values.promotion import COMPLEX
 from embercoach.checks.raising import is_meant_to_raise
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ REAL_TRANSFORMS = frozenset(f"mlx.core.fft.{name}" for name in ("rfft", "rfft2",
 WHOLE = frozenset({None, "bool", *COMPLEX})
 
 
-@check("COMPLEX-001")
+@check("COMPLEX-001", of=("mlx.", VALUE))
 def unsupported_call(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.sigmoid(z)``, ``nn.SiLU()(z)``."""
     entry, callee = fact.entry, fact.callee

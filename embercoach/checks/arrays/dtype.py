@@ -68,6 +68,8 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
         may_be_half = dtype is None and not array.literal
         if may_be_half and not may_be_parameter(fact, other.node):
             dtype = model_dtype(fact, module)
+        if dtype not in HALF and not may_be_half:
+            continue
         if not constant.literal:
             is_known = constant.dtype is not None or dtype in HALF
             is_scalar = is_known and is_kept_scalar(fact, other.node, module)

@@ -18,7 +18,7 @@ from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import SymInt, symbolic
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
-from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.registry import VALUE, ProposedFix, Report, check
 from embercoach.metal.numerals import whole_number
 from embercoach.metal.preprocessor.tokens import tokens_of
 
@@ -52,7 +52,7 @@ _LOOPS = frozenset({"for", "while"})
 SIMPLE = (cst.Name, cst.Integer, cst.Attribute)
 
 
-@check("KERNEL-GRID-001")
+@check("KERNEL-GRID-001", of=(VALUE,))
 def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=((n + 255) // 256, 1, 1), threadgroup=(256, 1, 1)``."""
     kernels = launched(fact)

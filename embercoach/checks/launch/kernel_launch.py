@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.kernel_objects import METAL_KERNEL
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.facts.scopes import Expression, display, items, scope_at
 from embercoach.analysis.facts.symbolic import is_float, symbolic
@@ -28,10 +29,9 @@ from embercoach.checks.programs.kernels import (
     argument_of,
     count,
     has_spread,
-    is_definition,
     launched,
 )
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +44,9 @@ REQUIRED = ("inputs", "grid", "threadgroup", "output_shapes", "output_dtypes")
 KEYWORDS = frozenset((*REQUIRED, "template", "init_value", "verbose", "stream"))
 
 
-@check("KERNEL-ARGS-003")
+@check("KERNEL-ARGS-003", of=(METAL_KERNEL,))
 def built(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.fast.metal_kernel(input_names="x", ...)``."""
-    if not is_definition(fact):
-        return
     for parameter in ("input_names", "output_names"):
         argument = argument_of(fact, parameter)
         if argument is not None and isinstance(argument.value, Str):
@@ -67,7 +65,7 @@ def built(fact: CallFact, module: Module) -> Iterator[Report]:
         yield _wrong_keywords(fact, module, "metal_kernel", missing, surplus)
 
 
-@check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003")
+@check("KERNEL-ARGS-001", "KERNEL-ARGS-002", "KERNEL-ARGS-003", of=(VALUE,))
 def launch_arguments(fact: CallFact, module: Module) -> Iterator[Report]:
     """The inputs, shapes and dtypes of a launch."""
     kernels = launched(fact)
@@ -271,7 +269,7 @@ def _or(counts: frozenset[int]) -> str:
     return " or ".join(map(str, sorted(counts)))
 
 
-@check("KERNEL-GRID-002", "KERNEL-GRID-003")
+@check("KERNEL-GRID-002", "KERNEL-GRID-003", of=(VALUE,))
 def grid_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``grid=(n / 2, 1, 1)``, ``grid=(n, 1)``, ``threadgroup=256``."""
     if not launched(fact):

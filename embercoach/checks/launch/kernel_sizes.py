@@ -9,7 +9,7 @@ from embercoach.analysis.facts.ceil_division import grows_with_data
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.checks.programs.kernels import launched
 from embercoach.checks.programs.launch_entries import MAX_THREADS, entries_of
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ SIMD_WIDTH = 32
 MANY_THREADS = 1024
 
 
-@check("KERNEL-GRID-005", "KERNEL-GRID-006")
+@check("KERNEL-GRID-005", "KERNEL-GRID-006", of=(VALUE,))
 def threadgroup_sizes(fact: CallFact, module: Module) -> Iterator[Report]:
     """``threadgroup=(64, 32, 1)``, ``threadgroup=(48, 1, 1)``."""
     argument = fact.keyword("threadgroup")

@@ -20,7 +20,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.programs.kernels import count, launched
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ STREAMS = frozenset({"mlx.core.default_stream", "mlx.core.new_stream", "mlx.core
 PAIRS = 'Write a list of pairs: `template=[("T", x.dtype), ("N", 4)]`'
 
 
-@check("KERNEL-ARGS-005")
+@check("KERNEL-ARGS-005", of=(VALUE,))
 def template_form(fact: CallFact, module: Module) -> Iterator[Report]:
     """``template=[("N", 0.5)]``, ``template=("T", mx.float32)``."""
     argument = fact.keyword("template")
@@ -117,7 +117,7 @@ def _unfit(value: Value, size: Expression | None) -> tuple[str, str] | None:
     return what, instead
 
 
-@check("KERNEL-ARGS-006")
+@check("KERNEL-ARGS-006", of=(VALUE,))
 def on_the_cpu(fact: CallFact, module: Module) -> Iterator[Report]:
     """``stream=mx.cpu``, ``output_dtypes=[mx.float64]``."""
     if not launched(fact):

@@ -31,11 +31,11 @@ _OTHER_TABLES = frozenset(("texture", "sampler", "threadgroup", "stage_in"))
 
 def _launched(fact: CallFact) -> tuple[str, MetalText] | None:
     """The kernel that a call launches, and the text of its library; None if unknown."""
-    from embercoach.metal.written.body import read_unit
-
     callee = fact.callee
     if not isinstance(callee, BoundMember) or not isinstance(callee.owner, ShaderLibrary):
         return None
+    from embercoach.metal.written.body import read_unit
+
     source = fold(callee.owner.source)
     if source is None or source.holes:
         return None

@@ -170,10 +170,9 @@ def _arrays_without_list(fact: CallFact) -> str | None:
 
 def _arrays_as_ints(fact: CallFact) -> str | None:
     """``mx.zeros((n / 2,))``, ``x.reshape(y, 3)``: arrays that MLX can't convert to ints."""
-    counts = [a for param, a in fact.matched if param.kind == "variadic"]
-    for param, argument in fact.matched:
-        if not param.takes_only_ints:
-            continue
+    taking = [(param, argument) for param, argument in fact.matched if param.takes_only_ints]
+    counts = [argument for param, argument in fact.matched if taking and param.kind == "variadic"]
+    for param, argument in taking:
         value = argument.value
         whole = type(value) is Array
         items = (value,) if whole else _items(value)
@@ -193,6 +192,8 @@ def _items(value: Value) -> tuple[Value, ...]:
 
 def _given_twice(fact: CallFact) -> str | None:
     names = [param.name for param, _ in fact.matched if param.kind != "variadic"]
+    if len(set(names)) == len(names):
+        return None
     twice = next((name for name in names if names.count(name) > 1), None)
     return None if twice is None else f"gets the argument `{twice}` twice"
 

@@ -13,7 +13,7 @@ from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
 from embercoach.analysis.values.lattice import Function, Sequence, Transformed
 from embercoach.checks.arrays.compiled.compilations import root_of
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ _CACHES = ("lru_cache", "cache", "cached_property")
 _LOOPS = (cst.For, cst.While, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
-@check("COMPILE-003")
+@check("COMPILE-003", of=(VALUE,))
 def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(f)(x)`` in a function, or in a loop."""
     function, loop = fact.place.function, fact.place.loop
@@ -49,7 +49,7 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
     )
 
 
-@check("COMPILE-003")
+@check("COMPILE-003", of=(VALUE,))
 def made_per_iteration(call: CallFact, module: Module) -> Iterator[Report]:
     """``make_blend(alpha)(x)`` in a loop, where each call of ``make_blend`` compiles a closure."""
     loop, statement, node = call.place.loop, call.place.statement, call.node

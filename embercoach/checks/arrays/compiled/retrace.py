@@ -244,12 +244,12 @@ def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     found: set[str] = set()
     for node in walk(module.tree, (cst.BaseExpression,)):
-        if isinstance(node, cst.AugAssign):
+        if type(node) is cst.AugAssign:
             found.add(member_of(node.target)[0])
-        elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Attribute):
+        elif type(node) is cst.Assign and type(node.targets[0].target) is cst.Attribute:
             path = dotted(node.targets[0].target)
             if path is not None and any(
-                isinstance(n, cst.Attribute) and dotted(n) == path for n in walk(node.value)
+                type(n) is cst.Attribute and dotted(n) == path for n in walk(node.value)
             ):
                 found.add(path.rpartition(".")[2])
     return frozenset(found - {""})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 
+_NAMES = re.compile(r"\b(update|apply_gradients)\b")
 #: Updates of a file that are looked at.
 MOST_UPDATES = 64
 
@@ -38,7 +40,7 @@ class Update(NamedTuple):
 def updates_of(module: Module) -> tuple[Update, ...]:
     """The calls of a file that update a module by an optimizer, in any order."""
     found: list[Update] = []
-    if "update" not in module.source and "apply_gradients" not in module.source:
+    if _NAMES.search(module.source) is None:
         return ()
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body

@@ -11,7 +11,7 @@ import libcst as cst
 from embercoach.analysis.calls.library_calls import HOST_STATE
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, walk
 from embercoach.analysis.values.joins import as_number
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.arrays.compiled import number_lists
@@ -378,7 +378,7 @@ def _walks_over_layers(loop: cst.For) -> bool:
     """Return whether the loop calls what it walks over, such as a module's layers."""
     target = loop.target
     elements = target.elements if isinstance(target, cst.Tuple) else ()
-    names = {name for element in elements for name in _names(element.value)}
+    names = {name for element in elements for name in names_below(element.value)}
     if isinstance(loop.iter, cst.Call) and loop.iter.args:
         given = loop.iter.args[0].value
         if isinstance(given, cst.Attribute):
@@ -387,7 +387,3 @@ def _walks_over_layers(loop: cst.For) -> bool:
         isinstance(node, cst.Call) and (dotted(node.func) or "").partition(".")[0] in names
         for node in walk(loop.body)
     )
-
-
-def _names(target: cst.BaseExpression) -> list[str]:
-    return [node.value for node in walk(target) if isinstance(node, cst.Name)]

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.syntax.trees import SCOPES, walk
+from embercoach.analysis.syntax.trees import SCOPES, names_below, walk
 from embercoach.analysis.values.gradient_marks import zero_by
 from embercoach.analysis.values.lattice import Array, Function, Str
 from embercoach.checks.registry import Report, check
@@ -191,19 +191,15 @@ def _bindings(info: FunctionInfo) -> dict[str, list[cst.BaseExpression | None]]:
         if isinstance(node, cst.Assign):
             for target in node.targets:
                 is_name = isinstance(target.target, cst.Name)
-                for name in _names_in(target.target):
+                for name in names_below(target.target):
                     found.setdefault(name, []).append(node.value if is_name else None)
         elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr, cst.CompFor)):
-            for name in _names_in(node.target):
+            for name in names_below(node.target):
                 found.setdefault(name, []).append(None)
         elif isinstance(node, cst.AsName):
-            for name in _names_in(node.name):
+            for name in names_below(node.name):
                 found.setdefault(name, []).append(None)
     return found
-
-
-def _names_in(target: cst.CSTNode) -> list[str]:
-    return [node.value for node in walk(target) if isinstance(node, cst.Name)]
 
 
 @check("GRAD-004")

@@ -44,7 +44,9 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
     sums: list[BinaryFact | CallFact] = []
     stops: list[CallFact] = []
     inner: set[int] = set()
-    if not any(type(fact) is CallFact and _is_relevant(fact) for fact in facts):
+    calls = (fact for fact in facts if type(fact) is CallFact)
+    functions = {call.place.function for call in calls if _is_relevant(call)}
+    if not functions:
         return
     for fact in facts:
         if isinstance(fact, BinaryFact) and _is_sum(fact.node):
@@ -55,7 +57,7 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
             inner |= {id(argument.node) for argument in fact.arguments}
     sources = sources_of(module)
     for outer in (*sums, *stops):
-        if id(outer.node) in inner:
+        if id(outer.node) in inner or outer.place.function not in functions:
             continue
         terms = _Terms(sources)
         assert isinstance(outer.node, cst.BaseExpression)

@@ -25,7 +25,7 @@ from embercoach.checks.arrays.lazy.step_loops import (
     updates,
     walks_short_list,
 )
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _unevaluated(
     )
 
 
-@check("LAZY-002")
+@check("LAZY-002", of=(".", VALUE))
 def unevaluated_update(fact: CallFact, module: Module) -> Iterator[Report]:
     """``optimizer.update(model, gradients)`` in a loop that evaluates nothing."""
     if fact.place.loops and fact.place.loop is not None and is_update(fact):

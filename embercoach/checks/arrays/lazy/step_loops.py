@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -217,12 +218,19 @@ def is_update(fact: CallFact) -> bool:
 
 def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
     """Return whether a function of the file updates weights."""
+    if not _has_updates(module):
+        return False
     known = evaluation_of(module).updating
     if function.node not in known:
         known[function.node] = False  # for functions that call each other
         calls = _calls(function.node)
         known[function.node] = any(_updates(call, module, depth) for call in calls)
     return known[function.node]
+
+
+@lru_cache(maxsize=1)
+def _has_updates(module: Module) -> bool:
+    return any(is_update(call) for call in evaluation_of(module).calls.values())
 
 
 def _updates(call: cst.Call, module: Module, depth: int) -> bool:

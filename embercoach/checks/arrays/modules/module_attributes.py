@@ -18,6 +18,7 @@ from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, S
 from embercoach.analysis.values.promotion import SIGNED
 from embercoach.checks.arrays.modules.constant_tables import is_fixed_projection, is_host_table
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
+#: Characters of a name that a message quotes.
+MOST_QUOTED = 24
 #: Functions that make tables of constants: positions, masks, frequencies.
 TRIANGLES = frozenset(f"mlx.core.{name}" for name in ("tri", "tril", "triu"))
 TABLES = TRIANGLES | {"mlx.core.arange", "mlx.core.linspace"}
@@ -63,14 +66,10 @@ def constant_parameter(fact: AttributeFact, module: Module) -> Iterator[Report]:
     yield Report.at(
         fact,
         "NN-002",
-        message=f"constant array `{_short(fact.name)}` is a trainable parameter",
+        message=f"constant array `{quoted(fact.name, MOST_QUOTED)}` is a trainable parameter",
         help="Begin its name with `_`, or call `self.freeze(keys=[...], recurse=False)`",
         context="differentiated" if TRAINING in module.source else None,
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 24 else f"{name[:23]}…"
 
 
 def _is_built(fact: AttributeFact) -> bool:

@@ -10,7 +10,7 @@ from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Sequence, Str, Value
 from embercoach.analysis.values.promotion import FLOATING
-from embercoach.checks.registry import Report, check
+from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
         )
 
 
-@check("HOST-PULL-010")
+@check("HOST-PULL-010", of=(VALUE,))
 def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
     """A kernel's ``grid`` or ``threadgroup`` that holds arrays."""
     if not isinstance(fact.callee, Kernel):

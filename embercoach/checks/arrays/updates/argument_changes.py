@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import scope_of, written_arguments
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.syntax.trees import dotted, head_of, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    head_of,
+    names_below,
+    parameters_of,
+    small_statements,
+    walk,
+)
 from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
     Seen = set[tuple[FunctionInfo, str]]
     from embercoach.analysis.value_sources import Sources
 
+#: Characters of a name that a message quotes.
+LONGEST = 20
 #: Functions that are followed for one question, and calls of one function that are looked at.
 MOST_FUNCTIONS, MOST_CALLERS = 32, 64
 #: Rounds in which names are found that are computed from each other.
@@ -63,21 +73,21 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
     if fact.function.module is module or _is_discarded(fact):
         return
     sources, source = sources_of(module), sources_of(module).of(fact, fact.node)
-    callee = Callee(fact.function, fact.is_bound)
+    passed = _passed(fact.node, Callee(fact.function, fact.is_bound))
+    arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
     for parameter in fact.function.parameters:
-        given = argument_of(source, callee, parameter.name)
-        if given is None or given.statement is not source.statement:
+        node = passed.get(parameter.name)
+        if node not in arrays:
             continue
-        if not any(a.node is given.node and as_array(a.value) is not None for a in fact.arguments):
-            continue
-        if not _changes(fact.function, parameter.name, sources, set()):
+        given = source.at(node)
+        if not _may_be_read(given) or not _changes_argument(fact.function, parameter.name, module):
             continue
         if _is_kept(given, fact.place.loop) or _harmed(given, sources, set()):
             yield Report.at(
                 fact,
                 "INDEX-005",
                 node=given.node,
-                message=f"`{_short(fact.function.name)}()` changes this array in place",
+                message=f"`{quoted(fact.function.name, LONGEST)}()` changes this array in place",
                 help="Pass a copy, `mx.array(x)`, or compute a new array in the function",
                 subject=given.node,
             )
@@ -101,15 +111,11 @@ def _changed(fact: Fact, node: cst.Name, what: str, *related: Stop) -> Report:
     return Report.at(
         fact,
         "INDEX-005",
-        message=f"in-place update changes the {what} `{_short(node.value)}`",
+        message=f"in-place update changes the {what} `{quoted(node.value, LONGEST)}`",
         help=HELP,
         subject=node,
         related=related,
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
 
 
 def _parameter(function: FunctionInfo | None, name: str) -> FunctionParameter | None:
@@ -161,6 +167,14 @@ def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     return _harmed_call(function, node.value, sources, seen) is not None
 
 
+def _may_be_read(given: Source) -> bool:
+    """Return whether an argument is a path that does not hold the result, or a parameter."""
+    path = dotted(given.node)
+    if path is None or not any(dotted(t) == path for t in assigned_to(given.statement)):
+        return path is not None
+    return given.function is not None and any(p.name == path for p in given.function.parameters)
+
+
 def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
     """Return whether the array of an argument is read again after the call."""
     node, statement = given.node, given.statement
@@ -205,6 +219,12 @@ def _read_attributes(module: Module) -> Counter[str]:
     return found
 
 
+@lru_cache(maxsize=64)
+def _changes_argument(function: FunctionInfo, name: str, module: Module) -> bool:
+    """Return whether a function that a file calls changes its argument."""
+    return _changes(function, name, sources_of(module), set())
+
+
 def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) -> bool:
     """Return whether a function changes its argument, and looks as if it computed a new array."""
     if isinstance(function.node, cst.Lambda) or (function, name) in seen:
@@ -212,56 +232,91 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     if len(seen) >= MOST_FUNCTIONS:
         return False
     seen.add((function, name))
+    uses = _uses_of(function.node).get(name)
+    if uses is None:
+        return False
     reaching = scope_of(function.module, function).reaching
-    for statement in small_statements(function.node.body):
-        held = () if reaching is None else reaching.before(statement, name) or ()
+    for use in uses:
+        held = () if reaching is None else reaching.before(use.statement, name) or ()
         kinds = {binding.kind for binding in held}
         if "parameter" not in kinds:
             continue
-        if kinds == {"parameter"} and updates(statement, name) and _looks_pure(function, name):
+        if kinds == {"parameter"} and use.is_update and _looks_pure(function, name):
             return True
-        if _passes_on(function, statement, name, sources, seen):
+        if any(
+            _is_changed_by(call, use.statement, function, name, sources, seen) for call in use.calls
+        ):
             return True
     return False
 
 
-def _passes_on(
-    function: FunctionInfo, statement: cst.CSTNode, name: str, sources: Sources, seen: Seen
+class _Use(NamedTuple):
+    """A statement that updates a parameter's array, or passes it to functions."""
+
+    statement: cst.CSTNode
+    is_update: bool
+    calls: list[cst.Call]
+
+
+@lru_cache(maxsize=512)
+def _uses_of(function: cst.FunctionDef) -> dict[str, list[_Use]]:
+    """The statements of a function that may change its arguments, by the parameters' names."""
+    names = {parameter.name.value for parameter in parameters_of(function.params)}
+    found: dict[str, list[_Use]] = {}
+    for statement in small_statements(function.body):
+        discarded = statement.value if isinstance(statement, cst.Expr) else None
+        calls: dict[str, list[cst.Call]] = {}
+        for node in head_of(statement):
+            if type(node) is cst.Call and node is not discarded:
+                for name in {a.value.value for a in node.args if type(a.value) is cst.Name}:
+                    calls.setdefault(name, []).append(node)
+        updated = _updated_names(statement)
+        for name in names.intersection((*updated, *calls)):
+            use = _Use(statement, name in updated, calls.get(name, []))
+            found.setdefault(name, []).append(use)
+    return found
+
+
+def _is_changed_by(
+    call: cst.Call,
+    statement: cst.CSTNode,
+    function: FunctionInfo,
+    name: str,
+    sources: Sources,
+    seen: Seen,
 ) -> bool:
-    """Return whether a statement passes a parameter to a function that changes its argument."""
-    discarded = statement.value if isinstance(statement, cst.Expr) else None
-    for node in head_of(statement):
-        if not isinstance(node, cst.Call) or node is discarded:
-            continue
-        if not any(isinstance(a.value, cst.Name) and a.value.value == name for a in node.args):
-            continue
-        source = Source(node, statement, function, function.module)
-        for callee in sources.callees(source):
-            taken = [
-                p.name for p in callee.function.parameters if _takes(source, callee, p.name, name)
-            ]
-            if any(_changes(callee.function, p, sources, seen) for p in taken):
-                return True
+    """Return whether a call that a parameter is passed to changes its argument."""
+    source = Source(call, statement, function, function.module)
+    for callee in sources.callees(source):
+        passed = _passed(call, callee)
+        nodes = ((p.name, passed.get(p.name)) for p in callee.function.parameters)
+        taken = [p for p, node in nodes if isinstance(node, cst.Name) and node.value == name]
+        if any(_changes(callee.function, parameter, sources, seen) for parameter in taken):
+            return True
     return False
 
 
-def _takes(call: Source, callee: Callee, parameter: str, name: str) -> bool:
-    """Return whether a call passes a name of the caller for a parameter."""
-    given = argument_of(call, callee, parameter)
-    if given is None or given.statement is not call.statement:
-        return False
-    return isinstance(given.node, cst.Name) and given.node.value == name
+def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
+    """The arguments of a call by parameters; none of a call with stars."""
+    if any(argument.star for argument in call.args):
+        return {}
+    return written_arguments(call, callee.function, is_bound=callee.is_bound)
 
 
 def updates(statement: cst.CSTNode, name: str) -> bool:
     """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
+    return name in _updated_names(statement)
+
+
+def _updated_names(statement: cst.CSTNode) -> set[str]:
+    """The ``x`` of ``x += v``, ``x[i] = v`` and ``x[i] += v``."""
     targets = assigned_to(statement)
-    if isinstance(statement, cst.AugAssign):
-        if isinstance(statement.target, cst.Name):
-            return statement.target.value == name
+    if type(statement) is cst.AugAssign:
+        if type(statement.target) is cst.Name:
+            return {statement.target.value}
         targets = [statement.target]
-    nodes = (target.value for target in targets if isinstance(target, cst.Subscript))
-    return any(isinstance(node, cst.Name) and node.value == name for node in nodes)
+    nodes = (target.value for target in targets if type(target) is cst.Subscript)
+    return {node.value for node in nodes if type(node) is cst.Name}
 
 
 @lru_cache(maxsize=64)

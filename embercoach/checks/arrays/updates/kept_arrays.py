@@ -9,18 +9,21 @@ import libcst as cst
 
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
 from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.reaching import without_updates
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.checks.registry import Report
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
 
+#: Characters of a name that a message quotes.
+LONGEST = 20
 HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
 
 
@@ -43,30 +46,27 @@ def kept(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Repor
     found = _holder_of_name if isinstance(node, cst.Name) else _holder_of_attribute
     holder = found(fact, path, function, module)
     if holder is not None:
+        shown = quoted(holder, LONGEST)
         yield Report.at(
             fact,
             "INDEX-004",
-            message=f"in-place update also changes `{_short(holder)}`, which keeps this array",
+            message=f"in-place update also changes `{shown}`, which keeps this array",
             help=HELP,
             subject=node,
         )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
 
 
 def _holder_of_name(fact: Fact, name: str, function: FunctionInfo, module: Module) -> str | None:
     """The list or attribute that keeps the array of a name at an update."""
     reaching, layout = scope_of(module, function).reaching, layout_of(module, function)
     statement = fact.place.statement
-    held = _objects(None if reaching is None else reaching.before(statement, name))
+    held = without_updates(None if reaching is None else reaching.before(statement, name))
     if reaching is None or len(held) != 1:
         return None
     for keep in _keeps_in(function).get(name, ()):
         if keep.statement is statement or keep.holder == name:
             continue
-        if _objects(reaching.before(keep.statement, name)) != held:
+        if without_updates(reaching.before(keep.statement, name)) != held:
             continue
         shared = [
             loop for loop in layout.loops(statement) if layout.is_inside(keep.statement, loop)
@@ -76,11 +76,6 @@ def _holder_of_name(fact: Fact, name: str, function: FunctionInfo, module: Modul
         if follows and _is_read(keep, function, module):
             return keep.holder
     return None
-
-
-def _objects(bindings: tuple[Binding, ...] | None) -> tuple[Binding, ...]:
-    """The bindings but for updates in place, which keep the object."""
-    return tuple(binding for binding in bindings or () if binding.kind != "updated")
 
 
 def _is_read(keep: _Keep, function: FunctionInfo, module: Module) -> bool:

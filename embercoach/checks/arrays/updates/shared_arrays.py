@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.later_reads import comes_later, reads_of
+from embercoach.analysis.facts.reaching import without_updates
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.updates.kept_arrays import kept
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
+#: Characters of a name that a message quotes.
+LONGEST = 20
 #: Copies of a name that are looked at.
 MOST_COPIES = 16
 HELP = "Use `x = x + v`, or copy it first: `mx.array(x)`"
@@ -61,18 +65,15 @@ def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Re
     update = _Update(fact, node, reaching)
     for other, binding in _aliases(update, node.value, module):
         if _is_read_after(update, other, binding, module):
+            shown = quoted(other, LONGEST)
             yield Report.at(
                 fact,
                 "INDEX-004",
-                message=f"in-place update also changes `{_short(other)}`: it is the same array",
+                message=f"in-place update also changes `{shown}`: it is the same array",
                 help=HELP,
                 subject=node,
             )
             return
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
 
 
 def _aliases(update: _Update, name: str, module: Module) -> Iterator[tuple[str, Binding]]:
@@ -83,21 +84,16 @@ def _aliases(update: _Update, name: str, module: Module) -> Iterator[tuple[str, 
         return
     for binding in _copies(module, update.fact.place.function).get(name, ())[:MOST_COPIES]:
         if reaching.before(statement, binding.name) == (binding,) and (
-            _objects(reaching.before(binding.statement, name)) == _objects(here)
+            without_updates(reaching.before(binding.statement, name)) == without_updates(here)
         ):
             yield binding.name, binding
-    (first, *more) = _objects(here) or here
+    (first, *more) = without_updates(here) or here
     if more or not isinstance(first.value, cst.Name) or first.kind != "assigned":
         return
     other = first.value.value
     held = reaching.before(statement, other)
     if held and len(held) == 1 and held == reaching.before(first.statement, other):
         yield other, held[0]
-
-
-def _objects(bindings: tuple[Binding, ...] | None) -> tuple[Binding, ...]:
-    """The bindings but for updates in place, which keep the object."""
-    return tuple(binding for binding in bindings or () if binding.kind != "updated")
 
 
 @lru_cache(maxsize=8)
