@@ -11,9 +11,16 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact, LocalCall
-from embercoach.analysis.facts.scopes import by_parameter
-from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall
+from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
+from embercoach.analysis.syntax.trees import (
+    SCOPES,
+    children,
+    dotted,
+    names_below,
+    target_names,
+    walk,
+)
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import (
     BoundMember,
@@ -26,8 +33,9 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
 
@@ -47,6 +55,7 @@ _LAZY_BUILTINS = frozenset(
 _PULLS = frozenset(("item", "tolist"))
 #: Methods of a dictionary that evaluate none of its arrays.
 _VIEWS = frozenset(("items", "values", "keys"))
+_LOOKUPS = frozenset(("get", "setdefault"))
 #: Attributes of an array that are known without its numbers.
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 #: Times that a body is walked for names that are derived from each other; calls that are followed.
@@ -56,8 +65,21 @@ _MOST_ROUNDS, _MOST_CALLS = 3, 3
 class Evaluation:
     """The effects of the calls of one analysed file."""
 
-    def __init__(self, facts: Iterable[Fact], *, is_certain: bool = False) -> None:
-        """Collect the calls; with ``is_certain``, what is not known evaluates nothing."""
+    def __init__(
+        self,
+        facts: Iterable[Fact],
+        *,
+        is_certain: bool = False,
+        attributes: Collection[str] = (),
+    ) -> None:
+        """Collect the calls.
+
+        Args:
+            facts: of the file.
+            is_certain: what is not known evaluates nothing.
+            attributes: names that the file assigns on objects; others may be properties.
+        """
+        self._attributes = attributes
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
         self.calls: dict[cst.CSTNode, CallFact] = {}
@@ -66,9 +88,12 @@ class Evaluation:
         self.updating: dict[cst.CSTNode, bool] = {}
         self._evaluating: dict[cst.CSTNode, bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
+        self.operations: dict[cst.CSTNode, BinaryFact] = {}
         for fact in facts:
             if type(fact) is CallFact:
                 self.calls[fact.node] = fact
+            elif type(fact) is BinaryFact:
+                self.operations[fact.node] = fact
             elif type(fact) is LocalCall:
                 self._local[fact.node] = fact
 
@@ -131,6 +156,10 @@ class Evaluation:
         """Return the fact of a call of a function of the file."""
         return self._local.get(call)
 
+    def calls_in(self, function: FunctionInfo) -> list[LocalCall]:
+        """Return the calls of functions of the file in a function."""
+        return [call for call in self._local.values() if call.place.function is function]
+
     def _statement(self, node: cst.CSTNode, names: set[str], depth: int) -> bool:
         kind = type(node)
         if kind is cst.SimpleStatementLine:
@@ -182,10 +211,15 @@ class Evaluation:
         if kind is cst.Name:
             return "derived" if node.value in names else "none"  # type: ignore[attr-defined]
         if kind is cst.Attribute:
-            if dotted(node) in names:
+            path = dotted(node)
+            if path in names:
                 return "derived"
-            if node.attr.value in _METADATA:  # type: ignore[attr-defined]
+            attribute = node.attr.value  # type: ignore[attr-defined]
+            if attribute in _METADATA:
                 return "none"
+            owner = None if path is None else path.rpartition(".")[0]
+            if owner and attribute not in self._attributes and _holds(owner, names):
+                return "derived"  # a property, such as ``state``
             return self.use(node.value, names, depth)  # type: ignore[attr-defined]
         if kind is cst.Call:
             return self._call(node, names, depth)  # type: ignore[arg-type]
@@ -219,8 +253,8 @@ class Evaluation:
         if "evaluated" in given:
             return "evaluated"
         if "derived" not in given:
-            return "none"
-        if effect == "unknown" and node not in self.calls and _is_view(node):
+            return self._holding(node, owner, names, depth)
+        if effect == "unknown" and node not in self._local and (_is_view(node) or _is_append(node)):
             effect = "lazy"
         if effect == "lazy":
             if owner is not None and given[-1] == "none" and _is_append(node):
@@ -232,6 +266,25 @@ class Evaluation:
         if local is not None and depth < _MOST_CALLS:
             return self._passed(local, given, depth)
         return self._unclear
+
+    def _holding(
+        self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str], depth: int
+    ) -> Use:
+        """Return what a call does that gets an object whose attribute is meant, or a closure."""
+        local = self._local.get(node)
+        passed = any(_holds(dotted(argument.value), names) for argument in node.args)
+        if local is None:
+            # A method that nothing is known of is one of an attribute, or the caller's question.
+            return self._unclear if passed and self.effect(node) != "lazy" else "none"
+        if depth >= _MOST_CALLS:
+            return self._unclear if passed or _holds(dotted(owner), names) else "none"
+        inner = _renamed(local, owner, names)
+        if not inner:
+            return "none"
+        body = local.function.node.body
+        if isinstance(local.function.node, cst.Lambda):
+            return self.use(body, inner, depth + 1)
+        return "evaluated" if self.may_evaluate(body.body, inner, depth + 1) else "none"
 
     def _passed(self, call: LocalCall, given: list[Use], depth: int) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
@@ -276,13 +329,38 @@ def _of_method(callee: BoundMember) -> Effect:
     return "lazy" if name == "append" and type(owner) is Sequence else "unknown"
 
 
+def _holds(path: str | None, names: set[str]) -> bool:
+    """Test whether an attribute of an object is meant."""
+    return path is not None and any(name.startswith(f"{path}.") for name in names)
+
+
+def _renamed(call: LocalCall, owner: cst.BaseExpression | None, names: set[str]) -> set[str]:
+    """The names as the function of the file that is called knows them."""
+    function = call.function
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+    passed = by_parameter(function, pairs, is_bound=call.is_bound)
+    if call.is_bound and owner is not None:
+        passed[function.parameters[0].name] = owner
+    found: set[str] = set()
+    for parameter, node in passed.items():
+        path = dotted(node)
+        if path is not None:
+            found |= {f"{parameter}{n[len(path) :]}" for n in names if n.startswith(f"{path}.")}
+    if function.nonlocal_names or function.global_names or function.outer is not None:
+        own = {parameter.name for parameter in function.parameters}
+        free = names - own
+        found |= free & set(names_below(function.node.body)) if free else set()
+    return found
+
+
 def _is_append(node: cst.Call) -> bool:
     return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
 
 
 def _is_view(node: cst.Call) -> bool:
-    """Test whether a call is ``weights.items()`` or the like."""
-    return not node.args and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS
+    """Test whether a call is ``weights.items()``, ``totals.get(name, 0)`` or the like."""
+    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    return name in _LOOKUPS or (name in _VIEWS and not node.args)
 
 
 def _bind(target: cst.CSTNode, names: set[str]) -> bool:
@@ -315,7 +393,9 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
         _known[module] = {}
     found = _known[module].get(is_certain)
     if found is None:
-        found = _known[module][is_certain] = Evaluation(module.facts(), is_certain=is_certain)
+        attributes = assigned_attributes(module)
+        found = Evaluation(module.facts(), is_certain=is_certain, attributes=attributes)
+        _known[module][is_certain] = found
     return found
 
 

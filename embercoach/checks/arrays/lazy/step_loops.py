@@ -17,6 +17,7 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
+from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import (
@@ -50,23 +51,39 @@ class Lineage(NamedTuple):
     names: bound in the loop.
     calls: calls of models, and those that nothing is known of.
     is_reduced: a mean, a sum or a loss is taken of what the calls return.
+    is_evaluated: a function of the file evaluates what it returns.
     """
 
     names: frozenset[str]
     calls: tuple[cst.Call, ...]
     is_reduced: bool
+    is_evaluated: bool
+
+
+def joined(lineages: list[Lineage]) -> Lineage:
+    """The origins of several arrays."""
+    return Lineage(
+        frozenset().union(*(lineage.names for lineage in lineages)),
+        tuple(call for lineage in lineages for call in lineage.calls),
+        any(lineage.is_reduced for lineage in lineages),
+        any(lineage.is_evaluated for lineage in lineages),
+    )
 
 
 def lineage_of(
-    node: cst.BaseExpression, place: FactPlace, loop: cst.For | cst.While, module: Module
+    node: cst.BaseExpression,
+    statement: cst.CSTNode,
+    function: FunctionInfo | None,
+    loop: cst.CSTNode,
+    module: Module,
 ) -> Lineage:
     """Follow an expression through lazy operations to the names and calls that it depends on."""
-    evaluation, layout = evaluation_of(module), layout_of(module, place.function)
-    reaching = scope_of(module, place.function).reaching
+    evaluation, layout = evaluation_of(module), layout_of(module, function)
+    reaching = scope_of(module, function).reaching
     names: set[str] = set()
     calls: list[cst.Call] = []
-    is_reduced = False
-    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, place.statement)]
+    is_reduced = is_evaluated = False
+    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
     while pending and len(names) < _MOST_NAMES:
         at, statement = pending.pop()
         if isinstance(at, cst.Name):
@@ -88,9 +105,21 @@ def lineage_of(
                     pending.append((at.func.value, statement))
             else:
                 calls.append(at)
+                is_evaluated = is_evaluated or _evaluates_result(at, module)
         elif not isinstance(at, (cst.Lambda, cst.Attribute)):
             pending += [(child, statement) for child in children(at)]
-    return Lineage(frozenset(names), tuple(calls), is_reduced)
+    return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
+
+
+def _evaluates_result(call: cst.Call, module: Module) -> bool:
+    """Test whether a function of the file may evaluate an array before it returns it."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(call)
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    results = [value for value, _ in returned_by(local.function)]
+    names = {name for value in results for name in names_below(value)}
+    return bool(names) and evaluation.may_evaluate(local.function.node.body.body, names)
 
 
 def _reduces(fact: CallFact | None) -> bool:
@@ -121,7 +150,7 @@ def is_long(loop: cst.For | cst.While) -> bool:
     return not any(_root(call.func) in targets for call in _calls(loop.body))
 
 
-def _integer(node: cst.BaseExpression) -> int | None:
+def _integer(node: cst.CSTNode) -> int | None:
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         inner = _integer(node.expression)
         return None if inner is None else -inner
@@ -136,14 +165,29 @@ def _root(node: cst.CSTNode) -> str | None:
 def walks_short_list(
     loop: cst.For | cst.While, function: FunctionInfo | None, module: Module
 ) -> bool:
-    """Return whether a loop is over a list or tuple of few items, written here or at a name."""
-    if not isinstance(loop, cst.For):
-        return False
-    node: cst.CSTNode = loop.iter
+    """Return whether a loop has few items: of a list, tuple or range, here or at a name."""
+    return isinstance(loop, cst.For) and is_short(loop.iter, function, module)
+
+
+def is_short(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
+    """Return whether an iterable has few items."""
+    count = _count(node, function, module)
+    if count is not None:
+        return count <= _SHORT
     if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
         node = node.args[0].value if node.args else node
     found = display(resolve_name(Expression(node, scope_of(module, function))).node)
     return found is not None and 0 < len(found) <= _SHORT
+
+
+def _count(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> int | None:
+    """The number of items of ``range(COUNT)``: of a constant, or a parameter's default."""
+    if not isinstance(node, cst.Call) or dotted(node.func) != "range" or len(node.args) != 1:
+        return None
+    bound: cst.CSTNode = node.args[0].value
+    parameters = () if function is None else function.parameters
+    default = next((p.default for p in parameters if p.name == dotted(bound)), None)
+    return _integer(default or resolve_name(Expression(bound, scope_of(module, function))).node)
 
 
 def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -> bool:
@@ -171,9 +215,23 @@ def is_counted(loop: cst.For | cst.While, least: int) -> bool:
 
 def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
     """Return whether a gradient is subtracted in each of many iterations."""
+    return is_counted(loop, _SHORT + 1) and _is_gradient(lineage, module)
+
+
+def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration computes a gradient of other data, a micro-batch."""
+    if not isinstance(loop, cst.For) or not _is_gradient(lineage, module):
+        return False
+    data = _derived(loop)
+    return any(
+        data & set(names_below(argument.value)) for c in lineage.calls for argument in c.args
+    )
+
+
+def _is_gradient(lineage: Lineage, module: Module) -> bool:
     facts = (evaluation_of(module).calls.get(call) for call in lineage.calls)
     callees = (fact.callee for fact in facts if fact is not None)
-    return is_counted(loop, _SHORT + 1) and any(
+    return any(
         isinstance(callee, Transformed) and callee.transform in _GRADIENTS for callee in callees
     )
 
@@ -181,9 +239,9 @@ def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> boo
 def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
     """Return whether one statement of a loop assigns an attribute, and no method reads it there."""
     owner, _, attribute = path.rpartition(".")
-    cls = None if place.function is None else place.function.cls
-    if cls is None or "." in owner:
+    if "." in owner or not is_older(owner, loop, place, module):
         return False
+    cls = None if place.function is None else place.function.cls
     for statement in small_statements(loop.body):
         targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
         if statement is not place.statement and path in map(dotted, targets):
@@ -192,11 +250,19 @@ def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: M
         if not isinstance(call.func, cst.Attribute) or dotted(call.func.value) != owner:
             continue
         local = evaluation_of(module).local_call(call)
-        if local is None and call.func.attr.value not in cls.setters:
+        if local is None and (cls is None or call.func.attr.value not in cls.setters):
             return False
         if local is not None and attribute in names_below(local.function.node.body):
             return False
     return True
+
+
+def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether an object has been made before a loop."""
+    scope, layout = scope_of(module, place.function), layout_of(module, place.function)
+    name = path.partition(".")[0]
+    bindings = (scope.reaching.before(place.statement, name) if scope.reaching else None) or ()
+    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
 
 
 def _is_evaluation(fact: CallFact) -> bool:
@@ -249,12 +315,32 @@ def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
     return names
 
 
-def runs_model(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module: Module) -> bool:
     """Return whether a model computes the array from the loop's data."""
-    if not isinstance(loop, cst.For):
+    if isinstance(loop, cst.While):
         return False
-    data = _derived(loop)
+    data = _derived(loop) if isinstance(loop, cst.For) else set(target_names(loop.target))
     return any(_is_model(call, data, module) for call in lineage.calls)
+
+
+def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a loop is over a generator of the file that yields losses of a model."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(loop.iter) if isinstance(loop, cst.For) else None
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    function = local.function
+    certainly = evaluation_of(module, is_certain=True)
+    for statement in small_statements(function.node.body):
+        result = statement.value if isinstance(statement, cst.Expr) else None
+        inner = next(layout_of(module, function).loops(statement), None)
+        if isinstance(result, cst.Yield) and inner is not None and result.value is not None:
+            lineage = lineage_of(result.value, statement, function, inner, module)
+            if certainly.may_evaluate(inner.body.body, {*lineage.names}):
+                return False
+            if lineage.is_reduced and runs_model(lineage, inner, module):
+                return True
+    return False
 
 
 def _derived(loop: cst.For) -> set[str]:

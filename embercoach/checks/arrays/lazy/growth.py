@@ -1,0 +1,149 @@
+"""Loops whose graph grows with what they accumulate: the conditions of LAZY-001."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import calls_by_function
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import made_in_init
+from embercoach.analysis.syntax.trees import (
+    head_of,
+    names_below,
+    small_statements,
+    target_names,
+    walk,
+)
+from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.lazy.step_loops import (
+    descends,
+    differentiates,
+    is_counted,
+    is_step,
+    joined,
+    lineage_of,
+    runs_model,
+    yields_losses,
+)
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+    from embercoach.checks.arrays.lazy.accumulation import Accumulation
+
+#: Iterations from which on any graph of all of them is large.
+_MANY = 1_000
+#: Calls of a function that are looked at for what becomes of its result.
+_MOST_CALLERS = 8
+
+
+def grows(found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether a loop over data evaluates neither the accumulator nor what is added."""
+    evaluation, body = evaluation_of(module), loop.body.body
+    if evaluation.may_evaluate(body, {found.path}):
+        return False
+    statement, function = place.statement, place.function
+    lineage = joined([lineage_of(n, statement, function, loop, module) for n in found.added])
+    # A tree of averages keeps the weights of all steps, evaluated or not.
+    if found.kind != "tree" and not _keeps_parts(found, place):
+        if lineage.is_evaluated or evaluation.may_evaluate(body, {found.path, *lineage.names}):
+            return False
+    is_list = found.kind == "list"
+    if is_step(loop, module, by_evaluation=not is_list):
+        return True
+    if not is_list and (differentiates(lineage, loop, module) or descends(lineage, loop, module)):
+        return True
+    if is_list and not lineage.is_reduced:
+        return False  # parts of a result, such as chunks
+    # A state that each iteration computes from the last one, as a sampler does, holds no data.
+    last = found.path.rpartition(".")[2]
+    is_state = not is_list and any(last in names_below(node) for node in found.added)
+    runs = not is_state and (runs_model(lineage, loop, module) or _adds_losses(found, loop, module))
+    return (runs or is_counted(loop, _MANY)) and _is_evaluated_later(
+        found.path, loop, place, module
+    )
+
+
+def _adds_losses(found: Accumulation, loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether a generator yields what is added: losses of a model."""
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    names = {name for node in found.added for name in names_below(node)}
+    return not targets.isdisjoint(names) and yields_losses(loop, module)
+
+
+def _keeps_parts(found: Accumulation, place: FactPlace) -> bool:
+    """Test whether a state of an object starts as a vector: each added one is kept."""
+    function, name = place.function, found.path.rpartition(".")[2]
+    if found.kind != "sum" or "." not in found.path or function is None:
+        return False
+    classes = {f.cls for f in function.module.functions if f.cls and name in f.cls.setters}
+    made = made_in_init(classes.pop(), name) if len(classes) == 1 else None
+    call = None if made is None else evaluation_of(function.module).calls.get(made)
+    array = None if call is None else as_array(call.result)
+    return array is not None and array.shape is not None and len(array.shape.sizes) > 0
+
+
+def _is_evaluated_later(
+    path: str, loop: cst.For | cst.While, place: FactPlace, module: Module
+) -> bool:
+    """Return whether what a loop accumulates is certainly evaluated after it, or by a caller."""
+    layout = layout_of(module, place.function)
+    levels = layout.outward(loop)
+    later = [statement for v in levels for statement in v.statements[v.position + 1 :]]
+    certainly, names = evaluation_of(module, is_certain=True), {path}
+    if certainly.may_evaluate(later, names):
+        return True
+    returned = [s for s in later if isinstance(s, cst.Return) and s.value is not None]
+    if not any(certainly.use(s.value, names) == "derived" for s in returned if s.value):
+        return False
+    return _is_result_evaluated(place.function, module)
+
+
+def is_consumed(
+    node: cst.CSTNode, statement: cst.CSTNode, function: FunctionInfo | None, module: Module
+) -> bool:
+    """Return whether arrays in an expression are certainly evaluated: here, later, by a caller."""
+    certainly = evaluation_of(module, is_certain=True)
+    for outer in head_of(statement):
+        is_evaluation = isinstance(outer, cst.FormattedString) or (
+            isinstance(outer, cst.Call) and certainly.effect(outer) == "evaluates"
+        )
+        if is_evaluation and outer is not node and any(inner is node for inner in walk(outer)):
+            return True
+    if isinstance(statement, cst.Return):
+        return _is_result_evaluated(function, module)
+    if not isinstance(statement, cst.Assign):
+        return False
+    names = {name for target in statement.targets for name in target_names(target.target)}
+    levels = layout_of(module, function).outward(statement)
+    later = [s for level in levels for s in level.statements[level.position + 1 :]]
+    if certainly.may_evaluate(later, names):
+        return True
+    returned = [s.value for s in later if isinstance(s, cst.Return) and s.value is not None]
+    if not any(certainly.use(value, names) == "derived" for value in returned):
+        return False
+    return _is_result_evaluated(function, module)
+
+
+def _is_result_evaluated(function: FunctionInfo | None, module: Module) -> bool:
+    """Test whether what a function returns is evaluated, and not differentiated."""
+    if function is None or isinstance(function.node, cst.Lambda):
+        return False
+    if any(_is_inference(s) for s in small_statements(function.node.body)):
+        return True
+    for call in calls_by_function(module).get(function, ())[:_MOST_CALLERS]:
+        caller = call.place.function
+        if caller is not function and is_consumed(call.node, call.place.statement, caller, module):
+            return True
+    return False
+
+
+def _is_inference(statement: cst.BaseSmallStatement) -> bool:
+    """Test whether a statement is ``model.eval()``: what follows is not differentiated."""
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    func = call.func if isinstance(call, cst.Call) and not call.args else None
+    return isinstance(func, cst.Attribute) and func.attr.value == "eval"
