@@ -217,8 +217,7 @@ class Evaluation:
             attribute = node.attr.value  # type: ignore[attr-defined]
             if attribute in _METADATA:
                 return "none"
-            owner = None if path is None else path.rpartition(".")[0]
-            if owner and attribute not in self._attributes and _holds(owner, names):
+            if attribute not in self._attributes and _holds(node.value, names):  # type: ignore[attr-defined]
                 return "derived"  # a property, such as ``state``
             return self.use(node.value, names, depth)  # type: ignore[attr-defined]
         if kind is cst.Call:
@@ -254,7 +253,11 @@ class Evaluation:
             return "evaluated"
         if "derived" not in given:
             return self._holding(node, owner, names, depth)
-        if effect == "unknown" and node not in self._local and (_is_view(node) or _is_append(node)):
+        if (
+            effect == "unknown"
+            and node not in self._local
+            and (_is_view(node) or _is_append(node) or is_at_update(node))
+        ):
             effect = "lazy"
         if effect == "lazy":
             if owner is not None and given[-1] == "none" and _is_append(node):
@@ -264,7 +267,7 @@ class Evaluation:
             return "evaluated"
         local = self._local.get(node)
         if local is not None and depth < _MOST_CALLS:
-            return self._passed(local, given, depth)
+            return self._passed(local, given, _renamed(local, owner, names), depth)
         return self._unclear
 
     def _holding(
@@ -272,21 +275,22 @@ class Evaluation:
     ) -> Use:
         """Return what a call does that gets an object whose attribute is meant, or a closure."""
         local = self._local.get(node)
-        passed = any(_holds(dotted(argument.value), names) for argument in node.args)
+        passed = any(_holds(argument.value, names) for argument in node.args)
         if local is None:
             # A method that nothing is known of is one of an attribute, or the caller's question.
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
         if depth >= _MOST_CALLS:
-            return self._unclear if passed or _holds(dotted(owner), names) else "none"
+            return self._unclear if passed or _holds(owner, names) else "none"
         inner = _renamed(local, owner, names)
         if not inner:
             return "none"
-        body = local.function.node.body
-        if isinstance(local.function.node, cst.Lambda):
-            return self.use(body, inner, depth + 1)
-        return "evaluated" if self.may_evaluate(body.body, inner, depth + 1) else "none"
+        definition = local.function.node
+        if isinstance(definition, cst.Lambda):
+            return self.use(definition.body, inner, depth + 1)
+        evaluates = self.may_evaluate(definition.body.body, inner, depth + 1)
+        return "evaluated" if evaluates else "none"
 
-    def _passed(self, call: LocalCall, given: list[Use], depth: int) -> Use:
+    def _passed(self, call: LocalCall, given: list[Use], held: set[str], depth: int) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
@@ -296,6 +300,7 @@ class Evaluation:
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
+        names |= held
         definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
@@ -329,8 +334,9 @@ def _of_method(callee: BoundMember) -> Effect:
     return "lazy" if name == "append" and type(owner) is Sequence else "unknown"
 
 
-def _holds(path: str | None, names: set[str]) -> bool:
+def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
     """Test whether an attribute of an object is meant."""
+    path = None if node is None else dotted(node)
     return path is not None and any(name.startswith(f"{path}.") for name in names)
 
 
@@ -361,6 +367,13 @@ def _is_view(node: cst.Call) -> bool:
     """Test whether a call is ``weights.items()``, ``totals.get(name, 0)`` or the like."""
     name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
     return name in _LOOKUPS or (name in _VIEWS and not node.args)
+
+
+def is_at_update(node: cst.Call) -> bool:
+    """Test whether a call is ``x.at[i].add(...)``."""
+    view = node.func.value if isinstance(node.func, cst.Attribute) else None
+    inner = view.value if isinstance(view, cst.Subscript) else None
+    return isinstance(inner, cst.Attribute) and inner.attr.value == "at"
 
 
 def _bind(target: cst.CSTNode, names: set[str]) -> bool:

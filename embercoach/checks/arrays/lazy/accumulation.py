@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.evaluation import evaluation_of, is_at_update
 from embercoach.analysis.facts.scopes import by_parameter, display
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.value_sources import returned_by
@@ -47,15 +47,15 @@ def accumulations(statement: cst.CSTNode, module: Module) -> Iterator[Accumulati
     evaluation = evaluation_of(module)
     if isinstance(statement, cst.AugAssign):
         fact, path = evaluation.operations.get(statement), path_of(statement.target)
-        if fact is not None and path is not None and fact.operator in ("+", "-"):
-            if fact.right.array is not None:
-                yield Accumulation(path, "sum", (statement.value,), statement)
+        is_sum = fact is not None and fact.operator in ("+", "-") and fact.right.array is not None
+        if path is not None and is_sum:
+            yield Accumulation(path, "sum", (statement.value,), statement)
     elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         targets, values = display(target), display(statement.value)
-        pairs = [(target, statement.value)]
+        pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, statement.value)]
         if targets is not None and values is not None and len(targets) == len(values):
-            pairs = list(zip(targets, values, strict=True))
+            pairs = [*zip(targets, values, strict=True)]
         for bound, value in pairs:
             path = path_of(bound)
             found = None if path is None else added_to(path, value, module)
@@ -98,8 +98,12 @@ def added_to(
         return ("concatenation", rest) if rest and len(rest) < len(joined) else None
     if symbol in _ADDING:
         return ("sum", others) if 0 < len(others) < len(values) else None
-    if _is_at(node, path):
-        return "sum", (*values, cst.ensure_type(node.func, cst.Attribute).value)
+    func = node.func
+    if is_at_update(node) and isinstance(func, cst.Attribute) and func.attr.value in _AT:
+        view = cst.ensure_type(func.value, cst.Subscript)
+        same = path_of(cst.ensure_type(view.value, cst.Attribute).value) == path
+        at = (e.slice.value for e in view.slice if isinstance(e.slice, cst.Index))
+        return ("sum", (*values, *at)) if same else None
     return _through_call(path, node, others, module, depth)
 
 
@@ -147,17 +151,6 @@ def path_of(node: cst.CSTNode) -> str | None:
     while isinstance(node, cst.Subscript):
         node = node.value
     return dotted(node)
-
-
-def _is_at(node: cst.Call, path: str) -> bool:
-    """Test whether a call is ``path.at[i].add(...)``."""
-    func = node.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in _AT:
-        return False
-    view = func.value.value if isinstance(func.value, cst.Subscript) else None
-    return (
-        isinstance(view, cst.Attribute) and view.attr.value == "at" and path_of(view.value) == path
-    )
 
 
 def _is_scaled(node: cst.BaseExpression, path: str) -> bool:

@@ -43,7 +43,7 @@ def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
                 break
             if walks_short_list(loop, place.function, module):
                 continue
-            if is_long(loop) and grows(found, loop, place, module):
+            if is_long(loop) and grows(found, loop, place, module, is_state=True):
                 yield Report.at(
                     fact,
                     "LAZY-001",
@@ -73,9 +73,9 @@ def _is_kept(
             is_setter = local is None and cls is not None and node.func.attr.value in cls.setters
             if local is None and not is_setter:
                 return False
-            if local is not None and local.function is not fact.function:
-                if name in names_below(local.function.node.body):
-                    return False
+            other = None if local is None or local.function is fact.function else local.function
+            if other is not None and name in names_below(other.node.body):
+                return False
     return True
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import SCOPES, dotted, head_of, target_names, walk
 from embercoach.checks.arrays.lazy.growth import is_consumed
 from embercoach.checks.arrays.lazy.lazy_loops import is_traced, may_ask
@@ -28,7 +27,7 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
     seen: set[int] = set()
     for fact in facts:
         place = fact.place
-        if type(fact) is not CallFact or not place.loop_names or id(place.statement) in seen:
+        if not place.loop_names or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
         for node in head_of(place.statement):

@@ -18,6 +18,7 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import SCALAR
 from embercoach.checks.arrays.lazy.step_loops import (
     descends,
     differentiates,
@@ -41,17 +42,28 @@ _MANY = 1_000
 _MOST_CALLERS = 8
 
 
-def grows(found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
-    """Return whether a loop over data evaluates neither the accumulator nor what is added."""
+def grows(
+    found: Accumulation,
+    loop: cst.For | cst.While,
+    place: FactPlace,
+    module: Module,
+    *,
+    is_state: bool = False,
+) -> bool:
+    """Return whether a loop over data evaluates neither the accumulator nor what is added.
+
+    With ``is_state``, the accumulator is an attribute that outlives the function.
+    """
     evaluation, body = evaluation_of(module), loop.body.body
     if evaluation.may_evaluate(body, {found.path}):
         return False
     statement, function = place.statement, place.function
     lineage = joined([lineage_of(n, statement, function, loop, module) for n in found.added])
     # A tree of averages keeps the weights of all steps, evaluated or not.
-    if found.kind != "tree" and not _keeps_parts(found, place):
-        if lineage.is_evaluated or evaluation.may_evaluate(body, {found.path, *lineage.names}):
-            return False
+    keeps = found.kind == "tree" or _keeps_parts(found, place)
+    names = {found.path, *lineage.names}
+    if not keeps and (lineage.is_evaluated or evaluation.may_evaluate(body, names)):
+        return False
     is_list = found.kind == "list"
     if is_step(loop, module, by_evaluation=not is_list):
         return True
@@ -61,11 +73,11 @@ def grows(found: Accumulation, loop: cst.For | cst.While, place: FactPlace, modu
         return False  # parts of a result, such as chunks
     # A state that each iteration computes from the last one, as a sampler does, holds no data.
     last = found.path.rpartition(".")[2]
-    is_state = not is_list and any(last in names_below(node) for node in found.added)
-    runs = not is_state and (runs_model(lineage, loop, module) or _adds_losses(found, loop, module))
-    return (runs or is_counted(loop, _MANY)) and _is_evaluated_later(
-        found.path, loop, place, module
-    )
+    is_chain = not is_list and any(last in names_below(node) for node in found.added)
+    runs = not is_chain and (runs_model(lineage, loop, module) or _adds_losses(found, loop, module))
+    if not runs and not is_counted(loop, _MANY):
+        return False
+    return is_state or _is_evaluated_later(found.path, loop, place, module)
 
 
 def _adds_losses(found: Accumulation, loop: cst.For | cst.While, module: Module) -> bool:
@@ -84,7 +96,7 @@ def _keeps_parts(found: Accumulation, place: FactPlace) -> bool:
     made = made_in_init(classes.pop(), name) if len(classes) == 1 else None
     call = None if made is None else evaluation_of(function.module).calls.get(made)
     array = None if call is None else as_array(call.result)
-    return array is not None and array.shape is not None and len(array.shape.sizes) > 0
+    return array is not None and array.shape not in (None, SCALAR)
 
 
 def _is_evaluated_later(

@@ -106,6 +106,7 @@ def lineage_of(
             else:
                 calls.append(at)
                 is_evaluated = is_evaluated or _evaluates_result(at, module)
+                is_reduced = is_reduced or _returns_reduction(at, module)
         elif not isinstance(at, (cst.Lambda, cst.Attribute)):
             pending += [(child, statement) for child in children(at)]
     return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
@@ -120,6 +121,17 @@ def _evaluates_result(call: cst.Call, module: Module) -> bool:
     results = [value for value, _ in returned_by(local.function)]
     names = {name for value in results for name in names_below(value)}
     return bool(names) and evaluation.may_evaluate(local.function.node.body.body, names)
+
+
+def _returns_reduction(call: cst.Call, module: Module) -> bool:
+    """Test whether a function of the file returns a mean, a sum or a loss."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(call)
+    if local is None:
+        return False
+    results = [value for value, _ in returned_by(local.function)]
+    calls = [evaluation.calls.get(value) for value in results if isinstance(value, cst.Call)]
+    return bool(calls) and all(_reduces(fact) for fact in calls)
 
 
 def _reduces(fact: CallFact | None) -> bool:
@@ -334,8 +346,9 @@ def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
     for statement in small_statements(function.node.body):
         result = statement.value if isinstance(statement, cst.Expr) else None
         inner = next(layout_of(module, function).loops(statement), None)
-        if isinstance(result, cst.Yield) and inner is not None and result.value is not None:
-            lineage = lineage_of(result.value, statement, function, inner, module)
+        value = result.value if isinstance(result, cst.Yield) else None
+        if inner is not None and isinstance(value, cst.BaseExpression):
+            lineage = lineage_of(value, statement, function, inner, module)
             if certainly.may_evaluate(inner.body.body, {*lineage.names}):
                 return False
             if lineage.is_reduced and runs_model(lineage, inner, module):
