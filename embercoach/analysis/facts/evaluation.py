@@ -77,7 +77,7 @@ class Evaluation:
         Args:
             facts: of the file.
             is_certain: what is not known evaluates nothing.
-            attributes: names that the file assigns on objects; others may be properties.
+            attributes: of objects of the file, and methods; others may be properties.
         """
         self._attributes = attributes
         self._unclear: Use = "derived" if is_certain else "evaluated"
@@ -249,6 +249,8 @@ class Evaluation:
         ]
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         given.append("none" if owner is None else self.use(owner, names, depth))
+        if dotted(node.func) in names and effect == "lazy":
+            given.insert(0, "derived")  # by the weights of a layer
         if "evaluated" in given:
             return "evaluated"
         if "derived" not in given:
@@ -263,7 +265,8 @@ class Evaluation:
             if owner is not None and given[-1] == "none" and _is_append(node):
                 return "none" if _bind(owner, names) else self._unclear
             return "derived"
-        if effect == "evaluates":
+        # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
+        if effect == "evaluates" or (given[-1] == "derived" and _is_pull(node)):
             return "evaluated"
         local = self._local.get(node)
         if local is not None and depth < _MOST_CALLS:
@@ -363,6 +366,10 @@ def _is_append(node: cst.Call) -> bool:
     return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
 
 
+def _is_pull(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value in _PULLS
+
+
 def _is_view(node: cst.Call) -> bool:
     """Test whether a call is ``weights.items()``, ``totals.get(name, 0)`` or the like."""
     name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
@@ -406,7 +413,8 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
         _known[module] = {}
     found = _known[module].get(is_certain)
     if found is None:
-        attributes = assigned_attributes(module)
+        methods = (info.name for info in module.functions if not info.is_property)
+        attributes = frozenset((*assigned_attributes(module), *methods))
         found = Evaluation(module.facts(), is_certain=is_certain, attributes=attributes)
         _known[module][is_certain] = found
     return found
