@@ -11,6 +11,13 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.facts.call_effects import (
+    effect_of,
+    is_append,
+    is_at_update,
+    is_pull,
+    is_view,
+)
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall
 from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
 from embercoach.analysis.syntax.trees import (
@@ -21,41 +28,18 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.values.joins import as_array, options
-from embercoach.analysis.values.lattice import (
-    BoundMember,
-    Kernel,
-    LibraryObject,
-    Sequence,
-    Symbol,
-    Transformed,
-    Unknown,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.call_effects import Effect
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
 
-Effect = Literal["lazy", "evaluates", "unknown"]
 #: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
 Use = Literal["none", "derived", "evaluated"]
 
-EVALUATING = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
-_SAVING = ("mlx.core.save", "mlx.core.export")
-_LAZY_BUILTINS = frozenset(
-    f"builtins.{name}"
-    for name in (
-        *("abs", "dict", "enumerate", "id", "isinstance", "iter", "len", "list", "next", "range"),
-        *("reversed", "setattr", "sum", "tuple", "type", "zip", "getattr", "hasattr"),
-    )
-)
-_PULLS = frozenset(("item", "tolist"))
-#: Methods of a dictionary that evaluate none of its arrays.
-_VIEWS = frozenset(("items", "values", "keys"))
-_LOOKUPS = frozenset(("get", "setdefault"))
 #: Attributes of an array that are known without its numbers.
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 #: Times that a body is walked for names that are derived from each other; calls that are followed.
@@ -102,16 +86,7 @@ class Evaluation:
         fact = self.calls.get(call)
         if fact is None:
             return "unknown"
-        callee = fact.callee
-        if type(callee) is Symbol:
-            return _of_symbol(callee.name)
-        if type(callee) is BoundMember:
-            return _of_method(callee)
-        if type(callee) is LibraryObject or type(callee) is Kernel:
-            return "lazy"
-        # What is traced is lazy.
-        is_traced = type(callee) is Transformed and callee.transform != "partial"
-        return "lazy" if is_traced else "unknown"
+        return effect_of(fact.callee)
 
     def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str], depth: int = 0) -> bool:
         """Return whether statements may evaluate arrays that are derived from names.
@@ -258,15 +233,15 @@ class Evaluation:
         if (
             effect == "unknown"
             and node not in self._local
-            and (_is_view(node) or _is_append(node) or is_at_update(node))
+            and (is_view(node) or is_append(node) or is_at_update(node))
         ):
             effect = "lazy"
         if effect == "lazy":
-            if owner is not None and given[-1] == "none" and _is_append(node):
+            if owner is not None and given[-1] == "none" and is_append(node):
                 return "none" if _bind(owner, names) else self._unclear
             return "derived"
         # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
-        if effect == "evaluates" or (given[-1] == "derived" and _is_pull(node)):
+        if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
         local = self._local.get(node)
         if local is not None and depth < _MOST_CALLS:
@@ -318,25 +293,6 @@ _ESCAPING = frozenset(
 )
 
 
-def _of_symbol(name: str) -> Effect:
-    if name in EVALUATING or name.startswith(_SAVING):
-        return "evaluates"
-    if name.startswith("mlx.") or name in _LAZY_BUILTINS:
-        return "lazy"
-    return "evaluates" if name.startswith(("builtins.", "numpy.")) else "unknown"
-
-
-def _of_method(callee: BoundMember) -> Effect:
-    owner, name = callee.owner, callee.name
-    if as_array(owner) is not None:
-        return "evaluates" if name in _PULLS or name.startswith("__") else "lazy"
-    if type(owner) is LibraryObject:
-        return "unknown" if "save" in name else "lazy"
-    if any(type(o) is Unknown for o in options(owner)):
-        return "unknown"
-    return "lazy" if name == "append" and type(owner) is Sequence else "unknown"
-
-
 def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
     """Test whether an attribute of an object is meant."""
     path = None if node is None else dotted(node)
@@ -360,27 +316,6 @@ def _renamed(call: LocalCall, owner: cst.BaseExpression | None, names: set[str])
         free = names - own
         found |= free & set(names_below(function.node.body)) if free else set()
     return found
-
-
-def _is_append(node: cst.Call) -> bool:
-    return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
-
-
-def _is_pull(node: cst.Call) -> bool:
-    return isinstance(node.func, cst.Attribute) and node.func.attr.value in _PULLS
-
-
-def _is_view(node: cst.Call) -> bool:
-    """Test whether a call is ``weights.items()``, ``totals.get(name, 0)`` or the like."""
-    name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-    return name in _LOOKUPS or (name in _VIEWS and not node.args)
-
-
-def is_at_update(node: cst.Call) -> bool:
-    """Test whether a call is ``x.at[i].add(...)``."""
-    view = node.func.value if isinstance(node.func, cst.Attribute) else None
-    inner = view.value if isinstance(view, cst.Subscript) else None
-    return isinstance(inner, cst.Attribute) and inner.attr.value == "at"
 
 
 def _bind(target: cst.CSTNode, names: set[str]) -> bool:

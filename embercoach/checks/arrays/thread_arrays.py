@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
@@ -17,7 +17,7 @@ from embercoach.analysis.facts.scopes import (
 )
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.facts.threads import ThreadStart
-from embercoach.analysis.syntax.trees import SCOPES, dotted, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
 #: Functions of MLX whose arrays need no evaluation.
@@ -181,17 +181,17 @@ class _Threads:
         for method in cls.methods.values():
             if _runs_in_thread(method) or isinstance(method.node, cst.Lambda):
                 continue
-            for attribute, name in _kept_parameters(method):
-                if attribute not in read:
-                    continue
-                if self._evaluation.may_evaluate(
-                    method.node.body.body, {name, f"{method.parameters[0].name}.{attribute}"}
+            for attribute, kept in _kept_parameters(method):
+                holder = f"{method.parameters[0].name}.{attribute}"
+                if attribute not in read or self._evaluation.may_evaluate(
+                    method.node.body.body, {kept.node.value, holder}
                 ):
                     continue
                 if self._certainly.may_evaluate(worker.node.body.body, {f"{own}.{attribute}"}):
-                    yield from self._passed(method, name)
+                    yield from self._passed(method, kept)
 
-    def _passed(self, method: FunctionInfo, name: str) -> Iterator[Report]:
+    def _passed(self, method: FunctionInfo, kept: _Kept) -> Iterator[Report]:
+        name = kept.node.value
         for call in calls_by_function(self._module).get(method, ())[:_MOST_CALLERS]:
             pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
             node = by_parameter(method, pairs, is_bound=call.is_bound).get(name)
@@ -199,10 +199,21 @@ class _Threads:
             if node is None or (caller is not None and _runs_in_thread(caller)):
                 continue
             if self._is_lazy(node, call.place.statement, caller):
-                yield self._report(call, node, "evaluated in another thread, which raises")
+                place = call.place._replace(
+                    statement=kept.statement, function=method, loops=0, loop=None
+                )
+                stop = Stop(call.node, call.place.statement, "passed here")
+                text = "evaluated in another thread, which raises"
+                yield self._report(call, kept.node, text, stop, place)
+                return
 
     def _report(
-        self, fact: Fact, node: cst.BaseExpression, problem: str, stop: Stop | None = None
+        self,
+        fact: Fact,
+        node: cst.BaseExpression,
+        problem: str,
+        stop: Stop | None = None,
+        place: FactPlace | None = None,
     ) -> Report:
         is_short = isinstance(node, (cst.Name, cst.Attribute))
         if problem.startswith("evaluated"):
@@ -210,7 +221,7 @@ class _Threads:
             problem = f"{what} is {problem}"
         related = () if stop is None else (stop,)
         return Report.at(
-            fact, "THREAD-002", node=node, message=problem, help=_HELP, related=related
+            fact, "THREAD-002", node=node, message=problem, help=_HELP, related=related, place=place
         )
 
     def _is_lazy(
@@ -280,6 +291,13 @@ class _Threads:
         return bool(bindings) and not self._evaluation.may_evaluate(before, {name})
 
 
+class _Kept(NamedTuple):
+    """A parameter in a call that puts it into a list or queue."""
+
+    node: cst.Name
+    statement: cst.CSTNode
+
+
 def _runs_in_thread(function: FunctionInfo) -> bool:
     """Return whether a function runs in another thread, ``run`` of a thread's class included."""
     if function.threaded:
@@ -290,7 +308,7 @@ def _runs_in_thread(function: FunctionInfo) -> bool:
     )
 
 
-def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, str]]:
+def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, _Kept]]:
     """Yield the attributes that a method puts its parameters into, with the parameters."""
     if isinstance(method.node, cst.Lambda) or not method.parameters:
         return
@@ -302,6 +320,6 @@ def _kept_parameters(method: FunctionInfo) -> Iterator[tuple[str, str]]:
             continue
         owner, _, attribute = (dotted(func.value) or "").partition(".")
         if owner == own and attribute and "." not in attribute and isinstance(call, cst.Call):
-            for name in names_below(call.args[0].value):
-                if name in others:
-                    yield attribute, name
+            for node in walk(call.args[0].value):
+                if isinstance(node, cst.Name) and node.value in others:
+                    yield attribute, _Kept(node, statement)

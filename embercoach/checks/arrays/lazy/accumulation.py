@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import evaluation_of, is_at_update
+from embercoach.analysis.facts.call_effects import is_at_update
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import by_parameter, display
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.value_sources import returned_by

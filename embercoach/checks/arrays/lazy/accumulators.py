@@ -15,7 +15,8 @@ from embercoach.analysis.values.inheritance import is_layer
 from embercoach.checks.arrays.lazy.accumulation import Accumulation, accumulations
 from embercoach.checks.arrays.lazy.growth import grows
 from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
-from embercoach.checks.arrays.lazy.step_loops import is_long, is_older, walks_short_list
+from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
+from embercoach.checks.arrays.lazy.step_loops import is_older
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

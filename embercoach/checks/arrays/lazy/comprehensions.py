@@ -9,7 +9,8 @@ import libcst as cst
 from embercoach.analysis.syntax.trees import SCOPES, dotted, head_of, target_names, walk
 from embercoach.checks.arrays.lazy.growth import is_consumed
 from embercoach.checks.arrays.lazy.lazy_loops import is_traced, may_ask
-from embercoach.checks.arrays.lazy.step_loops import is_short, lineage_of, runs_model
+from embercoach.checks.arrays.lazy.loop_lengths import is_short
+from embercoach.checks.arrays.lazy.step_loops import lineage_of, runs_model
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

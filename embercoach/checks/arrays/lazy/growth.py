@@ -19,10 +19,10 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import SCALAR
+from embercoach.checks.arrays.lazy.loop_lengths import is_counted
 from embercoach.checks.arrays.lazy.step_loops import (
     descends,
     differentiates,
-    is_counted,
     is_step,
     joined,
     lineage_of,

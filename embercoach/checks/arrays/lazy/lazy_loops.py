@@ -13,14 +13,8 @@ from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.checks.arrays.lazy.accumulation import accumulations
 from embercoach.checks.arrays.lazy.growth import grows
-from embercoach.checks.arrays.lazy.step_loops import (
-    gradient_names,
-    is_long,
-    is_private,
-    is_update,
-    updates,
-    walks_short_list,
-)
+from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
+from embercoach.checks.arrays.lazy.step_loops import gradient_names, is_private, is_update, updates
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import EVALUATING, evaluation_of
+from embercoach.analysis.facts.call_effects import EVALUATING
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_of
+from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import (
     children,
     dotted,
     names_below,
     small_statements,
     target_names,
-    walk,
 )
 from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.inheritance import is_layer
@@ -28,16 +28,13 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Unknown,
 )
+from embercoach.checks.arrays.lazy.loop_lengths import SHORT, calls_below, is_counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Iterations up to which a graph of all of them is small.
-_SHORT = 16
 #: Names that an array is followed through; calls of functions that are followed.
 _MOST_NAMES, _MOST_CALLS = 16, 3
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
@@ -146,66 +143,10 @@ def _is_transformed(fact: CallFact | None) -> bool:
     return fact is not None and not isinstance(fact.callee, (Symbol, BoundMember))
 
 
-def is_long(loop: cst.For | cst.While) -> bool:
-    """Return whether a loop may have many iterations, and is not one over layers or weights."""
-    if isinstance(loop, cst.While):
-        return True
-    iterable = loop.iter
-    if isinstance(iterable, (cst.List, cst.Tuple)):
-        return False
-    if isinstance(iterable, cst.Call) and dotted(iterable.func) == "range":
-        counts = [_integer(argument.value) for argument in iterable.args]
-        known = [count for count in counts if count is not None]
-        if len(known) == len(counts) and 0 < len(known) <= 3 and known[2:] != [0]:
-            return len(range(*known)) > _SHORT
-    targets = set(target_names(loop.target))
-    return not any(_root(call.func) in targets for call in _calls(loop.body))
-
-
-def _integer(node: cst.CSTNode) -> int | None:
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        inner = _integer(node.expression)
-        return None if inner is None else -inner
-    return int(node.value) if isinstance(node, cst.Integer) and node.value.isdigit() else None
-
-
-def _root(node: cst.CSTNode) -> str | None:
-    """The name of what is called: of an element of a loop, a layer."""
-    return node.value if isinstance(node, cst.Name) else None
-
-
-def walks_short_list(
-    loop: cst.For | cst.While, function: FunctionInfo | None, module: Module
-) -> bool:
-    """Return whether a loop has few items: of a list, tuple or range, here or at a name."""
-    return isinstance(loop, cst.For) and is_short(loop.iter, function, module)
-
-
-def is_short(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
-    """Return whether an iterable has few items."""
-    count = _count(node, function, module)
-    if count is not None:
-        return count <= _SHORT
-    if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
-        node = node.args[0].value if node.args else node
-    found = display(resolve_name(Expression(node, scope_of(module, function))).node)
-    return found is not None and 0 < len(found) <= _SHORT
-
-
-def _count(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> int | None:
-    """The number of items of ``range(COUNT)``: of a constant, or a parameter's default."""
-    if not isinstance(node, cst.Call) or dotted(node.func) != "range" or len(node.args) != 1:
-        return None
-    bound: cst.CSTNode = node.args[0].value
-    parameters = () if function is None else function.parameters
-    default = next((p.default for p in parameters if p.name == dotted(bound)), None)
-    return _integer(default or resolve_name(Expression(bound, scope_of(module, function))).node)
-
-
 def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -> bool:
     """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
     evaluation = evaluation_of(module)
-    for call in _calls(loop.body):
+    for call in calls_below(loop.body):
         fact = evaluation.calls.get(call)
         if fact is not None and (is_update(fact) or (by_evaluation and _is_evaluation(fact))):
             return True
@@ -215,19 +156,9 @@ def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -
     return False
 
 
-def is_counted(loop: cst.For | cst.While, least: int) -> bool:
-    """Return whether a loop has a known number of iterations, at least so many."""
-    iterable = loop.iter if isinstance(loop, cst.For) else None
-    if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
-        return False
-    counts = [_integer(argument.value) for argument in iterable.args]
-    known = [count for count in counts if count is not None]
-    return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
-
-
 def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
     """Return whether a gradient is subtracted in each of many iterations."""
-    return is_counted(loop, _SHORT + 1) and _is_gradient(lineage, module)
+    return is_counted(loop, SHORT + 1) and _is_gradient(lineage, module)
 
 
 def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
@@ -258,7 +189,7 @@ def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: M
         targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
         if statement is not place.statement and path in map(dotted, targets):
             return False
-    for call in _calls(loop.body):
+    for call in calls_below(loop.body):
         if not isinstance(call.func, cst.Attribute) or dotted(call.func.value) != owner:
             continue
         local = evaluation_of(module).local_call(call)
@@ -298,7 +229,7 @@ def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
     known = evaluation_of(module).updating
     if function.node not in known:
         known[function.node] = False  # for functions that call each other
-        calls = _calls(function.node)
+        calls = calls_below(function.node)
         known[function.node] = any(_updates(call, module, depth) for call in calls)
     return known[function.node]
 
@@ -374,7 +305,7 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
     fact, local = evaluation.calls.get(call), evaluation.local_call(call)
     if local is not None and not _is_layer_method(local.function):
         parameters = {p.name for p in local.function.parameters}
-        inner = _calls(local.function.node)
+        inner = calls_below(local.function.node)
         return depth < _MOST_CALLS and any(
             _is_model(c, parameters, module, depth + 1) for c in inner
         )
@@ -397,9 +328,3 @@ def _is_variable(node: cst.Name, module: Module) -> bool:
 
 def _is_layer_method(function: FunctionInfo) -> bool:
     return function.cls is not None and is_layer(function.cls) and function.name == "__call__"
-
-
-def _calls(body: cst.CSTNode) -> Iterator[cst.Call]:
-    for node in walk(body, (cst.ClassDef,)):
-        if isinstance(node, cst.Call):
-            yield node
