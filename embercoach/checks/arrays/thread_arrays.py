@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: Functions of MLX whose arrays need no evaluation.
-_EVALUATED = frozenset(("mlx.core.array", "mlx.core.asarray", "mlx.core.from_dlpack"))
+_EVALUATED = frozenset(
+    f"mlx.core.{name}" for name in ("array", "asarray", "from_dlpack", "random.key")
+)
 #: Layers whose weights are lazy until something evaluates them.
 _WEIGHTED = frozenset(
     (
