@@ -32,6 +32,7 @@ _LAZY_BUILTINS = frozenset(
 _PULLS = frozenset(("item", "tolist"))
 #: Methods of a dictionary that evaluate none of its arrays.
 _VIEWS = frozenset(("items", "values", "keys"))
+_WITHOUT_ARGUMENTS = _VIEWS | {"eval", "train", "freeze", "unfreeze"}
 _LOOKUPS = frozenset(("get", "setdefault"))
 
 
@@ -77,10 +78,15 @@ def is_pull(node: cst.Call) -> bool:
     return isinstance(node.func, cst.Attribute) and node.func.attr.value in _PULLS
 
 
-def is_view(node: cst.Call) -> bool:
-    """Test whether a call is ``weights.items()``, ``totals.get(name, 0)`` or the like."""
+def keeps_lazy(node: cst.Call) -> bool:
+    """Test whether a method is one of a dictionary, list, layer or update that evaluates nothing.
+
+    ``weights.items()``, ``totals.get(name, 0)``, ``losses.append(loss)``, ``model.eval()``.
+    """
     name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-    return name in _LOOKUPS or (name in _VIEWS and not node.args)
+    if name in _LOOKUPS or is_append(node) or is_at_update(node):
+        return True
+    return name in _WITHOUT_ARGUMENTS and not node.args
 
 
 def is_at_update(node: cst.Call) -> bool:

@@ -11,13 +11,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import (
-    effect_of,
-    is_append,
-    is_at_update,
-    is_pull,
-    is_view,
-)
+from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall
 from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
 from embercoach.analysis.syntax.trees import (
@@ -224,17 +218,14 @@ class Evaluation:
         ]
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         given.append("none" if owner is None else self.use(owner, names, depth))
-        if dotted(node.func) in names and effect == "lazy":
-            given.insert(0, "derived")  # by the weights of a layer
         if "evaluated" in given:
             return "evaluated"
+        local = self._local.get(node)
+        if dotted(node.func) in names and (effect == "lazy" or _is_forward(local)):
+            return "derived"  # by the weights of a layer
         if "derived" not in given:
             return self._holding(node, owner, names, depth)
-        if (
-            effect == "unknown"
-            and node not in self._local
-            and (is_view(node) or is_append(node) or is_at_update(node))
-        ):
+        if effect == "unknown" and local is None and keeps_lazy(node):
             effect = "lazy"
         if effect == "lazy":
             if owner is not None and given[-1] == "none" and is_append(node):
@@ -243,7 +234,6 @@ class Evaluation:
         # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
         if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
-        local = self._local.get(node)
         if local is not None and depth < _MOST_CALLS:
             return self._passed(local, given, _renamed(local, owner, names), depth)
         return self._unclear
@@ -291,6 +281,10 @@ class Evaluation:
 _ESCAPING = frozenset(
     (*(cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp),)
 )
+
+
+def _is_forward(call: LocalCall | None) -> bool:
+    return call is not None and call.function.name == "__call__"
 
 
 def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:

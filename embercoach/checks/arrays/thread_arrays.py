@@ -19,6 +19,7 @@ from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.facts.threads import ThreadStart
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.value_sources import returned_by
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol
 from embercoach.checks.registry import Report, check
@@ -26,7 +27,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
@@ -247,6 +248,8 @@ class _Threads:
             return False
         local = self._evaluation.local_call(node)
         if local is not None:
+            if local.function.name == "__init__":
+                return _is_weighted(local.function.cls)
             results = returned_by(local.function)
             return (
                 depth < _MOST_CALLS
@@ -291,6 +294,14 @@ class _Threads:
             if not isinstance(inner, SCOPES)
         ]
         return bool(bindings) and not self._evaluation.may_evaluate(before, {name})
+
+
+def _is_weighted(cls: ClassInfo | None) -> bool:
+    """Return whether a layer of the file has weights."""
+    if cls is None or not is_layer(cls):
+        return False
+    values = (v for v in cls.attributes.values() if isinstance(v, LibraryObject))
+    return any(v.cls.rpartition(".")[2] in _WEIGHTED for v in values)
 
 
 class _Kept(NamedTuple):

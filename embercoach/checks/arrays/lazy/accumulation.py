@@ -16,6 +16,7 @@ from embercoach.analysis.values.joins import as_array
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
@@ -35,12 +36,14 @@ class Accumulation(NamedTuple):
     kind: a sum, a list, a tree of averages, or a concatenation.
     added: the expressions of what is added.
     node: the expression or the statement that adds.
+    function: the one that adds, if it is called in a loop.
     """
 
     path: str
     kind: Kind
     added: tuple[cst.BaseExpression, ...]
     node: cst.CSTNode
+    function: FunctionInfo | None = None
 
 
 def accumulations(statement: cst.CSTNode, module: Module) -> Iterator[Accumulation]:

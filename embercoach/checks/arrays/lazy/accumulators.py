@@ -96,7 +96,7 @@ def _of_call(call: LocalCall, module: Module, depth: int = 0) -> list[Accumulati
             owner = dotted(passed[root])
             path = None if owner is None else f"{owner}.{rest}"
         if path is not None:
-            found.append(Accumulation(path, inner.kind, added, call.node))
+            found.append(Accumulation(path, inner.kind, added, call.node, function))
     return found
 
 

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import made_in_init
+from embercoach.analysis.facts.scopes import made_in_init, scope_of
 from embercoach.analysis.syntax.trees import (
     head_of,
     names_below,
@@ -60,7 +60,7 @@ def grows(
     statement, function = place.statement, place.function
     lineage = joined([lineage_of(n, statement, function, loop, module) for n in found.added])
     # A tree of averages keeps the weights of all steps, evaluated or not.
-    keeps = found.kind == "tree" or _keeps_parts(found, place)
+    keeps = found.kind == "tree" or _keeps_parts(found, place, module)
     names = {found.path, *lineage.names}
     if not keeps and (lineage.is_evaluated or evaluation.may_evaluate(body, names)):
         return False
@@ -87,16 +87,33 @@ def _adds_losses(found: Accumulation, loop: cst.For | cst.While, module: Module)
     return not targets.isdisjoint(names) and yields_losses(loop, module)
 
 
-def _keeps_parts(found: Accumulation, place: FactPlace) -> bool:
-    """Test whether a state of an object starts as a vector: each added one is kept."""
-    function, name = place.function, found.path.rpartition(".")[2]
-    if found.kind != "sum" or "." not in found.path or function is None:
+def _keeps_parts(found: Accumulation, place: FactPlace, module: Module) -> bool:
+    """Test whether a sum starts as a vector: it keeps each one that is added."""
+    if found.kind != "sum":
         return False
-    classes = {f.cls for f in function.module.functions if f.cls and name in f.cls.setters}
-    made = made_in_init(classes.pop(), name) if len(classes) == 1 else None
-    call = None if made is None else evaluation_of(function.module).calls.get(made)
-    array = None if call is None else as_array(call.result)
-    return array is not None and array.shape not in (None, SCALAR)
+    calls = evaluation_of(module).calls
+    for node in _starts(found, found.function or place.function, module):
+        call = calls.get(node)
+        array = None if call is None else as_array(call.result)
+        if array is not None and array.literal and array.shape not in (None, SCALAR):
+            return True
+    return False
+
+
+def _starts(
+    found: Accumulation, function: FunctionInfo | None, module: Module
+) -> list[cst.BaseExpression]:
+    """The expressions that an accumulator starts from."""
+    owner, _, name = found.path.rpartition(".")
+    if owner:
+        classes = {f.cls for f in module.functions if f.cls and name in f.cls.setters}
+        made = made_in_init(classes.pop(), name) if len(classes) == 1 else None
+        return [] if made is None else [made]
+    while function is not None and name in (*function.nonlocal_names, *function.global_names):
+        function = function.outer
+    reaching = scope_of(module, function).reaching
+    bindings = [] if reaching is None else reaching.bindings.get(name, [])
+    return [b.value for b in bindings if b.kind == "assigned" and b.value is not None]
 
 
 def _is_evaluated_later(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MANAGER = "contextlib.contextmanager"
 #: Calls in a timer that may evaluate, or wait for, what it times.
-_WAITING = frozenset(("eval", "async_eval", "synchronize"))
+_WAITING = frozenset(("eval", "async_eval"))
 _CLOCK_NAMES = frozenset(clock.rpartition(".")[2] for clock in CLOCKS)
 #: Sections of one file that are looked at: each takes a walk of what it times.
 _MOST_SECTIONS = 64
@@ -38,7 +38,7 @@ _MOST_SECTIONS = 64
 def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``with timer("matmul"): y = a @ b``, where the timer reads a clock before and after."""
     timers = _timers(module, facts) if "with " in module.source else _NONE
-    if not any(timers):
+    if not any(timers[:3]):
         return
     at = {id(fact.place.statement): fact for fact in facts}
     sections = (node for node in walk(module.tree, (cst.BaseExpression,)) if type(node) is cst.With)
@@ -53,6 +53,8 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not any(_is_timer(item.item, timers, function, module) for item in node.items):
             continue
         is_scheduled = is_scheduling(last, module)
+        if is_scheduled and timers.has_wait:
+            continue
         if is_scheduled or work_of(node.body.body, function, module) in LAZY:
             yield Report.at(
                 fact,
@@ -91,11 +93,15 @@ def is_scheduling(statement: cst.CSTNode, module: Module) -> bool:
 
 
 class _Timers(NamedTuple):
-    """Names of functions and classes of the file that time a block, and calls of others."""
+    """Names of functions and classes of the file that time a block, and calls of others.
+
+    has_wait: one of them waits for scheduled work.
+    """
 
     functions: frozenset[str]
     classes: frozenset[str]
     calls: frozenset[cst.CSTNode]
+    has_wait: bool = False
 
 
 _NONE = _Timers(frozenset(), frozenset(), frozenset())
@@ -115,7 +121,8 @@ def _timers(module: Module, facts: list[Fact]) -> _Timers:
     for fact in facts:
         if type(fact) is ProjectCall and _times_yield(fact.function):
             calls.add(fact.node)
-    return _Timers(frozenset(functions), frozenset(classes), frozenset(calls))
+    has_wait = "synchronize" in module.source
+    return _Timers(frozenset(functions), frozenset(classes), frozenset(calls), has_wait)
 
 
 def _times_yield(info: FunctionInfo) -> bool:
