@@ -29,7 +29,7 @@ _LAZY_BUILTINS = frozenset(
         *("reversed", "setattr", "sum", "tuple", "type", "zip", "getattr", "hasattr"),
     )
 )
-_PULLS = frozenset(("item", "tolist"))
+PULLS = frozenset(("item", "tolist"))
 #: Methods of a dictionary that evaluate none of its arrays.
 _VIEWS = frozenset(("items", "values", "keys"))
 _WITHOUT_ARGUMENTS = _VIEWS | {"eval", "train", "freeze", "unfreeze"}
@@ -60,7 +60,7 @@ def _of_symbol(name: str) -> Effect:
 def _of_method(callee: BoundMember) -> Effect:
     owner, name = callee.owner, callee.name
     if as_array(owner) is not None:
-        return "evaluates" if name in _PULLS or name.startswith("__") else "lazy"
+        return "evaluates" if name in PULLS or name.startswith("__") else "lazy"
     if type(owner) is LibraryObject:
         return "unknown" if "save" in name else "lazy"
     if any(type(o) is Unknown for o in options(owner)):
@@ -75,7 +75,7 @@ def is_append(node: cst.Call) -> bool:
 
 def is_pull(node: cst.Call) -> bool:
     """Test whether a call is ``loss.item()`` or ``x.tolist()``."""
-    return isinstance(node.func, cst.Attribute) and node.func.attr.value in _PULLS
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value in PULLS
 
 
 def keeps_lazy(node: cst.Call) -> bool:

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import EVALUATING
+from embercoach.analysis.facts.call_effects import EVALUATING, PULLS
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
     children,
     dotted,
     names_below,
     small_statements,
     target_names,
+    walk,
 )
 from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.inheritance import is_layer
@@ -153,7 +155,16 @@ def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -
         local = evaluation.local_call(call)
         if local is not None and updates(local.function, module):
             return True
+        if by_evaluation and local is not None and _evaluates(local.function, module):
+            return True
     return False
+
+
+def _evaluates(function: FunctionInfo, module: Module) -> bool:
+    """Return whether a function of the file evaluates arrays, and returns afterwards."""
+    body = function.node.body
+    is_generator = any(isinstance(node, cst.Yield) for node in walk(body, SCOPES))
+    return not is_generator and evaluation_of(module).evaluates(body)
 
 
 def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
@@ -209,7 +220,9 @@ def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Mod
 
 
 def _is_evaluation(fact: CallFact) -> bool:
-    return fact.symbol in EVALUATING and not fact.place.periodic
+    callee = fact.callee
+    is_pull = isinstance(callee, BoundMember) and callee.name in PULLS and fact.array is not None
+    return (fact.symbol in EVALUATING or is_pull) and not fact.place.periodic
 
 
 def is_update(fact: CallFact) -> bool:

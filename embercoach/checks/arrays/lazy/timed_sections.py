@@ -14,6 +14,7 @@ from embercoach.analysis.values.lattice import Class
 from embercoach.checks.arrays.lazy.laziness import (
     CLOCKS,
     LAZY,
+    Work,
     work_of,
     work_of_function,
 )
@@ -53,9 +54,8 @@ def timed_section(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not any(_is_timer(item.item, timers, function, module) for item in node.items):
             continue
         is_scheduled = is_scheduling(last, module)
-        if is_scheduled and timers.has_wait:
-            continue
-        if is_scheduled or work_of(node.body.body, function, module) in LAZY:
+        done = Work.SCHEDULED if is_scheduled else work_of(node.body.body, function, module)
+        if done is Work.LAZY or (done is Work.SCHEDULED and not timers.has_wait):
             yield Report.at(
                 fact,
                 "LAZY-003",
