@@ -176,10 +176,11 @@ def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) 
     """Return whether each iteration computes a gradient of other data, a micro-batch."""
     if not isinstance(loop, cst.For) or not _is_gradient(lineage, module):
         return False
-    data = _derived(loop)
-    return any(
-        data & set(names_below(argument.value)) for c in lineage.calls for argument in c.args
-    )
+    statements = (s for s in small_statements(loop.body) if isinstance(s, cst.Assign))
+    data = {name for s in statements for t in s.targets for name in target_names(t.target)}
+    data.update(target_names(loop.target))
+    given = (argument.value for call in lineage.calls for argument in call.args)
+    return any(not data.isdisjoint(names_below(node)) for node in given)
 
 
 def _is_gradient(lineage: Lineage, module: Module) -> bool:
