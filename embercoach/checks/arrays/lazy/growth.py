@@ -27,6 +27,7 @@ from embercoach.checks.arrays.lazy.step_loops import (
     joined,
     lineage_of,
     runs_model,
+    synchronizes,
     yields_losses,
 )
 
@@ -66,6 +67,8 @@ def grows(
         return False
     is_list = found.kind == "list"
     if is_step(loop, module, by_evaluation=not is_list):
+        return True
+    if not is_list and (is_state or keeps) and synchronizes(loop, module):
         return True
     if not is_list and (differentiates(lineage, loop, module) or descends(lineage, loop, module)):
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -155,7 +156,17 @@ def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -
         local = evaluation.local_call(call)
         if local is not None and updates(local.function, module):
             return True
-        if by_evaluation and local is not None and _evaluates(local.function, module):
+    return False
+
+
+def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration pulls an array, or calls a function that evaluates one."""
+    evaluation = evaluation_of(module)
+    for call in calls_below(loop.body):
+        fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+        if fact is not None and _is_pull(fact):
+            return True
+        if local is not None and _evaluates(local.function, module):
             return True
     return False
 
@@ -221,9 +232,13 @@ def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Mod
 
 
 def _is_evaluation(fact: CallFact) -> bool:
+    return fact.symbol in EVALUATING and not fact.place.periodic
+
+
+def _is_pull(fact: CallFact) -> bool:
     callee = fact.callee
     is_pull = isinstance(callee, BoundMember) and callee.name in PULLS and fact.array is not None
-    return (fact.symbol in EVALUATING or is_pull) and not fact.place.periodic
+    return is_pull and not fact.place.periodic
 
 
 def is_update(fact: CallFact) -> bool:
@@ -276,8 +291,21 @@ def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module
     """Return whether a model computes the array from the loop's data."""
     if isinstance(loop, cst.While):
         return False
-    data = _derived(loop) if isinstance(loop, cst.For) else set(target_names(loop.target))
-    return any(_is_model(call, data, module) for call in lineage.calls)
+    if isinstance(loop, cst.CompFor):
+        data, inner = set(target_names(loop.target)), set[str]()
+    else:
+        data, loops = _derived(loop), (n for n in walk(loop.body) if isinstance(n, cst.For))
+        inner = {name for node in loops for name in target_names(node.target)}
+        if any(_is_type_test(call, data) for call in calls_below(loop.body)):
+            return False  # over objects of several types
+    # A model of an inner loop over models, such as the trees of a forest, is not one of data.
+    calls = (c for c in lineage.calls if inner.isdisjoint(dotted(a.value) or "" for a in c.args))
+    return any(_is_model(call, data, module) for call in calls)
+
+
+def _is_type_test(call: cst.Call, names: set[str]) -> bool:
+    is_test = dotted(call.func) == "isinstance" and len(call.args) > 0
+    return is_test and dotted(call.args[0].value) in names
 
 
 def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
@@ -336,6 +364,8 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
 
 def _is_variable(node: cst.Name, module: Module) -> bool:
     """Test whether a name is not one of the module: a parameter, or a variable."""
+    if hasattr(builtins, node.value):
+        return False
     found = module.frame.names.get(node.value)
     return found is None or isinstance(found, (Unknown, Instance))
 
