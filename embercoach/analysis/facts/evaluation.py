@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
+from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
 from embercoach.analysis.syntax.trees import (
     SCOPES,
@@ -67,6 +68,8 @@ class Evaluation:
         self._evaluating: dict[cst.CSTNode, bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
         self.operations: dict[cst.CSTNode, BinaryFact] = {}
+        #: Calls of functions of other files.
+        self.elsewhere: dict[cst.CSTNode, ProjectCall] = {}
         for fact in facts:
             if type(fact) is CallFact:
                 self.calls[fact.node] = fact
@@ -74,6 +77,8 @@ class Evaluation:
                 self.operations[fact.node] = fact
             elif type(fact) is LocalCall:
                 self._local[fact.node] = fact
+            elif type(fact) is ProjectCall:
+                self.elsewhere[fact.node] = fact
 
     def effect(self, call: cst.Call) -> Effect:
         """Return what a call does with its arguments."""
@@ -225,7 +230,9 @@ class Evaluation:
             return "derived"  # by the weights of a layer
         if "derived" not in given:
             return self._holding(node, owner, names, depth)
-        if effect == "unknown" and local is None and keeps_lazy(node):
+        other = self.elsewhere.get(node)
+        is_lazy = keeps_lazy(node) or (other is not None and is_plainly_lazy(other.function))
+        if effect == "unknown" and local is None and is_lazy:
             effect = "lazy"
         if effect == "lazy":
             if owner is not None and given[-1] == "none" and is_append(node):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.call_effects import is_at_update
+from embercoach.analysis.facts.call_effects import is_append, is_at_update
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import by_parameter, display
 from embercoach.analysis.syntax.trees import dotted, names_below
@@ -26,6 +26,14 @@ _ADDING = frozenset(
     f"mlx.core.{name}" for name in ("add", "subtract", "maximum", "minimum", "logaddexp")
 )
 _JOINING = frozenset(f"mlx.core.{name}" for name in ("concatenate", "concat"))
+_BY_NAME: dict[str, Kind] = {
+    "tree_map": "tree",
+    "add": "sum",
+    "maximum": "sum",
+    "minimum": "sum",
+    "concatenate": "concatenation",
+    "concat": "concatenation",
+}
 #: Methods of ``x.at[i]``.
 _AT = frozenset(("add", "subtract", "maximum", "minimum"))
 
@@ -166,3 +174,38 @@ def _is_scaled(node: cst.BaseExpression, path: str) -> bool:
 
 def _mentions(node: cst.BaseExpression, path: str) -> bool:
     return path.rpartition(".")[2] in names_below(node)
+
+
+def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
+    """What a statement of another file adds to; nothing is known of its values."""
+    if isinstance(statement, cst.AugAssign):
+        path = path_of(statement.target)
+        is_sum = isinstance(statement.operator, (cst.AddAssign, cst.SubtractAssign))
+        found = Accumulation(path or "", "sum", (statement.value,), statement)
+        return found if path is not None and is_sum else None
+    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        call = statement.value
+        func = call.func
+        is_list = is_append(call) and isinstance(func, cst.Attribute)
+        path = path_of(cst.ensure_type(func, cst.Attribute).value) if is_list else None
+        added = tuple(argument.value for argument in call.args)
+        return None if path is None else Accumulation(path, "list", added, call)
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return None
+    path, value = path_of(statement.targets[0].target), statement.value
+    if path is None:
+        return None
+    if isinstance(value, cst.BinaryOperation) and isinstance(
+        value.operator, (cst.Add, cst.Subtract)
+    ):
+        for known, other in ((value.left, value.right), (value.right, value.left)):
+            if _is_scaled(known, path):
+                return Accumulation(path, "sum", (other,), value)
+    if isinstance(value, cst.Call):
+        name = (dotted(value.func) or "").rpartition(".")[2]
+        kind = _BY_NAME.get(name)
+        parts = [n for a in value.args for n in (display(a.value) or [a.value])]
+        others = tuple(part for part in parts if path_of(part) != path)
+        if kind is not None and len(others) < len(parts):
+            return Accumulation(path, kind, others, value)
+    return None

@@ -9,10 +9,16 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.checks.arrays.lazy.accumulation import Accumulation, accumulations
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.checks.arrays.lazy.accumulation import (
+    Accumulation,
+    accumulation_by_text,
+    accumulations,
+)
 from embercoach.checks.arrays.lazy.growth import grows
 from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import LocalCall
+    from embercoach.analysis.facts.facts import LocalCall, ProjectCall
     from embercoach.analysis.project.module import Module
 
 #: Functions that are followed from a loop, and additions of one function.
@@ -33,10 +39,38 @@ _MOST_CALLS, _MOST_ADDED = 3, 8
 @check("LAZY-001")
 def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
     """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
-    place = fact.place
-    if not place.loops or is_traced(place, module):
+    if fact.place.loops and not is_traced(fact.place, module):
+        added = accumulated(fact.function, module)
+        yield from _reports(_of_call(fact, added), fact, module)
+
+
+@check("LAZY-001")
+def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """The same, where the function is one of another file."""
+    if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
         return
-    for found in _of_call(fact, module):
+    arrays = _array_parameters(fact)
+    added = [
+        item
+        for item in accumulated_by_text(fact.function)
+        if not arrays.isdisjoint(name for node in item.added for name in names_below(node))
+    ]
+    yield from _reports(_of_call(fact, added), fact, module)
+
+
+def _array_parameters(call: ProjectCall) -> set[str]:
+    """The parameters that a call passes arrays for."""
+    pairs = [(argument.keyword, argument.node) for argument in call.arguments]
+    passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+    arrays = {id(argument.node) for argument in call.arguments if holds_arrays(argument.value)}
+    return {name for name, node in passed.items() if id(node) in arrays}
+
+
+def _reports(
+    accumulated: list[Accumulation], fact: LocalCall | ProjectCall, module: Module
+) -> Iterator[Report]:
+    place = fact.place
+    for found in accumulated:
         if not may_ask(place, module):
             return
         for loop in layout_of(module, place.function).loops(place.statement):
@@ -55,7 +89,10 @@ def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
 
 
 def _is_kept(
-    found: Accumulation, loop: cst.For | cst.While, fact: LocalCall, module: Module
+    found: Accumulation,
+    loop: cst.For | cst.While,
+    fact: LocalCall | ProjectCall,
+    module: Module,
 ) -> bool:
     """Return whether what a function adds to is older than a loop, and nothing there resets it."""
     if not is_older(found.path, loop, fact.place, module):
@@ -69,7 +106,8 @@ def _is_kept(
         if not isinstance(node, cst.Call) or node is fact.node or not owner:
             continue
         if isinstance(node.func, cst.Attribute) and dotted(node.func.value) == owner:
-            local = evaluation_of(module).local_call(node)
+            evaluation = evaluation_of(module)
+            local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
             cls = fact.function.cls
             is_setter = local is None and cls is not None and node.func.attr.value in cls.setters
             if local is None and not is_setter:
@@ -80,7 +118,7 @@ def _is_kept(
     return True
 
 
-def _of_call(call: LocalCall, module: Module, depth: int = 0) -> list[Accumulation]:
+def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
     """What a call adds to, by the paths of the caller."""
     function, func = call.function, call.node.func
     pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
@@ -89,7 +127,7 @@ def _of_call(call: LocalCall, module: Module, depth: int = 0) -> list[Accumulati
         passed[function.parameters[0].name] = func.value
     added = tuple(argument.value for argument in call.node.args)
     found: list[Accumulation] = []
-    for inner in accumulated(function, module, depth):
+    for inner in accumulated:
         root, _, rest = inner.path.partition(".")
         path: str | None = inner.path
         if root in passed:
@@ -118,7 +156,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
             found += accumulations(statement, module)
     if depth < _MOST_CALLS:
         for call in evaluation_of(module).calls_in(function):
-            found += _of_call(call, module, depth + 1)
+            found += _of_call(call, accumulated(call.function, module, depth + 1))
     return [
         item
         for item in found
@@ -126,6 +164,22 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         or item.path in outer
         or (item.kind == "list" and _is_outer(item.path, function, module))
     ][:_MOST_ADDED]
+
+
+@lru_cache(maxsize=64)
+def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
+    """What a function of another file adds to, of attributes of its parameters, by its text."""
+    own = {parameter.name for parameter in function.parameters}
+    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
+        return []
+    if function.cls is not None and is_layer(function.cls):
+        return []
+    found: list[Accumulation] = []
+    for statement in small_statements(function.node.body):
+        item = accumulation_by_text(statement)
+        if item is not None and item.path.partition(".")[0] in own and "." in item.path:
+            found.append(item)
+    return found[:_MOST_ADDED]
 
 
 def _is_outer(path: str, function: FunctionInfo, module: Module) -> bool:
