@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import pytest
 
+from embercoach.checks import Project, check_source
 from tests.checks.findings import codes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 START = """
 from mlx.utils import tree_map
@@ -166,3 +171,49 @@ def f(model: nn.Module, x: mx.array, cache, log):
         {body}
 """
     assert bool(found(program)) is flagged
+
+
+METERS = """
+import mlx.core as mx
+from mlx.utils import tree_map
+
+class Meter:
+    def __init__(self):
+        self.total, self.count, self.tree = mx.array(0.0), 0, None
+
+    def add(self, value, count=1):
+        self.total = self.total + value
+        self.count += count
+
+    def average(self, tree):
+        self.tree = tree_map(mx.maximum, self.tree, tree)
+
+    def checked(self, value):
+        self.total = self.total + value
+        mx.eval(self.total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("meter.add(loss)", True),
+        ("meter.average(gradients)", True),
+        ("meter.checked(loss)", False),
+        ("meter.add(loss.item())", False),
+        ("meter.add(1.0, 3)", False),
+        ("meter.add(loss)\n        mx.eval(meter.total)", False),
+        ("mx.eval(loss)\n        meter.add(loss)", False),
+    ],
+)
+def test_a_meter_of_another_file(tmp_path: Path, body: str, flagged: bool) -> None:
+    (tmp_path / "meters.py").write_text(METERS)
+    path = tmp_path / "program.py"
+    source = (
+        "import mlx.core as mx\nimport mlx.nn as nn\nfrom meters import Meter\n"
+        "def loss_fn(model, x):\n    return mx.mean(model(x))\n"
+        f"def train(model, optimizer, batches):\n    meter = Meter(){STEP}        {body}\n"
+    )
+    path.write_text(source)
+    found = check_source(source, path, Project()).findings
+    assert ("LAZY-001" in [finding.code for finding in found]) is flagged

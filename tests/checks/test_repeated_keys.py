@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import pytest
 
+from embercoach.checks import Project, check_source
 from tests.checks.findings import codes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CLASS = """
 KEY = mx.random.key(0)
@@ -88,3 +93,26 @@ def run(args, unknown, n):
     return found
 """
     assert bool(codes(dedent(program), "RANDOM-004")) is flagged
+
+
+@pytest.mark.parametrize(
+    ("loop", "flagged"),
+    [
+        ("noise = Noise(0)\nfor _ in range(9):\n    noise.draw((3,))\n", True),
+        ("noise = Noise(0)\nnoise.draw((3,))\n", False),
+        ("for i in range(9):\n    Noise(i).draw((3,))\n", False),
+        ("noise = Noise(0)\nfor _ in range(9):\n    noise.split((3,))\n", False),
+    ],
+)
+def test_a_key_of_an_object_of_another_file(tmp_path: Path, loop: str, flagged: bool) -> None:
+    (tmp_path / "noise.py").write_text(
+        "import mlx.core as mx\n\n\nclass Noise:\n    def __init__(self, seed):\n"
+        "        self.key = mx.random.key(seed)\n\n    def draw(self, shape):\n"
+        "        return mx.random.normal(shape, key=self.key)\n\n    def split(self, shape):\n"
+        "        return mx.random.normal(shape)\n"
+    )
+    path = tmp_path / "program.py"
+    source = f"import mlx.core as mx\nfrom noise import Noise\n\n{loop}"
+    path.write_text(source)
+    found = check_source(source, path, Project()).findings
+    assert ("RANDOM-001" in [finding.code for finding in found]) is flagged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -64,6 +65,42 @@ def repeated_key(fact: CallFact, module: Module) -> Iterator[Report]:
         help="Split it at each call, and keep the new key: `key, subkey = mx.random.split(key)`",
         related=() if call is None else (Stop(call.node, call.place.statement, text),),
     )
+
+
+@check("RANDOM-001")
+def repeated_key_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """A loop calls a method of another file, which draws with a key of its object."""
+    place, function = fact.place, fact.function
+    if not place.loops or place.periodic or function.cls is None or module.is_test:
+        return
+    if (place.function is not None and place.function.is_test) or function.name == "__init__":
+        return
+    key = _fixed_key(function)
+    if key is None or any(timer in module.source for timer in _TIMERS):
+        return
+    if _is_older(fact, _receiver(fact), module):
+        yield Report.at(
+            fact,
+            "RANDOM-001",
+            message=f"`{function.name}()` draws with the same key `{key}` at every call",
+            help="Split the key at each call, and keep the new one",
+        )
+
+
+@lru_cache(maxsize=64)
+def _fixed_key(method: FunctionInfo) -> str | None:
+    """The attribute that a method of another file draws with, if only ``__init__`` makes it."""
+    if isinstance(method.node, cst.Lambda) or method.cls is None:
+        return None
+    for node in walk(method.node.body):
+        if not isinstance(node, cst.Call) or ".random." not in f".{dotted(node.func)}":
+            continue
+        for argument in node.args:
+            is_key = argument.keyword is not None and argument.keyword.value == "key"
+            made = fixed_attribute(argument.value, method, method.module) if is_key else None
+            if isinstance(made, cst.Call) and (dotted(made.func) or "").endswith("random.key"):
+                return dotted(argument.value)
+    return None
 
 
 def _is_forward(function: FunctionInfo, key: _Key) -> bool:
