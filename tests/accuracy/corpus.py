@@ -1,8 +1,12 @@
-"""Fetch and unpack the pinned packages that the accuracy labels talk about."""
+"""Fetch and unpack the pinned packages that the accuracy labels talk about.
+
+Run as a program, it fetches all of them: ``python -m tests.accuracy.corpus``.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 import tarfile
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CACHE = Path(__file__).resolve().parents[2] / ".embercoach_corpus"
+LABELS = Path(__file__).with_name("labels.json")
 LEFT_OUT = frozenset({"build"})  # mlx-whisper's wheel ships nested copies of itself there
 
 
@@ -89,3 +94,7 @@ def _python_members(archive: Path) -> Iterator[tuple[str, bytes]]:
                 stream = packed.extractfile(info)
                 assert stream is not None
                 yield info.name, stream.read()
+
+
+if __name__ == "__main__":
+    corpus_roots(json.loads(LABELS.read_text(encoding="utf-8"))["packages"])

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.accuracy.corpus import CorpusError, corpus_roots
-from tests.accuracy.sample import LABELS, line_hash
+from tests.accuracy.corpus import LABELS, CorpusError, corpus_roots
+from tests.accuracy.sample import line_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

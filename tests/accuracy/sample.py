@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.accuracy.candidates import FAMILIES, Site, sites_of_package
-from tests.accuracy.corpus import corpus_roots
+from tests.accuracy.corpus import LABELS, corpus_roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LABELS = Path(__file__).with_name("labels.json")
 SEED = 20261121
 SCRIPT_SHARE = 0.35
 # Likely sites that join beyond the quotas, as arrays are rare in what was drawn of their kinds:

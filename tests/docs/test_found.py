@@ -20,8 +20,8 @@ from tests.examples.programs import ROOT
 from tests.examples.readme import blocks
 
 TEXT = FOUND.read_text(encoding="utf-8")
-#: Packages that the test extra installs.
-INSTALLED = ("mlx-lm", "mlx-vlm")
+#: Those of the table that may be installed: the first by the test extra.
+INSTALLED = ("mlx-lm", pytest.param("mlx-vlm", marks=pytest.mark.corpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,16 @@ def test_the_linter_reports_each_place(package: str) -> None:
     assert {(Path(one.path).name, one.line, one.code) for one in listed} <= reported
 
 
+def cases() -> list[object]:
+    """Each script; the test extra doesn't install mlx-vlm."""
+    marks = {True: [pytest.mark.corpus], False: []}
+    return [
+        pytest.param(one, id=one.section, marks=marks["mlx_vlm" in one.text]) for one in scripts()
+    ]
+
+
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("script", [pytest.param(one, id=one.section) for one in scripts()])
+@pytest.mark.parametrize("script", cases())
 def test_a_script_prints_what_the_page_shows(script: Script) -> None:
     (package, version), *_ = {
         (one.package, one.version) for one in places() if one.section == script.section

@@ -62,9 +62,13 @@ def test_readme_installs_and_tests() -> None:
 PYTHON = f"""#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then mkdir -p .venv-ci/bin && : >.venv-ci/bin/activate
 elif [ "$1 $2" = "-m tests.fuzz" ]; then echo python "$@" >>calls
+elif [ "$1 $2" = "-m tests.accuracy.corpus" ]; then
+    echo fetched
+    case "$FAIL" in fetching) exit 1 ;; esac
 else exec {sys.executable} "$@"; fi
 """
 HAS_ORACLES = sys.version_info >= (3, 11)
+HAS_PACKAGES = HAS_ORACLES and sys.platform == "linux"
 HAS_ATHERIS = (sys.platform, platform.machine()) == ("linux", "x86_64") and (
     sys.version_info < (3, 14)
 )
@@ -72,6 +76,7 @@ EXTRAS = ",".join(["oracles"] * HAS_ORACLES + ["fuzz"] * HAS_ATHERIS)
 INSTALLS = [
     *([f"pip install -q -e .[{EXTRAS}]"] if EXTRAS else []),
     *(["pip install -q --no-deps mlstm_kernels==2.0.6 xlstm==2.0.6"] if HAS_ORACLES else []),
+    *(["pip install -q --no-deps mlx-vlm==0.7.10 mlx-audio==0.6.2"] if HAS_PACKAGES else []),
 ]
 FUZZING = ["python -m tests.fuzz --seconds 8 --jobs 2"] if HAS_ATHERIS else []
 LEFT_OUT = (
@@ -156,6 +161,7 @@ def test_the_gate_runs_everything_and_ends_with_the_summary(checkout: Path) -> N
     [
         ("ruff", "ruff format --check", "ruff format --check"),
         ("mypy", ["mypy", *INSTALLS][-1], "mypy"),
+        ("fetching", ["mypy", *INSTALLS][-1], "packages from PyPI"),
         ("pytest", LEFT_OUT, LEFT_OUT),
         ("mkdocs", SITE, SITE),
         ("embercoach", "embercoach check .", "embercoach check ."),
@@ -203,7 +209,7 @@ def test_workflow_logs_are_grouped(checkout: Path) -> None:
     assert (
         result.stdout.count("::group::")
         == result.stdout.count("::endgroup::")
-        == 9 + len(INSTALLS) + len(FUZZING)
+        == 10 + len(INSTALLS) + len(FUZZING)
     )
 
 
