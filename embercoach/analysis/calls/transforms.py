@@ -10,7 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact
-from embercoach.analysis.facts.threads import ThreadStart
+from embercoach.analysis.facts.thread_starts import ThreadStart
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method

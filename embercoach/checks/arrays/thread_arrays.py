@@ -16,7 +16,7 @@ from embercoach.analysis.facts.scopes import (
     scope_of,
 )
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.facts.threads import ThreadStart
+from embercoach.analysis.facts.thread_starts import ThreadStart
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
 from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.inheritance import is_layer

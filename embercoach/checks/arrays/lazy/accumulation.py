@@ -177,7 +177,7 @@ def _mentions(node: cst.BaseExpression, path: str) -> bool:
 
 
 def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
-    """What a statement of another file adds to; nothing is known of its values."""
+    """Return the addition of a statement of another file, of whose values nothing is known."""
     if isinstance(statement, cst.AugAssign):
         path = path_of(statement.target)
         is_sum = isinstance(statement.operator, (cst.AddAssign, cst.SubtractAssign))

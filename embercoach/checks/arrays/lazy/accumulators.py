@@ -1,4 +1,4 @@
-"""LAZY-001: what a function adds to, called in a loop that evaluates neither."""
+"""LAZY-001: functions that add to an accumulator, called in a loop that evaluates neither."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _is_kept(
 
 
 def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
-    """What a call adds to, by the paths of the caller."""
+    """The additions of a call, by the paths of the caller."""
     function, func = call.function, call.node.func
     pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
     passed = by_parameter(function, pairs, is_bound=call.is_bound)
@@ -140,7 +140,7 @@ def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> 
 
 @lru_cache(maxsize=64)
 def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[Accumulation]:
-    """What a function adds arrays to: attributes of its parameters, and outer variables."""
+    """The additions of a function to attributes of its parameters and to outer variables."""
     if function.cls is not None and is_layer(function.cls):
         return []
     if isinstance(function.node, cst.Lambda) or function.name == "__init__":
@@ -168,7 +168,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
 
 @lru_cache(maxsize=64)
 def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
-    """What a function of another file adds to, of attributes of its parameters, by its text."""
+    """The additions of a function of another file to attributes of its parameters."""
     own = {parameter.name for parameter in function.parameters}
     if isinstance(function.node, cst.Lambda) or function.name == "__init__":
         return []
