@@ -27,7 +27,6 @@ from embercoach.analysis.syntax.trees import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.call_effects import Effect
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
@@ -129,10 +128,6 @@ class Evaluation:
     def local_call(self, call: cst.CSTNode) -> LocalCall | None:
         """Return the fact of a call of a function of the file."""
         return self._local.get(call)
-
-    def calls_in(self, function: FunctionInfo) -> list[LocalCall]:
-        """Return the calls of functions of the file in a function."""
-        return [call for call in self._local.values() if call.place.function is function]
 
     def _statement(self, node: cst.CSTNode, names: set[str], depth: int) -> bool:
         kind = type(node)

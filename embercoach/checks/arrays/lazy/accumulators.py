@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import by_parameter, scope_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import LocalCall, ProjectCall
+    from embercoach.analysis.facts.facts import ProjectCall
     from embercoach.analysis.project.module import Module
 
 #: Functions that are followed from a loop, and additions of one function.
@@ -155,7 +156,8 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
             seen.add(id(statement))
             found += accumulations(statement, module)
     if depth < _MOST_CALLS:
-        for call in evaluation_of(module).calls_in(function):
+        calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
+        for call in calls:
             found += _of_call(call, accumulated(call.function, module, depth + 1))
     return [
         item
