@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis import held_sources
 from embercoach.analysis.calls.parameters import parameter_value
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, scope_of
-from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
+from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
@@ -34,15 +34,20 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
+    #: From a subscript or an attribute, and what it may be of, to what it may be.
+    Step = Callable[["Sources", "Source", list["Source"]], list["Source"] | None]
+
 #: Expressions that are looked at for one question, and calls inside of each other.
 MOST_STEPS, MOST_CALLS = 48, 4
+#: Steps for the containers of one question.
+MOST_NESTED_STEPS = 192
 _SAME_RESULT = frozenset(("same", "compile", "checkpoint"))  # transforms
 
 
@@ -63,6 +68,22 @@ class Source:
     def moved(self, node: cst.BaseExpression, statement: cst.CSTNode) -> Source:
         """An expression of another statement of the same function."""
         return Source(node, statement, self.function, self.module, self.call)
+
+    def elsewhere(
+        self,
+        node: cst.BaseExpression,
+        statement: cst.CSTNode,
+        function: FunctionInfo | None,
+        module: Module,
+    ) -> Source:
+        """An expression of another function or file, of no call in particular."""
+        return Source(node, statement, function, module)
+
+    def called(
+        self, node: cst.BaseExpression, statement: cst.CSTNode, function: FunctionInfo
+    ) -> Source:
+        """An expression of the function that this one, a call, calls."""
+        return Source(node, statement, function, function.module, self)
 
     @property
     def depth(self) -> int:
@@ -90,6 +111,8 @@ class Sources:
     def __init__(self, module: Module) -> None:
         """Collect the calls of the file."""
         self._module = module
+        self._nested = 0
+        self._steps = 0  # of this question, those of containers among them
         self._calls: dict[cst.CSTNode, CallFact] = {}
         self._callees: dict[cst.CSTNode, list[Callee]] = {}
         self._callers: dict[FunctionInfo, list[LocalCall | ProjectCall]] = {}
@@ -109,6 +132,10 @@ class Sources:
         """An expression of a fact of this file."""
         return Source(node, fact.place.statement, fact.place.function, self._module)
 
+    def at_place(self, node: cst.BaseExpression, place: FactPlace) -> Source:
+        """An expression of a place in this file."""
+        return Source(node, place.statement, place.function, self._module)
+
     def ends(self, source: Source, *, through_callers: bool = False) -> list[Source]:
         """The expressions that compute a value: all alternatives, none if there are too many.
 
@@ -125,7 +152,9 @@ class Sources:
             if key in seen:
                 continue
             seen.add(key)
-            if len(seen) > MOST_STEPS:
+            is_new = self._nested == 0 and len(seen) == 1
+            self._steps = 1 if is_new else self._steps + 1
+            if len(seen) > MOST_STEPS or self._steps > MOST_NESTED_STEPS:
                 return []
             further = self._step(current, through_callers=through_callers)
             if further is None:
@@ -155,16 +184,15 @@ class Sources:
         """The value of an expression of globals, attributes and annotated parameters."""
         info = source.function
         with suppress(WorkExceededError):
-            frame = source.module.frame
+            outer = source.module.frame if info is None else info.closure or source.module.frame
+            frame = Frame(source.module, info, outer, record=False)
+            frame.statement = source.statement
             if info is not None:
-                outer = info.closure or source.module.frame
-                frame = Frame(source.module, info, outer, record=False)
-                frame.statement = source.statement
                 for parameter in info.parameters:
                     frame.names[parameter.name] = parameter_value(info, parameter, None)
                 if info.is_method and info.cls is not None and info.parameters:
                     frame.names[info.parameters[0].name] = Instance(info.cls)
-                return evaluate(frame, source.node)
+            return evaluate(frame, source.node)
         return UNKNOWN
 
     def _callee(self, source: Source, node: cst.Call) -> Value:
@@ -189,10 +217,29 @@ class Sources:
         if isinstance(node, cst.Call):
             return self._returned(source)
         if isinstance(node, cst.Attribute):
-            return _attribute(source, node)
+            return held_sources.own_attribute(source, node) or self._held(
+                source, node.value, held_sources.attribute, through_callers=through_callers
+            )
+        if isinstance(node, cst.Subscript):
+            return self._held(
+                source, node.value, held_sources.item, through_callers=through_callers
+            )
         if isinstance(node, cst.IfExp):
             return [source.at(node.body), source.at(node.orelse)]
         return None
+
+    def _held(
+        self, source: Source, base: cst.BaseExpression, step: Step, *, through_callers: bool
+    ) -> list[Source] | None:
+        """Return the values that dictionaries and objects hold, those that ``base`` may be."""
+        if self._nested >= held_sources.MOST_NESTED:
+            return None
+        self._nested += 1
+        try:
+            bases = self.ends(source.at(base), through_callers=through_callers)
+            return step(self, source, bases)
+        finally:
+            self._nested -= 1
 
     def _bound(self, source: Source, name: str, *, through_callers: bool) -> list[Source] | None:
         function, statement = source.function, source.statement
@@ -201,7 +248,7 @@ class Sources:
         if reaching is None:
             return None
         if name not in reaching.bindings:
-            return _outer(source, name)
+            return held_sources.outer(source, name)
         if function is not None and isinstance(function.node, cst.Lambda):
             bindings: tuple[Binding, ...] | None = tuple(reaching.bindings[name])
         else:
@@ -213,6 +260,8 @@ class Sources:
                 further = self._arguments(source, name, through_callers=through_callers)
             elif binding.kind == "unpacked":
                 further = self._item(source, binding)
+            elif binding.kind == "opaque":
+                further = held_sources.imported(source.moved(source.node, binding.statement), name)
             elif binding.kind == "assigned" and binding.value is not None:
                 further = [source.moved(binding.value, binding.statement)]
             if further is None:
@@ -260,7 +309,7 @@ class Sources:
             return None
         found: list[Source] = []
         for callee in self.callees(source):
-            results = returned_by(callee.function)
+            results = held_sources.returned_by(callee.function)
             if not results:
                 return None
             module = callee.function.module
@@ -296,24 +345,6 @@ def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
     return Source(parameter.default, function.node, function.outer, function.module)
 
 
-def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CSTNode]]:
-    """The results of a function, with the statements; none where it may return something else."""
-    node = function.node
-    if isinstance(node, cst.Lambda):
-        return [(node.body, node)]
-    if function.is_async or function.name == "__init__":
-        return []
-    found: list[tuple[cst.BaseExpression, cst.CSTNode]] = []
-    for statement in small_statements(node.body):
-        if isinstance(statement, cst.Return):
-            if statement.value is None:
-                return []
-            found.append((statement.value, statement))
-    if found and any(isinstance(inner, cst.Yield) for inner in walk(node.body, SCOPES)):
-        return []
-    return found
-
-
 def _target_index(binding: Binding) -> int | None:
     statement = binding.statement
     targets = statement.targets if isinstance(statement, cst.Assign) else ()
@@ -327,62 +358,6 @@ def _target_index(binding: Binding) -> int | None:
     return None
 
 
-def _outer(source: Source, name: str) -> list[Source] | None:
-    """The value of a name of a scope around, if it is bound once."""
-    function = source.function
-    while function is not None:
-        function = function.outer
-        reaching = scope_of(source.module, function).reaching
-        held = () if reaching is None else reaching.bindings.get(name, ())
-        if not held:
-            continue
-        binding = held[0]
-        if len(held) > 1 or binding.kind not in ("assigned", "parameter"):
-            return None
-        if binding.kind == "parameter":
-            first = _first_statement(function)
-            node = cst.ensure_type(source.node, cst.Name)
-            return None if first is None else [Source(node, first, function, source.module)]
-        if binding.value is None:
-            return None
-        return [Source(binding.value, binding.statement, function, source.module)]
-    return None
-
-
-def _first_statement(function: FunctionInfo | None) -> cst.CSTNode | None:
-    if function is None or isinstance(function.node, cst.Lambda):
-        return None
-    return next(small_statements(function.node.body), None)
-
-
-def _attribute(source: Source, node: cst.Attribute) -> list[Source] | None:
-    """The value of ``self.<name>``: a property's result, or that of the one assignment of it."""
-    function = source.function
-    path = dotted(node)
-    if path is None or function is None or function.cls is None or path.count(".") != 1:
-        return None
-    owner, _, name = path.partition(".")
-    if not function.is_method or owner != function.parameters[0].name:
-        return None
-    method = function.cls.methods.get(name)
-    if method is not None:
-        if not method.is_property or source.depth >= MOST_CALLS:
-            return None
-        results = returned_by(method)
-        return [Source(v, s, method, method.module, source) for v, s in results] or None
-    if assigned_attributes(source.module)[name] != 1:
-        return None
-    setters = function.cls.setters.get(name, ())
-    if len(setters) != 1 or isinstance(setters[0].node, cst.Lambda):
-        return None
-    for statement in small_statements(setters[0].node.body):
-        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0].target
-            if isinstance(target, cst.Attribute) and dotted(target) == f"{owner}.{name}":
-                return [Source(statement.value, statement, setters[0], source.module)]
-    return None
-
-
 def reaching_of(source: Source) -> Reaching | None:
     """The bindings of the scope of an expression."""
     return scope_of(source.module, source.function).reaching
@@ -391,10 +366,13 @@ def reaching_of(source: Source) -> Reaching | None:
 def sources_of(module: Module) -> Sources:
     """Return the sources of the file that is checked."""
     if module not in _known:
-        _known.clear()
+        if len(_known) >= _MOST_MODULES:
+            _known.clear()
         _known[module] = Sources(module)
     return _known[module]
 
 
-#: Of the file that is checked: facts lead back to the module, which they would keep.
+#: Of the file that is checked and of some that it imports: facts lead back to the modules, which
+#: they would keep.
+_MOST_MODULES = 4
 _known: WeakKeyDictionary[Module, Sources] = WeakKeyDictionary()

@@ -10,6 +10,7 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
+from embercoach.analysis.facts.property_reads import PropertyReadFact
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Report:
 CODES: set[str] = set()
 #: The types of facts that checks may take as their first parameter.
 FACTS = (
-    *dict.fromkeys(fact.__name__ for fact in Fact.__subclasses__()),
+    *dict.fromkeys(fact.__name__ for fact in (*Fact.__subclasses__(), PropertyReadFact)),
     "Module",  # a Python file; the second parameter takes all of its facts
     "MetalCode",  # a kernel's body, or a file with Metal text
     "MetalFile",  # a file with Metal text

@@ -56,6 +56,8 @@ def matters(callee: Value, arguments: tuple[Argument, ...]) -> bool:
         name = callee.name  # type: ignore[attr-defined]
         if name.startswith(("mlx.", "torch.")) or name in library_calls.HOST_STATE:
             return True
+        if name == "functools.partial" and arguments:
+            return type(arguments[0].value) is Symbol
     elif kind is BoundMember:
         owner = callee.owner  # type: ignore[attr-defined]
         if as_array(owner) is not None or type(owner) in (Torch, ShaderLibrary):

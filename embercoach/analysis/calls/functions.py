@@ -168,6 +168,8 @@ def _marked_result(
         if annotated is not UNKNOWN and not isinstance(known, (Sequence, Dict)):
             known = marked(annotated, marks_of(known))
         run.results[key] = known
+    if frame.module is run.module:
+        run.note_imported(frame.info, frame.statement, info, known)
     return known
 
 

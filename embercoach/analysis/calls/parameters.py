@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,7 +12,7 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
 from embercoach.analysis.values.joins import (
     any_item,
@@ -208,21 +209,21 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
 
 def _counts_axes(info: FunctionInfo) -> bool:
     """Return whether a function asks for numbers of axes: it takes arrays of several."""
-    if "ndim" not in info.module.source and ".shape)" not in info.module.source:
-        return False
-    return any(
-        (isinstance(node, cst.Attribute) and node.attr.value == "ndim")
-        or (
-            isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Name)
-            and node.func.value == "len"
-            and any(
-                isinstance(a.value, cst.Attribute) and a.value.attr.value == "shape"
-                for a in node.args
-            )
-        )
-        for node in walk(info.node.body)
-    )
+    source = info.module.source
+    return ("ndim" in source or ".shape)" in source) and _reads_rank(info.node.body)
+
+
+@lru_cache(maxsize=1024)
+def _reads_rank(body: cst.CSTNode) -> bool:
+    """Return whether ``x.ndim`` or ``len(x.shape)`` is in a body."""
+    for node in walk(body):
+        if type(node) is cst.Attribute and node.attr.value == "ndim":
+            return True
+        if type(node) is cst.Call and dotted(node.func) == "len":
+            given = [argument.value for argument in node.args]
+            if any(type(g) is cst.Attribute and g.attr.value == "shape" for g in given):
+                return True
+    return False
 
 
 def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Value) -> Value:

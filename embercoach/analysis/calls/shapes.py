@@ -242,11 +242,22 @@ def _joined(name: str, arguments: Arguments) -> Shape | None:
     if not isinstance(first, Sequence):
         return None
     parts = [of_value(item) for item in first.items or (any_item(first),)]
-    ranks = {None if p is None or p.sizes is None else len(p.sizes) for p in parts}
-    rank = ranks.pop()
-    if ranks or rank is None:
+    shapes = [p.sizes for p in parts if p is not None and p.sizes is not None]
+    if len(shapes) < len(parts) or len({len(sizes) for sizes in shapes}) > 1:
         return None
-    return Shape((None,) * (rank + (name == "mlx.core.stack")))
+    stacks = name == "mlx.core.stack"
+    rank = len(shapes[0]) + stacks
+    given = next((a.value for a in arguments[1:] if a.keyword in (None, "axis")), None)
+    at = 0 if given is None else _length(given)
+    if first.items is None or at is None or not -rank <= at < rank:
+        return Shape((None,) * rank)
+    sizes = [next((n for n in ns if n is not None), None) for ns in zip(*shapes, strict=True)]
+    if stacks:
+        sizes.insert(at % rank, len(shapes))
+    else:
+        joined = [n for one in shapes if (n := one[at]) is not None]
+        sizes[at] = sum(joined) if len(joined) == len(shapes) else None
+    return Shape(tuple(sizes))
 
 
 def _of_two(name: str, arguments: Arguments) -> Shape | None:

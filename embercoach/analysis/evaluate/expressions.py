@@ -22,7 +22,7 @@ from embercoach.analysis.evaluate import (
 from embercoach.analysis.evaluate.dispatch import EVALUATORS, evaluate
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.narrowing import narrow, test
-from embercoach.analysis.facts import missing_members
+from embercoach.analysis.facts import missing_members, property_reads
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents, strings
@@ -76,6 +76,7 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
     value = members.member(frame, owner, node.attr.value)
     if frame.record:
         missing_members.record_member(frame, node, owner, value)
+        property_reads.record_read(frame, node, owner, value)
     if value is UNKNOWN and type(owner) is Array:
         calls.deny_array(frame, node.value)
     if value is UNKNOWN and frame.gradient is not None:

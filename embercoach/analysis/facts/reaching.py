@@ -139,7 +139,7 @@ class Reaching:
 
     def _walruses(self, statement: cst.CSTNode, state: State) -> State:
         for node in head_of(statement):
-            if isinstance(node, cst.NamedExpr) and isinstance(node.target, cst.Name):
+            if type(node) is cst.NamedExpr and isinstance(node.target, cst.Name):
                 name = node.target
                 bound = self._bind(state, name.value, "assigned", name, statement, node.value)
                 state = self._merged((state, bound)) or state  # it may be in a part not evaluated

@@ -27,8 +27,9 @@ def differentiated_results(module: Module) -> tuple[DifferentiatedResult, ...]:
     for root in module.gradient_roots:
         key = root.info, root.names, root.of_parameters, root.first_result
         if key not in found:
-            run = GradientRun(root.of_parameters)
-            found[key] = DifferentiatedResult(root, _result(root, run), run.is_complete)
+            run = GradientRun(module, root.of_parameters)
+            result = _result(root, run)
+            found[key] = DifferentiatedResult(root, result, run.is_complete, run.imported)
     return tuple(found.values())
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter, Site
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument, FactPlace
+    from embercoach.analysis.gradients.gradient_run import ImportedCall
 
 MODULE = LibraryObject("mlx.nn.Module")
 TRACED = Array(traced=True)
@@ -64,11 +65,13 @@ class DifferentiatedResult(NamedTuple):
     """The result of a differentiated function, with the marks of its gradient.
 
     is_complete: no call was of something unknown, whose result may depend on the arguments.
+    imported: calls in the file of functions of others, with the pulls that detach their results.
     """
 
     root: GradientRoot
     value: Value
     is_complete: bool
+    imported: dict[ImportedCall, frozenset[cst.CSTNode]]
 
 
 def note(

@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.analysis.values.gradient_marks import marks_of
+from embercoach.analysis.values.gradient_marks import detached_at, marks_of
 from embercoach.analysis.values.lattice import NONE, TREE, UNKNOWN, Symbol, Union, Value
 from embercoach.analysis.work import Work
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.project.module import Module
 
 #: Evaluations of expressions for one differentiated function and all that it calls.
 _WORK = 20_000
+
+
+class ImportedCall(NamedTuple):
+    """A call of a function of another file, by the statement that makes it."""
+
+    caller: FunctionInfo | None
+    statement: cst.CSTNode
+    function: FunctionInfo
 
 
 @dataclass(slots=True, eq=False)
 class GradientRun:
     """A differentiated function's run with marks on what the gradient is taken for.
 
+    module: the file that is checked.
     of_parameters: the gradient is taken for the parameters of modules, whose results are marked.
     results: of the calls so far, by function and arguments.
     is_complete: no call was of something unknown, whose result may depend on the arguments.
+    imported: calls in the file of functions of others, with the pulls that detach their results.
     """
 
+    module: Module
     of_parameters: bool
     is_complete: bool = True
     work: Work = field(default_factory=lambda: Work(_WORK))
+    imported: dict[ImportedCall, frozenset[cst.CSTNode]] = field(default_factory=dict)
     results: dict[tuple[FunctionInfo, tuple[Value, ...]], Value] = field(default_factory=dict)
+
+    def note_imported(
+        self, caller: FunctionInfo | None, statement: cst.CSTNode, info: FunctionInfo, result: Value
+    ) -> None:
+        """Note the result of a call that the checked file makes of another file's function."""
+        pulls = detached_at(result)
+        if pulls and info.module is not self.module:
+            call = ImportedCall(caller, statement, info)
+            self.imported[call] = self.imported.get(call, frozenset()) | pulls
 
     def note(
         self, callee: Value, receiver: Value | None, arguments: tuple[Argument, ...], result: Value

@@ -73,8 +73,14 @@ def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     known = _IN_THE_TEXT.get(kind.__name__)
     if known is not None:
         return known
-    names = (field.name for field in fields(kind))
+    names = (field.name for field in fields(kind) if field.type is not str)
     return tuple(n for n in names if n not in _SIGNS and not n.startswith(_SPACE))
+
+
+@cache
+def is_one_of(kind: type, kinds: Kinds) -> bool:
+    """``isinstance``, which is slow for the abstract classes of libcst, of the type of a node."""
+    return issubclass(kind, kinds)
 
 
 @cache
@@ -119,7 +125,7 @@ def walk(node: cst.CSTNode, closed: Kinds = ()) -> Iterator[cst.CSTNode]:
     while pending:
         current = pending.pop()
         yield current
-        if not isinstance(current, closed):
+        if not (closed and is_one_of(type(current), closed)):
             pending.extend(reversed(children(current)))
 
 

@@ -13,6 +13,7 @@ from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolv
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import Array, Number, Numpy, Value
+from embercoach.checks.arrays.api.axis_sizes import made_with
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
 
@@ -30,7 +31,8 @@ FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
 def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
     """``mx.zeros((3,))[5]``: no error, but garbage or a crash."""
     sizes = _sizes(fact, module)
-    if sizes is None:
+    if sizes is None or not any(sizes):
+        yield from _beyond_made(fact, module)
         return
     axis = 0
     taken = sum(not is_ellipsis(index) and not is_new_axis(index) for index in fact.indices)
@@ -45,6 +47,22 @@ def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
             if index is not None and at is not None and size is not None:
                 yield from _beyond(fact, index[0], axis, size, at)
             axis += 1
+
+
+def _beyond_made(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
+    """``stats(x)[3]``, where ``stats`` returns ``mx.stack([x.mean(), x.std(), x.max()])``."""
+    first, last = fact.indices[0], fact.indices[-1]
+    ends_with = len(fact.indices) > 1 and is_ellipsis(first)
+    index = last if ends_with else first
+    at = None if index is None else _constant(index[1])
+    if index is None or at is None or at in (0, -1):
+        return
+    axis = -1 if ends_with else 0
+    sizes = [
+        next((a.size for a in axes if a.axis == axis), None) for axes in made_with(fact, module)
+    ]
+    if sizes and all(n is not None and not -n <= at < n for n in sizes):
+        yield from _beyond(fact, index[0], axis, sizes[0] or 0, at)
 
 
 def _sizes(fact: ArrayIndexFact, module: Module) -> tuple[int | None, ...] | None:

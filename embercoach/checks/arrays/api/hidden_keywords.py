@@ -16,7 +16,9 @@ from embercoach.analysis.facts.scopes import (
     resolve_name,
     scope_of,
 )
+from embercoach.analysis.held_sources import changed_keys
 from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.fallbacks import REFUSED, is_expected
@@ -25,7 +27,7 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact, Fact
+    from embercoach.analysis.facts.facts import Argument, CallFact, Fact
     from embercoach.analysis.mlx_api import ApiEntry
     from embercoach.analysis.project.module import Module
 
@@ -50,7 +52,8 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
     keywords = Keywords(module)
     for argument in starred:
         scope = scope_of(module, fact.place.function)
-        for name, where, node in keywords.of(Expression(argument.node, scope), fact):
+        found = list(keywords.of(Expression(argument.node, scope), fact))
+        for name, where, node in found or _held(argument, fact, module):
             if name in accepted or name in given:
                 continue
             if is_expected(module, where.place.statement, REFUSED, broadly=True):
@@ -64,6 +67,51 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
                 message=f"`{shown}()` has no parameter `{name[:24]}`",
                 help=f"Use one of: {_listed(known[0])}",
             )
+
+
+@check("API-003", of=("functools.partial",))
+def refused_in_partial(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``partial(nn.LayerNorm, elementwise_affine=False)``."""
+    first = fact.positional(0)
+    entry = None if first is None else _class_or_function(first.value)
+    if first is None or entry is None or any(a.star for a in fact.arguments):
+        return
+    accepted = {param.name for param in entry.params}
+    for argument in fact.arguments:
+        name = argument.keyword
+        if name is None or name in accepted:
+            continue
+        if is_expected(module, fact.place.statement, REFUSED, broadly=True):
+            return
+        yield Report.at(
+            fact,
+            "API-003",
+            node=argument.node,
+            message=f"`{entry.name.rpartition('.')[2]}()` has no parameter `{name[:24]}`",
+            help=f"Use one of: {_listed(entry)}",
+        )
+
+
+def _held(
+    argument: Argument, fact: CallFact, module: Module
+) -> Iterator[tuple[str, Fact, cst.CSTNode]]:
+    """The keys of dictionaries that a file, an object or another dictionary holds."""
+    sources = sources_of(module)
+    owner = (dotted(argument.node) or "").rpartition(".")[2]
+    if owner in {path.rpartition(".")[2] for path in _reduced(module.tree)}:
+        return
+    ends = sources.ends(sources.of(fact, argument.node), through_callers=True)
+    found: dict[str, None] = {}
+    for end in ends:
+        elements = end.node.elements if isinstance(end.node, cst.Dict) else ()
+        for element in elements:
+            literal = element.key if isinstance(element, cst.DictElement) else None
+            key = evaluated(literal) if isinstance(literal, cst.SimpleString) else None
+            if isinstance(key, str):
+                found[key] = None
+        if isinstance(end.node, cst.Call) and dotted(end.node.func) == "dict":
+            found.update((a.keyword.value, None) for a in end.node.args if a.keyword is not None)
+    yield from ((key, fact, fact.node) for key in found if key not in changed_keys(module))
 
 
 def _class_or_function(callee: object) -> ApiEntry | None:

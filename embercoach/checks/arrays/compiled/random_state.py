@@ -13,8 +13,9 @@ from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact, match
+from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import around, dotted
-from embercoach.analysis.values.lattice import NONE, LibraryObject, Symbol
+from embercoach.analysis.values.lattice import NONE, Instance, LibraryObject, Symbol
 from embercoach.checks.arrays.compiled.compilations import (
     captures_random_state,
     imported_by,
@@ -48,20 +49,24 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     change = None if inputs or outputs else _change(fact, module)
     functions = traced_by(fact, module)
     trains = any(info.differentiated for info in functions)
+    drops = False
     for call in _calls(functions, module):
         drawn = _drawn(call, trains=trains)
-        if drawn is None:
+        is_layer = isinstance(call.callee, LibraryObject)
+        if drawn is None or (is_layer and drops):
             continue
+        drops = drops or is_layer
         message = f"{drawn} returns the same numbers at each compiled call"
         if inputs:
             message = f"{drawn} changes mx.random.state, which `outputs=` lacks"
         yield Report.at(
-            call,
+            fact if is_layer else call,  # a layer doesn't know who compiles it
             "COMPILE-001",
             message=message,
             help="Add mx.random.state to both `inputs=` and `outputs=`, or pass a `key`",
             context="compiled",
             change=change,
+            related=(Stop(call.node, call.place.statement, "draws the mask"),) if is_layer else (),
         )
 
 
@@ -73,8 +78,10 @@ def imported_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     for index, name in ((1, "inputs"), (2, "outputs")):
         if captures_random_state(fact.option(index, name), fact.place, module):
             return
+    trains = any(info.differentiated for info in traced_by(fact, module))
     for info in imported_by(fact, module):
-        if any(_draws(info, call, module) for call in nodes_in(info.node.body, module)):
+        nodes = nodes_in(info.node.body, module)
+        if any(_draws(info, node) or (trains and _drops(info, node)) for node in nodes):
             yield Report.at(
                 fact,
                 "COMPILE-001",
@@ -85,7 +92,7 @@ def imported_random(fact: CompileFact, module: Module) -> Iterator[Report]:
             return
 
 
-def _draws(info: FunctionInfo, node: cst.CSTNode, module: Module) -> bool:
+def _draws(info: FunctionInfo, node: cst.CSTNode) -> bool:
     """Return whether a node of another file's function draws from the global random state."""
     if not isinstance(node, cst.Call) or dotted(node.func) is None:
         return False
@@ -98,6 +105,16 @@ def _draws(info: FunctionInfo, node: cst.CSTNode, module: Module) -> bool:
     positional = sum(a.keyword is None for a in node.args)
     names = [parameter.name for parameter in entry.params]
     return "key" not in names[:positional]
+
+
+def _drops(info: FunctionInfo, node: cst.CSTNode) -> bool:
+    """Return whether a node of another file's layer calls ``nn.Dropout``."""
+    if not isinstance(node, cst.Call) or info.cls is None or not info.parameters:
+        return False
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    frame.names[info.parameters[0].name] = Instance(info.cls)
+    callee = evaluate(frame, node.func) if dotted(node.func) is not None else None
+    return isinstance(callee, LibraryObject) and callee.cls in _DROPOUT
 
 
 def _called(info: FunctionInfo, node: cst.Call) -> str:

@@ -9,18 +9,22 @@ import libcst as cst
 
 from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.facts.facts import CompileFact, LocalCall, calls_by_function
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import (
     dotted,
+    evaluated,
     names_below,
     small_statements,
     target_names,
     walk,
 )
+from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import any_item, as_array, as_number
-from embercoach.analysis.values.lattice import UNKNOWN, Sequence, Str
+from embercoach.analysis.values.lattice import UNKNOWN, Dict, Sequence, Str
+from embercoach.checks.arrays.compiled.between_calls import member_of
 from embercoach.checks.arrays.compiled.compilations import root_of
-from embercoach.checks.arrays.compiled.varying import Varying
+from embercoach.checks.arrays.compiled.varying import FEW_VALUED, Varying
+from embercoach.checks.arrays.compiled.varying_shapes import changes_shape
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.facts.facts import Argument, CompiledCall, Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
+    from embercoach.analysis.values.lattice import Number, Value
 
 #: Longer expressions are not quoted.
 LONGEST = 16
@@ -43,7 +47,7 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
     for index, argument in enumerate(call.arguments):
         if argument.star:
             return
-        if _is_changing_number(call, argument, varying, module):
+        if any(_is_changing_number(call, part, varying, module) for part in _parts(argument)):
             if not _must_be_python(root, call, index, argument):
                 yield _changing(call, argument.node, module)
         elif _has_changing_shape(call, argument, varying) and _has_fixed_shapes(root, module):
@@ -64,42 +68,49 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
                 message=f"text {shown} changes: each traces the function again",
                 help="Encode it outside, and pass arrays of one shape",
             )
-        elif isinstance(argument.node, cst.Name) and not _must_be_python(
-            root, call, index, argument
-        ):
-            place = call.place
-            yield from _given_in_loops(argument.node.value, place.function, place.statement, module)
+        elif not _must_be_python(root, call, index, argument):
+            names = varying.parameters(argument.node, call.place.statement)
+            yield from _given_in_loops(names, call.place.function, module)
 
 
 def _given_in_loops(
-    name: str, function: FunctionInfo | None, statement: cst.CSTNode, module: Module, steps: int = 3
+    names: frozenset[str] | None, function: FunctionInfo | None, module: Module, steps: int = 3
 ) -> Iterator[Report]:
-    """``model.step(y, i)`` in a loop over ``i``, where the method hands ``i`` on as it is."""
-    if function is None or steps == 0:
-        return
-    reaching = scope_of(module, function).reaching
-    bound = () if reaching is None else reaching.before(statement, name) or ()
-    if len(bound) != 1 or bound[0].kind != "parameter":
+    """``model.step(y, i)`` in a loop over ``i``, where the method hands on what it makes of it."""
+    if function is None or not names or steps == 0:
         return
     places = [p.name for p in function.parameters if not p.star and not p.keyword_only]
-    evidence = next((p.evidence for p in function.parameters if p.name == name), None)
-    number = None if evidence is None else as_number(evidence)
+    evidence = {p.name: p.evidence for p in function.parameters if p.name in names}
+    numbers = {n: None if v is None else as_number(v) for n, v in evidence.items()}
     for local in calls_by_function(module).get(function, ()):
-        given = _handed(local, name, places)
-        if given is None:
-            continue
+        given = {name: _handed(local, name, places) for name in sorted(names)}
         varying = Varying(local.place, module)
-        varying.is_float = number is not None and number.kind == "float"
+        varying.is_float = any(n is not None and n.kind == "float" for n in numbers.values())
         statement = local.place.statement
         if local.place.loop is None:
-            if isinstance(given, cst.Name):
-                caller = local.place.function
-                yield from _given_in_loops(given.value, caller, statement, module, steps - 1)
+            for passed in given.values():
+                if passed is not None:
+                    handed = varying.parameters(passed, statement)
+                    yield from _given_in_loops(handed, local.place.function, module, steps - 1)
             continue
-        is_number = number is not None and number.kind != "bool"
-        is_number = is_number or varying.is_host(given, statement)
-        if is_number and varying.number(given, statement):
-            yield _changing(local, given, module)
+        if not all(_is_number(numbers[n], g, varying, statement) for n, g in given.items()):
+            continue
+        for passed in given.values():
+            if passed is not None and varying.number(passed, statement):
+                yield _changing(local, passed, module)
+                break
+
+
+def _is_number(
+    number: Number | None,
+    given: cst.BaseExpression | None,
+    varying: Varying,
+    statement: cst.CSTNode,
+) -> bool:
+    """Return whether a Python number is passed for a parameter."""
+    if number is not None:
+        return number.kind != "bool"
+    return given is not None and varying.is_host(given, statement)
 
 
 def _handed(local: LocalCall, name: str, places: list[str]) -> cst.BaseExpression | None:
@@ -132,6 +143,24 @@ def _shown(node: cst.BaseExpression, module: Module) -> str:
     return f"`{text}`" if len(text) <= LONGEST else "an argument"
 
 
+def _parts(argument: Argument) -> Iterator[Argument]:
+    """An argument, and what a dictionary or a tuple of it holds as written."""
+    node, value = argument.node, argument.value
+    yield argument
+    if isinstance(node, cst.Dict) and type(value) is Dict:
+        for element in node.elements:
+            literal = element.key if isinstance(element, cst.DictElement) else None
+            key = evaluated(literal) if isinstance(literal, cst.SimpleString) else None
+            held = value.get(key) if isinstance(key, str) else None
+            if held is not None:
+                yield argument._replace(node=element.value, value=held)
+    elif isinstance(node, (cst.Tuple, cst.List)) and type(value) is Sequence:
+        items = value.items or ()
+        is_known = len(items) == len(node.elements)
+        for part, item in zip(node.elements, items, strict=True) if is_known else ():
+            yield argument._replace(node=part.value, value=item)
+
+
 def _is_changing_number(
     call: CompiledCall, argument: Argument, varying: Varying, module: Module
 ) -> bool:
@@ -144,13 +173,15 @@ def _is_changing_number(
     elif number.kind == "bool":
         return False
     varying.is_float = number is not None and number.kind == "float"
-    return _is_counter(node, module) or (in_loop and varying.number(node, statement))
+    return _is_counter(node, call.place.function, module) or (
+        in_loop and varying.number(node, statement)
+    )
 
 
 def _has_changing_shape(call: CompiledCall, argument: Argument, varying: Varying) -> bool:
     if call.place.loop is None or as_array(argument.value) is None:
         return False
-    return varying.shape(argument.node, call.place.statement)
+    return changes_shape(varying, argument.node, call.place.statement)
 
 
 def _is_changing_text(
@@ -187,9 +218,25 @@ def _is_text(value: Value) -> bool:
     return isinstance(value, Str)
 
 
-def _is_counter(node: cst.BaseExpression, module: Module) -> bool:
-    """``self.offset``, where the file has ``self.offset += 1``."""
-    return isinstance(node, cst.Attribute) and node.attr.value in _counters(module)
+def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
+    """``self.offset``, where the file has ``self.offset += 1``, or a property of such a counter."""
+    counters = _counters(module)
+    if member_of(node)[0] in counters:
+        return True
+    if not isinstance(node, cst.Attribute):
+        return False
+    cls = None if function is None else function.cls
+    method = None if cls is None else find_method(cls, node.attr.value)
+    if method is None or not method.is_property:
+        return False
+    return any(
+        isinstance(side, cst.Attribute) and side.attr.value in counters
+        for value, _ in returned_by(method)
+        for operation in walk(value)
+        if isinstance(operation, cst.BinaryOperation)
+        and not isinstance(operation.operator, FEW_VALUED)
+        for side in (operation.left, operation.right)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -197,15 +244,15 @@ def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     found: set[str] = set()
     for node in walk(module.tree, (cst.BaseExpression,)):
-        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute):
-            found.add(node.target.attr.value)
+        if isinstance(node, cst.AugAssign):
+            found.add(member_of(node.target)[0])
         elif isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Attribute):
             path = dotted(node.targets[0].target)
             if path is not None and any(
                 isinstance(n, cst.Attribute) and dotted(n) == path for n in walk(node.value)
             ):
                 found.add(path.rpartition(".")[2])
-    return frozenset(found)
+    return frozenset(found - {""})
 
 
 def _must_be_python(

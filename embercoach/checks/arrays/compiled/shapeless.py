@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HELP = "Use `mx.mean`, `mx.flatten` or `-1` in `reshape`, or drop `shapeless=True`"
 #: Functions of ``mlx.core`` that end in a primitive without ``output_shapes``.
-_UNSUPPORTED = frozenset(
+UNSUPPORTED = frozenset(
     (
         *(f"mlx.core.{n}" for n in ("split", "pad", "roll", "topk", "diag", "diff", "median")),
         *(f"mlx.core.fft.{n}" for n in ("fft", "ifft", "rfft", "irfft", "fft2", "fftn")),
@@ -42,7 +42,8 @@ _METHODS = frozenset({"split"})
 _HARMLESS = (cst.Assert, cst.Raise, cst.FormattedString)
 
 
-def _is_shapeless(fact: CompileFact) -> bool:
+def is_shapeless(fact: CompileFact) -> bool:
+    """Return whether a function is compiled with ``shapeless=True``."""
     given = fact.option(3, "shapeless")
     return given is not None and isinstance(given.node, cst.Name) and given.node.value == "True"
 
@@ -50,7 +51,7 @@ def _is_shapeless(fact: CompileFact) -> bool:
 @check("COMPILE-009")
 def baked_shape(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x.sum() / x.shape[0]``: the size is that of the first call."""
-    if not _is_shapeless(fact):
+    if not is_shapeless(fact):
         return
     for info in traced_by(fact, module):
         for node, statement in _sizes(info, _own_names(info, module)):
@@ -157,7 +158,7 @@ def _unpacked(node: cst.Assign) -> set[str]:
 @check("COMPILE-010")
 def shapeless_slice(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x[:, 1:]``, ``mx.split(x, 2)``: the first call raises."""
-    if not _is_shapeless(fact):
+    if not is_shapeless(fact):
         return
     for info in traced_by(fact, module):
         names = _own_names(info, module)
@@ -187,7 +188,7 @@ def _is_unsupported(call: CallFact) -> bool:
     if isinstance(call.callee, BoundMember):
         array = as_array(call.callee.owner)
         return call.callee.name in _METHODS and array is not None and array.traced
-    if call.symbol not in _UNSUPPORTED:
+    if call.symbol not in UNSUPPORTED:
         return False
     first = call.positional(0)
     array = None if first is None else as_array(first.value)

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CompiledCall
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
-    children,
     dotted,
     names_below,
     small_statements,
 )
-from embercoach.analysis.values.joins import as_number, holds_arrays
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
+from embercoach.checks.arrays.compiled.between_calls import (
+    attribute_stores,
+    calls_of_compiled,
+    is_data,
+    is_set_on_object,
+    member_of,
+    order_of,
+)
 from embercoach.checks.arrays.compiled.compilations import (
     captured_paths,
     is_captured,
@@ -42,7 +47,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import CompileFact
     from embercoach.analysis.facts.scopes import Scope
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
 
     #: Whether a path in a function is the variable at hand.
     Test = Callable[[str, "FunctionInfo | None"], bool]
@@ -59,7 +63,7 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     for info in functions:
         seen: set[str] = set()
         for node in nodes_in(info.node.body, module):
-            path = dotted(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+            path = _path(node)
             if path is None or path in seen:
                 continue
             seen.add(path)
@@ -75,6 +79,14 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
                 )
 
 
+def _path(node: cst.CSTNode) -> str | None:
+    """The path of a name or an attribute; ``cfg.[scale]`` of the entry ``cfg["scale"]``."""
+    if isinstance(node, (cst.Name, cst.Attribute)):
+        return dotted(node)
+    name, owner = member_of(node)
+    return None if owner is None or "." in owner or "." in name else f"{owner}.{name}"
+
+
 def _is_changed(
     path: str,
     info: FunctionInfo,
@@ -86,10 +98,12 @@ def _is_changed(
     if not attribute:
         return _is_rebound(name, info, functions, fact, module)
     cls = owner_of(name, info, module)
-    if cls is None or "." in attribute:
+    if "." in attribute:
         return False
+    if cls is None:
+        return is_set_on_object(name, attribute, info, functions, module)
     value = cls.attributes.get(attribute)
-    if value is None or not (_is_data(value) or path in _operands(info, module)):
+    if value is None or not (is_data(value) or path in _operands(info, module)):
         return False
     return any(
         changes_attribute(method, attribute, module)
@@ -117,10 +131,10 @@ def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: M
     compiled = (dotted(target.target) for target in targets)
     called = {name.rpartition(".")[2] for name in compiled if name is not None}
     called |= {name for name, m in cls.methods.items() if name != "__init__" and _reads(m, called)}
-    for function, stores in _attribute_stores(module).get(attribute, {}).items():
+    for function, stores in attribute_stores(module).get(attribute, {}).items():
         if function is fact.place.function:
             continue
-        order, loops = _layout(function, module)
+        order, loops = order_of(function, module)
         calls = [
             (order.get(id(statement), -1), dotted(call.func) or "")
             for statement, call in _calls_in(function, module)
@@ -152,29 +166,6 @@ def _calls_in(
                 yield statement, node
 
 
-@lru_cache(maxsize=1)
-def _attribute_stores(
-    module: Module,
-) -> dict[str, dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]]:
-    """The assignments to attributes of variables, with the variables, by attribute and function."""
-    found: dict[str, dict[FunctionInfo | None, list[tuple[str, cst.CSTNode]]]] = {}
-    for function in (None, *module.functions):
-        for node in small_statements(module.tree if function is None else function.node.body):
-            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else []
-            if isinstance(node, cst.AugAssign):
-                targets = [node.target]
-            for target in targets:
-                owner = dotted(target.value) if isinstance(target, cst.Attribute) else None
-                if owner is not None and isinstance(target, cst.Attribute):
-                    stores = found.setdefault(target.attr.value, {})
-                    stores.setdefault(function, []).append((owner, node))
-    return found
-
-
-def _is_data(value: Value) -> bool:
-    return as_number(value) is not None or holds_arrays(value)
-
-
 def _is_rebound(
     name: str,
     info: FunctionInfo,
@@ -196,16 +187,16 @@ def _is_rebound(
     else:
         value = None if info.closure is None else info.closure.names.get(name)
     if changes_variable(name, scope.owner, module) - functions:
-        return value is not None and _is_data(value)
+        return value is not None and is_data(value)
     if scope.owner is module:
         if owner is not None:
             return False
     elif scope.owner is not owner:
         return False
-    if value is None or not _is_data(value):
+    if value is None or not is_data(value):
         return False
-    order, loops = _layout(owner, module)
-    called = _calls(owner, module).get(root_of(fact.function), ())
+    order, loops = order_of(owner, module)
+    called = calls_of_compiled(owner, module).get(root_of(fact.function), ())
     calls = [order.get(id(statement), -1) for statement in called]
     bindings = [binding.statement for binding in scope.reaching.bindings[name]]
     changed = [*bindings, *_stores(owner, module).get(name, ())]
@@ -236,18 +227,6 @@ def _stores(function: FunctionInfo | None, module: Module) -> dict[str, list[cst
     return found
 
 
-@lru_cache(maxsize=4)
-def _calls(
-    function: FunctionInfo | None, module: Module
-) -> dict[FunctionInfo | None, list[cst.CSTNode]]:
-    """The statements of a function that call what is compiled, by the function compiled."""
-    found: dict[FunctionInfo | None, list[cst.CSTNode]] = {}
-    for call in module.facts_of(function):
-        if type(call) is CompiledCall:
-            found.setdefault(root_of(call.callee), []).append(call.place.statement)
-    return found
-
-
 @check("COMPILE-007")
 def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
     """A compiled function calls ``model``, and the training step around updates its weights."""
@@ -275,30 +254,8 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
             return
 
 
-@lru_cache(maxsize=4)
-def _layout(
-    function: FunctionInfo | None, module: Module
-) -> tuple[dict[int, int], tuple[range, ...]]:
-    """The places of a function's statements in the text, by identity, and those of its loops."""
-    body = module.tree if function is None else function.node.body
-    order: dict[int, int] = {}
-    loops: list[range] = []
-    pending: list[tuple[cst.CSTNode, bool]] = [(body, False)]
-    while pending:
-        node, is_left = pending.pop()
-        if is_left:
-            loops.append(range(order[id(node)], len(order)))
-            continue
-        order[id(node)] = len(order)
-        if isinstance(node, (cst.For, cst.While)):
-            pending.append((node, True))
-        if not isinstance(node, (cst.BaseExpression, *DEFINITIONS)):
-            pending += [(child, False) for child in reversed(children(node))]
-    return order, tuple(loops)
-
-
 def _comes_after(statement: cst.CSTNode, fact: CompileFact, module: Module) -> bool:
-    order, _ = _layout(fact.place.function, module)
+    order, _ = order_of(fact.place.function, module)
     return order.get(id(statement), -1) > order.get(id(fact.place.statement), -1)
 
 
@@ -326,11 +283,28 @@ def _uses(
             return is_updated(path, owner)
         if isinstance(given, cst.Call) and isinstance(fact.function, Transformed) and given.args:
             path = dotted(given.args[0].value)
+            if fact.function.transform == "partial" and _takes(is_updated, fact, given, module):
+                return True
             is_module = fact.function.transform == "module_value_and_grad"
             if is_module and path is not None and is_updated(path, owner):
                 return True
     return any(
         calls_variable(info, partial(_applied, is_updated, info), module) for info in functions
+    )
+
+
+def _takes(is_updated: Test, fact: CompileFact, given: cst.Call, module: Module) -> bool:
+    """``partial(predict, model)`` of a function that calls its argument."""
+    root = root_of(fact.function)
+    if root is None or root.module is not module:
+        return False
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in given.args[1:]]
+    passed = by_parameter(root, pairs, is_bound=root.is_method)
+    return any(
+        (path := dotted(argument)) is not None
+        and is_updated(path, fact.place.function)
+        and calls_variable(root, name.__eq__, module)
+        for name, argument in passed.items()
     )
 
 

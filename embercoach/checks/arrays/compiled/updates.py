@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -38,21 +38,23 @@ class Update(NamedTuple):
 def updates_of(module: Module) -> tuple[Update, ...]:
     """The calls of a file that update a module by an optimizer, in any order."""
     found: list[Update] = []
+    if "update" not in module.source and "apply_gradients" not in module.source:
+        return ()
     for function in (None, *module.functions):
         body = module.tree if function is None else function.node.body
         pending: list[tuple[cst.CSTNode, cst.CSTNode, bool]] = [(body, body, False)]
         while pending:
             node, statement, in_loop = pending.pop()
-            if isinstance(node, (*DEFINITIONS, cst.Lambda)):
+            kind = type(node)
+            if kind in SCOPES:
                 continue
-            if isinstance(node, cst.BaseSmallStatement):
-                statement = node
-            if isinstance(node, cst.Call):
+            if type(node) is cst.Call:
                 update = _update(node, statement, function, in_loop=in_loop)
                 if update is not None and len(found) < MOST_UPDATES:
                     found.append(update)
-            inside = in_loop or isinstance(node, (cst.For, cst.While))
-            pending += [(child, statement, inside) for child in children(node)]
+            inside = in_loop or kind is cst.For or kind is cst.While
+            is_line = kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite
+            pending += [(c, c if is_line else statement, inside) for c in children(node)]
     return tuple(found)
 
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.library_calls import HOST_STATE
-from embercoach.analysis.facts.facts import CallFact, LocalCall, calls_of
-from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, evaluated, small_statements, walk
-from embercoach.analysis.values.joins import any_item, as_number
-from embercoach.analysis.values.lattice import Sequence, Symbol
+from embercoach.analysis.syntax.trees import dotted, evaluated, walk
+from embercoach.analysis.values.joins import as_number
+from embercoach.analysis.values.lattice import Symbol
+from embercoach.checks.arrays.compiled import number_lists
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
+    from embercoach.checks.arrays.compiled.number_lists import Item
 
 #: Assignments that are followed one after the other.
 MAX_STEPS = 6
@@ -30,7 +30,7 @@ _CONVERSIONS = frozenset(
     f"builtins.{name}" for name in ("int", "float", "abs", "round", "max", "pow")
 )
 #: Operators whose results take few values.
-_FEW_VALUED = (cst.Modulo, cst.FloorDivide, cst.BitAnd)
+FEW_VALUED = (cst.Modulo, cst.FloorDivide, cst.BitAnd)
 #: Functions of NumPy that return many numbers.
 _SPACES = frozenset({"linspace", "geomspace", "logspace", "arange"})
 _GROWS = frozenset({"append", "extend", "insert"})
@@ -42,8 +42,9 @@ class Varying:
     def __init__(self, place: FactPlace, module: Module) -> None:
         self._place = place
         self._module = module
-        self._calls = calls_of(module)
+        self.calls = calls_of(module)
         self._reaching = scope_of(module, place.function).reaching
+        self.integers: frozenset[str] = frozenset()  # names around, of a comprehension's range
         self.is_float = False  # whether the number looked at is a float
 
     def number(
@@ -54,16 +55,66 @@ class Varying:
             return False
         steps -= 1
         if isinstance(node, cst.Name):
-            return any(self._bound(b, steps) for b in self._bindings(node.value, statement))
+            return any(self._bound(b, steps) for b in self.bindings(node.value, statement))
         if isinstance(node, cst.BinaryOperation):
-            if isinstance(node.operator, _FEW_VALUED):
+            if isinstance(node.operator, FEW_VALUED):
                 return False
             return self.number(node.left, statement, steps) or self.number(
                 node.right, statement, steps
             )
         if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
             return self.number(node.expression, statement, steps)
+        if isinstance(node, cst.Subscript):
+            return self._selects(node, statement, steps)
         return isinstance(node, cst.Call) and self._result(node, statement, steps)
+
+    def _selects(self, node: cst.Subscript, statement: cst.CSTNode, steps: int) -> bool:
+        """``sigmas[i + 1]`` of a list of many numbers."""
+        part = node.slice[0].slice if len(node.slice) == 1 else None
+        if not isinstance(part, cst.Index) or not self.number(part.value, statement, steps):
+            return False
+        place = self._place._replace(statement=statement)
+        return self._is_many(node.value, place, None, steps)
+
+    def _is_many(
+        self, node: cst.BaseExpression, place: FactPlace, index: int | None, steps: int
+    ) -> bool:
+        """Return whether a list made elsewhere has many numbers."""
+        if steps == 0 or index is not None:
+            return False
+        items = number_lists.items_of(node, index, place, self._module)
+        if any(item.place.loop is not None and self._differs(item) for item in items):
+            return True
+        for end in number_lists.made_of(node, place, self._module):
+            made = end.node
+            if isinstance(made, (cst.ListComp, cst.GeneratorExp, cst.Call)):
+                inner = Varying(number_lists.place_of(end, place), end.module)
+                inner.is_float = self.is_float
+                loop = cst.For(target=cst.Name("_"), iter=made, body=cst.IndentedBlock([]))
+                if inner.lists_many(loop, made):
+                    return True
+        return False
+
+    def _differs(self, item: Item) -> bool:
+        varying = Varying(item.place, item.module)
+        varying.is_float = self.is_float
+        return varying.number(item.node, item.place.statement)
+
+    def _has_host_items(self, binding: Binding) -> bool:
+        """Return whether a loop's target takes what is made of counters and literals alone."""
+        assert binding.value is not None
+        place = self._place._replace(statement=binding.statement)
+        items = list(number_lists.items_of(binding.value, binding.index, place, self._module))
+        for item in items:
+            inner = Varying(item.place, item.module)
+            inner.integers = item.integers
+            if not inner.is_host(item.node, item.place.statement):
+                return False
+        return bool(items)
+
+    def lists_many(self, loop: cst.For, made: cst.BaseExpression) -> bool:
+        """Return whether an expression makes a list of many numbers."""
+        return self._counts(loop, made, None, steps=2)
 
     def is_host(
         self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
@@ -77,18 +128,40 @@ class Varying:
             )
         if not isinstance(node, cst.Name) or steps == 0:
             return False
-        if node.value in self._counted():
+        if node.value in self._counted() or node.value in self.integers:
             return True
-        bindings = self._bindings(node.value, statement)
+        bindings = self.bindings(node.value, statement)
         return bool(bindings) and all(
             b.value is not None
             and (
-                b.kind == "element"
-                if self._is_counter(b)
+                self._is_counter(b) or self._has_host_items(b)
+                if b.kind == "element"
                 else b.kind == "assigned" and self.is_host(b.value, b.statement, steps - 1)
             )
             for b in bindings
         )
+
+    def parameters(
+        self, node: cst.BaseExpression, statement: cst.CSTNode, steps: int = MAX_STEPS
+    ) -> frozenset[str] | None:
+        """The parameters that a number is computed from, None if from anything else too."""
+        if isinstance(node, (cst.Integer, cst.Float)):
+            return frozenset()
+        if isinstance(node, cst.BinaryOperation) and not isinstance(node.operator, FEW_VALUED):
+            left = self.parameters(node.left, statement, steps)
+            right = self.parameters(node.right, statement, steps)
+            return None if left is None or right is None else left | right
+        if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
+            return self.parameters(node.expression, statement, steps)
+        bindings = self.bindings(node.value, statement) if isinstance(node, cst.Name) else ()
+        if len(bindings) != 1 or steps == 0:
+            return None
+        bound = bindings[0]
+        if bound.kind == "parameter":
+            return frozenset((bound.name,))
+        if bound.kind != "assigned" or bound.value is None:
+            return None
+        return self.parameters(bound.value, bound.statement, steps - 1)
 
     def _is_counter(self, binding: Binding) -> bool:
         called = binding.value.func if isinstance(binding.value, cst.Call) else None
@@ -105,7 +178,7 @@ class Varying:
         return {a.value.value for a in iterable.args if isinstance(a.value, cst.Name)}
 
     def _result(self, node: cst.Call, statement: cst.CSTNode, steps: int) -> bool:
-        fact = self._calls.get(node)
+        fact = self.calls.get(node)
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item":
             number = None if fact is None else as_number(fact.result)
             return number is not None and self._array(node.func.value, statement, steps)
@@ -130,7 +203,7 @@ class Varying:
 
     def _is_read(self, node: cst.Call, given: cst.BaseExpression, statement: cst.CSTNode) -> bool:
         """``float(loss)``: the number is an array's, from this round."""
-        fact = self._calls.get(node)
+        fact = self.calls.get(node)
         number = None if fact is None else as_number(fact.result)
         return number is not None and bool(number.pulls) and self._array(given, statement, 2)
 
@@ -147,10 +220,11 @@ class Varying:
             ) or self._array(node.value, statement, steps)
         if not isinstance(node, cst.Name):
             return False
-        bindings = self._bindings(node.value, statement)
+        bindings = self.bindings(node.value, statement)
         return any(b.kind != "parameter" and self.is_inside(b.statement) for b in bindings)
 
-    def _bindings(self, name: str, statement: cst.CSTNode) -> tuple[Binding, ...]:
+    def bindings(self, name: str, statement: cst.CSTNode) -> tuple[Binding, ...]:
+        """The bindings of a name that may hold where a statement of the function begins."""
         if self._reaching is None:
             return ()
         return self._reaching.before(statement, name) or ()
@@ -161,7 +235,16 @@ class Varying:
         if binding.kind == "updated":
             return not self._is_reset(binding.name)
         if binding.kind == "assigned":
+            if _adds_to(binding):  # ``t = t + dt``
+                return not self._is_reset(binding.name)
             return self.number(binding.value, binding.statement, steps)
+        if binding.kind == "unpacked":  # ``low, high = bounds(i)``
+            made = binding.value
+            return (
+                self.is_float
+                and isinstance(made, cst.Call)
+                and self._result(made, binding.statement, steps)
+            )
         if binding.kind != "element" or not isinstance(binding.statement, cst.For):
             return False
         return self._counts(binding.statement, binding.value, binding.index)
@@ -182,14 +265,11 @@ class Varying:
         """Return whether a loop's target takes many numbers."""
         if steps == 0:
             return False
-        if isinstance(iterable, cst.Name):  # ``rates = [0.9**i for i in range(n)]``
-            bound = self._bindings(iterable.value, loop)
-            return index is None and any(
-                b.kind == "assigned"
-                and isinstance(b.value, (cst.ListComp, cst.Call))
-                and self._counts(loop, b.value, None, steps - 1)
-                for b in bound
-            )
+        if isinstance(iterable, (cst.Name, cst.Attribute)):  # ``rates = [0.9**i for i in ...]``
+            return self._is_many(iterable, self._place._replace(statement=loop), index, steps - 1)
+        if isinstance(iterable, cst.Subscript):  # ``zip(times[:-1], times[1:])``
+            is_slice = isinstance(iterable.slice[0].slice, cst.Slice)
+            return is_slice and self._counts(loop, iterable.value, index, steps - 1)
         if isinstance(iterable, (cst.ListComp, cst.GeneratorExp)):
             return index is None and self._lists(loop, iterable, steps)
         return isinstance(iterable, cst.Call) and self._made(loop, iterable, index, steps)
@@ -198,8 +278,6 @@ class Varying:
         """Return whether a call returns many numbers."""
         if self._is_space(iterable):
             return index is None
-        if index is None and self._yields(iterable):
-            return True
         if isinstance(iterable.func, cst.Attribute):
             return index is None and iterable.func.attr.value == "tolist"
         if not isinstance(iterable.func, cst.Name):
@@ -213,7 +291,11 @@ class Varying:
             return self._counts(loop, given[0], None, steps - 1)
         if name == "zip" and index is not None and index < len(given):
             return self._counts(loop, given[index], None, steps - 1)
-        return name == "enumerate" and index == 0 and not _walks_over_layers(loop)
+        if name == "pairwise" and given:
+            return self._counts(loop, given[0], None, steps - 1)
+        if name == "enumerate" and index == 0:
+            return not _walks_over_layers(loop)
+        return self._is_many(iterable, self._place._replace(statement=loop), index, steps - 1)
 
     def _is_space(self, call: cst.Call) -> bool:
         """``np.linspace(0, 1, n)``: no fact records a call of NumPy without arrays."""
@@ -225,20 +307,12 @@ class Varying:
         clause = made.for_in
         target = clause.target
         if not isinstance(target, cst.Name) or not isinstance(
-            made.elt, (cst.Name, cst.BinaryOperation)
+            made.elt, (cst.Name, cst.BinaryOperation, cst.UnaryOperation, cst.Call)
         ):
             return False
         return _depends_on(made.elt, target.value) and self._counts(
             loop, clause.iter, None, steps - 1
         )
-
-    def _yields(self, call: cst.Call) -> bool:
-        """Return whether a generator of the file yields a number that each of its rounds changes.
-
-        ``for t in schedule(n)``, with ``for i in range(n): yield i / n`` in ``schedule``.
-        """
-        info = _called_by(self._module).get(call)
-        return info is not None and _yields_numbers(info, self._module)
 
     def is_inside(self, statement: cst.CSTNode) -> bool:
         """Return whether a statement is the call's loop, or in it."""
@@ -249,84 +323,30 @@ class Varying:
         """Return whether each round of the loop adds to a list."""
         return self._place.loop is not None and name in _grown(self._place.loop)
 
-    def shape(self, node: cst.BaseExpression, statement: cst.CSTNode) -> bool:
-        """Return whether an array has another shape in each round of the loop."""
-        if isinstance(node, cst.Subscript):
-            return any(self._cut(e.slice, statement) for e in node.slice)
-        if isinstance(node, cst.Name):
-            return any(self._is_extended(b) for b in self._bindings(node.value, statement))
-        if not isinstance(node, cst.Call):
-            return False
-        fact = self._calls.get(node)
-        if fact is None or fact.symbol is None or not node.args:
-            return False
-        first = node.args[0].value
-        if fact.symbol == "mlx.core.array":
-            return isinstance(first, cst.Name) and self.grows(first.value)
-        if fact.symbol in ("mlx.core.zeros", "mlx.core.ones", "mlx.core.arange"):
-            sizes = [e.value for e in getattr(first, "elements", ())] or [first]
-            return any(self.number(size, statement) for size in sizes)
-        return False
 
-    def _cut(self, part: cst.BaseSlice, statement: cst.CSTNode) -> bool:
-        """``:i`` or ``i:``; ``i : i + 8`` always has 8 elements."""
-        if not isinstance(part, cst.Slice) or (part.lower is None) == (part.upper is None):
-            return False
-        bound = part.lower or part.upper
-        return bound is not None and self.number(bound, statement)
-
-    def _is_extended(self, binding: Binding) -> bool:
-        """``x = mx.concatenate([x, y])`` in the loop."""
-        if binding.kind != "assigned" or not self.is_inside(binding.statement):
-            return False
-        value = binding.value
-        fact = self._calls.get(value) if value is not None else None
-        if not isinstance(fact, CallFact):
-            return False
-        if fact.symbol != "mlx.core.concatenate":
-            return isinstance(value, cst.Call) and self.shape(value, binding.statement)
-        parts = getattr(fact.node.args[0].value, "elements", ()) if fact.node.args else ()
-        return len(parts) > 1 and any(
-            isinstance(p.value, cst.Name) and p.value.value == binding.name for p in parts
+def _adds_to(binding: Binding) -> bool:
+    """``t = t + dt`` and ``t = t * decay``."""
+    value = binding.value
+    return (
+        isinstance(value, cst.BinaryOperation)
+        and not isinstance(value.operator, FEW_VALUED)
+        and any(
+            isinstance(s, cst.Name) and s.value == binding.name for s in (value.left, value.right)
         )
+    )
 
 
 def _depends_on(node: cst.BaseExpression, name: str) -> bool:
     """Return whether an arithmetic expression takes many values as a name does."""
     if isinstance(node, cst.BinaryOperation):
-        if isinstance(node.operator, _FEW_VALUED):
+        if isinstance(node.operator, FEW_VALUED):
             return False
         return _depends_on(node.left, name) or _depends_on(node.right, name)
+    if isinstance(node, cst.UnaryOperation):
+        return _depends_on(node.expression, name)
     if isinstance(node, cst.Call):
         return any(_depends_on(a.value, name) for a in node.args)
     return isinstance(node, cst.Name) and node.value == name
-
-
-@lru_cache(maxsize=1)
-def _called_by(module: Module) -> dict[cst.Call, FunctionInfo]:
-    """The functions of a file that its calls call."""
-    return {f.node: f.function for f in module.facts() if type(f) is LocalCall}
-
-
-@lru_cache(maxsize=8)
-def _yields_numbers(info: FunctionInfo, module: Module) -> bool:
-    """Return whether a generator yields, in a loop, a Python number that differs in each round."""
-    if isinstance(info.node, cst.Lambda):
-        return False
-    yielded = info.summaries.values()
-    if not any(isinstance(v, Sequence) and as_number(any_item(v)) is not None for v in yielded):
-        return False
-    for statement in small_statements(info.node.body):
-        node = statement.value if isinstance(statement, cst.Expr) else None
-        if not isinstance(node, cst.Yield) or not isinstance(node.value, cst.BaseExpression):
-            continue
-        loop = next(layout_of(module, info).loops(statement), None)
-        if loop is not None:
-            place = module.frame.place()._replace(statement=statement, function=info, loop=loop)
-            varying = Varying(place, module)
-            varying.is_float = True
-            return varying.number(node.value, statement)
-    return False
 
 
 @lru_cache(maxsize=8)

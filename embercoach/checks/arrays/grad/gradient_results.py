@@ -37,6 +37,8 @@ UNREDUCED = frozenset(
         "margin_ranking_loss",
     )
 )
+#: Functions that a differentiated one calls, directly or not, that are looked at.
+MOST_FUNCTIONS = 32
 CUSTOM = "mlx.core.custom_function"
 
 
@@ -76,10 +78,16 @@ def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Rep
 
 
 def _only_call(operation: str, root: FunctionInfo, module: Module) -> CallFact | None:
-    """The call of an operation in a differentiated function, if there is one in it alone."""
+    """The call of an operation in the code that is differentiated, if there is one alone."""
+    reached = {root: None}
+    pending = [root]
+    while pending and len(reached) < MOST_FUNCTIONS:
+        callees = [c for c in pending.pop().calls if c.module is module and c not in reached]
+        reached.update(dict.fromkeys(callees))
+        pending += callees
     found = [
         fact
-        for info in (root, *root.calls)
+        for info in reached
         if info.module is module
         for fact in module.facts_of(info)
         if isinstance(fact, CallFact) and _name(fact) == operation

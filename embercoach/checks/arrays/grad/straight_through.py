@@ -9,6 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.facts import BinaryFact, CallFact
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.value_sources import reaching_of, sources_of
+from embercoach.analysis.values.lattice import BoundMember
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
     sums: list[BinaryFact | CallFact] = []
     stops: list[CallFact] = []
     inner: set[int] = set()
+    if not any(type(fact) is CallFact and _is_relevant(fact) for fact in facts):
+        return
     for fact in facts:
         if isinstance(fact, BinaryFact) and _is_sum(fact.node):
             sums.append(fact)
@@ -68,6 +71,13 @@ def straight_through(module: Module, facts: list[Fact]) -> Iterator[Report]:
             terms.add(sources.of(fact, fact.arguments[0].node), 1, is_stopped=False)
             if _is_straight_through(terms.found) and any(t.is_stopped for t in terms.found):
                 yield _report(fact, "has no gradient", "Drop the step around the expression")
+
+
+def _is_relevant(call: CallFact) -> bool:
+    """Return whether a call stops the gradient, or may have none: ``x.round()`` too."""
+    callee = call.callee
+    name = f"mlx.core.{callee.name}" if type(callee) is BoundMember else call.symbol
+    return name == STOP or name in STEPS
 
 
 def _report(fact: Fact, problem: str, remedy: str) -> Report:

@@ -50,12 +50,12 @@ def is_fixed_projection(fact: AttributeFact, module: Module) -> bool:
     """
     if fact.name == "weight":
         return False  # what checkpoints hold
-    text = module.parsed.code(fact.owner.node)
     if _UNTRAINED.search(_beside(fact, module)) is not None:
         return True
-    if _TRAINED.search(text) is not None:
-        return _UNTRAINED.search(text) is not None and _is_projected(fact, module)
-    return _is_projected(fact, module)
+    if not _is_projected(fact, module):
+        return False
+    text = module.parsed.code(fact.owner.node)
+    return _TRAINED.search(text) is None or _UNTRAINED.search(text) is not None
 
 
 def _beside(fact: AttributeFact, module: Module) -> str:

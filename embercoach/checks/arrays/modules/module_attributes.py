@@ -54,9 +54,11 @@ BARE = frozenset(
 def constant_parameter(fact: AttributeFact, module: Module) -> Iterator[Report]:
     """``self.positions = mx.arange(n)`` in ``__init__``."""
     value = fact.value
-    if fact.name.startswith("_") or type(value) is not Array or not _is_built(fact):
+    if fact.name.startswith("_") or type(value) is not Array or value.traced:
         return
-    if _is_frozen(fact.owner, fact.name) or not _is_table(fact, value, module):
+    if not _is_built(fact) or not _is_table(fact, value, module):
+        return
+    if _is_frozen(fact.owner, fact.name):
         return
     yield Report.at(
         fact,
@@ -99,8 +101,6 @@ def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:
     statement = fact.place.statement
     given = statement.value if isinstance(statement, (cst.Assign, cst.AnnAssign)) else None
     if given is None:
-        return False
-    if value.traced:
         return False
     if value.dtype in SIGNED or value.dtype == "bool":
         return True

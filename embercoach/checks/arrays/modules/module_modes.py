@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import libcst as cst
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, walk
+from embercoach.analysis.facts.scopes import made_in_init
+from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import (
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 #: Layers that compute something else in training.
 BY_MODE = ("mlx.nn.Dropout", "mlx.nn.BatchNorm")
 NAMES = ("Dropout", "BatchNorm")
+#: Names of functions that evaluate a model, and a definition of one.
+_EVALUATES = re.compile(r"_?(valid|eval|accuracy|predict|infer|score)")
+_EVALUATING = re.compile(r"\bdef _?(valid|eval)")
 #: How deep layers are searched for others.
 DEEPEST = 4
 #: Loops of a function that are looked at.
@@ -43,7 +48,7 @@ MOST_LOOPS = 32
 def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``model(x)`` outside of the loss, in a file that never calls ``model.eval()``."""
     source = module.source
-    if ".eval()" in source or "train(" not in source:
+    if ".eval()" in source or not ("train(" in source or _EVALUATING.search(source)):
         return
     if not any(name in source for name in NAMES) and not _imports(facts, module):
         return
@@ -59,15 +64,47 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     by_mode = {call for call in calls if _calls_by_mode(call, module)}
     losses = {f for c in by_mode if (f := c.place.function) is not None and f.differentiated}
     roots = {root.info for root in module.gradient_roots}
+    if any(_changes_by_mode(cls, module, DEEPEST) for cls in _layers(module)):
+        losses |= {info for info in roots if info.module is module}
     for fact in calls:
         is_loss = fact.function in losses or _is_loss_of(fact, roots, module)
-        if _is_evaluation(fact) and (fact in by_mode or is_loss):
+        is_named = _is_named_evaluation(fact, module)
+        if "train(" not in source and not is_named:
+            continue
+        if fact not in by_mode and not is_loss and not (is_named and _evaluates(fact, module)):
+            continue
+        if _is_evaluation(fact):
             yield Report.at(
                 fact,
                 "NN-005",
                 message="model is evaluated in training mode: dropout and batch norm are active",
                 help="Call `model.eval()` before, and `model.train()` before training goes on",
             )
+
+
+def _layers(module: Module) -> Iterator[ClassInfo]:
+    """The classes of a file that are layers."""
+    owners = dict.fromkeys(info.cls for info in module.functions if info.cls is not None)
+    yield from (cls for cls in owners if is_layer(cls))
+
+
+def _is_named_evaluation(call: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether a call is in, or is of, a function whose name says that it evaluates."""
+    caller = call.function if is_imported(call, module) else call.place.function
+    return caller is not None and _EVALUATES.match(caller.name) is not None
+
+
+def _evaluates(call: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether a function of another file calls the model that it is given, untrained."""
+    if not is_imported(call, module):
+        return False
+    function = call.function
+    given = [a.value for a in call.arguments if not a.star]
+    names = [p.name for p in function.parameters if not p.star][call.is_bound :]
+    models = {n for n, v in zip(names, given, strict=False) if _is_by_mode(v, module, DEEPEST)}
+    paths = [dotted(n.func) for n in walk(function.node.body) if isinstance(n, cst.Call)]
+    trains = any((path or "").rpartition(".")[2] == "value_and_grad" for path in paths)
+    return not trains and not models.isdisjoint(paths)
 
 
 def _imports(facts: list[Fact], module: Module) -> bool:
@@ -117,8 +154,19 @@ def _changes_by_mode(cls: ClassInfo, module: Module, depth: int) -> bool:
         return False
     names = {name for base in lineage(cls) for name in base.setters}
     return any(
-        _is_by_mode(member(module.frame, Instance(cls), name), module, depth) for name in names
+        _is_by_mode(member(module.frame, Instance(cls), name), module, depth)
+        or _is_in_sequence(cls, name)
+        for name in names
     )
+
+
+def _is_in_sequence(cls: ClassInfo, name: str) -> bool:
+    """``self.layers = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))``."""
+    made = made_in_init(cls, name)
+    if not isinstance(made, cst.Call) or not (dotted(made.func) or "").endswith("Sequential"):
+        return False
+    inner = (a.value.func for a in made.args if isinstance(a.value, cst.Call))
+    return any((dotted(func) or "").rpartition(".")[2].startswith(NAMES) for func in inner)
 
 
 def _is_by_mode(value: Value, module: Module, depth: int) -> bool:

@@ -10,7 +10,7 @@ import libcst as cst
 
 from embercoach.analysis.evaluate.classes import assigned_by
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, walk
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.property_reads import PropertyReadFact
     from embercoach.analysis.project.module import Module
+
+    #: What runs a function in a loop.
+    Read = LocalCall | ProjectCall | PropertyReadFact
 
 #: Nodes of a loop that are walked.
 _MOST_NODES = 4_000
@@ -37,25 +41,46 @@ _CASTS = ("builtins.float", "builtins.int")
 @check("HOST-PULL-013")
 def invariant_pull(call: LocalCall, module: Module) -> Iterator[Report]:
     """``gain = 1 / wave.peak()`` in a loop that does not change ``wave``."""
+    yield from _invariant(call, module)
+
+
+@check("HOST-PULL-013")
+def invariant_imported_pull(call: ProjectCall, module: Module) -> Iterator[Report]:
+    """``wave.peak()`` of a class of another file."""
+    if call.function.module is not module:
+        yield from _invariant(call, module)
+
+
+@check("HOST-PULL-013")
+def invariant_property(read: PropertyReadFact, module: Module) -> Iterator[Report]:
+    """``wave.gain``, a property that reads an array."""
+    yield from _invariant(read, module)
+
+
+def _invariant(call: Read, module: Module) -> Iterator[Report]:
     loop, function = call.place.loop, call.function
     if not isinstance(loop, cst.For) or module.is_test or call.place.periodic:
         return
     if not is_long(loop) or _is_conditional(call, loop):
         return
-    pulls = _pulls_in(function, module)
+    if function.module is module:
+        pulls, computes = _pulls_in(function, module)
+    else:
+        pulls, computes = _pulls_of_imported(function)
     if not pulls or not _is_pure(function) or _varies(call, loop, module):
         return
+    what = "computes and reads" if computes else "reads"
     yield Report.at(
         call,
         "HOST-PULL-013",
-        message="computes and reads the same value in every iteration",
+        message=f"{what} the same value in every iteration",
         help="Call it once, before the loop",
-        context="loop",
-        covers=pulls,
+        context="loop" if computes else "evaluated",
+        covers=pulls if computes else (),
     )
 
 
-def _is_conditional(call: LocalCall, loop: cst.For) -> bool:
+def _is_conditional(call: Read, loop: cst.For) -> bool:
     """Return whether a test in the loop decides if the call is made: it may be made once."""
     return any(type(n) in _TESTS for n in around(loop.body, call.place.statement))
 
@@ -64,12 +89,31 @@ _TESTS = (cst.If, cst.Else, cst.Try, cst.Match)
 
 
 @lru_cache(maxsize=32)
-def _pulls_in(function: FunctionInfo, module: Module) -> tuple[cst.CSTNode, ...]:
-    """The reads of a function that computes an array, and returns what the host reads of it."""
+def _pulls_in(function: FunctionInfo, module: Module) -> tuple[tuple[cst.CSTNode, ...], bool]:
+    """The reads of a function that returns what the host reads of an array.
+
+    With those that compute the array, if there are any, and whether there are.
+    """
     if not any(pulls_of(v) and as_array(v) is None for v in function.summaries.values()):
-        return ()
-    facts = (fact for fact in module.facts_of(function) if isinstance(fact, CallFact))
-    return tuple(f.node for f in facts if _pulls(f) and _computes(f, function, module))
+        return (), False
+    facts = [fact for fact in module.facts_of(function) if isinstance(fact, CallFact)]
+    pulls = [fact for fact in facts if _pulls(fact)]
+    computed = tuple(f.node for f in pulls if _computes(f, function, module))
+    return computed or tuple(f.node for f in pulls), bool(computed)
+
+
+@lru_cache(maxsize=32)
+def _pulls_of_imported(function: FunctionInfo) -> tuple[tuple[cst.CSTNode, ...], bool]:
+    """``mx.abs(self.w).max().item()``, in a function of another file."""
+    computed = tuple(
+        node
+        for node in walk(function.node.body)
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == "item"
+        and isinstance(node.func.value, cst.Call)
+    )
+    return computed, bool(computed)
 
 
 def _pulls(fact: CallFact) -> bool:
@@ -113,8 +157,9 @@ _LISTED = frozenset({"append", "index", "join", "format", "split", "items", "wri
 _IMPURE = frozenset({"random", "time", "perf_counter", "next", "read", "pop", "get", "append"})
 
 
-def _varies(call: LocalCall, loop: cst.For, module: Module) -> bool:
+def _varies(call: Read, loop: cst.For, module: Module) -> bool:
     """Return whether the loop may change what the call depends on."""
+    func = call.node.func if isinstance(call.node, cst.Call) else call.node
     used = {node.value for node in walk(call.node) if isinstance(node, cst.Name)}
     used |= {node.value for node in walk(call.function.node.body) if isinstance(node, cst.Name)}
     if any(isinstance(n, cst.Call) and n is not call.node for n in walk(call.node)):
@@ -127,7 +172,7 @@ def _varies(call: LocalCall, loop: cst.For, module: Module) -> bool:
                 return True
     if reaching is None or reaching.gave_up:
         return True
-    roots = {n for n in used if n in reaching.bindings} | {_root(call.node.func)}
+    roots = {n for n in used if n in reaching.bindings} | {_root(func)}
     state = _attributes_read(call.function)
     return any(_changes(node, call, roots, state, module) for node in _nodes(loop.body, module))
 
@@ -165,7 +210,7 @@ def _attributes_read(function: FunctionInfo) -> frozenset[str]:
 
 
 def _changes(
-    node: cst.CSTNode, call: LocalCall, roots: set[str], state: frozenset[str], module: Module
+    node: cst.CSTNode, call: Read, roots: set[str], state: frozenset[str], module: Module
 ) -> bool:
     """Return whether a node of the loop changes an object that the call depends on, or may."""
     if node is _TOO_LARGE:
