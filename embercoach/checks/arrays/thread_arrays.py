@@ -17,8 +17,8 @@ from embercoach.analysis.facts.scopes import (
 )
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.facts.thread_starts import ThreadStart
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import SCOPES, dotted, small_statements, walk
-from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject, Symbol

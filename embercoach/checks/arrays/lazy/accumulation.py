@@ -9,8 +9,8 @@ import libcst as cst
 from embercoach.analysis.facts.call_effects import is_append, is_at_update
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import by_parameter, display
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below
-from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:

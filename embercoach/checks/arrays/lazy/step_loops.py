@@ -11,6 +11,7 @@ from embercoach.analysis.facts.call_effects import EVALUATING, PULLS
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,
@@ -20,7 +21,6 @@ from embercoach.analysis.syntax.trees import (
     target_names,
     walk,
 )
-from embercoach.analysis.value_sources import returned_by
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import (
