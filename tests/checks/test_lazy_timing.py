@@ -111,3 +111,68 @@ def test_other_readings_are_not_flagged(stop: str) -> None:
 def test_functions_that_evaluate_are_not_flagged_where_a_benchmark_gets_them() -> None:
     calls = "    pass\nbench(lambda: mx.eval(plain(mx.ones(3))))\nbench(lambda: pulls(mx.ones(3)))"
     assert codes(START + calls, "LAZY-003") == []
+
+
+TIMERS = """
+import time
+import timeit
+from contextlib import contextmanager
+
+@contextmanager
+def timer():
+    start = time.perf_counter()
+    yield
+    print(time.perf_counter() - start)
+
+@contextmanager
+def waiting():
+    start = time.perf_counter()
+    yield
+    mx.synchronize()
+    print(time.perf_counter() - start)
+
+@contextmanager
+def evaluating(results):
+    start = time.perf_counter()
+    yield
+    mx.eval(results)
+    print(time.perf_counter() - start)
+
+class Clock:
+    def __enter__(self):
+        self.start = time.time()
+        return self
+
+    def __exit__(self, *_):
+        print(time.time() - self.start)
+
+def lazy(x: mx.array):
+    return mx.exp(x)
+
+def work(x: mx.array, run):
+    """
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("with timer():\n        y = x @ x", True),
+        ("with Clock() as clock:\n        y = lazy(x)", True),
+        ("clock = Clock()\n    with clock:\n        y = lazy(x)", True),
+        ("with timer():\n        y = run(x)\n        mx.async_eval(y)", True),
+        ("with waiting():\n        y = x @ x", True),
+        ("with waiting():\n        y = x @ x\n        mx.async_eval(y)", False),
+        ("with evaluating([]):\n        y = x @ x", False),
+        ("with timer():\n        y = x @ x\n        mx.eval(y)", False),
+        ("with timer():\n        y = run(x)", False),
+        ("with run():\n        y = x @ x", False),
+        ("timeit.timeit(lambda: x @ x, number=3)", True),
+        ("timeit.timeit(lambda: mx.eval(x @ x), number=3)", False),
+        ("timeit.timeit(lambda: run(x), number=3)", False),
+        ("timeit.timeit('run(x)', number=3)", False),
+    ],
+)
+def test_a_timer_around_lazy_work(body: str, flagged: bool) -> None:
+    # ``synchronize`` in one timer makes the others of a file wait for scheduled work too.
+    source = TIMERS if "waiting" in body else TIMERS.replace("    mx.synchronize()\n", "")
+    assert bool(codes(source + body + "\n", "LAZY-003")) is flagged

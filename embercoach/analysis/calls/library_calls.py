@@ -72,6 +72,7 @@ HOST_STATE = frozenset(
         *(f"numpy.random.{n}" for n in ("rand", "randn", "random", "uniform", "normal", "choice")),
         *(f"numpy.random.{n}" for n in ("randint", "permutation", "shuffle", "standard_normal")),
         *("uuid.uuid4", "secrets.randbelow"),
+        *(f"timeit.{n}" for n in ("timeit", "repeat", "default_timer")),
     )
 )
 KIND_OF_DTYPE: dict[str, NumberKind] = {

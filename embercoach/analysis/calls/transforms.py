@@ -10,6 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate import dispatch
 from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact
+from embercoach.analysis.facts.thread_starts import ThreadStart
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
@@ -220,12 +221,20 @@ _THREADS, _PROCESSES = "ThreadPoolExecutor", "ProcessPoolExecutor"
 def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``threading.Thread(target=f)`` runs ``f`` in another thread."""
     keyword, index = THREAD_STARTERS[name]
-    positional = [a.value for a in arguments if a.keyword is None and not a.star]
+    positional = [a for a in arguments if a.keyword is None and not a.star]
     named = next((a.value for a in arguments if a.keyword == keyword), None)
-    _mark_threaded(
-        frame, node, named or (positional[index] if len(positional) > index else UNKNOWN)
-    )
+    target = named or (positional[index].value if len(positional) > index else UNKNOWN)
+    is_awaited = index == 0
+    passed = tuple(a.node for a in positional[1:]) if is_awaited else _listed(arguments)
+    _mark_threaded(frame, node, target, passed, has_result=is_awaited)
     return UNKNOWN
+
+
+def _listed(arguments: tuple[Argument, ...]) -> tuple[cst.BaseExpression, ...]:
+    """The items of ``args=(x, y)``."""
+    node = next((a.node for a in arguments if a.keyword == "args"), None)
+    elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()
+    return tuple(element.value for element in elements)
 
 
 def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
@@ -237,12 +246,25 @@ def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Non
     source = frame.module.source
     is_default = index == 1  # asyncio's own executor is one of threads
     if (_THREADS in source or is_default) and _PROCESSES not in source:
-        repeats = name == "map"
-        _mark_threaded(frame, node, arguments[index].value, repeats=repeats)
+        is_map = name == "map"
+        passed = () if is_map else tuple(a.node for a in arguments[index + 1 :] if not a.keyword)
+        target = arguments[index].value
+        _mark_threaded(frame, node, target, passed, has_result=True, repeats=is_map)
 
 
-def _mark_threaded(frame: Frame, node: cst.Call, value: Value, *, repeats: bool = False) -> None:
+def _mark_threaded(
+    frame: Frame,
+    node: cst.Call,
+    value: Value,
+    passed: tuple[cst.BaseExpression, ...],
+    *,
+    has_result: bool,
+    repeats: bool = False,
+) -> None:
     mark(frame, (node, frame.statement), value, "threaded")
+    if isinstance(value, Function) and frame.record and value.info.module is frame.module:
+        is_bound = value.bound is not None
+        frame.add(ThreadStart(node, frame.place(), value.info, is_bound, passed, has_result))
     while isinstance(value, Transformed):
         value = value.inner
     if isinstance(value, Function) and (frame.loops or repeats):

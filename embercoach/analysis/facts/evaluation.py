@@ -11,43 +11,30 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.facts.facts import CallFact, LocalCall
-from embercoach.analysis.facts.scopes import by_parameter
-from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names, walk
-from embercoach.analysis.values.joins import as_array, options
-from embercoach.analysis.values.lattice import (
-    BoundMember,
-    Kernel,
-    LibraryObject,
-    Sequence,
-    Symbol,
-    Transformed,
-    Unknown,
+from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
+from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
+from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
+from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
+from embercoach.analysis.syntax.trees import (
+    SCOPES,
+    children,
+    dotted,
+    names_below,
+    target_names,
+    walk,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from embercoach.analysis.facts.call_effects import Effect
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-Effect = Literal["lazy", "evaluates", "unknown"]
 #: What becomes of an expression: nothing of the names in it, an array of them, an evaluation.
 Use = Literal["none", "derived", "evaluated"]
 
-EVALUATING = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
-_SAVING = ("mlx.core.save", "mlx.core.export")
-_LAZY_BUILTINS = frozenset(
-    f"builtins.{name}"
-    for name in (
-        *("abs", "dict", "enumerate", "id", "isinstance", "iter", "len", "list", "next", "range"),
-        *("reversed", "setattr", "sum", "tuple", "type", "zip", "getattr", "hasattr"),
-    )
-)
-_PULLS = frozenset(("item", "tolist"))
-#: Methods of a dictionary that evaluate none of its arrays.
-_VIEWS = frozenset(("items", "values", "keys"))
 #: Attributes of an array that are known without its numbers.
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
 #: Times that a body is walked for names that are derived from each other; calls that are followed.
@@ -57,8 +44,21 @@ _MOST_ROUNDS, _MOST_CALLS = 3, 3
 class Evaluation:
     """The effects of the calls of one analysed file."""
 
-    def __init__(self, facts: Iterable[Fact], *, is_certain: bool = False) -> None:
-        """Collect the calls; with ``is_certain``, what is not known evaluates nothing."""
+    def __init__(
+        self,
+        facts: Iterable[Fact],
+        *,
+        is_certain: bool = False,
+        attributes: Collection[str] = (),
+    ) -> None:
+        """Collect the calls.
+
+        Args:
+            facts: of the file.
+            is_certain: what is not known evaluates nothing.
+            attributes: of objects of the file, and methods; others may be properties.
+        """
+        self._attributes = attributes
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
         self.calls: dict[cst.CSTNode, CallFact] = {}
@@ -67,27 +67,25 @@ class Evaluation:
         self.updating: dict[cst.CSTNode, bool] = {}
         self._evaluating: dict[cst.CSTNode, bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
+        self.operations: dict[cst.CSTNode, BinaryFact] = {}
+        #: Calls of functions of other files.
+        self.elsewhere: dict[cst.CSTNode, ProjectCall] = {}
         for fact in facts:
             if type(fact) is CallFact:
                 self.calls[fact.node] = fact
+            elif type(fact) is BinaryFact:
+                self.operations[fact.node] = fact
             elif type(fact) is LocalCall:
                 self._local[fact.node] = fact
+            elif type(fact) is ProjectCall:
+                self.elsewhere[fact.node] = fact
 
     def effect(self, call: cst.Call) -> Effect:
         """Return what a call does with its arguments."""
         fact = self.calls.get(call)
         if fact is None:
             return "unknown"
-        callee = fact.callee
-        if type(callee) is Symbol:
-            return _of_symbol(callee.name)
-        if type(callee) is BoundMember:
-            return _of_method(callee)
-        if type(callee) is LibraryObject or type(callee) is Kernel:
-            return "lazy"
-        # What is traced is lazy.
-        is_traced = type(callee) is Transformed and callee.transform != "partial"
-        return "lazy" if is_traced else "unknown"
+        return effect_of(fact.callee)
 
     def may_evaluate(self, body: Iterable[cst.CSTNode], names: set[str], depth: int = 0) -> bool:
         """Return whether statements may evaluate arrays that are derived from names.
@@ -188,10 +186,14 @@ class Evaluation:
         if kind is cst.Name:
             return "derived" if node.value in names else "none"  # type: ignore[attr-defined]
         if kind is cst.Attribute:
-            if dotted(node) in names:
+            path = dotted(node)
+            if path in names:
                 return "derived"
-            if node.attr.value in _METADATA:  # type: ignore[attr-defined]
+            attribute = node.attr.value  # type: ignore[attr-defined]
+            if attribute in _METADATA:
                 return "none"
+            if attribute not in self._attributes and _holds(node.value, names):  # type: ignore[attr-defined]
+                return "derived"  # a property, such as ``state``
             return self.use(node.value, names, depth)  # type: ignore[attr-defined]
         if kind is cst.Call:
             return self._call(node, names, depth)  # type: ignore[arg-type]
@@ -224,22 +226,47 @@ class Evaluation:
         given.append("none" if owner is None else self.use(owner, names, depth))
         if "evaluated" in given:
             return "evaluated"
+        local = self._local.get(node)
+        if dotted(node.func) in names and (effect == "lazy" or _is_forward(local)):
+            return "derived"  # by the weights of a layer
         if "derived" not in given:
-            return "none"
-        if effect == "unknown" and node not in self.calls and _is_view(node):
+            return self._holding(node, owner, names, depth)
+        other = self.elsewhere.get(node)
+        is_lazy = keeps_lazy(node) or (other is not None and is_plainly_lazy(other.function))
+        if effect == "unknown" and local is None and is_lazy:
             effect = "lazy"
         if effect == "lazy":
-            if owner is not None and given[-1] == "none" and _is_append(node):
+            if owner is not None and given[-1] == "none" and is_append(node):
                 return "none" if _bind(owner, names) else self._unclear
             return "derived"
-        if effect == "evaluates":
+        # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
+        if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
-        local = self._local.get(node)
         if local is not None and depth < _MOST_CALLS:
-            return self._passed(local, given, depth)
+            return self._passed(local, given, _renamed(local, owner, names), depth)
         return self._unclear
 
-    def _passed(self, call: LocalCall, given: list[Use], depth: int) -> Use:
+    def _holding(
+        self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str], depth: int
+    ) -> Use:
+        """Return what a call does that gets an object whose attribute is meant, or a closure."""
+        local = self._local.get(node)
+        passed = any(_holds(argument.value, names) for argument in node.args)
+        if local is None:
+            # A method that nothing is known of is one of an attribute, or the caller's question.
+            return self._unclear if passed and self.effect(node) != "lazy" else "none"
+        if depth >= _MOST_CALLS:
+            return self._unclear if passed or _holds(owner, names) else "none"
+        inner = _renamed(local, owner, names)
+        if not inner:
+            return "none"
+        definition = local.function.node
+        if isinstance(definition, cst.Lambda):
+            return self.use(definition.body, inner, depth + 1)
+        evaluates = self.may_evaluate(definition.body.body, inner, depth + 1)
+        return "evaluated" if evaluates else "none"
+
+    def _passed(self, call: LocalCall, given: list[Use], held: set[str], depth: int) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
@@ -249,6 +276,7 @@ class Evaluation:
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
+        names |= held
         definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
@@ -263,32 +291,33 @@ _ESCAPING = frozenset(
 )
 
 
-def _of_symbol(name: str) -> Effect:
-    if name in EVALUATING or name.startswith(_SAVING):
-        return "evaluates"
-    if name.startswith("mlx.") or name in _LAZY_BUILTINS:
-        return "lazy"
-    return "evaluates" if name.startswith(("builtins.", "numpy.")) else "unknown"
+def _is_forward(call: LocalCall | None) -> bool:
+    return call is not None and call.function.name == "__call__"
 
 
-def _of_method(callee: BoundMember) -> Effect:
-    owner, name = callee.owner, callee.name
-    if as_array(owner) is not None:
-        return "evaluates" if name in _PULLS or name.startswith("__") else "lazy"
-    if type(owner) is LibraryObject:
-        return "unknown" if "save" in name else "lazy"
-    if any(type(o) is Unknown for o in options(owner)):
-        return "unknown"
-    return "lazy" if name == "append" and type(owner) is Sequence else "unknown"
+def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
+    """Test whether an attribute of an object is meant."""
+    path = None if node is None else dotted(node)
+    return path is not None and any(name.startswith(f"{path}.") for name in names)
 
 
-def _is_append(node: cst.Call) -> bool:
-    return isinstance(node.func, cst.Attribute) and node.func.attr.value == "append"
-
-
-def _is_view(node: cst.Call) -> bool:
-    """Test whether a call is ``weights.items()`` or the like."""
-    return not node.args and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS
+def _renamed(call: LocalCall, owner: cst.BaseExpression | None, names: set[str]) -> set[str]:
+    """The names as the function of the file that is called knows them."""
+    function = call.function
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+    passed = by_parameter(function, pairs, is_bound=call.is_bound)
+    if call.is_bound and owner is not None:
+        passed[function.parameters[0].name] = owner
+    found: set[str] = set()
+    for parameter, node in passed.items():
+        path = dotted(node)
+        if path is not None:
+            found |= {f"{parameter}{n[len(path) :]}" for n in names if n.startswith(f"{path}.")}
+    if function.nonlocal_names or function.global_names or function.outer is not None:
+        own = {parameter.name for parameter in function.parameters}
+        free = names - own
+        found |= free & set(names_below(function.node.body)) if free else set()
+    return found
 
 
 def _bind(target: cst.CSTNode, names: set[str]) -> bool:
@@ -321,7 +350,10 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
         _known[module] = {}
     found = _known[module].get(is_certain)
     if found is None:
-        found = _known[module][is_certain] = Evaluation(module.facts(), is_certain=is_certain)
+        methods = (info.name for info in module.functions if not info.is_property)
+        attributes = frozenset((*assigned_attributes(module), *methods))
+        found = Evaluation(module.facts(), is_certain=is_certain, attributes=attributes)
+        _known[module][is_certain] = found
     return found
 
 

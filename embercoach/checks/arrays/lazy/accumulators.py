@@ -1,141 +1,191 @@
-"""LAZY-001: attributes that a method accumulates, called in a loop that evaluates neither."""
+"""LAZY-001: functions that add to an accumulator, called in a loop that evaluates neither."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import BinaryFact, CallFact
+from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
+from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array
-from embercoach.checks.arrays.lazy.lazy_loops import HELP, is_traced, may_ask
-from embercoach.checks.arrays.lazy.step_loops import is_long, is_step, lineage_of, runs_model
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.checks.arrays.lazy.accumulation import (
+    Accumulation,
+    accumulation_by_text,
+    accumulations,
+)
+from embercoach.checks.arrays.lazy.growth import grows
+from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
+from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
+from embercoach.checks.arrays.lazy.step_loops import is_older
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Fact, LocalCall
+    from embercoach.analysis.facts.facts import ProjectCall
     from embercoach.analysis.project.module import Module
 
-
-class Accumulated(NamedTuple):
-    """An attribute that a method adds to: a sum, a list, or a tree of averages."""
-
-    name: str
-    kind: Literal["sum", "list", "tree"]
+#: Functions that are followed from a loop, and additions of one function.
+_MOST_CALLS, _MOST_ADDED = 3, 8
 
 
 @check("LAZY-001")
 def growing_attribute(fact: LocalCall, module: Module) -> Iterator[Report]:
     """``ema.update(model)`` in a training loop, where ``update`` averages into ``self.shadow``."""
-    func, place = fact.node.func, fact.place
-    if not place.loops or not fact.is_bound or not isinstance(func, cst.Attribute):
+    if fact.place.loops and not is_traced(fact.place, module):
+        added = accumulated(fact.function, module)
+        yield from _reports(_of_call(fact, added), fact, module)
+
+
+@check("LAZY-001")
+def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """The same, where the function is one of another file."""
+    if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
         return
-    added = accumulated(fact.function, module)
-    path = dotted(func.value)
-    if added is None or path is None or is_traced(place, module) or not may_ask(place, module):
-        return
-    for loop in layout_of(module, place.function).loops(place.statement):
-        if not _is_older(path, loop, fact, module):
+    arrays = _array_parameters(fact)
+    added = [
+        item
+        for item in accumulated_by_text(fact.function)
+        if not arrays.isdisjoint(name for node in item.added for name in names_below(node))
+    ]
+    yield from _reports(_of_call(fact, added), fact, module)
+
+
+def _array_parameters(call: ProjectCall) -> set[str]:
+    """The parameters that a call passes arrays for."""
+    pairs = [(argument.keyword, argument.node) for argument in call.arguments]
+    passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
+    arrays = {id(argument.node) for argument in call.arguments if holds_arrays(argument.value)}
+    return {name for name, node in passed.items() if id(node) in arrays}
+
+
+def _reports(
+    accumulated: list[Accumulation], fact: LocalCall | ProjectCall, module: Module
+) -> Iterator[Report]:
+    place = fact.place
+    for found in accumulated:
+        if not may_ask(place, module):
             return
-        if is_long(loop) and _grows(added, path, loop, fact, module):
-            break
-    else:
-        return
-    yield Report.at(
-        fact,
-        "LAZY-001",
-        message=f"`{added.name}` is not evaluated in the loop: its graph grows in every iteration",
-        help=HELP.format(f"{path}.{added.name}"),
-    )
+        for loop in layout_of(module, place.function).loops(place.statement):
+            if not _is_kept(found, loop, fact, module):
+                break
+            if walks_short_list(loop, place.function, module):
+                continue
+            if is_long(loop) and grows(found, loop, place, module, is_state=True):
+                yield Report.at(
+                    fact,
+                    "LAZY-001",
+                    message=MESSAGE.format(found.path),
+                    help=HELP.format(found.path),
+                )
+                return
 
 
-def _is_older(path: str, loop: cst.For | cst.While, fact: LocalCall, module: Module) -> bool:
-    """Return whether an object has been made before a loop."""
-    function = fact.place.function
-    reaching, layout = scope_of(module, function).reaching, layout_of(module, function)
-    name = path.partition(".")[0]
-    bindings = (reaching.before(fact.place.statement, name) if reaching else None) or ()
-    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
-
-
-def _grows(
-    added: Accumulated,
-    path: str,
+def _is_kept(
+    found: Accumulation,
     loop: cst.For | cst.While,
-    fact: LocalCall,
+    fact: LocalCall | ProjectCall,
     module: Module,
 ) -> bool:
-    """Return whether a loop over data evaluates neither the attribute nor what is added to it."""
-    names = {path}
-    lineages = []
-    if added.kind != "tree":  # a tree of averages keeps the weights of all steps, evaluated or not
-        for argument in fact.node.args:
-            lineages.append(lineage_of(argument.value, fact.place, loop, module))
-            names |= lineages[-1].names
-    if evaluation_of(module).may_evaluate(loop.body.body, names):
+    """Return whether what a function adds to is older than a loop, and nothing there resets it."""
+    if not is_older(found.path, loop, fact.place, module):
         return False
-    if is_step(loop, module, by_evaluation=added.kind != "list"):
-        return True
-    return any(
-        runs_model(lineage, loop, module) and (added.kind == "sum" or lineage.is_reduced)
-        for lineage in lineages
-    )
+    owner, _, name = found.path.rpartition(".")
+    for statement in small_statements(loop.body):
+        targets = statement.targets if isinstance(statement, cst.Assign) else ()
+        if any(dotted(target.target) == found.path for target in targets):
+            return False
+    for node in walk(loop.body, (cst.ClassDef,)):
+        if not isinstance(node, cst.Call) or node is fact.node or not owner:
+            continue
+        if isinstance(node.func, cst.Attribute) and dotted(node.func.value) == owner:
+            evaluation = evaluation_of(module)
+            local = evaluation.local_call(node) or evaluation.elsewhere.get(node)
+            cls = fact.function.cls
+            is_setter = local is None and cls is not None and node.func.attr.value in cls.setters
+            if local is None and not is_setter:
+                return False
+            other = None if local is None or local.function is fact.function else local.function
+            if other is not None and name in names_below(other.node.body):
+                return False
+    return True
 
 
-@lru_cache(maxsize=32)
-def accumulated(method: FunctionInfo, module: Module) -> Accumulated | None:
-    """The attribute that a method adds arrays to, if it adds to one."""
-    if not method.is_method or not method.parameters or method.cls is None or is_layer(method.cls):
-        return None
-    owner = method.parameters[0].name
-    for fact in module.facts_of(method):
-        found = _accumulation(fact)
-        holder, _, name = found[0].partition(".") if found is not None else ("", "", "")
-        if found is not None and holder == owner and name and "." not in name:
-            return Accumulated(name, found[1])
-    return None
+def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
+    """The additions of a call, by the paths of the caller."""
+    function, func = call.function, call.node.func
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+    passed = by_parameter(function, pairs, is_bound=call.is_bound)
+    if call.is_bound and isinstance(func, cst.Attribute):
+        passed[function.parameters[0].name] = func.value
+    added = tuple(argument.value for argument in call.node.args)
+    found: list[Accumulation] = []
+    for inner in accumulated:
+        root, _, rest = inner.path.partition(".")
+        path: str | None = inner.path
+        if root in passed:
+            owner = dotted(passed[root])
+            path = None if owner is None else f"{owner}.{rest}"
+        if path is not None:
+            found.append(Accumulation(path, inner.kind, added, call.node, function))
+    return found
 
 
-def _accumulation(fact: Fact) -> tuple[str, Literal["sum", "list", "tree"]] | None:
-    """The path that a fact adds arrays to, and in which way."""
-    statement = fact.place.statement
-    target = None
-    if isinstance(statement, cst.Assign) and statement.value is fact.node:
-        target = dotted(statement.targets[0].target)
-    if isinstance(fact, BinaryFact):
-        if fact.operator not in ("+", "-"):
-            return None
-        left, right = fact.left, fact.right
-        if fact.in_place:
-            path = dotted(left.node)
-            return (path, "sum") if path is not None and right.array is not None else None
-        for known, other in ((left, right), (right, left)):
-            if target is not None and _is_path(known.node, target) and other.array is not None:
-                return target, "sum"
-    if not isinstance(fact, CallFact):
-        return None
-    if fact.symbol == "mlx.utils.tree_map" and target is not None:
-        others = (dotted(argument.node) for argument in fact.arguments[1:])
-        return (target, "tree") if target in others else None
-    first = fact.positional(0)
-    is_append = isinstance(fact.node.func, cst.Attribute) and fact.node.func.attr.value == "append"
-    if is_append and first is not None and fact.receiver_node is not None:
-        path = dotted(fact.receiver_node)
-        return (path, "list") if path is not None and as_array(first.value) is not None else None
-    return None
+@lru_cache(maxsize=64)
+def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[Accumulation]:
+    """The additions of a function to attributes of its parameters and to outer variables."""
+    if function.cls is not None and is_layer(function.cls):
+        return []
+    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
+        return []
+    own = {parameter.name for parameter in function.parameters}
+    outer = {*function.nonlocal_names, *function.global_names}
+    found: list[Accumulation] = []
+    seen: set[int] = set()
+    for fact in module.facts_of(function):
+        statement = fact.place.statement
+        if id(statement) not in seen:
+            seen.add(id(statement))
+            found += accumulations(statement, module)
+    if depth < _MOST_CALLS:
+        calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
+        for call in calls:
+            found += _of_call(call, accumulated(call.function, module, depth + 1))
+    return [
+        item
+        for item in found
+        if (item.path.partition(".")[0] in own and "." in item.path)
+        or item.path in outer
+        or (item.kind == "list" and _is_outer(item.path, function, module))
+    ][:_MOST_ADDED]
 
 
-def _is_path(node: cst.BaseExpression, path: str) -> bool:
-    """Return whether an expression is a path, or a number times it."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        return _is_path(node.left, path) or _is_path(node.right, path)
-    return dotted(node) == path
+@lru_cache(maxsize=64)
+def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
+    """The additions of a function of another file to attributes of its parameters."""
+    own = {parameter.name for parameter in function.parameters}
+    if isinstance(function.node, cst.Lambda) or function.name == "__init__":
+        return []
+    if function.cls is not None and is_layer(function.cls):
+        return []
+    found: list[Accumulation] = []
+    for statement in small_statements(function.node.body):
+        item = accumulation_by_text(statement)
+        if item is not None and item.path.partition(".")[0] in own and "." in item.path:
+            found.append(item)
+    return found[:_MOST_ADDED]
+
+
+def _is_outer(path: str, function: FunctionInfo, module: Module) -> bool:
+    """Test whether a list is one of a scope around."""
+    if function.outer is None or "." in path:
+        return False
+    return not scope_of(module, function).binds(path)

@@ -16,7 +16,7 @@ from embercoach.analysis.facts.facts import (
     calls_by_function,
 )
 from embercoach.analysis.facts.scopes import by_parameter, is_rebound, scope_of
-from embercoach.analysis.syntax.trees import SCOPES, walk
+from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import BoundMember, Unknown
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 CLOCKS = frozenset(
-    f"time.{clock}{unit}" for clock in ("time", "perf_counter", "monotonic") for unit in ("", "_ns")
+    (
+        *("time.time", "time.perf_counter", "time.monotonic", "timeit.default_timer"),
+        *("time.time_ns", "time.perf_counter_ns", "time.monotonic_ns"),
+    )
 )
 #: Builtins that evaluate an array only if they are given one.
 _BUILTINS = frozenset(
@@ -100,8 +103,11 @@ def _work_of_node(
         return Work.NONE if made and done in LAZY else done
     name = node.func.value if isinstance(node.func, cst.Name) else ""
     is_known = fact is not None and type(fact.callee) is not Unknown
-    if function is not None and not is_known and any(p.name == name for p in function.parameters):
-        return _work_of_parameter(name, function, module, depth)
+    owner = function
+    while owner is not None and not is_known:
+        if any(p.name == name for p in owner.parameters):
+            return _work_of_parameter(name, owner, module, depth)
+        owner = owner.outer
     if fact is None:
         is_builtin = name in _BUILTINS and name not in module.frame.names
         return Work.NONE if is_builtin else Work.OTHER
@@ -121,6 +127,11 @@ def _work_of_call(fact: CallFact, module: Module) -> Work:
     return Work.LAZY if computes else Work.NONE
 
 
+def work_of_function(node: cst.FunctionDef | cst.Lambda, module: Module) -> Work:
+    """Return what a call of a function of the file does."""
+    return _work_of_function(node, None, module, 0)
+
+
 def _work_of_function(
     node: cst.FunctionDef | cst.Lambda, function: FunctionInfo | None, module: Module, depth: int
 ) -> Work:
@@ -137,6 +148,10 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
     """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
         return Work.OTHER
+    if function.parameters[0].name == name:
+        decorated = [f.node for f in module.functions if function.name in _decorators(f)]
+        if any(_work_of_function(node, None, module, depth) in LAZY for node in decorated):
+            return Work.LAZY
     for call in calls_by_function(module).get(function, ()):
         pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
         passed = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
@@ -150,6 +165,13 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
         if _work_of_function(node, None, module, depth) in LAZY:
             return Work.LAZY
     return Work.OTHER
+
+
+def _decorators(function: FunctionInfo) -> list[str | None]:
+    """The names of the decorators of a function, without those that are called."""
+    if isinstance(function.node, cst.Lambda):
+        return []
+    return [dotted(decorator.decorator) for decorator in function.node.decorators]
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,7 @@ from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, target_names
 from embercoach.analysis.values.lattice import BoundMember, LibraryObject
 from embercoach.checks.arrays.lazy.lazy_loops import is_traced, may_ask
-from embercoach.checks.arrays.lazy.step_loops import is_long
+from embercoach.checks.arrays.lazy.loop_lengths import is_long
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

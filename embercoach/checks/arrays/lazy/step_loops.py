@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.evaluation import EVALUATING, evaluation_of
+from embercoach.analysis.facts.call_effects import EVALUATING, PULLS
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import (
+    SCOPES,
     children,
     dotted,
     names_below,
@@ -28,16 +32,13 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Unknown,
 )
+from embercoach.checks.arrays.lazy.loop_lengths import SHORT, calls_below, is_counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Iterations up to which a graph of all of them is small.
-_SHORT = 16
 #: Names that an array is followed through; calls of functions that are followed.
 _MOST_NAMES, _MOST_CALLS = 16, 3
 _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
@@ -51,23 +52,39 @@ class Lineage(NamedTuple):
     names: bound in the loop.
     calls: calls of models, and those that nothing is known of.
     is_reduced: a mean, a sum or a loss is taken of what the calls return.
+    is_evaluated: a function of the file evaluates what it returns.
     """
 
     names: frozenset[str]
     calls: tuple[cst.Call, ...]
     is_reduced: bool
+    is_evaluated: bool
+
+
+def joined(lineages: list[Lineage]) -> Lineage:
+    """The origins of several arrays."""
+    return Lineage(
+        frozenset().union(*(lineage.names for lineage in lineages)),
+        tuple(call for lineage in lineages for call in lineage.calls),
+        any(lineage.is_reduced for lineage in lineages),
+        any(lineage.is_evaluated for lineage in lineages),
+    )
 
 
 def lineage_of(
-    node: cst.BaseExpression, place: FactPlace, loop: cst.For | cst.While, module: Module
+    node: cst.BaseExpression,
+    statement: cst.CSTNode,
+    function: FunctionInfo | None,
+    loop: cst.CSTNode,
+    module: Module,
 ) -> Lineage:
     """Follow an expression through lazy operations to the names and calls that it depends on."""
-    evaluation, layout = evaluation_of(module), layout_of(module, place.function)
-    reaching = scope_of(module, place.function).reaching
+    evaluation, layout = evaluation_of(module), layout_of(module, function)
+    reaching = scope_of(module, function).reaching
     names: set[str] = set()
     calls: list[cst.Call] = []
-    is_reduced = False
-    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, place.statement)]
+    is_reduced = is_evaluated = False
+    pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
     while pending and len(names) < _MOST_NAMES:
         at, statement = pending.pop()
         if isinstance(at, cst.Name):
@@ -89,9 +106,33 @@ def lineage_of(
                     pending.append((at.func.value, statement))
             else:
                 calls.append(at)
+                is_evaluated = is_evaluated or _evaluates_result(at, module)
+                is_reduced = is_reduced or _returns_reduction(at, module)
         elif not isinstance(at, (cst.Lambda, cst.Attribute)):
             pending += [(child, statement) for child in children(at)]
-    return Lineage(frozenset(names), tuple(calls), is_reduced)
+    return Lineage(frozenset(names), tuple(calls), is_reduced, is_evaluated)
+
+
+def _evaluates_result(call: cst.Call, module: Module) -> bool:
+    """Test whether a function of the file may evaluate an array before it returns it."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(call)
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    results = [value for value, _ in returned_by(local.function)]
+    names = {name for value in results for name in names_below(value)}
+    return bool(names) and evaluation.may_evaluate(local.function.node.body.body, names)
+
+
+def _returns_reduction(call: cst.Call, module: Module) -> bool:
+    """Test whether a function of the file returns a mean, a sum or a loss."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(call)
+    if local is None:
+        return False
+    results = [value for value, _ in returned_by(local.function)]
+    calls = [evaluation.calls.get(value) for value in results if isinstance(value, cst.Call)]
+    return bool(calls) and all(_reduces(fact) for fact in calls)
 
 
 def _reduces(fact: CallFact | None) -> bool:
@@ -106,51 +147,10 @@ def _is_transformed(fact: CallFact | None) -> bool:
     return fact is not None and not isinstance(fact.callee, (Symbol, BoundMember))
 
 
-def is_long(loop: cst.For | cst.While) -> bool:
-    """Return whether a loop may have many iterations, and is not one over layers or weights."""
-    if isinstance(loop, cst.While):
-        return True
-    iterable = loop.iter
-    if isinstance(iterable, (cst.List, cst.Tuple)):
-        return False
-    if isinstance(iterable, cst.Call) and dotted(iterable.func) == "range":
-        counts = [_integer(argument.value) for argument in iterable.args]
-        known = [count for count in counts if count is not None]
-        if len(known) == len(counts) and 0 < len(known) <= 3 and known[2:] != [0]:
-            return len(range(*known)) > _SHORT
-    targets = set(target_names(loop.target))
-    return not any(_root(call.func) in targets for call in _calls(loop.body))
-
-
-def _integer(node: cst.BaseExpression) -> int | None:
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        inner = _integer(node.expression)
-        return None if inner is None else -inner
-    return int(node.value) if isinstance(node, cst.Integer) and node.value.isdigit() else None
-
-
-def _root(node: cst.CSTNode) -> str | None:
-    """The name of what is called: of an element of a loop, a layer."""
-    return node.value if isinstance(node, cst.Name) else None
-
-
-def walks_short_list(
-    loop: cst.For | cst.While, function: FunctionInfo | None, module: Module
-) -> bool:
-    """Return whether a loop is over a list or tuple of few items, written here or at a name."""
-    if not isinstance(loop, cst.For):
-        return False
-    node: cst.CSTNode = loop.iter
-    if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
-        node = node.args[0].value if node.args else node
-    found = display(resolve_name(Expression(node, scope_of(module, function))).node)
-    return found is not None and 0 < len(found) <= _SHORT
-
-
 def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -> bool:
     """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
     evaluation = evaluation_of(module)
-    for call in _calls(loop.body):
+    for call in calls_below(loop.body):
         fact = evaluation.calls.get(call)
         if fact is not None and (is_update(fact) or (by_evaluation and _is_evaluation(fact))):
             return True
@@ -160,21 +160,45 @@ def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -
     return False
 
 
-def is_counted(loop: cst.For | cst.While, least: int) -> bool:
-    """Return whether a loop has a known number of iterations, at least so many."""
-    iterable = loop.iter if isinstance(loop, cst.For) else None
-    if not isinstance(iterable, cst.Call) or dotted(iterable.func) != "range":
-        return False
-    counts = [_integer(argument.value) for argument in iterable.args]
-    known = [count for count in counts if count is not None]
-    return len(counts) == len(known) < 3 and known[-1] - sum(known[:-1]) >= least
+def synchronizes(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration pulls an array, or calls a function that evaluates one."""
+    evaluation = evaluation_of(module)
+    for call in calls_below(loop.body):
+        fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+        if fact is not None and _is_pull(fact):
+            return True
+        if local is not None and _evaluates(local.function, module):
+            return True
+    return False
+
+
+def _evaluates(function: FunctionInfo, module: Module) -> bool:
+    """Return whether a function of the file evaluates arrays, and returns afterwards."""
+    body = function.node.body
+    is_generator = any(isinstance(node, cst.Yield) for node in walk(body, SCOPES))
+    return not is_generator and evaluation_of(module).evaluates(body)
 
 
 def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
     """Return whether a gradient is subtracted in each of many iterations."""
+    return is_counted(loop, SHORT + 1) and _is_gradient(lineage, module)
+
+
+def differentiates(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether each iteration computes a gradient of other data, a micro-batch."""
+    if not isinstance(loop, cst.For) or not _is_gradient(lineage, module):
+        return False
+    statements = (s for s in small_statements(loop.body) if isinstance(s, cst.Assign))
+    data = {name for s in statements for t in s.targets for name in target_names(t.target)}
+    data.update(target_names(loop.target))
+    given = (argument.value for call in lineage.calls for argument in call.args)
+    return any(not data.isdisjoint(names_below(node)) for node in given)
+
+
+def _is_gradient(lineage: Lineage, module: Module) -> bool:
     facts = (evaluation_of(module).calls.get(call) for call in lineage.calls)
     callees = (fact.callee for fact in facts if fact is not None)
-    return is_counted(loop, _SHORT + 1) and any(
+    return any(
         isinstance(callee, Transformed) and callee.transform in _GRADIENTS for callee in callees
     )
 
@@ -182,26 +206,40 @@ def descends(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> boo
 def is_private(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
     """Return whether one statement of a loop assigns an attribute, and no method reads it there."""
     owner, _, attribute = path.rpartition(".")
-    cls = None if place.function is None else place.function.cls
-    if cls is None or "." in owner:
+    if "." in owner or not is_older(owner, loop, place, module):
         return False
+    cls = None if place.function is None else place.function.cls
     for statement in small_statements(loop.body):
         targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
         if statement is not place.statement and path in map(dotted, targets):
             return False
-    for call in _calls(loop.body):
+    for call in calls_below(loop.body):
         if not isinstance(call.func, cst.Attribute) or dotted(call.func.value) != owner:
             continue
         local = evaluation_of(module).local_call(call)
-        if local is None and call.func.attr.value not in cls.setters:
+        if local is None and (cls is None or call.func.attr.value not in cls.setters):
             return False
         if local is not None and attribute in names_below(local.function.node.body):
             return False
     return True
 
 
+def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether an object has been made before a loop."""
+    scope, layout = scope_of(module, place.function), layout_of(module, place.function)
+    name = path.partition(".")[0]
+    bindings = (scope.reaching.before(place.statement, name) if scope.reaching else None) or ()
+    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
+
+
 def _is_evaluation(fact: CallFact) -> bool:
     return fact.symbol in EVALUATING and not fact.place.periodic
+
+
+def _is_pull(fact: CallFact) -> bool:
+    callee = fact.callee
+    is_pull = isinstance(callee, BoundMember) and callee.name in PULLS and fact.array is not None
+    return is_pull and not fact.place.periodic
 
 
 def is_update(fact: CallFact) -> bool:
@@ -223,7 +261,7 @@ def updates(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
     known = evaluation_of(module).updating
     if function.node not in known:
         known[function.node] = False  # for functions that call each other
-        calls = _calls(function.node)
+        calls = calls_below(function.node)
         known[function.node] = any(_updates(call, module, depth) for call in calls)
     return known[function.node]
 
@@ -257,12 +295,46 @@ def gradient_names(loop: cst.For | cst.While, module: Module) -> set[str]:
     return names
 
 
-def runs_model(lineage: Lineage, loop: cst.For | cst.While, module: Module) -> bool:
+def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module: Module) -> bool:
     """Return whether a model computes the array from the loop's data."""
-    if not isinstance(loop, cst.For):
+    if isinstance(loop, cst.While):
         return False
-    data = _derived(loop)
-    return any(_is_model(call, data, module) for call in lineage.calls)
+    if isinstance(loop, cst.CompFor):
+        data, inner = set(target_names(loop.target)), set[str]()
+    else:
+        data, loops = _derived(loop), (n for n in walk(loop.body) if isinstance(n, cst.For))
+        inner = {name for node in loops for name in target_names(node.target)}
+        if any(_is_type_test(call, data) for call in calls_below(loop.body)):
+            return False  # over objects of several types
+    # A model of an inner loop over models, such as the trees of a forest, is not one of data.
+    calls = (c for c in lineage.calls if inner.isdisjoint(dotted(a.value) or "" for a in c.args))
+    return any(_is_model(call, data, module) for call in calls)
+
+
+def _is_type_test(call: cst.Call, names: set[str]) -> bool:
+    is_test = dotted(call.func) == "isinstance" and len(call.args) > 0
+    return is_test and dotted(call.args[0].value) in names
+
+
+def yields_losses(loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a loop is over a generator of the file that yields losses of a model."""
+    evaluation = evaluation_of(module)
+    local = evaluation.local_call(loop.iter) if isinstance(loop, cst.For) else None
+    if local is None or isinstance(local.function.node, cst.Lambda):
+        return False
+    function = local.function
+    certainly = evaluation_of(module, is_certain=True)
+    for statement in small_statements(function.node.body):
+        result = statement.value if isinstance(statement, cst.Expr) else None
+        inner = next(layout_of(module, function).loops(statement), None)
+        value = result.value if isinstance(result, cst.Yield) else None
+        if inner is not None and isinstance(value, cst.BaseExpression):
+            lineage = lineage_of(value, statement, function, inner, module)
+            if certainly.may_evaluate(inner.body.body, {*lineage.names}):
+                return False
+            if lineage.is_reduced and runs_model(lineage, inner, module):
+                return True
+    return False
 
 
 def _derived(loop: cst.For) -> set[str]:
@@ -283,7 +355,7 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
     fact, local = evaluation.calls.get(call), evaluation.local_call(call)
     if local is not None and not _is_layer_method(local.function):
         parameters = {p.name for p in local.function.parameters}
-        inner = _calls(local.function.node)
+        inner = calls_below(local.function.node)
         return depth < _MOST_CALLS and any(
             _is_model(c, parameters, module, depth + 1) for c in inner
         )
@@ -300,15 +372,11 @@ def _is_model(call: cst.Call, data: set[str], module: Module, depth: int = 0) ->
 
 def _is_variable(node: cst.Name, module: Module) -> bool:
     """Test whether a name is not one of the module: a parameter, or a variable."""
+    if hasattr(builtins, node.value):
+        return False
     found = module.frame.names.get(node.value)
     return found is None or isinstance(found, (Unknown, Instance))
 
 
 def _is_layer_method(function: FunctionInfo) -> bool:
     return function.cls is not None and is_layer(function.cls) and function.name == "__call__"
-
-
-def _calls(body: cst.CSTNode) -> Iterator[cst.Call]:
-    for node in walk(body, (cst.ClassDef,)):
-        if type(node) is cst.Call:
-            yield node

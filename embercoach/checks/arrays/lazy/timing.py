@@ -11,8 +11,9 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import target_names, walk
+from embercoach.analysis.syntax.trees import dotted, target_names, walk
 from embercoach.checks.arrays.lazy.laziness import CLOCKS, LAZY, work_of
+from embercoach.checks.arrays.lazy.timed_sections import SCHEDULED, is_scheduling
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -46,18 +47,30 @@ def unevaluated_timing(fact: CallFact, module: Module) -> Iterator[Report]:
         )
         if not timed:
             continue
-        if work_of(timed, function, module) not in LAZY or _evaluates(stop, fact.node, module):
+        if _evaluates(stop, fact.node, module):
+            continue
+        is_scheduled = _ends_scheduled(timed, module)
+        if not is_scheduled and work_of(timed, function, module) not in LAZY:
             continue
         names = _results(timed, function, module)
         what = f"`{names[-1]}`" if names else "the result"
+        graph = f"clock stops before {what} is evaluated: only graph building is timed"
         yield Report.at(
             fact,
             "LAZY-003",
-            message=f"clock stops before {what} is evaluated: only graph building is timed",
+            message=SCHEDULED if is_scheduled else graph,
             help=f"Call `mx.eval({', '.join(names) or '...'})` before the clock stops",
             change=_change(names, stop, module),
         )
         return
+
+
+def _ends_scheduled(timed: Sequence[cst.CSTNode], module: Module) -> bool:
+    """Test whether ``mx.async_eval(y)`` is all that follows what computes an array."""
+    last = timed[-1]
+    if isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return is_scheduling(last, module)
 
 
 def _scope(fact: CallFact) -> cst.CSTNode | None:
@@ -92,24 +105,41 @@ def _differences(
         if not isinstance(node, cst.BinaryOperation):
             continue
         left, right = node.left, node.right
-        if isinstance(node.operator, cst.Subtract) and isinstance(right, cst.Name):
+        start = dotted(right)
+        if isinstance(node.operator, cst.Subtract) and start is not None:
             if isinstance(left, cst.Call):
-                direct[left] = right.value
+                direct[left] = start
             elif isinstance(left, cst.Name):
-                compared[left.value, right.value] = right.value
+                compared[left.value, start] = start
     return direct, compared
 
 
 def _started_at(
     name: str, stop: cst.CSTNode, function: FunctionInfo | None, module: Module
 ) -> cst.CSTNode | None:
-    """The statement that alone reads the clock into a variable."""
+    """The statement that alone reads the clock into a variable or an attribute."""
+    if "." in name:
+        return _attribute_started_at(name, stop, function, module)
     reaching = scope_of(module, function).reaching
     bindings = (reaching.before(stop, name) if reaching else None) or ()
     if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:
         return None
     call = evaluation_of(module).calls.get(bindings[0].value)
     return bindings[0].statement if call is not None and call.symbol in CLOCKS else None
+
+
+def _attribute_started_at(
+    path: str, stop: cst.CSTNode, function: FunctionInfo | None, module: Module
+) -> cst.CSTNode | None:
+    """The last statement before another one, of its suites, that assigns an attribute."""
+    for level in layout_of(module, function).outward(stop):
+        for statement in reversed(level.statements[: level.position]):
+            if not isinstance(statement, cst.Assign):
+                continue
+            if path in (dotted(target.target) for target in statement.targets):
+                call = evaluation_of(module).calls.get(statement.value)
+                return statement if call is not None and call.symbol in CLOCKS else None
+    return None
 
 
 def _evaluates(stop: cst.CSTNode, clock: cst.CSTNode, module: Module) -> bool:

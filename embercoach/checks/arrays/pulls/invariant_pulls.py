@@ -17,7 +17,7 @@ from embercoach.analysis.syntax.trees import SCOPES, around, children, dotted, w
 from embercoach.analysis.values.joins import as_array, pulls_of
 from embercoach.analysis.values.lattice import BoundMember
 from embercoach.analysis.work import WorkExceededError
-from embercoach.checks.arrays.lazy.step_loops import is_long
+from embercoach.checks.arrays.lazy.loop_lengths import is_long
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:

@@ -8,10 +8,15 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import by_parameter, fixed_attribute, scope_of
+from embercoach.analysis.facts.scopes import (
+    assigned_attributes,
+    by_parameter,
+    fixed_attribute,
+    scope_of,
+)
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.syntax.trees import dotted, head_of, names_below
-from embercoach.analysis.values.lattice import NONE
+from embercoach.analysis.syntax.trees import dotted, head_of, keyed_path, names_below, walk
+from embercoach.analysis.values.lattice import NONE, Class
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -183,6 +188,9 @@ class _Uses:
     def _use(self, fact: CallFact | LocalCall, node: cst.BaseExpression) -> Iterator[_Use]:
         text, name = _path(node)
         function = fact.place.function
+        if name is None and _is_kept_in(node, function, self._module):
+            text = keyed_path(node) or ""
+            name = text.partition(".")[0]
         if fixed_attribute(node, function, self._module) is not None:
             path = dotted(node) or ""
             yield _Use(path, path, frozenset(), fact, node)
@@ -227,6 +235,28 @@ def key_of(fact: CallFact) -> cst.BaseExpression | None:
     if argument is None and name in _KEY_AT:
         argument = fact.positional(_KEY_AT[name])
     return None if argument is None or argument.value is NONE else argument.node
+
+
+def _is_kept_in(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
+    """Test whether a key is one of a dictionary, or of a dataclass, that nothing stores to.
+
+    An object that is passed to another function may be given another key there.
+    """
+    path = keyed_path(node)
+    if path is None or path.count(".") != 1 or function is None:
+        return False
+    owner, name = path.split(".")
+    if isinstance(node, cst.Attribute):
+        classes = (v.info for v in module.frame.names.values() if isinstance(v, Class))
+        if assigned_attributes(module)[name] or not any(name in c.annotations for c in classes):
+            return False
+    for inner in walk(function.node.body):
+        if isinstance(inner, cst.Arg) and dotted(inner.value) == owner:
+            return False
+        targets = [t.target for t in inner.targets] if isinstance(inner, cst.Assign) else []
+        if any(keyed_path(part) == path for target in targets for part in walk(target)):
+            return False
+    return True
 
 
 def _path(node: cst.BaseExpression) -> tuple[str, str | None]:

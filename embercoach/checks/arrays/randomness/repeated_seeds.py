@@ -9,10 +9,11 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
     dotted,
+    keyed_path,
     names_below,
     small_statements,
     target_names,
@@ -58,13 +59,13 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     for statement in statements:
         if isinstance(statement, cst.Assign):
             bound.update(n for t in statement.targets for n in target_names(t.target))
+        elif isinstance(statement, cst.AugAssign):
+            bound.update(target_names(statement.target))
     bound.difference_update(keys or ())
-    calls = evaluation_of(module).calls
     for node in body:
-        draw = calls.get(node) if isinstance(node, cst.Call) else None
-        if draw is None or not draws(draw) or not _uses(draw, keys):
+        if not isinstance(node, cst.Call) or not _draws_at(node, keys, module):
             continue
-        if not bound & {n for argument in draw.arguments for n in names_below(argument.node)}:
+        if not bound & {n for argument in node.args for n in names_below(argument.value)}:
             yield Report.at(
                 fact,
                 "RANDOM-004",
@@ -74,18 +75,42 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
             return
 
 
+def _draws_at(node: cst.Call, keys: set[str] | None, module: Module) -> bool:
+    """Return whether a call draws, with a key or without; also in a function of the file."""
+    evaluation = evaluation_of(module)
+    draw, local = evaluation.calls.get(node), evaluation.local_call(node)
+    if local is not None:
+        return keys is None and _draws(local.function, set())
+    return draw is not None and draws(draw) and _uses(draw, keys)
+
+
 def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module: Module) -> bool:
-    """Return whether a seed is a constant, or a name that a ``for`` loop never binds."""
+    """Return whether a seed is a constant, or a name or setting that the loop never changes."""
     if isinstance(seed.value, Number) and seed.value.const is not None:
         return True
+    path = keyed_path(seed.node)
     reaching = scope_of(module, fact.place.function).reaching
-    if not isinstance(seed.node, cst.Name) or not isinstance(loop, cst.For) or reaching is None:
+    if path is None or reaching is None or _is_stored(path, loop, module):
         return False
-    layout = layout_of(module, fact.place.function)
-    bindings = reaching.before(fact.place.statement, seed.node.value) or ()
+    layout, name = layout_of(module, fact.place.function), path.partition(".")[0]
+    bindings = reaching.before(fact.place.statement, name) or ()
     return bool(bindings) and not any(
         b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings
     )
+
+
+def _is_stored(path: str, loop: cst.For | cst.While, module: Module) -> bool:
+    """Return whether a loop may store a setting: ``args.seed``, ``config["seed"]``."""
+    owner, _, last = path.rpartition(".")
+    if owner and not last.startswith("[") and assigned_attributes(module)[last] > 1:
+        return True
+    for statement in small_statements(loop.body):
+        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+        if isinstance(statement, cst.AugAssign):
+            targets = [statement.target]
+        if any(keyed_path(inner) == path for target in targets for inner in walk(target)):
+            return True
+    return False
 
 
 def _keys_from(fact: CallFact, statements: list[cst.BaseSmallStatement]) -> set[str]:

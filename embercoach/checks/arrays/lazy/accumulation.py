@@ -1,0 +1,214 @@
+"""Statements that add arrays to a variable, an attribute, a list or a tree of arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.facts.call_effects import is_append, is_at_update
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.scopes import by_parameter, display
+from embercoach.analysis.held_sources import returned_by
+from embercoach.analysis.syntax.trees import dotted, names_below
+from embercoach.analysis.values.joins import as_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.project.module import Module
+
+Kind = Literal["sum", "list", "tree", "concatenation"]
+#: Functions that are followed for one result.
+_MOST_CALLS = 3
+_ADDING = frozenset(
+    f"mlx.core.{name}" for name in ("add", "subtract", "maximum", "minimum", "logaddexp")
+)
+_JOINING = frozenset(f"mlx.core.{name}" for name in ("concatenate", "concat"))
+_BY_NAME: dict[str, Kind] = {
+    "tree_map": "tree",
+    "add": "sum",
+    "maximum": "sum",
+    "minimum": "sum",
+    "concatenate": "concatenation",
+    "concat": "concatenation",
+}
+#: Methods of ``x.at[i]``.
+_AT = frozenset(("add", "subtract", "maximum", "minimum"))
+
+
+class Accumulation(NamedTuple):
+    """An addition to what a path holds: ``total``, ``self.total``, ``totals`` in ``totals[i]``.
+
+    kind: a sum, a list, a tree of averages, or a concatenation.
+    added: the expressions of what is added.
+    node: the expression or the statement that adds.
+    function: the one that adds, if it is called in a loop.
+    """
+
+    path: str
+    kind: Kind
+    added: tuple[cst.BaseExpression, ...]
+    node: cst.CSTNode
+    function: FunctionInfo | None = None
+
+
+def accumulations(statement: cst.CSTNode, module: Module) -> Iterator[Accumulation]:
+    """Yield what a statement adds arrays to."""
+    evaluation = evaluation_of(module)
+    if isinstance(statement, cst.AugAssign):
+        fact, path = evaluation.operations.get(statement), path_of(statement.target)
+        is_sum = fact is not None and fact.operator in ("+", "-") and fact.right.array is not None
+        if path is not None and is_sum:
+            yield Accumulation(path, "sum", (statement.value,), statement)
+    elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0].target
+        targets, values = display(target), display(statement.value)
+        pairs: list[tuple[cst.CSTNode, cst.BaseExpression]] = [(target, statement.value)]
+        if targets is not None and values is not None and len(targets) == len(values):
+            pairs = [*zip(targets, values, strict=True)]
+        for bound, value in pairs:
+            path = path_of(bound)
+            found = None if path is None else added_to(path, value, module)
+            if found is not None and path is not None:
+                yield Accumulation(path, *found, value)
+    elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        yield from _appended(statement.value, module)
+
+
+def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
+    fact, func = evaluation_of(module).calls.get(call), call.func
+    if fact is None or not isinstance(func, cst.Attribute) or func.attr.value != "append":
+        return
+    first, path = fact.positional(0), path_of(func.value)
+    if first is None or path is None:
+        return
+    array = as_array(first.value)
+    if array is not None and not array.evaluated:
+        yield Accumulation(path, "list", (first.node,), call)
+
+
+def added_to(
+    path: str, node: cst.BaseExpression, module: Module, depth: int = 0
+) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
+    """Return how an expression adds arrays to what a path holds, and what it adds."""
+    if isinstance(node, cst.IfExp):
+        return added_to(path, node.body, module, depth) or added_to(
+            path, node.orelse, module, depth
+        )
+    if isinstance(node, cst.BinaryOperation):
+        return _added(path, node, module)
+    if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
+        return None
+    fact = evaluation_of(module).calls.get(node)
+    symbol = None if fact is None else fact.symbol
+    values = [argument.value for argument in node.args]
+    others = tuple(value for value in values if path_of(value) != path)
+    if symbol == "mlx.utils.tree_map":
+        return ("tree", others[1:]) if path in map(path_of, values[1:]) else None
+    if symbol in _JOINING:
+        joined = display(values[0]) or [] if values else []
+        rest = tuple(part for part in joined if path_of(part) != path)
+        return ("concatenation", rest) if rest and len(rest) < len(joined) else None
+    if symbol in _ADDING:
+        return ("sum", others) if 0 < len(others) < len(values) else None
+    func = node.func
+    if is_at_update(node) and isinstance(func, cst.Attribute) and func.attr.value in _AT:
+        view = cst.ensure_type(func.value, cst.Subscript)
+        same = path_of(cst.ensure_type(view.value, cst.Attribute).value) == path
+        at = (e.slice.value for e in view.slice if isinstance(e.slice, cst.Index))
+        return ("sum", (*values, *at)) if same else None
+    return _through_call(path, node, others, module, depth)
+
+
+def _added(
+    path: str, node: cst.BinaryOperation, module: Module
+) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
+    fact = evaluation_of(module).operations.get(node)
+    if fact is None or fact.operator not in ("+", "-"):
+        return None
+    for matches in (_is_scaled, _mentions):
+        for known, other in ((fact.left, fact.right), (fact.right, fact.left)):
+            if matches(known.node, path):
+                return ("sum", (other.node,)) if other.array is not None else None
+    return None
+
+
+def _through_call(
+    path: str,
+    node: cst.Call,
+    others: tuple[cst.BaseExpression, ...],
+    module: Module,
+    depth: int,
+) -> tuple[Kind, tuple[cst.BaseExpression, ...]] | None:
+    """``total = add_trees(total, gradients)`` of a function of the file."""
+    local = evaluation_of(module).local_call(node)
+    if local is None or depth == _MOST_CALLS:
+        return None
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in node.args]
+    passed = by_parameter(local.function, pairs, is_bound=local.is_bound)
+    names = [name for name, value in passed.items() if path_of(value) == path]
+    results = returned_by(local.function)
+    if len(names) != 1 or len(results) != 1:
+        return None
+    found = added_to(names[0], results[0][0], module, depth + 1)
+    return None if found is None else (found[0], others)
+
+
+def path_of(node: cst.CSTNode) -> str | None:
+    """The path that an expression reads: ``totals`` for ``totals[name]`` and ``totals.get(n)``."""
+    if isinstance(node, cst.Call):
+        func = node.func
+        if not isinstance(func, cst.Attribute) or func.attr.value not in ("get", "setdefault"):
+            return None
+        node = func.value
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return dotted(node)
+
+
+def _is_scaled(node: cst.BaseExpression, path: str) -> bool:
+    """Test whether an expression is a path, or a number times it."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+        return _is_scaled(node.left, path) or _is_scaled(node.right, path)
+    return path_of(node) == path
+
+
+def _mentions(node: cst.BaseExpression, path: str) -> bool:
+    return path.rpartition(".")[2] in names_below(node)
+
+
+def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
+    """Return the addition of a statement of another file, of whose values nothing is known."""
+    if isinstance(statement, cst.AugAssign):
+        path = path_of(statement.target)
+        is_sum = isinstance(statement.operator, (cst.AddAssign, cst.SubtractAssign))
+        found = Accumulation(path or "", "sum", (statement.value,), statement)
+        return found if path is not None and is_sum else None
+    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        call = statement.value
+        func = call.func
+        is_list = is_append(call) and isinstance(func, cst.Attribute)
+        path = path_of(cst.ensure_type(func, cst.Attribute).value) if is_list else None
+        added = tuple(argument.value for argument in call.args)
+        return None if path is None else Accumulation(path, "list", added, call)
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return None
+    path, value = path_of(statement.targets[0].target), statement.value
+    if path is None:
+        return None
+    if isinstance(value, cst.BinaryOperation) and isinstance(
+        value.operator, (cst.Add, cst.Subtract)
+    ):
+        for known, other in ((value.left, value.right), (value.right, value.left)):
+            if _is_scaled(known, path):
+                return Accumulation(path, "sum", (other,), value)
+    if isinstance(value, cst.Call):
+        name = (dotted(value.func) or "").rpartition(".")[2]
+        kind = _BY_NAME.get(name)
+        parts = [n for a in value.args for n in (display(a.value) or [a.value])]
+        others = tuple(part for part in parts if path_of(part) != path)
+        if kind is not None and len(others) < len(parts):
+            return Accumulation(path, kind, others, value)
+    return None

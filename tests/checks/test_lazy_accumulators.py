@@ -1,0 +1,219 @@
+"""LAZY-001: accumulators in functions, closures, callers and comprehensions."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from tests.checks.findings import codes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = """
+from mlx.utils import tree_map
+
+def loss_fn(model, x):
+    return mx.mean(model(x))
+
+def add(total, gradients):
+    return tree_map(mx.add, total, gradients)
+
+class Meter:
+    def __init__(self, dims=4):
+        self.sums, self.mean, self.values = {}, mx.zeros((dims,)), []
+
+    def add(self, name, value: mx.array):
+        self.sums[name] = self.sums.get(name, mx.array(0.0)) + value
+
+    def observe(self, x: mx.array):
+        self.mean = self.mean * 0.9 + x
+
+    def keep(self, value: mx.array):
+        self.values.append(value)
+
+    def reset(self):
+        self.values = []
+
+    @property
+    def state(self):
+        return [self.mean, self.values, self.sums]
+"""
+STEP = """
+    grad = nn.value_and_grad(model, loss_fn)
+    for x in batches:
+        loss, gradients = grad(model, x)
+        optimizer.update(model, gradients)
+        mx.eval(model.parameters(), optimizer.state)
+"""
+DEFINE = "def train(model, optimizer, batches, log):\n    meter, total, seen = Meter(), None, []"
+
+
+def found(program: str) -> list[str]:
+    """The codes of LAZY-001 in a program."""
+    return codes(START + dedent(program), "LAZY-001")
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("meter.add('loss', loss)", True),
+        ("meter.keep(loss)", True),
+        ("seen.append(loss)", True),
+        ("total = gradients if total is None else add(total, gradients)", True),
+        ("total = loss if total is None else mx.maximum(total, loss)", True),
+        ("meter.keep(loss.item())", False),
+        ("meter.keep(loss)\n        mx.eval(meter.values)", False),
+        ("meter.keep(loss)\n        mx.eval(meter.state)", False),
+        ("meter.keep(loss)\n        log(meter)", False),
+        ("meter.keep(loss)\n        meter.reset()", False),
+        ("meter = Meter()\n        meter.keep(loss)", False),
+        ("mx.eval(loss)\n        meter.keep(loss)", False),
+        ("mx.eval(loss)\n        meter.add('loss', loss)", False),
+        ("mx.eval(x)\n        meter.observe(x)", True),  # keeps each vector
+        ("meter.observe(x)\n        mx.eval(meter.mean)", False),
+        ("total = add(total, gradients)\n        mx.eval(total)", False),
+        ("total = add(gradients, gradients)", False),
+    ],
+)
+def test_what_a_training_loop_adds_to(body: str, flagged: bool) -> None:
+    program = f"{DEFINE}{STEP}        {body}\n    return meter, total, seen\n"
+    assert bool(found(program)) is flagged
+
+
+@pytest.mark.parametrize(
+    ("program", "flagged"),
+    [
+        ("print(evaluate(model, data).item())", True),
+        ("total = evaluate(model, data)\n    print(f'{total}')", True),
+        ("return evaluate(model, data)", False),  # a caller may differentiate
+        ("return mx.grad(evaluate)(model, data)", False),
+    ],
+)
+def test_a_sum_that_is_returned_is_flagged_if_a_caller_evaluates_it(
+    program: str, flagged: bool
+) -> None:
+    source = f"""
+def evaluate(model, data):
+    total = mx.array(0.0)
+    for x, y in data:
+        total += nn.losses.mse_loss(model(x), y)
+    return total
+
+def main(model: nn.Module, data):
+    {program}
+"""
+    assert bool(found(source)) is flagged
+
+
+@pytest.mark.parametrize(
+    ("expression", "flagged"),
+    [
+        ("sum(loss_fn(model, x) for x in batches).item()", True),
+        ("mx.stack([loss_fn(model, x) for x in batches]).tolist()", True),
+        ("sum(loss_fn(model, x).item() for x in batches)", False),
+        ("mx.concatenate([model(x) for x in batches]).tolist()", False),  # parts of a result
+        ("sum(loss_fn(layer, batches) for layer in model.layers).item()", False),
+        ("sum(loss_fn(model, x) for x in (batches, batches)).item()", False),
+        ("sum(loss_fn(model, x) for x in batches)", False),
+    ],
+)
+def test_losses_of_a_comprehension(expression: str, flagged: bool) -> None:
+    assert bool(found(f"def f(model: nn.Module, batches):\n    return {expression}\n")) is flagged
+
+
+@pytest.mark.parametrize(
+    ("loop", "flagged"),
+    [
+        ("for x in batches:", True),
+        ("for _ in range(steps):\n        x = mx.random.normal((4,))", True),
+        ("for x in batches[:2]:\n        mx.eval(total)", False),
+        ("for i in range(8):\n        x = batches[i]", False),
+        ("for i in range(SHORT):\n        x = batches[i]", False),
+        ("for i in range(few):\n        x = batches[i]", False),
+        ("for _ in range(steps):\n        x = batches", True),
+    ],
+)
+def test_gradients_of_micro_batches(loop: str, flagged: bool) -> None:
+    program = f"""
+SHORT = 4
+
+def f(model, batches, steps, few=4):
+    grad, total = nn.value_and_grad(model, loss_fn), None
+    {loop}
+        _, gradients = grad(model, x)
+        total = gradients if total is None else add(total, gradients)
+    return total
+"""
+    assert bool(found(program)) is flagged
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("model(x[:, i : i + 8], cache=cache)", True),
+        ("y = model(x[:, i : i + 8], cache)", True),
+        ("model(x[:, i : i + 8], cache=cache)\n        mx.eval([c.state for c in cache])", False),
+        ("model(x[:, i : i + 8], cache=cache)\n        log(cache)", False),
+        ("y = model(x[:, i : i + 8], cache=cache)\n        log(y)", False),
+        ("y = model(x[:, i : i + 8], cache=cache)\n        yield y", False),
+        ("model(x[:, i : i + 8])", False),
+        ("x = mx.argmax(model(x, cache=cache), axis=-1)", False),  # a decoding loop
+    ],
+)
+def test_chunks_that_fill_a_cache(body: str, flagged: bool) -> None:
+    program = f"""
+def f(model: nn.Module, x: mx.array, cache, log):
+    for i in range(0, x.shape[1], 8):
+        {body}
+"""
+    assert bool(found(program)) is flagged
+
+
+METERS = """
+import mlx.core as mx
+from mlx.utils import tree_map
+
+class Meter:
+    def __init__(self):
+        self.total, self.count, self.tree = mx.array(0.0), 0, None
+
+    def add(self, value, count=1):
+        self.total = self.total + value
+        self.count += count
+
+    def average(self, tree):
+        self.tree = tree_map(mx.maximum, self.tree, tree)
+
+    def checked(self, value):
+        self.total = self.total + value
+        mx.eval(self.total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("meter.add(loss)", True),
+        ("meter.average(gradients)", True),
+        ("meter.checked(loss)", False),
+        ("meter.add(loss.item())", False),
+        ("meter.add(1.0, 3)", False),
+        ("meter.add(loss)\n        mx.eval(meter.total)", False),
+        ("mx.eval(loss)\n        meter.add(loss)", False),
+    ],
+)
+def test_a_meter_of_another_file(tmp_path: Path, body: str, flagged: bool) -> None:
+    (tmp_path / "meters.py").write_text(METERS)
+    path = tmp_path / "program.py"
+    source = (
+        "import mlx.core as mx\nimport mlx.nn as nn\nfrom meters import Meter\n"
+        "def loss_fn(model, x):\n    return mx.mean(model(x))\n"
+        f"def train(model, optimizer, batches):\n    meter = Meter(){STEP}        {body}\n"
+    )
+    path.write_text(source)
+    found = check_source(source, path, Project()).findings
+    assert ("LAZY-001" in [finding.code for finding in found]) is flagged

@@ -1,0 +1,77 @@
+"""THREAD-002: arrays that are lazy where another thread gets them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes
+
+START = """
+import asyncio
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+data = mx.array([1.0, 2.0])
+jobs = queue.Queue()
+
+def show(x):
+    print(x.tolist())
+
+def pulled(x: mx.array):
+    return (x * 2).tolist()
+
+def lazy(x: mx.array):
+    return mx.exp(x)
+
+def evaluated(x: mx.array):
+    y = mx.exp(x)
+    mx.eval(y)
+    return y
+
+def made(value):
+    return mx.array([value])
+
+def puts(x: mx.array):
+    jobs.put(mx.exp(x))
+
+def puts_evaluated(x: mx.array):
+    y = mx.exp(x)
+    mx.eval(y)
+    jobs.put(y)
+
+def main(x: mx.array, unknown, pool: ThreadPoolExecutor):
+    y = mx.exp(x)
+    """
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("threading.Thread(target=show, args=(y,)).start()", True),
+        ("threading.Thread(target=show, args=(mx.exp(x),)).start()", True),
+        ("pool.submit(show, y)", True),
+        ("pool.submit(lazy, x)", True),
+        ("list(pool.map(lazy, [x]))", True),
+        ("asyncio.to_thread(lazy, x)", True),
+        ("threading.Thread(target=puts, args=(x,))", True),
+        ("threading.Thread(target=lambda: None)", False),
+        ("mx.eval(y)\n    threading.Thread(target=show, args=(y,)).start()", False),
+        ("unknown(y)\n    threading.Thread(target=show, args=(y,)).start()", False),
+        ("threading.Thread(target=show, args=(x,)).start()", False),  # the caller may evaluate
+        ("threading.Thread(target=show, args=(data,)).start()", False),
+        ("threading.Thread(target=show, args=(mx.random.key(0),)).start()", False),
+        ("threading.Thread(target=lazy, args=(y,)).start()", False),  # evaluates nothing
+        ("threading.Thread(target=puts_evaluated, args=(x,))", False),
+        ("list(pool.map(evaluated, [x]))", False),
+        ("list(pool.map(pulled, [x]))", False),
+        ("list(pool.map(made, [1.0]))", False),
+        ("pool = ThreadPoolExecutor(max_workers=1)\n    pool.submit(lazy, x)", False),
+        ("local = mx.new_thread_local_stream(mx.cpu)\n    pool.submit(lazy, x)", False),
+        ("def work():\n        mx.eval(y)\n    threading.Thread(target=work).start()", True),
+        ("def work():\n        mx.eval(x)\n    threading.Thread(target=work).start()", False),
+        ("def work(y):\n        mx.eval(y)\n    threading.Thread(target=work).start()", False),
+    ],
+)
+def test_an_array_that_another_thread_evaluates(body: str, flagged: bool) -> None:
+    assert bool(codes(START + body + "\n", "THREAD-002")) is flagged
