@@ -97,6 +97,11 @@ def changed_keys(module: Module) -> frozenset[str | int]:
     return _changed(module)[0]
 
 
+def changed_containers(module: Module) -> frozenset[str]:
+    """The last names of the dictionaries and lists that a file changes: ``state.append(x)``."""
+    return _changed(module)[1]
+
+
 @lru_cache(maxsize=8)
 def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
     """The literal keys that a file assigns under, and the last names of what else it changes."""

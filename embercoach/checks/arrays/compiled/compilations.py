@@ -1,4 +1,4 @@
-"""Compiled functions: the code that they run, and the state that they capture."""
+"""Compiled functions: the code that they run."""
 
 from __future__ import annotations
 
@@ -10,32 +10,18 @@ import libcst as cst
 from embercoach.analysis.calls.parameters import closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import DEFINITIONS, Kinds, dotted, walk
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import options
-from embercoach.analysis.values.lattice import (
-    UNKNOWN,
-    Dict,
-    Function,
-    Instance,
-    Sequence,
-    Symbol,
-    Transformed,
-    Value,
-)
+from embercoach.analysis.values.lattice import Function, Instance, Transformed, Value
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, CompileFact, FactPlace
+    from embercoach.analysis.facts.facts import CompileFact, FactPlace
     from embercoach.analysis.project.module import Module
 
-RANDOM_STATE = "mlx.core.random.state"
-#: Elements of ``inputs=`` and ``outputs=`` that are looked at.
-MOST_CAPTURED = 64
 #: Work for each function that a check looks at.
 STEPS_A_FUNCTION = 4
 #: Functions of other files that are looked at.
@@ -141,68 +127,3 @@ def place_in(fact: CompileFact, info: FunctionInfo, statement: cst.CSTNode) -> F
     return fact.place._replace(
         statement=statement, function=info, loops=0, loop=None, periodic=False
     )
-
-
-def captures_random_state(argument: Argument | None, place: FactPlace, module: Module) -> bool:
-    """Return whether ``inputs=`` or ``outputs=`` has ``mx.random.state``, or may have it."""
-    if argument is None:
-        return False
-    known = _holds(argument.value, RANDOM_STATE)
-    if known is None:  # nothing is known of the value, but perhaps of its expression
-        return captured_paths(argument, place, module) is None
-    return known
-
-
-def _holds(value: Value, name: str) -> bool | None:
-    """Return whether a symbol is in a value; None if nothing is known of the value."""
-    if value is UNKNOWN:
-        return None
-    for option in options(value):
-        if isinstance(option, Symbol):
-            if option.name == name:
-                return True
-        elif isinstance(option, Sequence):
-            items = option.items if option.items is not None else (option.common or UNKNOWN,)
-            if any(_holds(item, name) for item in items):
-                return True
-            if option.items is None and option.common is UNKNOWN:
-                return None
-        elif isinstance(option, Dict):
-            values = [option.item, *(held for _, held in option.known)]
-            if any(_holds(held, name) for held in values):
-                return True
-    return None if UNKNOWN in options(value) else False
-
-
-def captured_paths(argument: Argument, place: FactPlace, module: Module) -> frozenset[str] | None:
-    """The dotted paths in ``inputs=`` or ``outputs=``, None if some are not known."""
-    found: set[str] = set()
-    pending = [Expression(argument.node, scope_of(module, place.function))]
-    for _ in range(MOST_CAPTURED):
-        if not pending:
-            return frozenset(found)
-        expression = resolve_name(pending.pop())
-        node = expression.node
-        if isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
-            pending += [expression.at(element.value) for element in node.elements]
-        elif isinstance(node, cst.BinaryOperation):
-            pending += [expression.at(node.left), expression.at(node.right)]
-        elif isinstance(node, cst.Attribute) and (path := dotted(node)) is not None:
-            if path.rpartition(".")[2] not in _STATES:
-                return None  # an attribute that may hold several states
-            found.add(path)
-        else:
-            return None
-    return None
-
-
-#: Attributes that hold the state of a module, of an optimizer, or of ``mx.random``.
-_STATES = frozenset({"state"})
-
-
-def is_captured(path: str, paths: frozenset[str] | None) -> bool:
-    """Return whether an object's state is captured, or may be."""
-    if paths is None:
-        return True
-    name = path.rpartition(".")[2]
-    return any(name in known.split(".") for known in paths)

@@ -16,8 +16,8 @@ from embercoach.analysis.facts.facts import CallFact, match
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import around, dotted
 from embercoach.analysis.values.lattice import NONE, Instance, LibraryObject, Symbol
+from embercoach.checks.arrays.compiled.captured_state import captures_random_state
 from embercoach.checks.arrays.compiled.compilations import (
-    captures_random_state,
     imported_by,
     nodes_in,
     traced_by,
@@ -42,8 +42,8 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.random.normal()`` in a function that doesn't capture ``mx.random.state``."""
     if fact.has_star:
         return
-    inputs = captures_random_state(fact.option(1, "inputs"), fact.place, module)
-    outputs = captures_random_state(fact.option(2, "outputs"), fact.place, module)
+    inputs = captures_random_state(fact, fact.option(1, "inputs"), module)
+    outputs = captures_random_state(fact, fact.option(2, "outputs"), module)
     if inputs and outputs:
         return
     change = None if inputs or outputs else _change(fact, module)
@@ -76,7 +76,7 @@ def imported_random(fact: CompileFact, module: Module) -> Iterator[Report]:
     if fact.has_star:
         return
     for index, name in ((1, "inputs"), (2, "outputs")):
-        if captures_random_state(fact.option(index, name), fact.place, module):
+        if captures_random_state(fact, fact.option(index, name), module):
             return
     trains = any(info.differentiated for info in traced_by(fact, module))
     for info in imported_by(fact, module):

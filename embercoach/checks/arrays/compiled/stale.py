@@ -23,9 +23,8 @@ from embercoach.checks.arrays.compiled.between_calls import (
     member_of,
     order_of,
 )
+from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
-    captured_paths,
-    is_captured,
     nodes_in,
     place_in,
     root_of,
@@ -37,7 +36,7 @@ from embercoach.checks.arrays.compiled.later_changes import (
     owner_of,
 )
 from embercoach.checks.arrays.compiled.model_calls import calls_variable, variable
-from embercoach.checks.arrays.compiled.updates import updates_of
+from embercoach.checks.arrays.compiled.updates import sources_in, updates_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -233,11 +232,13 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
     if fact.has_star:
         return
     inputs = fact.option(1, "inputs")
-    paths = frozenset[str]() if inputs is None else captured_paths(inputs, fact.place, module)
+    captured = [] if inputs is None else captured_owners(fact, inputs, module)
     functions = traced_by(fact, module)
     for update in updates_of(module):
         model = update.model
-        if model is None or update.function in functions or is_captured(model, paths):
+        if model is None or update.function in functions:
+            continue
+        if is_captured(sources_in(update, module)[1], captured):
             continue
         if update.function is fact.place.function and not (
             update.in_loop and _comes_after(update.statement, fact, module)

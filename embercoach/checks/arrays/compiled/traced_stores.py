@@ -14,18 +14,18 @@ from embercoach.analysis.facts.contexts import is_traced
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import children, dotted
+from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import UNKNOWN, Instance
+from embercoach.checks.arrays.compiled.captured_state import captured_owners, is_captured
 from embercoach.checks.arrays.compiled.compilations import (
-    captured_paths,
     imported_by,
-    is_captured,
     nodes_in,
     place_in,
     traced_by,
 )
-from embercoach.checks.arrays.compiled.updates import updates_of
+from embercoach.checks.arrays.compiled.updates import sources_in, updates_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
     if fact.has_star or not functions:
         return
     given = {name: fact.option(i, name) for i, name in ((1, "inputs"), (2, "outputs"))}
-    paths = {
-        name: frozenset[str]() if a is None else captured_paths(a, fact.place, module)
-        for name, a in given.items()
+    captured = {
+        name: [] if a is None else captured_owners(fact, a, module) for name, a in given.items()
     }
     for update in updates_of(module):
         info = update.function
@@ -57,11 +56,11 @@ def uncaptured_update(fact: CompileFact, module: Module) -> Iterator[Report]:
             continue
         if update.model is None and _mentions(info, f"{update.owner}.state", module):
             continue  # the state is an argument and a result
-        state = [update.owner] if update.model is None else [update.owner, update.model]
+        state = sources_in(update, module)
         for name in ("outputs", "inputs"):
-            lacking = [path for path in state if not is_captured(path, paths[name])]
+            lacking = [s for s in state if not is_captured(s, captured[name])]
             if lacking:
-                shown = lacking[0].rpartition(".")[2]
+                shown = (dotted(lacking[0].node) or "").rpartition(".")[2]
                 yield Report.at(
                     fact,
                     "COMPILE-005",
@@ -95,14 +94,16 @@ def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
     if fact.has_star:
         return
     outputs = fact.option(2, "outputs")
-    paths = frozenset[str]() if outputs is None else captured_paths(outputs, fact.place, module)
+    captured = [] if outputs is None else captured_owners(fact, outputs, module)
     for info in functions:
         for inner in module.facts_of(info):
             target = _stored(inner)
             if target is None or not _leaks(target, info, functions, module):
                 continue
-            path = dotted(_owner(target))
-            if path is None or is_captured(path, paths):
+            owner = _owner(target)
+            if not isinstance(owner, cst.BaseExpression) or dotted(owner) is None:
+                continue
+            if is_captured(sources_of(module).of(inner, owner), captured):
                 continue
             yield Report.at(
                 inner,

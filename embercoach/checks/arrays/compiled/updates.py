@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted
+from embercoach.analysis.value_sources import Source
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -58,6 +59,13 @@ def updates_of(module: Module) -> tuple[Update, ...]:
             is_line = kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite
             pending += [(c, c if is_line else statement, inside) for c in children(node)]
     return tuple(found)
+
+
+def sources_in(update: Update, module: Module) -> tuple[Source, ...]:
+    """The optimizer of an update, and the module if it has one."""
+    given = [] if update.model is None else [update.node.args[0].value]
+    nodes = [cst.ensure_type(update.node.func, cst.Attribute).value, *given]
+    return tuple(Source(n, update.statement, update.function, module) for n in nodes)
 
 
 def _update(
