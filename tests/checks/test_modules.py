@@ -25,6 +25,7 @@ def layer(line: str, rest: str = "") -> str:
 
 ONE_FINDING = [
     ("002", "self.ids = mx.arange(n)"),
+    ("002", "a = mx.exp(mx.log(mx.arange(n))); self.pe = mx.stack([a.sin(), mx.cos(a)])"),
     ("002", "self.mask = mx.tril(mx.ones((n, n)))"),
     ("002", "self.mask = mx.triu(mx.full((n, n), -1e4), k=1)"),
     ("002", "self.inv_freq = 1.0 / (10000 ** (mx.arange(0, n, 2) / n))"),

@@ -28,13 +28,16 @@ _UNTRAINED = re.compile(
     r"\b(not|never|isn't) (be )?(learn|train)|non-?train|untrain|no gradient", re.IGNORECASE
 )
 _TRAINED = re.compile(r"learn|trainable", re.IGNORECASE)
-_WAVES = frozenset({"mlx.core.sin", "mlx.core.cos"})
+#: Functions that a table of positions takes of its angles.
+WAVES = frozenset({"mlx.core.sin", "mlx.core.cos"})
 
 
 def is_host_table(made: cst.CSTNode, symbols: set[str]) -> bool:
-    """``mx.array(np.hanning(n))``."""
+    """``mx.array(np.hanning(n))``, and sines and cosines of NumPy."""
     if "mlx.core.array" not in symbols:
         return False
+    if {"numpy.sin", "numpy.cos"} <= symbols:
+        return "numpy.random" not in symbols
     names = {
         (dotted(node.func) or "").rpartition(".")[2]
         for node in walk(made)
@@ -72,11 +75,11 @@ def _is_projected(fact: AttributeFact, module: Module) -> bool:
             call.symbol
             for call in module.facts_of(method)
             if type(call) is CallFact
-            and call.symbol in _WAVES
+            and call.symbol in WAVES
             and call.arguments
             and _mentions(call.arguments[0].node, fact.name, method, module)
         }
-        if waves == _WAVES:
+        if waves == WAVES:
             return True
     return False
 

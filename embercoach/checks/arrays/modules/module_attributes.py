@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
+from embercoach.analysis.facts.scopes import Expression, scope_of
 from embercoach.analysis.syntax.trees import evaluated, walk
 from embercoach.analysis.values.inheritance import is_layer, lineage
 from embercoach.analysis.values.joins import any_item
 from embercoach.analysis.values.lattice import Array, Instance, LibraryObject, Sequence
 from embercoach.analysis.values.promotion import SIGNED
-from embercoach.checks.arrays.modules.constant_tables import is_fixed_projection, is_host_table
+from embercoach.checks.arrays.modules.constant_tables import (
+    WAVES,
+    is_fixed_projection,
+    is_host_table,
+)
+from embercoach.checks.arrays.modules.table_sources import functions_of
 from embercoach.checks.registry import Report, check
 from embercoach.quoting import quoted
 
@@ -37,8 +40,6 @@ TABLES = TRIANGLES | {"mlx.core.arange", "mlx.core.linspace"}
 STARTS = frozenset(f"mlx.core.{name}" for name in ("random", "log", "zeros", "ones", "full"))
 #: What a file that trains calls.
 TRAINING = "value_and_grad"
-#: Expressions that are followed from an attribute through names.
-MOST_SOURCES = 64
 #: Layers of MLX without parameters.
 BARE = frozenset(
     f"mlx.nn.{name}"
@@ -103,38 +104,15 @@ def _is_table(fact: AttributeFact, value: Array, module: Module) -> bool:
         return False
     if value.dtype in SIGNED or value.dtype == "bool":
         return True
-    symbols = _functions_of(Expression(given, scope_of(module, fact.place.function)), module)
+    symbols = functions_of(Expression(given, scope_of(module, fact.place.function)), module)
     if not TABLES.isdisjoint(symbols):
-        triangular = not TRIANGLES.isdisjoint(symbols)
-        return triangular or STARTS.isdisjoint(symbols)
+        starts = STARTS & symbols
+        if symbols >= WAVES:  # positions of a transformer, with the logarithm of their periods
+            return "mlx.core.random" not in starts
+        return not starts or not TRIANGLES.isdisjoint(symbols)
     if "mlx.core.random" in symbols:
         return is_fixed_projection(fact, module)
     return is_host_table(given, symbols)
-
-
-def _functions_of(source: Expression, module: Module) -> set[str]:
-    """The functions of libraries that an expression calls, through the names in it."""
-    calls = calls_of(module)
-    found: set[str] = set()
-    pending = [resolve_name(source)]
-    seen: set[int] = set()
-    while pending and len(seen) < MOST_SOURCES:
-        expression = pending.pop()
-        if id(expression.node) in seen:
-            continue
-        seen.add(id(expression.node))
-        for node in walk(expression.node):
-            local = evaluation_of(module).local_call(node)
-            if local is not None:  # a function of the file makes the table
-                function = local.function
-                pending.append(Expression(function.node.body, scope_of(module, function)))
-            call = calls.get(node)
-            if call is not None and call.symbol is not None:
-                random = call.symbol.startswith("mlx.core.random.")
-                found.add("mlx.core.random" if random else call.symbol)
-            elif isinstance(node, cst.Name):
-                pending.append(resolve_name(expression.at(node)))
-    return found
 
 
 @check("NN-003")
