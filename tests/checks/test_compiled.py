@@ -105,6 +105,14 @@ REPORTED = {
         ),
         ["004"],
     ),
+    "a ramp": (
+        (
+            "@mx.compile\ndef f(x, t):\n    return x * t\n"
+            "def run(x, n, warmup=10):\n    for i in range(n):\n"
+            "        t = min(1.0, (i + 1) / warmup)\n        x = f(x, t)\n    return x\n"
+        ),
+        ["004"],
+    ),
     "a quotient of a counter": (
         (
             "@mx.compile\ndef f(x, t):\n    return x + mx.full((1,), t)\n"
@@ -309,6 +317,11 @@ SILENT = {
         "def run(x: mx.array):\n    n = x.max().item()\n    for _ in range(100):\n"
         "        x = f(x, n)\n"
         "    return x\n"
+    ),
+    "the length of a part, which differs for the last": (
+        "@mx.compile\ndef f(x, n):\n    return x * n\n"
+        "def run(x: mx.array, total, size=512):\n    for i in range(0, total, size):\n"
+        "        x = f(x, min(size, total - i))\n    return x\n"
     ),
     "windows of one length": (
         "@mx.compile\ndef f(x):\n    return mx.exp(x)\n"

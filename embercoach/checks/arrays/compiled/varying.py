@@ -192,7 +192,8 @@ class Varying:
         first = node.args[0].value
         if node.func.value == "len":
             return isinstance(first, cst.Name) and self.grows(first.value)
-        if self.is_float and not hasattr(builtins, node.func.value):  # a schedule
+        is_ramp = node.func.value == "min"  # ``min(1.0, i / n)``: of integers, few differ
+        if self.is_float and (is_ramp or not hasattr(builtins, node.func.value)):  # a schedule
             return any(self.number(a.value, statement, steps) for a in node.args)
         if f"builtins.{node.func.value}" in _CONVERSIONS:
             return any(
