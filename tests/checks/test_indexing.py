@@ -124,6 +124,43 @@ def test_callers_of_functions_that_change_arguments(body: str, count: int) -> No
     assert found == ["in-place update changes the caller's array passed as `x`"] * count
 
 
+KEPT = """
+def masked(x, width: int):
+    x[:, :width] = 0.0
+    return x
+
+def placed(x, v):
+    x[0] = v
+    return x
+
+class Data:
+    def __init__(self, count):
+        self.items = [mx.ones((4, 4)) for _ in range(count)]
+        self.stack = mx.ones((3, 4, 4))
+
+    def read(self, i, v):
+        BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("return masked(self.items[i], 2)", 1),
+        ("return mx.stack([masked(x, 2) for x in self.items])", 1),
+        ("for x in self.items:\n            yield masked(x, 2)", 1),
+        ("return masked(mx.array(self.items[i]), 2)", 0),
+        ("self.items[i] = masked(self.items[i], 2)", 0),
+        ("return masked(self.stack[i], 2)", 0),
+        ("return mx.stack([masked(x, 2) for x in self.stack])", 0),
+        ("return placed(self.items[i], v)", 0),
+    ],
+)
+def test_elements_that_an_object_keeps(body: str, count: int) -> None:
+    found = messages(KEPT.replace("BODY", body), "INDEX-005")
+    assert found == ["in-place update changes the caller's array passed as `x`"] * count
+
+
 TABLE = """
 class Table:
     def __init__(self):

@@ -14,13 +14,17 @@ from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
     dotted,
     head_of,
-    names_below,
     parameters_of,
     small_statements,
     walk,
 )
 from embercoach.analysis.value_sources import Callee, Source, argument_of, sources_of
 from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.updates.kept_elements import (
+    is_kept_element,
+    stores_nothing_given,
+    updated_names,
+)
 from embercoach.checks.registry import Report, check
 from embercoach.quoting import quoted
 
@@ -152,6 +156,8 @@ def _harmed_call(
             continue
         if _is_kept(given, call.place.loop) or _harmed(given, sources, seen):
             return call
+        if stores_nothing_given(function, name) and is_kept_element(given, sources):
+            return call
     return None
 
 
@@ -270,7 +276,7 @@ def _uses_of(function: cst.FunctionDef) -> dict[str, list[_Use]]:
             if type(node) is cst.Call and node is not discarded:
                 for name in {a.value.value for a in node.args if type(a.value) is cst.Name}:
                     calls.setdefault(name, []).append(node)
-        updated = _updated_names(statement)
+        updated = updated_names(statement)
         for name in names.intersection((*updated, *calls)):
             use = _Use(statement, name in updated, calls.get(name, []))
             found.setdefault(name, []).append(use)
@@ -303,22 +309,6 @@ def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
     return written_arguments(call, callee.function, is_bound=callee.is_bound)
 
 
-def updates(statement: cst.CSTNode, name: str) -> bool:
-    """Return whether a statement is ``name += v``, ``name[i] = v`` or ``name[i] += v``."""
-    return name in _updated_names(statement)
-
-
-def _updated_names(statement: cst.CSTNode) -> set[str]:
-    """The ``x`` of ``x += v``, ``x[i] = v`` and ``x[i] += v``."""
-    targets = assigned_to(statement)
-    if type(statement) is cst.AugAssign:
-        if type(statement.target) is cst.Name:
-            return {statement.target.value}
-        targets = [statement.target]
-    nodes = (target.value for target in targets if type(target) is cst.Subscript)
-    return {node.value for node in nodes if type(node) is cst.Name}
-
-
 @lru_cache(maxsize=64)
 def _looks_pure(function: FunctionInfo, name: str) -> bool:
     """Return whether a function returns its argument, or what it computes from the updated one.
@@ -337,7 +327,7 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
             held = reaching.before(statement, name) or ()
             if held and all(binding.kind in ("parameter", "updated") for binding in held):
                 return True
-    if not all(_is_own_update(s, function) for s in statements if updates(s, name)):
+    if not stores_nothing_given(function, name):
         return False
     derived = {name}
     for _ in range(MOST_ROUNDS):
@@ -349,15 +339,6 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
         value is not None and not _is_metric(value) and _computes(value, derived)
         for value in returns
     )
-
-
-def _is_own_update(statement: cst.CSTNode, function: FunctionInfo) -> bool:
-    """Return whether an update is ``x += v``, or stores nothing that the function is given."""
-    if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Name):
-        return True
-    stored = getattr(statement, "value", None)
-    given = {parameter.name for parameter in function.parameters}
-    return stored is not None and given.isdisjoint(names_below(stored))
 
 
 def _is_metric(value: cst.CSTNode) -> bool:
