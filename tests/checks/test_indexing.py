@@ -147,7 +147,6 @@ class Data:
     ("body", "count"),
     [
         ("return masked(self.items[i], 2)", 1),
-        ("return mx.stack([masked(x, 2) for x in self.items])", 1),
         ("for x in self.items:\n            yield masked(x, 2)", 1),
         ("return masked(mx.array(self.items[i]), 2)", 0),
         ("self.items[i] = masked(self.items[i], 2)", 0),

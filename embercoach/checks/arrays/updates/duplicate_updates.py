@@ -128,7 +128,7 @@ def _computed(
 
 def _may_hold_repeated(source: cst.BaseExpression) -> bool:
     if isinstance(source, cst.Subscript):
-        return False  # perhaps a single index
+        return _is_column(source)  # others are perhaps a single index
     calls = {
         _called(node): node
         for node in islice(walk(source), MOST_NODES)
@@ -140,6 +140,12 @@ def _may_hold_repeated(source: cst.BaseExpression) -> bool:
         return False
     outer = _called(source) if isinstance(source, cst.Call) else None
     return outer not in SINGLE or any(_takes_axis(node) for node in calls.values())
+
+
+def _is_column(source: cst.Subscript) -> bool:
+    """``edges[:, 1]``."""
+    kinds = {type(element.slice) for element in source.slice}
+    return kinds == {cst.Slice, cst.Index}
 
 
 def _takes_axis(node: cst.Call) -> bool:
