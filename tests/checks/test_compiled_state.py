@@ -291,6 +291,16 @@ def make(model):
     return f
 
 
+def centred(x):
+    mean = mx.mean(x, axis=-1, keepdims=True)
+    mx.eval(mean)
+    return x - mean
+
+def logged(x, verbose=False):
+    if verbose:
+        mx.eval(x)
+    return x
+
 class Block(nn.Module):
     def __init__(self, d):
         super().__init__()
@@ -328,6 +338,21 @@ def run_all(models, xs):
         f = make(model)
         for x in xs:
             mx.eval(f(x))
+""",
+    "HOST-PULL-011": """
+import mlx.core as mx
+from library import centred, logged
+
+@mx.compile  # reported
+def spread(x):
+    return mx.square(centred(x)).sum()
+
+@mx.compile
+def mean(x):
+    return logged(x).mean()
+
+def eager(x):
+    return centred(x)
 """,
     "COMPILE-006": """
 import mlx.core as mx

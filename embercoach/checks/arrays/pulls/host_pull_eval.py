@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.contexts import EFFECTS, context_of, is_traced
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.syntax.trees import small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
@@ -25,12 +25,29 @@ if TYPE_CHECKING:
 GRADIENTS = frozenset(("mlx.core.grad", "mlx.core.value_and_grad", "mlx.nn.value_and_grad"))
 
 
+@check("HOST-PULL-011", of=("mlx.core.eval", "mlx.core.async_eval"))
+def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.eval(y)`` of an array that depends on the arguments of a compiled function."""
+    values = [a.value for a in fact.arguments if is_traced(a.value) and holds_arrays(a.value)]
+    if any(context_of(fact.place, module.is_test, value=v) == "compiled" for v in values):
+        short = "async_eval" if fact.symbol == "mlx.core.async_eval" else "eval"
+        yield Report.at(
+            fact,
+            "HOST-PULL-011",
+            message=f"`mx.{short}()` {EFFECTS['compiled']}",
+            help="Evaluate the result after the compiled call",
+            context="compiled",
+        )
+
+
 @check("HOST-PULL-011", of=("mlx.core.eval",))
 def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval`` in the inner of two loops, or in a layer."""
     if fact.place.periodic:
         return
     context = context_of(fact.place, module.is_test)
+    if context == "compiled":
+        return
     inner = fact.place.loops >= 2 and _is_carried(fact)
     if not (inner or context == "forward") or not _passes_arrays(fact):
         return
