@@ -71,7 +71,7 @@ def _body(function: FunctionInfo) -> Expression:
 
 
 def _bound(name: str, scope: Scope) -> Iterator[Expression]:
-    """What a name is assigned, and what its elements are."""
+    """Find the values of a name, and those that its elements are assigned."""
     found = scope.find(name)
     if found is None:
         return
