@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of, is_traced
 from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.syntax.trees import small_statements, walk
+from embercoach.analysis.syntax.trees import around, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
 from embercoach.checks.registry import Report, check
@@ -28,6 +28,11 @@ GRADIENTS = frozenset(("mlx.core.grad", "mlx.core.value_and_grad", "mlx.nn.value
 @check("HOST-PULL-011", of=("mlx.core.eval", "mlx.core.async_eval"))
 def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval(y)`` of an array that depends on the arguments of a compiled function."""
+    function, statement = fact.place.function, fact.place.statement
+    if function is None or any(
+        isinstance(node, (cst.If, cst.Try)) for node in around(function.node.body, statement)
+    ):
+        return  # ``if self.timing:``, which is off where the function is compiled
     values = [a.value for a in fact.arguments if is_traced(a.value) and holds_arrays(a.value)]
     if any(context_of(fact.place, module.is_test, value=v) == "compiled" for v in values):
         short = "async_eval" if fact.symbol == "mlx.core.async_eval" else "eval"
