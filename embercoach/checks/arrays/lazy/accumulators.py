@@ -154,7 +154,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         statement = fact.place.statement
         if id(statement) not in seen:
             seen.add(id(statement))
-            found += accumulations(statement, module)
+            found += accumulations(fact.place, module)
     if depth < _MOST_CALLS:
         calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
         for call in calls:
