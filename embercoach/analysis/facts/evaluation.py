@@ -181,7 +181,7 @@ class Evaluation:
         return any(self._statement(s, names, depth) for s in _inner(node))
 
     def _bind(self, target: cst.CSTNode, names: set[str]) -> bool:
-        """Add the names of a target; False for one that is not a name, or part of a named object."""
+        """Add the names of a target; False unless it is a name, or part of a named object."""
         while isinstance(target, cst.Subscript):
             target = target.value
         if isinstance(target, (cst.Name, cst.Tuple, cst.List)):
@@ -258,7 +258,7 @@ class Evaluation:
         if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
         if local is not None and depth < _MOST_CALLS:
-            return self._passed(local, given, owner, names, depth)
+            return self._passed(local, given, names, depth)
         return self._unclear
 
     def _holding(
@@ -272,7 +272,7 @@ class Evaluation:
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
         if depth >= _MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
-        inner = renamed(local, owner, names)
+        inner = renamed(local, names)
         if not inner:
             return "none"
         definition = local.function.node
@@ -280,7 +280,7 @@ class Evaluation:
             return self.use(definition.body, inner, depth + 1)
         if self.may_evaluate(definition.body.body, inner, depth + 1):
             return "evaluated"
-        names |= derived_attributes(local, owner, inner)
+        names |= derived_attributes(local, inner)
         is_derived = any(
             self.use(node, inner, depth + 1) == "derived" for node in results_of(definition)
         )
@@ -290,7 +290,6 @@ class Evaluation:
         self,
         call: LocalCall,
         given: list[Use],
-        owner: cst.BaseExpression | None,
         outer: set[str],
         depth: int,
     ) -> Use:
@@ -303,7 +302,7 @@ class Evaluation:
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
-        names |= renamed(call, owner, outer)
+        names |= renamed(call, outer)
         definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
@@ -311,7 +310,7 @@ class Evaluation:
             return self.use(definition.body, names, depth + 1)
         if self.may_evaluate(definition.body.body, names, depth + 1):
             return "evaluated"
-        outer |= derived_attributes(call, owner, names)
+        outer |= derived_attributes(call, names)
         return "derived"
 
 

@@ -12,12 +12,13 @@ from embercoach.analysis.facts.scopes import by_parameter, display, scope_of
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.facts.facts import FactPlace, Operand
     from embercoach.analysis.project.module import Module
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
@@ -50,6 +51,7 @@ class Accumulation(NamedTuple):
     added: the expressions of what is added.
     node: the expression or the statement that adds.
     function: the one that adds, if it is called in a loop.
+    in_place: what the path holds is a list or a dictionary that is changed.
     """
 
     path: str
@@ -57,6 +59,7 @@ class Accumulation(NamedTuple):
     added: tuple[cst.BaseExpression, ...]
     node: cst.CSTNode
     function: FunctionInfo | None = None
+    in_place: bool = False
 
 
 def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
@@ -64,9 +67,15 @@ def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
     evaluation, statement = evaluation_of(module), place.statement
     if isinstance(statement, cst.AugAssign):
         fact, path = evaluation.operations.get(statement), path_of(statement.target)
-        is_sum = fact is not None and fact.operator in ("+", "-") and fact.right.array is not None
-        if path is not None and is_sum:
-            yield Accumulation(path, "sum", (statement.value,), statement)
+        is_sum = fact is not None and fact.operator in ("+", "-")
+        if (
+            path is not None
+            and fact is not None
+            and is_sum
+            and _is_array_sum(fact.left, fact.right)
+        ):
+            in_place = isinstance(statement.target, cst.Subscript)
+            yield Accumulation(path, "sum", (statement.value,), statement, None, in_place)
     elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         targets, values = display(target), display(statement.value)
@@ -78,7 +87,8 @@ def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
             made = None if path is None else _unwrapped(value, place, module)
             found = None if path is None or made is None else added_to(path, made, module)
             if found is not None and path is not None:
-                yield Accumulation(path, *found, value)
+                in_place = isinstance(bound, cst.Subscript)
+                yield Accumulation(path, *found, value, None, in_place)
     elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         yield from _appended(statement.value, module)
 
@@ -126,7 +136,7 @@ def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
         return
     array = as_array(first.value)
     if array is not None and not array.evaluated:
-        yield Accumulation(path, "list", (first.node,), call)
+        yield Accumulation(path, "list", (first.node,), call, None, True)
 
 
 def added_to(
@@ -171,8 +181,15 @@ def _added(
     for matches in (_is_scaled, _mentions):
         for known, other in ((fact.left, fact.right), (fact.right, fact.left)):
             if matches(known.node, path):
-                return ("sum", (other.node,)) if other.array is not None else None
+                return ("sum", (other.node,)) if _is_array_sum(known, other) else None
     return None
+
+
+def _is_array_sum(known: Operand, other: Operand) -> bool:
+    """Test whether an array is added, or something unknown to an array."""
+    if other.array is not None:
+        return True
+    return known.array is not None and type(other.value) is Unknown
 
 
 def _through_call(

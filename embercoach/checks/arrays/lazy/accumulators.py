@@ -11,6 +11,7 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
+from embercoach.analysis.facts.passed_paths import passed_by
 from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
@@ -19,6 +20,7 @@ from embercoach.checks.arrays.lazy.accumulation import (
     Accumulation,
     accumulation_by_text,
     accumulations,
+    path_of,
 )
 from embercoach.checks.arrays.lazy.growth import grows
 from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
@@ -121,22 +123,26 @@ def _is_kept(
 
 def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
     """The additions of a call, by the paths of the caller."""
-    function, func = call.function, call.node.func
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-    passed = by_parameter(function, pairs, is_bound=call.is_bound)
-    if call.is_bound and isinstance(func, cst.Attribute):
-        passed[function.parameters[0].name] = func.value
+    function, passed = call.function, passed_by(call)
+    own = {parameter.name for parameter in function.parameters}
     added = tuple(argument.value for argument in call.node.args)
     found: list[Accumulation] = []
     for inner in accumulated:
         root, _, rest = inner.path.partition(".")
         path: str | None = inner.path
-        if root in passed:
-            owner = dotted(passed[root])
-            path = None if owner is None else f"{owner}.{rest}"
+        if root in own:
+            path = _path_in_caller(passed.get(root), rest)
         if path is not None:
-            found.append(Accumulation(path, inner.kind, added, call.node, function))
+            found.append(Accumulation(path, inner.kind, added, call.node, function, inner.in_place))
     return found
+
+
+def _path_in_caller(owner: cst.BaseExpression | None, rest: str) -> str | None:
+    """The path of ``self.REST`` where a method is called; for ``totals[name]``, ``totals``."""
+    if owner is None:
+        return None
+    path = dotted(owner)
+    return path_of(owner) if path is None or not rest else f"{path}.{rest}"
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +168,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
     return [
         item
         for item in found
-        if (item.path.partition(".")[0] in own and "." in item.path)
+        if (item.path.partition(".")[0] in own and (item.in_place or "." in item.path))
         or item.path in outer
         or (item.kind == "list" and _is_outer(item.path, function, module))
     ][:_MOST_ADDED]
