@@ -52,6 +52,7 @@ class Accumulation(NamedTuple):
     node: the expression or the statement that adds.
     function: the one that adds, if it is called in a loop.
     in_place: what the path holds is a list or a dictionary that is changed.
+    inner: where that function adds: an expression, and its statement.
     """
 
     path: str
@@ -60,6 +61,7 @@ class Accumulation(NamedTuple):
     node: cst.CSTNode
     function: FunctionInfo | None = None
     in_place: bool = False
+    inner: tuple[cst.CSTNode, cst.CSTNode] | None = None
 
 
 def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:

@@ -13,6 +13,7 @@ from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.passed_paths import passed_by
 from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 #: Functions that are followed from a loop, and additions of one function.
 _MOST_CALLS, _MOST_ADDED = 3, 8
+_ADDS = "each call adds to it here"
 
 
 @check("LAZY-001")
@@ -87,6 +89,7 @@ def _reports(
                     "LAZY-001",
                     message=MESSAGE.format(found.path),
                     help=HELP.format(found.path),
+                    related=() if found.inner is None else (Stop(*found.inner, _ADDS),),
                 )
                 return
 
@@ -133,7 +136,7 @@ def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> 
         if root in own:
             path = _path_in_caller(passed.get(root), rest)
         if path is not None:
-            found.append(Accumulation(path, inner.kind, added, call.node, function, inner.in_place))
+            found.append(inner._replace(path=path, added=added, node=call.node, function=function))
     return found
 
 
@@ -160,7 +163,10 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         statement = fact.place.statement
         if id(statement) not in seen:
             seen.add(id(statement))
-            found += accumulations(fact.place, module)
+            found += (
+                item._replace(inner=(item.node, statement))
+                for item in accumulations(fact.place, module)
+            )
     if depth < _MOST_CALLS:
         calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
         for call in calls:
