@@ -48,13 +48,11 @@ def is_expected(
 def is_patched(module: Module, owner: str, name: str) -> bool:
     """Test whether a file asks for a name, or sets it: ``hasattr(mx, "norm")``, ``mx.norm = f``.
 
-    So may a module that it imports, of which only what sets names counts.
+    So may a module that it imports: a function there may say whether the name can be used.
     """
-    if name in _names_of(module).asked:
-        return True
     for source in (module, *module.imported):
         names = _names_of(source)
-        if name in names.set_by_text or f"{owner}.{name}" in names.assigned:
+        if name in names.asked or name in names.set_by_text or f"{owner}.{name}" in names.assigned:
             return True
     return False
 

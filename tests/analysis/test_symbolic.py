@@ -5,15 +5,15 @@ from __future__ import annotations
 import libcst as cst
 import pytest
 
-from embercoach.analysis.facts.ceil_division import (
+from embercoach.analysis.facts.scopes import Expression, scope_of
+from embercoach.analysis.sizes.ceil_division import (
     alternatives,
     ceil_division,
     grows_with_data,
     is_data_size,
     whole_multiple,
 )
-from embercoach.analysis.facts.scopes import Expression, scope_of
-from embercoach.analysis.facts.symbolic import SymInt, is_float, symbolic
+from embercoach.analysis.sizes.symbolic import SymInt, is_float, symbolic
 from tests.analysis.inference import module_of
 
 PROGRAM = """

@@ -87,7 +87,7 @@ CASES: dict[str, tuple[str, str, tuple[Any, ...]]] = {
             for i in range(n):
                 a = np.array(x * i)
                 b = np.asarray(y + i)
-                found.append((a + b).tolist())
+                found.append(mx.array(a + b).tolist())
             return found
         """,
         "a_array = x * i",

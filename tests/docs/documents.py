@@ -77,7 +77,7 @@ NOT_RUN = {
     "python examples/train_xlstm.py --task cups --blocks m": "test_train_xlstm.py",
 }
 #: Packages of others that readers are told to install, each for the tests that need it.
-OTHERS = {"mlstm_kernels", "xlstm"}
+OTHERS = {"mlstm_kernels", "xlstm", "mlx-vlm", "mlx-audio"}
 #: What a document finds in its reader's project, from another one.
 GIVEN = {"README.md": ("kernels.md", "kernels.py")}
 #: Commands that answer 1 where they find something.

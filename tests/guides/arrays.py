@@ -189,16 +189,15 @@ CASES = (
         def norms(xs: list[mx.array]) -> list[float]:
             found = []
             for x in xs:
-                length = mx.linalg.norm(x)
-                found.append(float(length))
-                found.append(int(length))
-                found.append(length.item())
+                found.append(float(mx.linalg.norm(x)))
+                found.append(int(mx.sum(x)))
+                found.append(mx.max(x).item())
             return found
         """,
         flagged=(
-            mark("GRAPH-BREAK-002", "float(length)"),
-            mark("GRAPH-BREAK-002", "int(length)"),
-            mark("GRAPH-BREAK-001", "length.item()"),
+            mark("GRAPH-BREAK-002", "float(mx.linalg.norm(x))"),
+            mark("GRAPH-BREAK-002", "int(mx.sum(x))"),
+            mark("GRAPH-BREAK-001", "mx.max(x).item()"),
         ),
     ),
     case(

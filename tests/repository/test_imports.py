@@ -25,6 +25,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"mlx_api", "syntax"},
         {"values"},
         {"facts"},
+        {"sizes"},
         {"evaluate", "calls", "gradients"},
         {"project"},
     ),

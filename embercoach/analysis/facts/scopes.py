@@ -139,7 +139,7 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
 
 #: Of the file that is checked and of some that it calls: they lead back to the modules, which they
 #: would keep.
-_MOST_MODULES = 12
+_MOST_MODULES = 6
 _scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDictionary()
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.ceil_division import is_attribute, is_item, whole_multiple
 from embercoach.analysis.facts.scopes import Expression, display, scope_at
-from embercoach.analysis.facts.symbolic import Term, symbolic
+from embercoach.analysis.sizes.ceil_division import is_attribute, is_item, whole_multiple
+from embercoach.analysis.sizes.symbolic import Term, symbolic
 from embercoach.analysis.syntax.trees import walk
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
@@ -20,10 +20,10 @@ from embercoach.metal import hazards
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.ceil_division import CeilDivision
     from embercoach.analysis.facts.facts import Fact
-    from embercoach.analysis.facts.symbolic import SymInt
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.sizes.ceil_division import CeilDivision
+    from embercoach.analysis.sizes.symbolic import SymInt
     from embercoach.checks.programs.kernels import Definition
     from embercoach.checks.programs.launches import Launch, OutputShape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.ceil_division import grows_with_data
 from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.sizes.ceil_division import grows_with_data
 from embercoach.checks.programs.kernels import launched
 from embercoach.checks.programs.launch_entries import MAX_THREADS, entries_of
 from embercoach.checks.registry import VALUE, Report, check

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.facts import Argument, CallFact, calls_of
 from embercoach.analysis.facts.scopes import Expression, display, resolve_name, scope_at
-from embercoach.analysis.facts.symbolic import is_float, symbolic
+from embercoach.analysis.sizes.symbolic import is_float, symbolic
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import (
     Array,

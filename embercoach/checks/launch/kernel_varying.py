@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.ceil_division import is_data_size
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import (
@@ -18,7 +17,8 @@ from embercoach.analysis.facts.scopes import (
     resolve_name,
     scope_of,
 )
-from embercoach.analysis.facts.symbolic import symbolic
+from embercoach.analysis.sizes.ceil_division import is_data_size
+from embercoach.analysis.sizes.symbolic import symbolic
 from embercoach.analysis.syntax.trees import (
     around,
     children,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.facts.ceil_division import alternatives
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
-from embercoach.analysis.facts.symbolic import symbolic
+from embercoach.analysis.sizes.ceil_division import alternatives
+from embercoach.analysis.sizes.symbolic import symbolic
 from embercoach.analysis.values.lattice import Number
 from embercoach.checks.programs.kernels import items_of
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import CallFact
-    from embercoach.analysis.facts.symbolic import SymInt
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.sizes.symbolic import SymInt
     from embercoach.analysis.values.lattice import Value
 
 #: Threads of a threadgroup that Metal allows at most.

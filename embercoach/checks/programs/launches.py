@@ -13,8 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls import shapes
-from embercoach.analysis.facts.ceil_division import whole_multiple
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
+from embercoach.analysis.sizes.ceil_division import whole_multiple
 from embercoach.analysis.values.joins import as_array, as_number
 from embercoach.analysis.values.lattice import NONE, DType, Number, Sequence, Shape, Value
 from embercoach.checks.programs.kernels import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embercoach.analysis.facts.facts import Argument, CallFact
-    from embercoach.analysis.facts.symbolic import SymInt
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.sizes.symbolic import SymInt
     from embercoach.checks.programs.kernels import Definition
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.nodes import Program

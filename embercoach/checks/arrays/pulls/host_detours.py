@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 #: Functions of NumPy that slices of an array replace, or methods of it.
 _BY_SLICES = frozenset(("flip", "fliplr", "flipud", "astype", "isscalar", "ndim", "shape", "size"))
 
+#: Functions whose first argument has sizes, which are Python numbers.
+_OF_SHAPES = frozenset(
+    f"{library}.{name}"
+    for library in ("numpy", "mlx.core")
+    for name in ("zeros", "ones", "empty", "full")
+)
+
 
 def takes_host_detour(pull: cst.CSTNode, module: Module) -> bool:
     """Test whether a function that MLX lacks takes a pulled value: ``np.unique(np.array(x))``."""
@@ -31,8 +38,12 @@ def _detours(module: Module) -> Pulls:
     """The pulls whose values such functions take."""
     found: list[Pulls] = []
     for fact in module.facts():
-        if isinstance(fact, CallFact) and not _is_replaceable(fact):
+        if not isinstance(fact, CallFact):
+            continue
+        if not _is_replaceable(fact):
             found += [pulls_of(argument.value) for argument in fact.arguments]
+        elif fact.symbol in _OF_SHAPES and fact.arguments:
+            found += [pulls_of(fact.arguments[0].value)]
     return NO_PULLS.union(*found)
 
 

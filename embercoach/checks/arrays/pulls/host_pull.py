@@ -155,6 +155,8 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     numpy = fact.left.numpy
     if numpy is None or fact.right.array is None or numpy.scalar:
         return
+    if isinstance(fact.left.node, cst.BinaryOperation) and fact.left.node in numpy.pulls:
+        return  # ``(ndarray @ x) / y``: the first operation is reported
     yield pull(
         fact,
         "HOST-PULL-004",

@@ -119,7 +119,10 @@ def _in_loop(
     depth: int = 0,
 ) -> Verdict:
     loop, function = place.loop, place.function
-    loops = list(layout_of(module, function).loops(place.statement))
+    layout = layout_of(module, function)
+    loops = list(layout.loops(place.statement))
+    if place.loops == 1 and len(loops) == 1 and layout.leaves(place.statement, loops[0]):
+        return "leaves"
     if subject is not None and is_invariant(subject, place, module):
         return "invariant"
     if is_fed_back(pull, module):
@@ -135,13 +138,16 @@ def _in_loop(
         return "leaves"
     if _trains(loop, module):
         return "step"
+    if _is_whole(pull) and not (_is_list(pull) and uses & _GATHERED):
+        return "leaves"  # collected, the arrays would all be in memory
     if uses & _NEEDED or (Use.STORED in uses and uses <= _REPORTED):
         return "leaves"
     if Use.RETURNED in uses and function is not None and depth < _MOST_FUNCTIONS:
         return "leaves" if function not in hot_functions(module) else ""
-    return "collected" if uses & {Use.COLLECTED, Use.SUMMED} else ""
+    return "collected" if uses & _GATHERED else ""
 
 
+_GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
 #: Uses for which the host needs the value in this iteration; uses of a report.
 _NEEDED = frozenset((Use.NOW, Use.DECIDES))
 _REPORTED = frozenset((Use.STORED, Use.RETURNED))
@@ -267,6 +273,16 @@ def _is_number(pull: cst.CSTNode) -> bool:
     return isinstance(func, cst.Name) or (
         isinstance(func, cst.Attribute) and func.attr.value == "item"
     )
+
+
+def _is_whole(pull: cst.CSTNode) -> bool:
+    """Test whether a pull copies an array: ``np.array(x)``, ``x.tolist()``."""
+    return isinstance(pull, cst.Call) and not _is_number(pull)
+
+
+def _is_list(pull: cst.CSTNode) -> bool:
+    func = pull.func if isinstance(pull, cst.Call) else None
+    return isinstance(func, cst.Attribute) and func.attr.value == "tolist"
 
 
 def is_read_again(place: FactPlace, pull: cst.CSTNode, module: Module) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from embercoach.analysis.facts.symbolic import CEILINGS, SymInt, Term, argument_list, factors_of
+from embercoach.analysis.sizes.symbolic import CEILINGS, SymInt, Term, argument_list, factors_of
 
 
 @dataclass(frozen=True, slots=True)
