@@ -128,7 +128,7 @@ def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> 
     """The additions of a call, by the paths of the caller."""
     function, passed = call.function, passed_by(call)
     own = {parameter.name for parameter in function.parameters}
-    added = tuple(argument.value for argument in call.node.args)
+    given = [argument.value for argument in call.node.args]
     found: list[Accumulation] = []
     for inner in accumulated:
         root, _, rest = inner.path.partition(".")
