@@ -136,6 +136,7 @@ def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> 
         if root in own:
             path = _path_in_caller(passed.get(root), rest)
         if path is not None:
+            added = tuple(node for node in given if path_of(node) != path)
             found.append(inner._replace(path=path, added=added, node=call.node, function=function))
     return found
 
