@@ -14,12 +14,12 @@ import libcst as cst
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
-from embercoach.analysis.facts.passed_paths import derived_attributes, renamed, results_of
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
+from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, passed_with_owner
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,
     dotted,
+    names_below,
     target_names,
     walk,
 )
@@ -272,7 +272,7 @@ class Evaluation:
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
         if depth >= _MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
-        inner = renamed(local, names)
+        inner = _renamed(local, names)
         if not inner:
             return "none"
         definition = local.function.node
@@ -280,9 +280,9 @@ class Evaluation:
             return self.use(definition.body, inner, depth + 1)
         if self.may_evaluate(definition.body.body, inner, depth + 1):
             return "evaluated"
-        names |= derived_attributes(local, inner)
+        names |= _derived_attributes(local, inner)
         is_derived = any(
-            self.use(node, inner, depth + 1) == "derived" for node in results_of(definition)
+            self.use(node, inner, depth + 1) == "derived" for node in _results_of(definition)
         )
         return "derived" if is_derived else "none"
 
@@ -302,7 +302,7 @@ class Evaluation:
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
-        names |= renamed(call, outer)
+        names |= _renamed(call, outer)
         definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
@@ -310,7 +310,7 @@ class Evaluation:
             return self.use(definition.body, names, depth + 1)
         if self.may_evaluate(definition.body.body, names, depth + 1):
             return "evaluated"
-        outer |= derived_attributes(call, names)
+        outer |= _derived_attributes(call, names)
         return "derived"
 
 
@@ -327,6 +327,44 @@ def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
     """Test whether an attribute of an object is meant."""
     path = None if node is None else dotted(node)
     return path is not None and any(name.startswith(f"{path}.") for name in names)
+
+
+def _results_of(definition: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
+    """Yield what a function returns."""
+    for node in walk(definition.body, SCOPES):
+        if isinstance(node, cst.Return) and node.value is not None:
+            yield node.value
+
+
+def _passed_paths(call: LocalCall) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a call, and the paths that are passed for them."""
+    for parameter, node in passed_with_owner(call).items():
+        path = dotted(node)
+        if path is not None:
+            yield parameter, path
+
+
+def _derived_attributes(call: LocalCall, inner: set[str]) -> set[str]:
+    """The attributes that a function has set to something derived, as its caller knows them."""
+    return {
+        f"{path}{name[len(parameter) :]}"
+        for parameter, path in _passed_paths(call)
+        for name in inner
+        if name.startswith(f"{parameter}.")
+    }
+
+
+def _renamed(call: LocalCall, names: set[str]) -> set[str]:
+    """The names as the function of the file that is called knows them."""
+    function = call.function
+    found: set[str] = set()
+    for parameter, path in _passed_paths(call):
+        found |= {f"{parameter}{n[len(path) :]}" for n in names if n.startswith(f"{path}.")}
+    if function.nonlocal_names or function.global_names or function.outer is not None:
+        own = {parameter.name for parameter in function.parameters}
+        free = names - own
+        found |= free & set(names_below(function.node.body)) if free else set()
+    return found
 
 
 def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -117,7 +117,7 @@ def _unwrapped(
 
 
 def _wrapped(node: cst.BaseExpression, symbol: str | None) -> cst.BaseExpression | None:
-    """What a window or a cast is of: ``x`` in ``x[-n:]``, ``x.astype(t)``, ``stop_gradient(x)``."""
+    """Return ``x`` of a window or a cast: ``x[-n:]``, ``x.astype(t)``, ``stop_gradient(x)``."""
     if isinstance(node, cst.Subscript):
         return node.value if any(isinstance(e.slice, cst.Slice) for e in node.slice) else None
     if not isinstance(node, cst.Call):

@@ -11,8 +11,7 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
-from embercoach.analysis.facts.passed_paths import passed_by
-from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.facts.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
@@ -126,7 +125,7 @@ def _is_kept(
 
 def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
     """The additions of a call, by the paths of the caller."""
-    function, passed = call.function, passed_by(call)
+    function, passed = call.function, passed_with_owner(call)
     own = {parameter.name for parameter in function.parameters}
     given = [argument.value for argument in call.node.args]
     found: list[Accumulation] = []

@@ -49,8 +49,9 @@ def _function(node: cst.BaseExpression, scope: Scope) -> Function | None:
 def _items(loop: cst.For | cst.CompFor, name: str, scope: Scope) -> Iterator[cst.BaseExpression]:
     """Yield what a loop over a list, a tuple or a dictionary binds a name to."""
     node, view = loop.iter, ""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.args:
-        node, view = node.func.value, node.func.attr.value
+    func = node.func if isinstance(node, cst.Call) and not node.args else None
+    if isinstance(func, cst.Attribute):
+        node, view = func.value, func.attr.value
     made = resolve_name(Expression(node, scope)).node
     if isinstance(made, cst.Dict) and view in ("items", "values"):
         pairs = [e for e in made.elements if isinstance(e, cst.DictElement)]
