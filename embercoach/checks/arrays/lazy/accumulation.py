@@ -12,13 +12,12 @@ from embercoach.analysis.facts.scopes import by_parameter, display, scope_of
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import FactPlace, Operand
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
@@ -183,15 +182,8 @@ def _added(
     for matches in (_is_scaled, _mentions):
         for known, other in ((fact.left, fact.right), (fact.right, fact.left)):
             if matches(known.node, path):
-                return ("sum", (other.node,)) if _is_array_sum(known, other) else None
+                return ("sum", (other.node,)) if other.array is not None else None
     return None
-
-
-def _is_array_sum(known: Operand, other: Operand) -> bool:
-    """Test whether an array is added, or something unknown to an array."""
-    if other.array is not None:
-        return True
-    return known.array is not None and type(other.value) is Unknown
 
 
 def _through_call(
