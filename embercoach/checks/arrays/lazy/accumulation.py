@@ -68,13 +68,8 @@ def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
     evaluation, statement = evaluation_of(module), place.statement
     if isinstance(statement, cst.AugAssign):
         fact, path = evaluation.operations.get(statement), path_of(statement.target)
-        is_sum = fact is not None and fact.operator in ("+", "-")
-        if (
-            path is not None
-            and fact is not None
-            and is_sum
-            and _is_array_sum(fact.left, fact.right)
-        ):
+        is_sum = fact is not None and fact.operator in ("+", "-") and fact.right.array is not None
+        if path is not None and is_sum:
             in_place = isinstance(statement.target, cst.Subscript)
             yield Accumulation(path, "sum", (statement.value,), statement, None, in_place)
     elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
