@@ -176,3 +176,51 @@ def test_a_timer_around_lazy_work(body: str, flagged: bool) -> None:
     # ``synchronize`` in one timer makes the others of a file wait for scheduled work too.
     source = TIMERS if "waiting" in body else TIMERS.replace("    mx.synchronize()\n", "")
     assert bool(codes(source + body + "\n", "LAZY-003")) is flagged
+
+
+KEPT = """
+import time
+
+def lazy(x):
+    return mx.exp(x)
+
+def computed(x):
+    y = mx.exp(x)
+    mx.eval(y)
+    return y
+
+class Timer:
+    def __init__(self, function):
+        self.function = function
+
+    def seconds(self, x):
+        start = time.perf_counter()
+        self.function(x)
+        return time.perf_counter() - start
+
+def seconds(function, x):
+    start = time.perf_counter()
+    function(x)
+    return time.perf_counter() - start
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        ("Timer(lazy).seconds(x)", 1),
+        ("[Timer(f).seconds(x) for f in (lazy, lazy)]", 1),
+        ("for f in (lazy, lazy):\n    Timer(f).seconds(x)", 1),
+        ("for name, f in {'a': lazy, 'b': computed}.items():\n    seconds(f, x)", 1),
+        ("for name, f in [('a', lazy)]:\n    seconds(f, x)", 1),
+        ("for f in (lazy,):\n    a = time.time()\n    f(x)\n    b = time.time() - a", 1),
+        ("Timer(computed).seconds(x)", 0),
+        ("[Timer(f).seconds(x) for f in (computed, computed)]", 0),
+        ("for name, f in {'a': computed}.items():\n    seconds(f, x)", 0),
+        ("for f in (computed,):\n    a = time.time()\n    f(x)\n    b = time.time() - a", 0),
+        ("for f in functions():\n    seconds(f, x)", 0),
+    ],
+)
+def test_functions_that_a_timer_gets(program: str, count: int) -> None:
+    assert len(codes(f"{KEPT}x = mx.zeros((4,))\n{program}\n", "LAZY-003")) == count

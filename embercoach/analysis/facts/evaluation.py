@@ -14,7 +14,7 @@ import libcst as cst
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
+from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, passed_with_owner
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,
@@ -156,10 +156,10 @@ class Evaluation:
         if use == "derived":
             if kind is cst.Assign:
                 targets = [t.target for t in node.targets]  # type: ignore[attr-defined]
-                bound = [_bind(target, names) for target in targets]
+                bound = [self._bind(target, names) for target in targets]
                 return not all(bound) and self._escapes
             if kind is cst.AugAssign or kind is cst.AnnAssign:
-                return not _bind(node.target, names) and self._escapes  # type: ignore[attr-defined]
+                return not self._bind(node.target, names) and self._escapes  # type: ignore[attr-defined]
         return False
 
     def _compound(self, node: Any, names: set[str], depth: int) -> bool:
@@ -172,13 +172,28 @@ class Evaluation:
             if use == "evaluated":
                 return True
             if use == "derived":
-                _bind(node.target, names)
+                self._bind(node.target, names)
         elif kind is cst.With:
             if any(self.use(item.item, names, depth) != "none" for item in node.items):
                 return self._escapes
         elif kind is cst.Match and self.use(node.subject, names, depth) != "none":
             return True
         return any(self._statement(s, names, depth) for s in _inner(node))
+
+    def _bind(self, target: cst.CSTNode, names: set[str]) -> bool:
+        """Add the names of a target; False unless it is a name, or part of a named object."""
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        if isinstance(target, (cst.Name, cst.Tuple, cst.List)):
+            names.update(target_names(target))
+            return True
+        path = dotted(target)
+        if path is None:
+            return False
+        if isinstance(target, cst.Attribute) and target.attr.value in self._attributes:
+            # An attribute of an object whose other attribute is meant.
+            names.update((path,) if _holds(target.value, names) else ())
+        return path in names or path.partition(".")[0] in names
 
     def use(self, node: cst.CSTNode, names: set[str], depth: int = 0) -> Use:
         """Return what an expression does with the arrays of some names."""
@@ -237,13 +252,13 @@ class Evaluation:
             effect = "lazy"
         if effect == "lazy":
             if owner is not None and given[-1] == "none" and is_append(node):
-                return "none" if _bind(owner, names) else self._unclear
+                return "none" if self._bind(owner, names) else self._unclear
             return "derived"
         # Whatever pulls an array's numbers evaluates it, as ``.item()`` of an item of a list.
         if effect == "evaluates" or (given[-1] == "derived" and is_pull(node)):
             return "evaluated"
         if local is not None and depth < _MOST_CALLS:
-            return self._passed(local, given, _renamed(local, owner, names), depth)
+            return self._passed(local, given, names, depth)
         return self._unclear
 
     def _holding(
@@ -257,16 +272,27 @@ class Evaluation:
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
         if depth >= _MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
-        inner = _renamed(local, owner, names)
+        inner = _renamed(local, names)
         if not inner:
             return "none"
         definition = local.function.node
         if isinstance(definition, cst.Lambda):
             return self.use(definition.body, inner, depth + 1)
-        evaluates = self.may_evaluate(definition.body.body, inner, depth + 1)
-        return "evaluated" if evaluates else "none"
+        if self.may_evaluate(definition.body.body, inner, depth + 1):
+            return "evaluated"
+        names |= _derived_attributes(local, inner)
+        is_derived = any(
+            self.use(node, inner, depth + 1) == "derived" for node in _results_of(definition)
+        )
+        return "derived" if is_derived else "none"
 
-    def _passed(self, call: LocalCall, given: list[Use], held: set[str], depth: int) -> Use:
+    def _passed(
+        self,
+        call: LocalCall,
+        given: list[Use],
+        outer: set[str],
+        depth: int,
+    ) -> Use:
         """Return what a function of the file does with the arrays that it gets."""
         if any(argument.star for argument in call.node.args):
             return self._unclear
@@ -276,14 +302,16 @@ class Evaluation:
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
-        names |= held
+        names |= _renamed(call, outer)
         definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
         if isinstance(definition, cst.Lambda):
             return self.use(definition.body, names, depth + 1)
-        evaluates = self.may_evaluate(definition.body.body, names, depth + 1)
-        return "evaluated" if evaluates else "derived"
+        if self.may_evaluate(definition.body.body, names, depth + 1):
+            return "evaluated"
+        outer |= _derived_attributes(call, names)
+        return "derived"
 
 
 _ESCAPING = frozenset(
@@ -301,34 +329,42 @@ def _holds(node: cst.CSTNode | None, names: set[str]) -> bool:
     return path is not None and any(name.startswith(f"{path}.") for name in names)
 
 
-def _renamed(call: LocalCall, owner: cst.BaseExpression | None, names: set[str]) -> set[str]:
-    """The names as the function of the file that is called knows them."""
-    function = call.function
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-    passed = by_parameter(function, pairs, is_bound=call.is_bound)
-    if call.is_bound and owner is not None:
-        passed[function.parameters[0].name] = owner
-    found: set[str] = set()
-    for parameter, node in passed.items():
+def _results_of(definition: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
+    """Yield what a function returns."""
+    for node in walk(definition.body, SCOPES):
+        if isinstance(node, cst.Return) and node.value is not None:
+            yield node.value
+
+
+def _passed_paths(call: LocalCall) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a call, and the paths that are passed for them."""
+    for parameter, node in passed_with_owner(call).items():
         path = dotted(node)
         if path is not None:
-            found |= {f"{parameter}{n[len(path) :]}" for n in names if n.startswith(f"{path}.")}
+            yield parameter, path
+
+
+def _derived_attributes(call: LocalCall, inner: set[str]) -> set[str]:
+    """The attributes that a function has set to something derived, as its caller knows them."""
+    return {
+        f"{path}{name[len(parameter) :]}"
+        for parameter, path in _passed_paths(call)
+        for name in inner
+        if name.startswith(f"{parameter}.")
+    }
+
+
+def _renamed(call: LocalCall, names: set[str]) -> set[str]:
+    """The names as the function of the file that is called knows them."""
+    function = call.function
+    found: set[str] = set()
+    for parameter, path in _passed_paths(call):
+        found |= {f"{parameter}{n[len(path) :]}" for n in names if n.startswith(f"{path}.")}
     if function.nonlocal_names or function.global_names or function.outer is not None:
         own = {parameter.name for parameter in function.parameters}
         free = names - own
         found |= free & set(names_below(function.node.body)) if free else set()
     return found
-
-
-def _bind(target: cst.CSTNode, names: set[str]) -> bool:
-    """Add the names of a target; False for one that is not a name, or part of a named object."""
-    while isinstance(target, cst.Subscript):
-        target = target.value
-    if not isinstance(target, (cst.Name, cst.Tuple, cst.List)):
-        path = dotted(target)
-        return path is not None and (path in names or path.partition(".")[0] in names)
-    names.update(target_names(target))
-    return True
 
 
 def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -350,8 +386,9 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
         _known[module] = {}
     found = _known[module].get(is_certain)
     if found is None:
-        methods = (info.name for info in module.functions if not info.is_property)
-        attributes = frozenset((*assigned_attributes(module), *methods))
+        methods = {info.name for info in module.functions}
+        properties = {info.name for info in module.functions if info.is_property}
+        attributes = frozenset({*assigned_attributes(module), *methods} - properties)
         found = Evaluation(module.facts(), is_certain=is_certain, attributes=attributes)
         _known[module][is_certain] = found
     return found

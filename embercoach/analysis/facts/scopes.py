@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import CallFact, FunctionVisit
+    from embercoach.analysis.facts.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
     from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
 
@@ -191,6 +191,20 @@ def by_parameter(
     free = iter(names[is_bound:])
     pairs = ((keyword or next(free, None), node) for keyword, node in arguments)
     return {name: node for name, node in pairs if name is not None}
+
+
+def passed_with_owner(call: LocalCall | ProjectCall) -> dict[str, cst.BaseExpression]:
+    """Return what a call passes by parameter, with the object that a method is of."""
+    function, func = call.function, call.node.func
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+    passed = by_parameter(function, pairs, is_bound=call.is_bound)
+    if call.is_bound and function.parameters:
+        is_named = isinstance(func, cst.Attribute) and func.attr.value == function.name
+        if function.name == "__call__" and not is_named:
+            passed[function.parameters[0].name] = func  # ``metric(x)``, ``self.metric(x)``
+        elif isinstance(func, cst.Attribute):
+            passed[function.parameters[0].name] = func.value
+    return passed
 
 
 def written_arguments(

@@ -8,7 +8,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.call_effects import is_append, is_at_update
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.scopes import by_parameter, display
+from embercoach.analysis.facts.scopes import by_parameter, display, scope_of
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.joins import as_array
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
 #: Functions that are followed for one result.
 _MOST_CALLS = 3
+#: Windows, casts and variables that are followed to a sum or a concatenation.
+_MOST_WRAPPED = 6
+_WRAPPING = frozenset(f"mlx.core.{name}" for name in ("stop_gradient", "clip", "contiguous"))
+_CASTS = frozenset(("astype", "reshape"))
 _ADDING = frozenset(
     f"mlx.core.{name}" for name in ("add", "subtract", "maximum", "minimum", "logaddexp")
 )
@@ -45,6 +50,8 @@ class Accumulation(NamedTuple):
     added: the expressions of what is added.
     node: the expression or the statement that adds.
     function: the one that adds, if it is called in a loop.
+    in_place: what the path holds is a list or a dictionary that is changed.
+    inner: where that function adds: an expression, and its statement.
     """
 
     path: str
@@ -52,16 +59,19 @@ class Accumulation(NamedTuple):
     added: tuple[cst.BaseExpression, ...]
     node: cst.CSTNode
     function: FunctionInfo | None = None
+    in_place: bool = False
+    inner: tuple[cst.CSTNode, cst.CSTNode] | None = None
 
 
-def accumulations(statement: cst.CSTNode, module: Module) -> Iterator[Accumulation]:
-    """Yield what a statement adds arrays to."""
-    evaluation = evaluation_of(module)
+def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
+    """Yield what the statement of a place adds arrays to."""
+    evaluation, statement = evaluation_of(module), place.statement
     if isinstance(statement, cst.AugAssign):
         fact, path = evaluation.operations.get(statement), path_of(statement.target)
         is_sum = fact is not None and fact.operator in ("+", "-") and fact.right.array is not None
         if path is not None and is_sum:
-            yield Accumulation(path, "sum", (statement.value,), statement)
+            in_place = isinstance(statement.target, cst.Subscript)
+            yield Accumulation(path, "sum", (statement.value,), statement, None, in_place)
     elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         targets, values = display(target), display(statement.value)
@@ -70,11 +80,47 @@ def accumulations(statement: cst.CSTNode, module: Module) -> Iterator[Accumulati
             pairs = [*zip(targets, values, strict=True)]
         for bound, value in pairs:
             path = path_of(bound)
-            found = None if path is None else added_to(path, value, module)
+            made = None if path is None else _unwrapped(value, place, module)
+            found = None if path is None or made is None else added_to(path, made, module)
             if found is not None and path is not None:
-                yield Accumulation(path, *found, value)
+                in_place = isinstance(bound, cst.Subscript)
+                yield Accumulation(path, *found, value, None, in_place)
     elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         yield from _appended(statement.value, module)
+
+
+def _unwrapped(
+    node: cst.BaseExpression, place: FactPlace, module: Module
+) -> cst.BaseExpression | None:
+    """The expression that a window, a cast, or a variable is of, if that is one."""
+    reaching = scope_of(module, place.function).reaching
+    calls, statement = evaluation_of(module).calls, place.statement
+    for _ in range(_MOST_WRAPPED):
+        if isinstance(node, cst.Name) and reaching is not None:
+            bindings = reaching.before(statement, node.value) or ()
+            if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:
+                return node
+            node, statement = bindings[0].value, bindings[0].statement
+            continue
+        fact = calls.get(node)
+        inner = _wrapped(node, None if fact is None else fact.symbol)
+        if inner is None:
+            return node
+        node = inner
+    return None
+
+
+def _wrapped(node: cst.BaseExpression, symbol: str | None) -> cst.BaseExpression | None:
+    """Return ``x`` of a window or a cast: ``x[-n:]``, ``x.astype(t)``, ``stop_gradient(x)``."""
+    if isinstance(node, cst.Subscript):
+        return node.value if any(isinstance(e.slice, cst.Slice) for e in node.slice) else None
+    if not isinstance(node, cst.Call):
+        return None
+    if symbol in _WRAPPING:
+        return node.args[0].value if node.args and node.args[0].keyword is None else None
+    func = node.func
+    is_cast = isinstance(func, cst.Attribute) and func.attr.value in _CASTS
+    return cst.ensure_type(func, cst.Attribute).value if is_cast else None
 
 
 def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
@@ -86,7 +132,7 @@ def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
         return
     array = as_array(first.value)
     if array is not None and not array.evaluated:
-        yield Accumulation(path, "list", (first.node,), call)
+        yield Accumulation(path, "list", (first.node,), call, None, True)
 
 
 def added_to(
@@ -198,6 +244,8 @@ def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
     path, value = path_of(statement.targets[0].target), statement.value
     if path is None:
         return None
+    while (inner := _wrapped(value, f"mlx.core.{_name(value)}")) is not None:
+        value = inner
     if isinstance(value, cst.BinaryOperation) and isinstance(
         value.operator, (cst.Add, cst.Subtract)
     ):
@@ -205,10 +253,14 @@ def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
             if _is_scaled(known, path):
                 return Accumulation(path, "sum", (other,), value)
     if isinstance(value, cst.Call):
-        name = (dotted(value.func) or "").rpartition(".")[2]
-        kind = _BY_NAME.get(name)
+        kind = _BY_NAME.get(_name(value))
         parts = [n for a in value.args for n in (display(a.value) or [a.value])]
         others = tuple(part for part in parts if path_of(part) != path)
         if kind is not None and len(others) < len(parts):
             return Accumulation(path, kind, others, value)
     return None
+
+
+def _name(node: cst.BaseExpression) -> str:
+    """The last part of the name of a function that is called."""
+    return (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, cst.Call) else ""

@@ -11,7 +11,8 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
-from embercoach.analysis.facts.scopes import by_parameter, scope_of
+from embercoach.analysis.facts.scopes import by_parameter, passed_with_owner, scope_of
+from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
@@ -19,6 +20,7 @@ from embercoach.checks.arrays.lazy.accumulation import (
     Accumulation,
     accumulation_by_text,
     accumulations,
+    path_of,
 )
 from embercoach.checks.arrays.lazy.growth import grows
 from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 #: Functions that are followed from a loop, and additions of one function.
 _MOST_CALLS, _MOST_ADDED = 3, 8
+_ADDS = "each call adds to it here"
 
 
 @check("LAZY-001")
@@ -85,6 +88,7 @@ def _reports(
                     "LAZY-001",
                     message=MESSAGE.format(found.path),
                     help=HELP.format(found.path),
+                    related=() if found.inner is None else (Stop(*found.inner, _ADDS),),
                 )
                 return
 
@@ -121,22 +125,27 @@ def _is_kept(
 
 def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
     """The additions of a call, by the paths of the caller."""
-    function, func = call.function, call.node.func
-    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
-    passed = by_parameter(function, pairs, is_bound=call.is_bound)
-    if call.is_bound and isinstance(func, cst.Attribute):
-        passed[function.parameters[0].name] = func.value
-    added = tuple(argument.value for argument in call.node.args)
+    function, passed = call.function, passed_with_owner(call)
+    own = {parameter.name for parameter in function.parameters}
+    given = [argument.value for argument in call.node.args]
     found: list[Accumulation] = []
     for inner in accumulated:
         root, _, rest = inner.path.partition(".")
         path: str | None = inner.path
-        if root in passed:
-            owner = dotted(passed[root])
-            path = None if owner is None else f"{owner}.{rest}"
+        if root in own:
+            path = _path_in_caller(passed.get(root), rest)
         if path is not None:
-            found.append(Accumulation(path, inner.kind, added, call.node, function))
+            added = tuple(node for node in given if path_of(node) != path)
+            found.append(inner._replace(path=path, added=added, node=call.node, function=function))
     return found
+
+
+def _path_in_caller(owner: cst.BaseExpression | None, rest: str) -> str | None:
+    """The path of ``self.REST`` where a method is called; for ``totals[name]``, ``totals``."""
+    if owner is None:
+        return None
+    path = dotted(owner)
+    return path_of(owner) if path is None or not rest else f"{path}.{rest}"
 
 
 @lru_cache(maxsize=64)
@@ -154,7 +163,10 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         statement = fact.place.statement
         if id(statement) not in seen:
             seen.add(id(statement))
-            found += accumulations(statement, module)
+            found += (
+                item._replace(inner=(item.node, statement))
+                for item in accumulations(fact.place, module)
+            )
     if depth < _MOST_CALLS:
         calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
         for call in calls:
@@ -162,7 +174,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
     return [
         item
         for item in found
-        if (item.path.partition(".")[0] in own and "." in item.path)
+        if (item.path.partition(".")[0] in own and (item.in_place or "." in item.path))
         or item.path in outer
         or (item.kind == "list" and _is_outer(item.path, function, module))
     ][:_MOST_ADDED]

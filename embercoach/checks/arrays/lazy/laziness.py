@@ -15,10 +15,11 @@ from embercoach.analysis.facts.facts import (
     TruthFact,
     calls_by_function,
 )
-from embercoach.analysis.facts.scopes import by_parameter, is_rebound, scope_of
+from embercoach.analysis.facts.scopes import by_parameter, is_rebound, made_in_init
 from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
-from embercoach.analysis.values.joins import as_array, holds_arrays
-from embercoach.analysis.values.lattice import BoundMember, Unknown
+from embercoach.analysis.values.joins import as_array, holds_arrays, options
+from embercoach.analysis.values.lattice import BoundMember, Function, Unknown
+from embercoach.checks.arrays.lazy.passed_functions import functions_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 CLOCKS = frozenset(
     (
@@ -101,17 +103,43 @@ def _work_of_node(
         done = _work_of_function(local.function.node, local.function, module, depth)
         made = local.function.name == "__init__"  # weights are lazy, and layers are made anyway
         return Work.NONE if made and done in LAZY else done
-    name = node.func.value if isinstance(node.func, cst.Name) else ""
-    is_known = fact is not None and type(fact.callee) is not Unknown
-    owner = function
-    while owner is not None and not is_known:
-        if any(p.name == name for p in owner.parameters):
-            return _work_of_parameter(name, owner, module, depth)
-        owner = owner.outer
+    callees = [] if fact is None else list(options(fact.callee))
+    if any(_work_of_value(callee, module, depth) in LAZY for callee in callees):
+        return Work.LAZY  # one of several functions
+    is_known = fact is not None and Unknown not in map(type, callees)
+    passed = None if is_known else _work_of_passed(node.func, function, module, depth)
+    if passed is not None:
+        return passed
     if fact is None:
+        name = node.func.value if isinstance(node.func, cst.Name) else ""
         is_builtin = name in _BUILTINS and name not in module.frame.names
         return Work.NONE if is_builtin else Work.OTHER
     return _work_of_call(fact, module)
+
+
+def _work_of_value(callee: Value, module: Module, depth: int) -> Work:
+    """The work of a value that is called, if that is a function of the file."""
+    if type(callee) is not Function or callee.info.module is not module:
+        return Work.NONE
+    return _work_of_function(callee.info.node, callee.info, module, depth)
+
+
+def _work_of_passed(
+    func: cst.BaseExpression, function: FunctionInfo | None, module: Module, depth: int
+) -> Work | None:
+    """The work of a parameter, of ``self.function``, or of an item of a list of functions."""
+    name = func.value if isinstance(func, cst.Name) else ""
+    owner = function
+    while owner is not None:
+        if any(p.name == name for p in owner.parameters):
+            return _work_of_parameter(name, owner, module, depth)
+        owner = owner.outer
+    kept = None if function is None else _parameter_of_attribute(func, function)
+    if kept is not None:
+        return _work_of_parameter(*kept, module, depth)
+    items = functions_at(func, function, module) if name else []
+    is_lazy = any(_work_of_function(item, None, module, depth) in LAZY for item in items)
+    return Work.LAZY if is_lazy else None
 
 
 def _work_of_call(fact: CallFact, module: Module) -> Work:
@@ -155,16 +183,26 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
     for call in calls_by_function(module).get(function, ()):
         pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
         passed = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
-        node: cst.CSTNode | None = passed
-        if isinstance(passed, cst.Name):
-            found = scope_of(module, call.place.function).find(passed.value)
-            node = None if found is None or found[1] is None else found[1].node
-        if not isinstance(node, (cst.FunctionDef, cst.Lambda)):
-            continue
-        # Its own parameters are not followed: who calls it is not known.
-        if _work_of_function(node, None, module, depth) in LAZY:
+        found = [] if passed is None else functions_at(passed, call.place.function, module)
+        # Their own parameters are not followed: who calls them is not known.
+        if any(_work_of_function(node, None, module, depth) in LAZY for node in found):
             return Work.LAZY
     return Work.OTHER
+
+
+def _parameter_of_attribute(
+    func: cst.BaseExpression, function: FunctionInfo
+) -> tuple[str, FunctionInfo] | None:
+    """The parameter of ``__init__`` that ``self.function`` always holds."""
+    owner, _, attribute = (dotted(func) or "").rpartition(".")
+    cls = function.cls
+    if cls is None or not function.parameters or owner != function.parameters[0].name:
+        return None
+    init, made = cls.methods.get("__init__"), made_in_init(cls, attribute)
+    if init is None or not isinstance(made, cst.Name):
+        return None
+    is_parameter = any(p.name == made.value for p in init.parameters)
+    return (made.value, init) if is_parameter else None
 
 
 def _decorators(function: FunctionInfo) -> list[str | None]:

@@ -40,7 +40,7 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
         if not place.loops or place.loop is None or id(place.statement) in seen:
             continue
         seen.add(id(place.statement))
-        for found in accumulations(place.statement, module):
+        for found in accumulations(place, module):
             if _is_unevaluated(found, place, module):
                 yield Report.at(
                     fact,

@@ -82,17 +82,20 @@ def lineage_of(
     evaluation, layout = evaluation_of(module), layout_of(module, function)
     reaching = scope_of(module, function).reaching
     names: set[str] = set()
+    followed: set[cst.CSTNode] = set()  # statements that bind them: ``g = f(g)`` is another ``g``
     calls: list[cst.Call] = []
     is_reduced = is_evaluated = False
     pending: list[tuple[cst.CSTNode, cst.CSTNode]] = [(node, statement)]
-    while pending and len(names) < _MOST_NAMES:
+    while pending and len(followed) < _MOST_NAMES:
         at, statement = pending.pop()
         if isinstance(at, cst.Name):
             bindings = (reaching.before(statement, at.value) if reaching else None) or ()
             inside = [b for b in bindings if layout.is_inside(b.statement, loop)]
-            if at.value not in names and inside and len(inside) == len(bindings):
+            if inside and len(inside) == len(bindings):
                 names.add(at.value)
-                pending += [(b.value, b.statement) for b in inside if b.value is not None]
+                new = [b for b in inside if b.value is not None and b.node not in followed]
+                followed.update(b.node for b in new)
+                pending += [(b.value, b.statement) for b in new if b.value is not None]
         elif isinstance(at, cst.Call):
             effect = evaluation.effect(at)
             fact = evaluation.calls.get(at)

@@ -45,10 +45,16 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     index = 1 if fact.callee.name == "mlx.core.full" else 0
     value = fact.positional(index)
     dtype = fact.argument(index + 1, "dtype")
-    if value is None or dtype is None or not isinstance(dtype.value, DType):
+    number = None if value is None else as_number(value.value)
+    if value is None or dtype is None or number is None or not _is_large(number.const):
         return
-    for report in _overflow(fact, value.value, dtype.value.name):
+    for report in _overflow(fact, value.value, _dtype_of(fact, dtype, module)):
         yield replace(report, change=_largest_finite(module, value, dtype))
+
+
+def _is_large(const: object) -> bool:
+    """Test for a number that overflows a half: who passes the dtype is asked for these alone."""
+    return isinstance(const, (int, float)) and abs(const) >= min(LARGEST.values())
 
 
 def _largest_finite(module: Module, value: Argument, dtype: Argument) -> ProposedFix | None:

@@ -1,0 +1,96 @@
+"""LAZY-001: windows, running statistics and objects that are called, in loops over data."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import codes
+
+START = """
+class State:
+    def __init__(self, size):
+        self.size, self.count, self.total = size, 0, mx.array(0.0)
+        self.frames, self.mean, self.spread = mx.zeros((8, 4)), mx.zeros((4,)), mx.zeros((4,))
+
+    def push(self, x):
+        frames = mx.concatenate([self.frames, x])
+        self.frames = frames[-self.size:]
+        return frames
+
+    def window(self, x):
+        self.frames = mx.stop_gradient(mx.concatenate([self.frames, x])[-8:])
+
+    def observe(self, x):
+        self.count += 1
+        delta = x - self.mean
+        self.mean = self.mean + delta / self.count
+        self.spread = self.spread + delta * (x - self.mean)
+
+    def last(self, x):
+        self.frames = mx.concatenate([x, x])[-self.size:]
+
+    def __call__(self, x):
+        self.total = self.total + x.sum()
+
+
+def log(sums, x: mx.array):
+    sums["loss"] = sums["loss"] + mx.mean(x)
+
+
+def run(model: nn.Module, stream):
+    state, states, sums = State(8), {"a": State(8)}, {"loss": mx.array(0.0)}
+    for x in stream:
+        y = model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("state.push(y)", True),
+        ("state.window(y)", True),
+        ("state.observe(y)", True),
+        ("state(y)", True),
+        ("states['a'].observe(y)", True),
+        ("log(sums, y)", True),
+        ("frames = state.push(y)\n        mx.eval(frames)", False),
+        ("state.push(y)\n        mx.eval(state.frames)", False),
+        ("state.window(y)\n        mx.eval(state.frames)", False),
+        ("state.observe(y)\n        mx.eval(state.mean, state.spread)", False),
+        ("state(y)\n        mx.eval(state.total)", False),
+        ("states['a'].observe(y)\n        mx.eval(states['a'].mean, states['a'].spread)", False),
+        ("log(sums, y)\n        mx.eval(sums)", False),
+        ("state.last(y)", False),
+        ("state = State(8)\n        state.push(y)", False),
+    ],
+)
+def test_what_a_method_adds_to_in_a_loop(body: str, flagged: bool) -> None:
+    program = f"{START}        {body}\n    return state, states, sums\n"
+    assert bool(codes(program, "LAZY-001")) is flagged
+
+
+@pytest.mark.parametrize(
+    ("scaling", "evaluation", "flagged"),
+    [
+        ("gradients = tree_map(lambda g: g / 4, gradients)", "", True),
+        ("gradients = tree_map(lambda g: g / 4, gradients)", "mx.eval(total)", False),
+        ("gradients = model.parameters()", "", False),
+    ],
+)
+def test_gradients_that_are_scaled_before_they_are_added(
+    scaling: str, evaluation: str, flagged: bool
+) -> None:
+    program = f"""
+from mlx.utils import tree_map
+
+def accumulate(model: nn.Module, loss_fn, batches):
+    step = nn.value_and_grad(model, loss_fn)
+    total = None
+    for x in batches:
+        _, gradients = step(model, x)
+        {scaling}
+        total = gradients if total is None else tree_map(mx.add, total, gradients)
+        {evaluation}
+    return total
+"""
+    assert bool(codes(program, "LAZY-001")) is flagged
