@@ -54,6 +54,12 @@ LOOPS = {
     "a test of convergence, truth": ("if mx.max(token) < 3:\n    break", "loop"),
     "a branch that computes": ("if mx.any(token):\n    token = token + mask", "loop"),
     "invariant": ("print(mask.sum().item())", "loop"),
+    "in the last iteration": ("if i > 8:\n    out = token.item()\n    break", "sink"),
+    "in some iterations": (
+        "if i > 8:\n    out += token.item()\n    if i < 9:\n        continue\n    break",
+        "loop",
+    ),
+    "a whole array": ("out.append(np.array(token))", "sink"),
     "an element": ("print(mask[i, 0].tolist())", "loop"),
     "an element through a name": ("m = mask[i]\nprint(m.tolist())", "loop"),
     "read twice": ("queue.put(token.tolist())\nprint(token.tolist())", "evaluated"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LOOPS = frozenset((cst.For, cst.While))
 _BRANCHING = frozenset((cst.If, cst.Match, cst.Try, cst.TryStar))
-_LEAVING = (cst.Return, cst.Raise, cst.Break)
+LEAVING = (cst.Return, cst.Raise, cst.Break)
 
 
 class Level(NamedTuple):
@@ -65,7 +65,7 @@ class Layout:
     def leaves(self, statement: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Return whether a loop ends with the iteration that executes a statement."""
         for level in self.outward(statement):
-            if isinstance(level.statements[-1], _LEAVING):
+            if isinstance(level.statements[-1], LEAVING):
                 return True
             if level.owner is loop:
                 return False
@@ -105,7 +105,7 @@ class Layout:
                 return False
             if one.position < other.position:
                 inner, later = ahead[depth + 1 :], behind[depth + 1 :]
-                leaves = any(isinstance(v.statements[-1], (*_LEAVING, cst.Continue)) for v in inner)
+                leaves = any(isinstance(v.statements[-1], (*LEAVING, cst.Continue)) for v in inner)
                 return not leaves and not (_is_conditional(inner) and _is_conditional(later))
         return False
 

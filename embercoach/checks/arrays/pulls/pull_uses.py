@@ -14,7 +14,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_forward, seeds_list
-from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import dotted, statements_below, walk
@@ -27,6 +27,7 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace, LocalCall
+    from embercoach.analysis.facts.layout import Layout
     from embercoach.analysis.project.module import Module
 
 #: ``leaves``: the host needs the value in this iteration. Else why the pull can be avoided.
@@ -121,7 +122,7 @@ def _in_loop(
     loop, function = place.loop, place.function
     layout = layout_of(module, function)
     loops = list(layout.loops(place.statement))
-    if place.loops == 1 and len(loops) == 1 and layout.leaves(place.statement, loops[0]):
+    if place.loops == 1 and len(loops) == 1 and _ends_loop(place.statement, layout):
         return "leaves"
     if subject is not None and is_invariant(subject, place, module):
         return "invariant"
@@ -151,6 +152,17 @@ _GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
 #: Uses for which the host needs the value in this iteration; uses of a report.
 _NEEDED = frozenset((Use.NOW, Use.DECIDES))
 _REPORTED = frozenset((Use.STORED, Use.RETURNED))
+
+
+def _ends_loop(statement: cst.CSTNode, layout: Layout) -> bool:
+    """Test whether what follows a statement ends the loop around it: ``if a: x.item(); break``."""
+    for level in layout.outward(statement):
+        rest = level.statements[level.position + 1 :]
+        if not isinstance(level.owner, cst.If):
+            return False
+        if rest and isinstance(rest[-1], LEAVING):
+            return not any(isinstance(n, cst.Continue) for one in rest for n in walk(one))
+    return False
 
 
 def _only_checks(statement: cst.CSTNode, uses: frozenset[Use]) -> bool:
