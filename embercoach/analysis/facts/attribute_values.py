@@ -32,10 +32,12 @@ def assigned_values(
 
     None of them if other code, or a derived class, may assign to it, or a statement updates it.
     """
-    others = _others(module)
-    if others.assigned[name] or cls.name in others.bases:
-        return ()
-    return _of_class(cls, owner, name)
+    found = _of_class(cls, owner, name)
+    if found:  # asked first: the whole file is walked for the others
+        others = _others(module)
+        if others.assigned[name] or cls.name in others.bases:
+            return ()
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -93,15 +95,16 @@ def _others(module: Module) -> _Others:
     return _Others(assigned, frozenset(bases))
 
 
-_TARGETED = (cst.AnnAssign, cst.AugAssign, cst.For)
+_TARGETED = frozenset((cst.AnnAssign, cst.AugAssign, cst.For))
 
 
 def _targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The targets of an assignment or a loop, those of a tuple one by one."""
-    if isinstance(statement, cst.Assign):
+    # By their types: libcst's ``isinstance`` is slow, and this is asked of every node.
+    if type(statement) is cst.Assign:
         pending: list[cst.BaseExpression] = [target.target for target in statement.targets]
-    elif isinstance(statement, _TARGETED):
-        pending = [statement.target]
+    elif type(statement) in _TARGETED:
+        pending = [statement.target]  # type: ignore[attr-defined]
     else:
         return
     while pending:
