@@ -80,8 +80,9 @@ ONE_FINDING = [
 def test_expressions(number: str, expression: str) -> None:
     (finding,) = findings(function(f"return {expression}"), FAMILY)
     assert finding.code == f"{FAMILY}-{number}"
+    made_of_number = expression.startswith("mx.array(")
     assert finding.line == BODY_LINE
-    assert finding.context in ("function", "sink", "evaluated")
+    assert finding.context in (("evaluated",) if made_of_number else ("function", "sink"))
 
 
 @pytest.mark.parametrize(

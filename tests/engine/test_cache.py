@@ -317,7 +317,8 @@ def test_writing_at_the_same_time_never_breaks_the_file(tmp_path: Path) -> None:
     with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as pool:
         assert sum(pool.map(save_often, [str(tmp_path)] * 3)) == 0
     # Of two that save in the same moment one loses its results: how often depends on the machine.
-    assert Cache(tmp_path, "f", States(0)).entries
+    # But the last one of all is a process's last one.
+    assert any(name.endswith("_29") for name in Cache(tmp_path, "f", States(0)).entries)
     assert not list((tmp_path / FOLDER).glob(".writing-*"))
 
 

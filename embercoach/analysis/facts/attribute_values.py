@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements, targets_of, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.project.module import Module
 
@@ -48,7 +46,7 @@ def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...
         if isinstance(setter.node, cst.Lambda):
             return ()
         for statement in small_statements(setter.node.body):
-            if path in map(dotted, _targets(statement)):
+            if path in map(dotted, targets_of(statement)):
                 value = _value_of(statement)
                 if value is None:
                     return ()
@@ -72,7 +70,7 @@ def _value_of(statement: cst.CSTNode) -> cst.BaseExpression | None:
 def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
     """How often the text of a class assigns to each path."""
     nodes = walk(cls.node, (cst.BaseExpression,))
-    return Counter(dotted(target) for node in nodes for target in _targets(node))
+    return Counter(dotted(target) for node in nodes for target in targets_of(node))
 
 
 class _Others(NamedTuple):
@@ -89,26 +87,7 @@ def _others(module: Module) -> _Others:
     for node in walk(module.tree, (cst.BaseExpression,)):
         if isinstance(node, cst.ClassDef):
             bases.update((dotted(base.value) or "").rpartition(".")[2] for base in node.bases)
-        for target in _targets(node):
+        for target in targets_of(node):
             if isinstance(target, cst.Attribute) and dotted(target.value) != "self":
                 assigned[target.attr.value] += 1
     return _Others(assigned, frozenset(bases))
-
-
-_TARGETED = frozenset((cst.AnnAssign, cst.AugAssign, cst.For))
-
-
-def _targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The targets of an assignment or a loop, those of a tuple one by one."""
-    # By their types: libcst's ``isinstance`` is slow, and this is asked of every node.
-    if type(statement) is cst.Assign:
-        pending: list[cst.BaseExpression] = [target.target for target in statement.targets]
-    elif type(statement) in _TARGETED:
-        pending = [statement.target]  # type: ignore[attr-defined]
-    else:
-        return
-    while pending:
-        target = pending.pop()
-        if isinstance(target, (cst.Tuple, cst.List)):
-            pending += [element.value for element in target.elements]
-        yield target

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.reaching import Reaching
-from embercoach.analysis.syntax.trees import dotted, small_statements, walk
+from embercoach.analysis.syntax.trees import dotted, small_statements, targets_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -220,18 +220,10 @@ def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
     for node in walk(module.tree, (cst.BaseExpression,)):
-        targets: list[cst.BaseExpression] = []
-        if type(node) is cst.Assign:
-            targets = [target.target for target in node.targets]
-        elif type(node) is cst.For:
-            targets = [node.target]
-        elif type(node) is cst.AugAssign or type(node) is cst.AnnAssign:
-            targets = [] if node.value is None else [node.target]
-        while targets:
-            target = targets.pop()
-            if type(target) is cst.Tuple or type(target) is cst.List:
-                targets += [element.value for element in target.elements]
-            elif type(target) is cst.Attribute:
+        if type(node) is cst.AnnAssign and node.value is None:
+            continue
+        for target in targets_of(node):
+            if type(target) is cst.Attribute:
                 found[target.attr.value] += 1
     return found
 

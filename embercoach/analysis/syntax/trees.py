@@ -195,6 +195,25 @@ def target_names(target: cst.CSTNode) -> Iterator[str]:
             yield from target_names(element.value)
 
 
+_ONE_TARGET = frozenset((cst.AnnAssign, cst.AugAssign, cst.For))
+
+
+def targets_of(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The targets of an assignment or a loop, those of a tuple one by one."""
+    # By their types: ``isinstance`` is slow, and this is asked of every node of a file.
+    if type(node) is cst.Assign:
+        pending: list[cst.BaseExpression] = [target.target for target in node.targets]
+    elif type(node) in _ONE_TARGET:
+        pending = [node.target]  # type: ignore[attr-defined]
+    else:
+        return
+    while pending:
+        target = pending.pop()
+        if type(target) is cst.Tuple or type(target) is cst.List:
+            pending += [element.value for element in target.elements]
+        yield target
+
+
 def assigned_attributes(node: cst.FunctionDef, self_name: str) -> set[str]:
     """The attributes that a method assigns on its first parameter, or appends to."""
     found: set[str] = set()

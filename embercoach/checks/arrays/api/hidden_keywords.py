@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Dictionaries and calls that are followed one after the other.
 _DEEPEST = 4
+#: Characters of a called expression that a message quotes.
+_LONGEST_NAME = 32
 #: What takes entries out of a dictionary.
 _REMOVES = ("pop", "popitem", "clear", "__delitem__")
 
@@ -54,19 +56,9 @@ def refused_entry(fact: CallFact, module: Module) -> Iterator[Report]:
         scope = scope_of(module, fact.place.function)
         found = list(keywords.of(Expression(argument.node, scope), fact))
         for name, where, node in found or _held(argument, fact, module):
-            if name in accepted or name in given:
-                continue
-            if is_expected(module, where.place.statement, REFUSED, broadly=True):
-                continue
-            shown = module.parsed.code(fact.node.func)
-            shown = shown if len(shown) <= 32 else known[0].name.rpartition(".")[2]
-            yield Report.at(
-                where,
-                "API-003",
-                node=node,
-                message=f"`{shown}()` has no parameter `{name[:24]}`",
-                help=f"Use one of: {_listed(known[0])}",
-            )
+            if name not in accepted and name not in given:
+                shown = module.parsed.code(fact.node.func)
+                yield from _refused(where, node, name, known[0], module, shown)
 
 
 @check("API-003", of=("functools.partial",))
@@ -78,18 +70,24 @@ def refused_in_partial(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     accepted = {param.name for param in entry.params}
     for argument in fact.arguments:
-        name = argument.keyword
-        if name is None or name in accepted:
-            continue
-        if is_expected(module, fact.place.statement, REFUSED, broadly=True):
-            return
-        yield Report.at(
-            fact,
-            "API-003",
-            node=argument.node,
-            message=f"`{entry.name.rpartition('.')[2]}()` has no parameter `{name[:24]}`",
-            help=f"Use one of: {_listed(entry)}",
-        )
+        if argument.keyword is not None and argument.keyword not in accepted:
+            yield from _refused(fact, argument.node, argument.keyword, entry, module)
+
+
+def _refused(
+    where: Fact, node: cst.CSTNode, name: str, entry: ApiEntry, module: Module, shown: str = ""
+) -> Iterator[Report]:
+    if is_expected(module, where.place.statement, REFUSED, broadly=True):
+        return
+    if not shown or len(shown) > _LONGEST_NAME:
+        shown = entry.name.rpartition(".")[2]
+    yield Report.at(
+        where,
+        "API-003",
+        node=node,
+        message=f"`{shown}()` has no parameter `{name[:24]}`",
+        help=f"Use one of: {_listed(entry)}",
+    )
 
 
 def _held(
