@@ -23,7 +23,6 @@ from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.memory.memcpy import copy
 from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
-from xlstm_kernels.mlstm.parallel import mlstm_parallel
 from xlstm_kernels.mlstm.registry import (
     get_available_mlstm_kernels,
     get_available_mlstm_sequence_kernels,
@@ -54,7 +53,6 @@ __all__ = [
     "mLSTMBackend",
     "mLSTMBackendConfig",
     "mlstm_chunkwise",
-    "mlstm_parallel",
     "mlstm_sequence",
     "mlstm_siging_chunkwise",
     "mlstm_step",

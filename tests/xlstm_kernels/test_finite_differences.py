@@ -152,7 +152,6 @@ CASES = {
     "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
     "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),
     "mlstm_chunkwise": Case(cell(xlstm_kernels.mlstm_chunkwise), cell_definition, (*CELL, *STATES)),
-    "mlstm_parallel": Case(cell(xlstm_kernels.mlstm_parallel), cell_definition, (*CELL, *STATES)),
     "slstm": Case(scalar_cell, scalar_definition, SCALAR),
     "slstm_step": Case(
         lambda wx, r, b, states, **backend: xlstm_kernels.slstm_step(

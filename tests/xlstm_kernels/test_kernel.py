@@ -358,7 +358,6 @@ def test_public_names():
         "mLSTMBackend",
         "mLSTMBackendConfig",
         "mlstm_chunkwise",
-        "mlstm_parallel",
         "mlstm_sequence",
         "mlstm_siging_chunkwise",
         "mlstm_step",

@@ -119,7 +119,7 @@ def run_mlstm() -> None:
     states = mx.ones((BATCH, HEADS, KEYS, VALUES)), mx.ones((BATCH, HEADS, KEYS))
     arrays, m = (keys, keys, values, gate, gate), mx.ones((BATCH, HEADS, 1))
     shared = {"mask": (None, mask), "return_last_states": (False, True)}
-    for form in (pack.mlstm_chunkwise, pack.mlstm_parallel, pack.mlstm_sequence):
+    for form in (pack.mlstm_chunkwise, pack.mlstm_sequence):
         own = {"chunk_size": (32,), "fused": (False, True)}
         choices = shared | {"normalizer_grad": (True, False)}
         for settings in each_setting(**choices, **own if form is pack.mlstm_chunkwise else {}):

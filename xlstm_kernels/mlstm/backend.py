@@ -13,7 +13,6 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.mlstm.arguments import States, require_eps, zero_states
 from xlstm_kernels.mlstm.chunked import require_chunk_size
-from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT
 from xlstm_kernels.mlstm.registry import (
     get_mlstm_kernel,
     get_mlstm_sequence_kernel,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 MODES = ("train", "train_with_padding", "inference")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
-_FUSIBLE = "chunkwise--metal_xl_chunk"
 # Up to here the kernel that goes step by step, state in registers, is taken for a sequence.
 _SHORT = 16
 
@@ -97,10 +95,9 @@ class mLSTMBackend(nn.Module):  # noqa: N801
     """The mLSTM in the form that its configuration, and what comes in, ask for.
 
     In inference a single step goes to the step kernel; up to 16 steps, where kernels run, to the
-    sequence kernel; and everything longer, of any length, to the chunkwise kernel, which on Metal
-    is the fused one, that writes no state between chunks. MLX operations are fewer, and faster,
-    in the chunkwise form from two steps on, so that without kernels the sequence form is taken
-    for masked single steps only. A form with a sigmoid input gate has neither a step nor a sequence
+    sequence kernel; and everything longer, of any length, to the chunkwise kernel. MLX operations
+    are fewer, and faster, in the chunkwise form from two steps on, so that without kernels the
+    sequence form is taken for masked single steps only. A form with a sigmoid input gate has neither a step nor a sequence
     kernel: it takes every length itself.
 
     Args:
@@ -116,7 +113,6 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         if self.is_siging:
             settings["normalize"] = config.normalize_siging
         self._chunkwise = functools.partial(get_mlstm_kernel(config.chunkwise_kernel), **settings)
-        self._is_fusible = own == _FUSIBLE
         self._sequence = get_mlstm_sequence_kernel(config.sequence_kernel)
         self._has_sequence_kernel = own_name(config.sequence_kernel).endswith("metal")
         self._step = get_mlstm_step_kernel(config.step_kernel)
@@ -197,8 +193,6 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         if steps == 1 or (steps <= _SHORT and self._runs_sequence_kernel()):
             h, last = self._sequence(q, k, v, i, f, *given, eps=self.config.eps, **settings)
         else:
-            if self._is_fusible and q.shape[-1] <= KEY_WIDTH_LIMIT:
-                settings["fused"] = True
             h, last = self._chunkwise(q, k, v, i, f, *given, **settings)
         return h, stored(last, self._state_dtype)
 

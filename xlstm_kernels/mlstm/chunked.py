@@ -1,34 +1,54 @@
-"""The shared parts of the chunked mLSTMs: checks, composition of the kernels, and the gradient.
+"""The chunked mLSTM: checks, the order of its products and kernels, and the gradient.
 
-Forward, the gates come first, then the states between chunks, then what the steps read of both; the
-fused form has the last two in one kernel. Backward, the states are computed again, the gradients in
-the states follow from the last chunk to the first, and then those in q, k, v and the gates.
+A chunk's steps are multiplied with each other as matrices, and so is what chunks add to the states
+and read of them; kernels do what lies between: gates, weights, the recurrence over chunks.
+
+    U = (weighted k)^T v                    what each chunk adds
+    C = scan(U)                             the state before each chunk
+    A, R = rows(q k^T, q, n)                normalised weights
+    h = A v + R C
+
+Backward, the states are computed again, the gradients in the states follow from the last chunk to
+the first, and then, with A and E of `chunk_pairs`, W the weighted keys,
+
+    dq = E k + weighted (dh C^T),   dk = E^T q + weighted (v dC^T),   dv = A^T dh + W dC
+
+(Beck et al., "Tiled Flash Linear Attention", 2025, section 3; here with the gradient through the
+normaliser, which other implementations take for a constant.) m counts as a constant: what it
+changes is in `gate_gradients`.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
+from xlstm_kernels.mlstm import products
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
     require_sequence,
     zero_states,
 )
-from xlstm_kernels.mlstm.chunk_gradients import input_gradients
-from xlstm_kernels.mlstm.chunk_outputs import chunk_outputs
-from xlstm_kernels.mlstm.chunk_state_gradients import chunk_state_gradients
-from xlstm_kernels.mlstm.chunk_states import chunk_states
-from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT, TIME, fused_outputs
+from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
+from xlstm_kernels.mlstm.chunk_rows import chunk_rows
+from xlstm_kernels.mlstm.chunks import chunk_length, in_chunks, in_sequence
 from xlstm_kernels.mlstm.gate_gradients import gate_gradients
-from xlstm_kernels.mlstm.gates import log_gates
+from xlstm_kernels.mlstm.gates import LogGates, log_gates
+from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
+from xlstm_kernels.mlstm.products import Precision, Products
+from xlstm_kernels.mlstm.state_reads import read_by_keys, read_by_queries
+from xlstm_kernels.mlstm.state_scan import Scan, state_scan
+from xlstm_kernels.mlstm.weighted_rows import weighted_keys, weighted_queries
+
+if TYPE_CHECKING:
+    from xlstm_kernels.mlstm.products import Operand
 
 Result = mx.array | tuple[mx.array, States]
 
@@ -38,20 +58,20 @@ class Form:
     """The settings that do not depend on arrays.
 
     Attributes:
-        chunk_size: steps of a chunk, None for all in one.
+        chunk_size: steps of a chunk, None to choose.
         eps: added to the normaliser.
         sigmoid_input: the input gate is a sigmoid, and nothing is stabilised.
         normalize: whether h is divided by the normaliser.
-        fused: one kernel from the first step to the last; it normalises.
         normalizer_grad: whether gradients flow through the normaliser.
+        precision: of the products of matrices.
     """
 
     chunk_size: int | None
     eps: float
     sigmoid_input: bool = False
     normalize: bool = True
-    fused: bool = False
     normalizer_grad: bool = True
+    precision: Precision = Precision.DEFAULT
 
 
 def run(
@@ -76,10 +96,6 @@ def run(
     """
     require_sequence(operator, *inputs)
     q, _, v, *_ = inputs
-    if form.fused and q.shape[-1] > KEY_WIDTH_LIMIT:
-        raise ValueError(
-            f"{operator}: fused=True takes a DK of at most {KEY_WIDTH_LIMIT}, got {q.shape[-1]}"
-        )
     states = initial_states(operator, q, v, given)
     require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
     resolved = executors.resolve(backend)
@@ -93,18 +109,35 @@ def run(
     return (h, last) if return_last_states else h
 
 
-def require_chunk_size(operator: str, chunk_size: int) -> int:
-    """Return a chunk size of at least 1.
+def require_chunk_size(operator: str, chunk_size: int | None) -> int | None:
+    """Return a chunk size of at least 1, or None.
 
     Raises:
-        TypeError: for anything that is not an int.
+        TypeError: for anything else that is not an int.
         ValueError: for one below 1.
     """
+    if chunk_size is None:
+        return None
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
         raise TypeError(f"{operator}: chunk_size must be an int, got {type(chunk_size).__name__}")
     if chunk_size < 1:
         raise ValueError(f"{operator}: chunk_size must be at least 1, got {chunk_size}")
     return chunk_size
+
+
+def require_precision(operator: str, precision: str) -> Precision:
+    """Return the precision of that name.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    try:
+        return Precision(precision)
+    except ValueError:
+        names = ", ".join(repr(each.value) for each in Precision)
+        raise ValueError(
+            f"{operator}: precision must be one of {names}, got {precision!r}"
+        ) from None
 
 
 def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) -> Gradient:
@@ -175,159 +208,188 @@ class Call:
         states = States(*arrays[5:8]) if carried else zero_states(q, v)
         return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None)
 
-    def chunk_size(self, form: Form) -> int:
-        """Steps of a chunk: no more than there are."""
-        steps = self.q.shape[2]
-        return steps if form.chunk_size is None else min(form.chunk_size, steps)
+    @property
+    def steps(self) -> int:
+        """S."""
+        return self.q.shape[2]
+
+    def length(self, form: Form) -> int:
+        """Steps of a chunk."""
+        return chunk_length(self.steps, form.chunk_size)
+
+    def gates(self, form: Form, backend: str) -> LogGates:
+        """The log-gates, in chunks."""
+        return log_gates(
+            self.i,
+            self.f,
+            self.states.m,
+            self.mask,
+            chunk_size=self.length(form),
+            sigmoid_input=form.sigmoid_input,
+            backend=backend,
+        )
+
+    def chunks(self, form: Form) -> tuple[mx.array, mx.array, mx.array]:
+        """q, k and v in chunks, zero where a step is masked: it may hold NaN."""
+        return self.in_chunks(form, self.q), self.in_chunks(form, self.k), self.in_chunks(form, self.v)
+
+    def in_chunks(self, form: Form, rows: mx.array) -> mx.array:
+        """(B, NH, S, D) in chunks, zero where a step is masked."""
+        if self.mask is not None:
+            live = mx.expand_dims(self.mask, axis=(1, 3))
+            rows = mx.where(live, rows, mx.zeros_like(rows))
+        return in_chunks(rows, self.length(form))
+
+
+def _products(call: Call, form: Form, backend: str) -> Products:
+    on_gpu = backend != executors.NATIVE or mx.default_device() == mx.gpu
+    return products.chosen(call.q.dtype, form.precision, on_gpu=on_gpu)
+
+
+def _states(
+    call: Call, k: mx.array, v: Operand, gates: LogGates, multiply: Products, backend: str
+) -> tuple[Operand, Scan]:
+    """The keys by their weight at the chunk's end, and the states before each chunk."""
+    keys, n_added = weighted_keys(k, gates, multiply.dtype, backend=backend)
+    weighted = multiply.operand(keys)
+    added = weighted.transposed @ v
+    return weighted, state_scan(
+        added, n_added, gates, call.states.c, call.states.n, backend=backend
+    )
 
 
 def _compute(call: Call, form: Form, backend: str) -> Arrays:
     """h, c, n, m and the sums; what nobody looks at of them is never evaluated."""
-    q, k, v = call.q, call.k, call.v
-    eps = mx.array(form.eps, dtype=mx.float32)
-    is_fused = form.fused and backend != executors.NATIVE
-    chunk_size = TIME if is_fused else call.chunk_size(form)
-    gates = log_gates(
-        call.i,
-        call.f,
-        call.states.m,
-        call.mask,
-        chunk_size=chunk_size,
-        sigmoid_input=form.sigmoid_input,
-        backend=backend,
-    )
-    if is_fused:
-        h, c, n, sums = fused_outputs(q, k, v, gates, call.states, eps, backend=backend)
-        return h, c, n, gates.m, sums
-    c, n = chunk_states(
-        k, v, gates, call.states.c, call.states.n, chunk_size=chunk_size, backend=backend
-    )
-    # A single chunk that begins with nothing reads no state: its kernel need not wait for one.
-    is_read = call.carried or chunk_size < q.shape[2]
-    h, sums = chunk_outputs(
+    gates = call.gates(form, backend)
+    multiply = _products(call, form, backend)
+    q, k, v = call.chunks(form)
+    values = multiply.operand(v)
+    _, before = _states(call, k, values, gates, multiply, backend)
+    # They cancel in the normaliser's sums: no rounding to halves.
+    wide = multiply.widened
+    scores = wide.operand(q) @ wide.operand(k).transposed
+    rows = chunk_rows(
+        scores,
         q,
-        k,
-        v,
+        before.n,
         gates,
-        (c, n) if is_read else None,
-        eps,
-        chunk_size=chunk_size,
+        mx.array(form.eps, dtype=mx.float32),
+        multiply.dtype,
         normalize=form.normalize,
         backend=backend,
     )
-    return h, c[:, :, -1], n[:, :, -1], gates.m, sums
+    # A single chunk that begins with nothing reads no state: nothing waits for one.
+    is_read = call.carried or call.length(form) < call.steps
+    of_state = multiply.operand(rows.of_state) @ multiply.operand(before.c) if is_read else None
+    h = multiply.operand(rows.within).times(values, plus=of_state)
+    outputs = in_sequence(h, call.steps).astype(call.v.dtype)
+    return outputs, before.c_end, before.n_end, gates.m, in_sequence(rows.sums, call.steps)
 
 
 def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Arrays) -> Arrays:
     """The gradients in the arrays of the call, exactly, as the kernels or their references do."""
-    q, k, v, states = call.q, call.k, call.v, call.states
+    gates = call.gates(form, backend)
+    multiply = _products(call, form, backend)
+    wide = multiply.widened
+    length = call.length(form)
+    q, k, v = call.chunks(form)
     h_cotangent, c_cotangent, n_cotangent, m_cotangent, _ = cotangents
-    chunk_size = call.chunk_size(form)
-    gates = log_gates(
-        call.i,
-        call.f,
-        states.m,
-        call.mask,
-        sigmoid_input=form.sigmoid_input,
-        chunk_size=chunk_size,
+    h, sums = kept
+    dh = call.in_chunks(form, h_cotangent)
+    queries, keys, values, pulled = (multiply.operand(rows) for rows in (q, k, v, dh))
+    weighted, before = _states(call, k, values, gates, multiply, backend)
+    of_h = normalizer_gradients(
+        in_chunks(h, length),
+        dh,
+        in_chunks(sums, length),
+        gates,
+        form.eps,
+        normalize=form.normalize,
+        through=form.normalizer_grad,
         backend=backend,
     )
-    c, n = chunk_states(k, v, gates, states.c, states.n, chunk_size=chunk_size, backend=backend)
-    normaliser = _of_normaliser(form, gates.floor, h_cotangent, *kept)
-    inverse, bias, by_eps, q_dot = normaliser
-    c_gradients, n_gradients = chunk_state_gradients(
-        q,
-        h_cotangent,
+    reading, n_pulled = weighted_queries(
+        q, gates, of_h.inverse, of_h.bias, multiply.dtype, backend=backend
+    )
+    behind = state_scan(
+        multiply.operand(reading).transposed @ pulled,
+        n_pulled,
         gates,
-        inverse,
-        bias,
         c_cotangent,
         n_cotangent,
-        chunk_size=chunk_size,
+        reverse=True,
         backend=backend,
     )
-    is_read = call.carried or chunk_size < q.shape[2]
-    inputs = input_gradients(
-        q,
-        k,
-        v,
-        h_cotangent,
+    # Their differences are what the gates' gradients are made of: no rounding to halves.
+    wide_v = values if wide is multiply else wide.operand(v)
+    scores = wide.operand(q) @ wide.operand(k).transposed
+    pairs = chunk_pairs(
+        scores,
+        wide.operand(dh) @ wide_v.transposed,
         gates,
-        inverse,
-        bias,
-        (c, n) if is_read else None,
-        (c_gradients, n_gradients),
-        chunk_size=chunk_size,
+        of_h.inverse,
+        of_h.bias,
+        q.shape[-1],
+        multiply.dtype,
         backend=backend,
     )
-    flows = _inner(c, c_gradients) + _inner(n, n_gradients)
+    slopes = multiply.operand(pairs.scores)
+    c_before, c_behind = multiply.operand(before.c), multiply.operand(behind.c)
+    by_query = read_by_queries(
+        pulled @ c_before.transposed, before.n, gates, of_h.inverse, of_h.bias, backend=backend
+    )
+    by_key, state_dots = read_by_keys(
+        values @ c_behind.transposed, behind.n, k, gates, backend=backend
+    )
+    dq = slopes.times(keys, plus=by_query)
+    dk = slopes.transposed.times(queries, plus=by_key)
+    dv = multiply.operand(pairs.values).transposed.times(pulled, plus=weighted @ c_behind)
+    flows = _flows(call.states, before, behind, (c_cotangent, n_cotangent), backend)
     by_m = None
     if form.normalizer_grad:
         # The last states are scaled by exp(-m).
-        behind = by_eps[..., -1:] + m_cotangent - flows[..., -1:]
-        by_m = mx.concatenate([by_eps[..., :-1], behind], axis=-1)
+        by_eps = in_sequence(of_h.by_eps, call.steps)
+        last = by_eps[..., -1:] + m_cotangent - flows[..., -1:]
+        by_m = mx.concatenate([by_eps[..., :-1], last], axis=-1)
     of_gates = gate_gradients(
         call.i,
         call.f,
         gates,
         call.mask,
-        (q_dot - inputs.own_dot, inputs.k_dot, inputs.own_dot),
+        (of_h.q_dot - pairs.own_dots, pairs.key_dots + state_dots, pairs.own_dots),
         flows,
         by_m,
-        chunk_size=chunk_size,
         sigmoid_input=form.sigmoid_input,
     )
-    initial = (c_gradients[:, :, 0], n_gradients[:, :, 0], of_gates.m)
+    rows = (in_sequence(gradient, call.steps) for gradient in (dq, dk, dv))
+    initial = (behind.c_end, behind.n_end, of_gates.m)
     return (
-        *(inputs.q, inputs.k, inputs.v),
+        *(gradient.astype(call.q.dtype) for gradient in rows),
         *(of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype)),
         *(initial if call.carried else ()),
         *(() if call.mask is None else (mx.zeros_like(call.mask),)),
     )
 
 
-class _OfNormaliser(NamedTuple):
-    """Of every step, (B, NH, S) float32.
+def _flows(
+    first: States, before: Scan, behind: Scan, cotangents: tuple[mx.array, mx.array], backend: str
+) -> mx.array:
+    """<C, dC> + <n, dn> before every chunk and after the last, (B, NH, NC + 1)."""
+    c_cotangent, n_cotangent = cotangents
 
-    Attributes:
-        inverse: 1 / normaliser, zero where h is zero whatever comes.
-        bias: the gradient in the sums before their bound.
-        by_eps: the gradient in m, which scales all but eps.
-        q_dot: q . dq. It needs no dq: numerator and sum are linear in q, and what a sum that is not
-            bounded adds takes all of it away again but for the share of eps.
-    """
+    def at_end(
+        c: mx.array, c_gradient: mx.array, n: mx.array, n_gradient: mx.array
+    ) -> mx.array:
+        of_c = mx.sum(c * c_gradient, axis=(-2, -1))
+        return mx.expand_dims(of_c + mx.sum(n * n_gradient, axis=-1), axis=-1)
 
-    inverse: mx.array
-    bias: mx.array
-    by_eps: mx.array
-    q_dot: mx.array
-
-
-def _of_normaliser(
-    form: Form, floor: mx.array, h_cotangent: mx.array, h: mx.array, sums: mx.array
-) -> _OfNormaliser:
-    nothing = mx.zeros_like(floor)
-    live = mx.isfinite(floor)
-    products = h_cotangent.astype(mx.float32) * h.astype(mx.float32)
-    read = mx.where(live, mx.sum(products, axis=-1), nothing)
-    if not form.normalize:
-        ones = mx.ones_like(floor)
-        return _OfNormaliser(mx.where(live, ones, nothing), nothing, nothing, read)
-    eps = mx.array(form.eps, dtype=floor.dtype)
-    size = mx.abs(sums)
-    inverse = mx.where(live, mx.reciprocal(mx.maximum(size, floor) + eps), nothing)
-    if not form.normalizer_grad:
-        return _OfNormaliser(inverse, nothing, nothing, read)
-    free = size > floor
-    pulled = read * inverse
-    bias = mx.where(free, mx.negative(pulled) * mx.sign(sums), nothing)
-    of_eps = pulled * eps
-    return _OfNormaliser(inverse, bias, mx.negative(of_eps), mx.where(free, of_eps, read))
-
-
-def _inner(states: mx.array, gradients: mx.array) -> mx.array:
-    """Inner products of states (B, NH, NC, ...) with their gradients, (B, NH, NC)."""
-    # A product of matrices needs no memory for the terms; in two steps it rounds less.
-    product = mx.expand_dims(states, axis=-2) @ mx.expand_dims(gradients, axis=-1)
-    rows = mx.squeeze(product, axis=(-2, -1))
-    return mx.sum(rows, axis=-1) if rows.ndim > 3 else rows
+    ends = (
+        at_end(first.c, behind.c_end, first.n, behind.n_end),
+        at_end(before.c_end, c_cotangent, before.n_end, n_cotangent),
+    )
+    if before.c.shape[2] == 1:
+        return mx.concatenate(ends, axis=-1)
+    products_of_rows = row_dots(before.c[:, :, 1:], behind.c[:, :, :-1], backend=backend)
+    of_n = mx.sum(before.n[:, :, 1:] * behind.n[:, :, :-1], axis=-1)
+    between = mx.sum(products_of_rows, axis=-1) + of_n
+    return mx.concatenate([ends[0], between, ends[1]], axis=-1)

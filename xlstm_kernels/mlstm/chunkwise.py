@@ -5,9 +5,7 @@
     C_t = f' C_{t-1} + i' k_t v_t^T, n_t = f' n_{t-1} + i' k_t
     h_t = q_t C_t / (max(|q_t n_t|, exp(-m_t)) + eps), with q_t / sqrt(DK) for q_t
 
-(Beck et al., "xLSTM", 2024, section 2.3). What is computed from the gates alone is in `gates`, the
-states between chunks in `chunk_states`, what the steps read in `chunk_outputs`; `fused` has both in
-one kernel.
+(Beck et al., "xLSTM", 2024, section 2.3). How it is computed is in `chunked`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlstm_kernels.mlstm.arguments import require_eps
-from xlstm_kernels.mlstm.chunked import Form, Result, require_chunk_size, run
+from xlstm_kernels.mlstm.chunked import Form, Result, require_chunk_size, require_precision, run
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -32,22 +30,22 @@ def mlstm_chunkwise(
     m_initial: mx.array | None = None,
     return_last_states: bool = False,
     eps: float = 1e-6,
-    chunk_size: int = 64,
+    chunk_size: int | None = None,
     *,
     normalizer_grad: bool = True,
-    fused: bool = False,
+    precision: str = "default",
     mask: mx.array | None = None,
     backend: str | None = None,
 ) -> Result:
     """The mLSTM over a sequence, in chunks: the form for training and for prompts.
 
-    Any length: the last chunk may be shorter. Nothing is padded. float32 inside; exponents in twice
-    its digits, so that gates of 100 cost no accuracy; a forget gate of -inf resets, an input gate
-    of -inf admits nothing.
+    Any length; a last chunk that is shorter is filled up. States, gates and sums are float32,
+    exponents in twice its digits, so that gates of 100 cost no accuracy; a forget gate of -inf
+    resets, an input gate of -inf admits nothing.
 
     Args:
         q: (B, NH, S, DK); float32, float16 or bfloat16. Like k, v and the gates it may lie in
-            memory as it will, such as a transposed (B, S, NH, DK): nothing is copied.
+            memory as it will, such as a transposed (B, S, NH, DK).
         k: (B, NH, S, DK) of the same dtype.
         v: (B, NH, S, DV) of the same dtype.
         i: (B, NH, S), input gates before the exponential function.
@@ -58,12 +56,12 @@ def mlstm_chunkwise(
         return_last_states: whether to return the last states as well.
         eps: added to the normaliser. It counts in units of exp(-m): it weighs more where input
             gates were large.
-        chunk_size: steps of a chunk, at least 1; 64 to 256 is fast.
+        chunk_size: steps of a chunk, at least 1, at most 256 of which are taken; None chooses.
         normalizer_grad: whether gradients flow through the normaliser and through m. Without, they
             are those of NX-AI's kernels: correct only if a norm over each head follows.
-        fused: run one kernel, which keeps the state in registers and writes none between chunks:
-            for inference with many heads or long prompts. The chunk size is its own then, and DK
-            must be at most 512. The same numbers but for rounding.
+        precision: of the products of bfloat16 inputs on a GPU. `"default"`: weights and states
+            between chunks are rounded to bfloat16 before they are multiplied. `"high"`: they are
+            not. float32 inputs keep their digits either way, also where MLX multiplies in TF32.
         mask: (B, S) booleans. Where False the step is skipped: the state stays, h is zero,
             whatever the values of q, k, v and the gates.
         backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
@@ -76,15 +74,15 @@ def mlstm_chunkwise(
     Raises:
         TypeError: for a dtype that is not listed, an eps or chunk size that is not a number.
         ValueError: for shapes that do not fit, states that are incomplete, a chunk size below 1,
-            an eps that is negative or not finite, a DK too wide for `fused`, an unknown backend.
+            an eps that is negative or not finite, an unknown precision or backend.
         RuntimeError: for a backend that cannot run here.
     """
     operator = "mlstm_chunkwise"
     form = Form(
         require_chunk_size(operator, chunk_size),
         require_eps(operator, eps),
-        fused=bool(fused),
         normalizer_grad=bool(normalizer_grad),
+        precision=require_precision(operator, precision),
     )
     given = (c_initial, n_initial, m_initial)
     return run(operator, form, (q, k, v, i, f), given, return_last_states, mask, backend)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.mlstm.chunks import in_chunks
+from xlstm_kernels.mlstm.chunks import in_sequence
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
@@ -43,7 +43,6 @@ def gate_gradients(
     flows: mx.array,
     m_cotangent: mx.array | None,
     *,
-    chunk_size: int,
     sigmoid_input: bool,
 ) -> GateGradients:
     """The gradients in the gates.
@@ -53,20 +52,21 @@ def gate_gradients(
         f: (B, NH, S).
         gates: of the S steps.
         mask: (B, S) booleans, or None.
-        dots: q . dq and k . dk, each but for what a step has of itself, and that, (B, NH, S).
+        dots: q . dq and k . dk, each but for what a step has of itself, and that, (B, NH, NC, L).
         flows: <C, dC> + <n, dn> of the states before every chunk and after the last,
             (B, NH, NC + 1).
         m_cotangent: what eps makes of m at every step, (B, NH, S); the last m's own cotangent is
             in its last step. None takes m for a constant.
-        chunk_size: L; the last chunk may be shorter.
         sigmoid_input: there is no m, and the input gate is a sigmoid.
     """
+    steps = i.shape[-1]
     q_dot, k_dot, own_dot = dots
-    forget = _past_steps(q_dot, k_dot, flows, chunk_size)[..., : i.shape[-1]]
-    admit = k_dot + own_dot
+    forget = in_sequence(_past_steps(q_dot, k_dot, flows), steps)
+    admit = in_sequence(k_dot + own_dot, steps)
     m_gradient = flows[..., :1]
     if m_cotangent is not None and not sigmoid_input:
-        chosen = gates.admitted == mx.zeros_like(gates.admitted)
+        admitted = in_sequence(gates.admitted, steps)
+        chosen = admitted == mx.zeros_like(admitted)
         flowing = _back_to_choices(m_cotangent, chosen)
         nothing = mx.zeros_like(flowing)
         admit = admit + mx.where(chosen, flowing, nothing)
@@ -83,11 +83,8 @@ def gate_gradients(
     return GateGradients(admit, forget, m_gradient)
 
 
-def _past_steps(
-    ending: mx.array, beginning: mx.array, flows: mx.array, chunk_size: int
-) -> mx.array:
+def _past_steps(ending: mx.array, beginning: mx.array, flows: mx.array) -> mx.array:
     """Return the sums of terms across steps, each from the chunk's edge with smaller terms."""
-    ending, beginning = in_chunks(ending, chunk_size), in_chunks(beginning, chunk_size)
     terms = ending - beginning
     sizes = mx.abs(ending) + mx.abs(beginning)
     before, behind = (mx.expand_dims(edge, axis=-1) for edge in (flows[..., :-1], flows[..., 1:]))
@@ -95,7 +92,7 @@ def _past_steps(
     backward = behind + mx.cumsum(terms, axis=-1, reverse=True)
     forward_size = mx.abs(before) + mx.cumsum(sizes, axis=-1, inclusive=False)
     backward_size = mx.abs(behind) + mx.cumsum(sizes, axis=-1, reverse=True)
-    return mx.flatten(mx.where(forward_size < backward_size, forward, backward), 2, 3)
+    return mx.where(forward_size < backward_size, forward, backward)
 
 
 def _back_to_choices(cotangent: mx.array, chosen: mx.array) -> mx.array:

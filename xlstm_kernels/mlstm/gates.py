@@ -19,23 +19,28 @@ log sigmoid(i), needs no m, and its floor is 1.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors, pairs
 from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.mlstm.chunks import in_chunks
 from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
 
 if TYPE_CHECKING:
     from xlstm_kernels.pairs import Pair
 
 _SIMD_WIDTH = 32
+_MAX_SIMDGROUPS = 32
 _CUT = -200.0
 
 
 class LogGates(NamedTuple):
-    """The values of each step that depend on the gates; (B, NH, S) float32, except m.
+    """The values of each step that depend on the gates; (B, NH, NC, L) float32, except m.
+
+    The last chunk is filled up with steps that are as if masked.
 
     Attributes:
         prefix: G, the sum of log f' from the chunk's first step to this one.
@@ -79,9 +84,8 @@ def log_gates(
             i, f, m_initial, mask, chunk_size=chunk_size, sigmoid_input=sigmoid_input
         )
     kernel = _KERNELS[mask is not None, sigmoid_input]
-    size = mx.array(chunk_size, dtype=mx.uint32)
     masks = () if mask is None else (mask,)
-    return LogGates(*kernel(i, f, mx.contiguous(m_initial), size, *masks, backend=backend))
+    return LogGates(*kernel(i, f, m_initial, *masks, backend=backend, chunk_size=chunk_size))
 
 
 def log_gates_reference(
@@ -110,7 +114,10 @@ def log_gates_reference(
     if live is not None:
         floor = mx.where(live, floor, mx.full(floor.shape, mx.inf, dtype=mx.float32))
     cut = mx.array(_CUT, dtype=decay.dtype)
-    prefix = _sums_in_chunks(mx.where(decay < cut, cut, decay), chunk_size)
+    decay = in_chunks(mx.where(decay < cut, cut, decay), chunk_size)
+    prefix = _sums_in_chunks(decay)
+    admit = in_chunks(admit, chunk_size, fill=-mx.inf)
+    floor = in_chunks(floor, chunk_size, fill=mx.inf)
     return LogGates(prefix.high, prefix.low, admit, floor, m_last)
 
 
@@ -144,14 +151,11 @@ def _stabilised(
     return decay, admitted, pairs.exp(pairs.negative(after)), m_last
 
 
-def _sums_in_chunks(decay: mx.array, chunk_size: int) -> Pair:
-    """For each step the sum of `decay` since its chunk began."""
-    steps = decay.shape[-1]
-    place = mx.remainder(mx.arange(steps), mx.array(chunk_size))
+def _sums_in_chunks(decay: mx.array) -> Pair:
+    """For each step of (B, NH, NC, L) the sum of `decay` since its chunk began."""
     sums, reach = pairs.pair(decay), 1
-    while reach < min(steps, chunk_size):
-        earlier = pairs.Pair(*(_later(part, reach, 0.0) for part in sums))
-        sums = pairs.where(place >= mx.array(reach), pairs.add(earlier, sums), sums)
+    while reach < decay.shape[-1]:
+        sums = pairs.add(pairs.Pair(*(_later(part, reach, 0.0) for part in sums)), sums)
         reach += reach
     return sums
 
@@ -164,9 +168,11 @@ def _later(array: mx.array, steps: int, before: float) -> mx.array:
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A simdgroup takes a sequence of one head, 32 steps at a time, a lane a step. Composing two spans
-# of steps, (A, M) then (A', M'), gives (A + A', max(M + A', M')): A is the sum of the log forget
-# gates, M what m becomes of -inf. Scans over it double their reach five times a block.
+# A threadgroup takes the sequence of one head, a simdgroup a span of whole chunks, 32 steps at a
+# time, a lane a step. Composing two spans of steps, (A, M) then (A', M'), gives (A + A',
+# max(M + A', M')): A is the sum of the log forget gates, M what m becomes of -inf. Scans over it
+# double their reach five times a block. First each simdgroup composes its span, so that it knows
+# the m that it begins with; then it goes through the span again.
 
 _SCANS = """
     constant float xlstm_cut = -200.0f;
@@ -177,12 +183,8 @@ _SCANS = """
     inline float2 xlstm_of_last_lane(float2 pair) {
         return float2(simd_broadcast(pair.x, 31), simd_broadcast(pair.y, 31));
     }
-"""
-
-_GATES = """
-        // log f' and log i' of this step, and the floor, of the scan over m.
-        float2 sum = float2(forget, 0.0f);
-        float2 after = float2(admit, 0.0f);
+    // Of each lane's step, sum and after, become those of all steps up to the lane's.
+    inline void xlstm_compose(thread float2& sum, thread float2& after, uint lane) {
         for (uint distance = 1; distance < 32; distance *= 2) {
             const float2 earlier_sum = xlstm_up(sum, distance);
             const float2 earlier = xlstm_up(after, distance);
@@ -192,9 +194,45 @@ _GATES = """
                 sum = xlstm_pair_sum(earlier_sum, sum);
             }
         }
+    }
+"""
+
+_SPANS = """
+    threadgroup float2 span_sum[32];
+    threadgroup float2 span_after[32];
+    float2 whole = float2(0.0f, 0.0f);
+    float2 greatest = float2(-INFINITY, 0.0f);
+    for (uint first = begin; first < end; first += 32) {{
+        const uint step = first + lane;
+{gates}
+        float2 sum = float2(forget, 0.0f);
+        float2 after = float2(admit, 0.0f);
+        xlstm_compose(sum, after, lane);
+        sum = xlstm_of_last_lane(sum);
+        after = xlstm_of_last_lane(after);
+        const float2 decayed = xlstm_pair_sum(greatest, sum);
+        greatest = xlstm_pair_less(after, decayed) ? decayed : after;
+        whole = xlstm_pair_sum(whole, sum);
+    }}
+    if (lane == 0) {{
+        span_sum[simdgroup] = whole;
+        span_after[simdgroup] = greatest;
+    }}
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint span = 0; span < simdgroup; ++span) {{
+        const float2 decayed = xlstm_pair_sum(m, span_sum[span]);
+        m = xlstm_pair_less(span_after[span], decayed) ? decayed : span_after[span];
+    }}
+"""
+
+_GATES = """
+        // log f' and log i' of this step, and the floor, of the scan over m.
+        float2 sum = float2(forget, 0.0f);
+        float2 after = float2(admit, 0.0f);
+        xlstm_compose(sum, after, lane);
         const float2 kept = xlstm_pair_sum(m, sum);
         after = xlstm_pair_less(after, kept) ? kept : after;
-        if (step + 1 == steps) {
+        if (step + 1 == steps && step < end) {
             // The caller gets m as one float: from here on everything is scaled by just that.
             after.y = 0.0f;
             m_last[batch * heads + head] = after.x;
@@ -210,48 +248,33 @@ _GATES = """
 
 _SIGMOID_GATES = """
         const float least = 1.0f;
-        if (step + 1 == steps) {
+        if (step + 1 == steps && step < end) {
             m_last[batch * heads + head] = m.x;
         }
 """
 
 
-def _launch(input_gate: mx.array, *_others: mx.array) -> Launch:
+def _launch(input_gate: mx.array, *_others: mx.array, chunk_size: int) -> Launch:
     batch, heads, steps = input_gate.shape
-    whole = (batch, heads, steps)
+    chunks = math.ceil(steps / chunk_size)
+    whole = (batch, heads, chunks, chunk_size)
+    simdgroups = min(chunks, _MAX_SIMDGROUPS)
     return Launch(
-        grid=(_SIMD_WIDTH, heads, batch),
-        threadgroup=(_SIMD_WIDTH, 1, 1),
+        grid=(_SIMD_WIDTH, simdgroups * heads, batch),
+        threadgroup=(_SIMD_WIDTH, simdgroups, 1),
         output_shapes=(whole, whole, whole, whole, (batch, heads, 1)),
         output_dtypes=(mx.float32,) * 5,
+        template=(("CHUNK", chunk_size),),
     )
 
 
 def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
     live = "mask[batch * mask_strides[0] + step * mask_strides[1]]" if masked else "true"
     admit = "static_cast<float>(input_gate[at])"
-    return Kernel(
-        name="xlstm_mlstm_gates" + "_sigmoid" * sigmoid_input + "_masked" * masked,
-        inputs=("input_gate", "forget_gate", "m_initial", "chunk_size") + ("mask",) * masked,
-        outputs=("prefix", "prefix_rest", "admitted", "least_normaliser", "m_last"),
-        launch=_launch,
-        contiguous_inputs=False,
-        header=LOG_SIGMOID + PAIRS + _SCANS,
-        body=f"""
-    // input_gate, forget_gate: (B, NH, S); m_initial: (B, NH, 1); mask: (B, S); all strided.
-    const uint lane = thread_index_in_simdgroup;
-    const uint head = threadgroup_position_in_grid.y;
-    const uint batch = threadgroup_position_in_grid.z;
-    const uint heads = input_gate_shape[1];
-    const uint steps = input_gate_shape[2];
-    const size_t row = (static_cast<size_t>(batch) * heads + head) * steps;
-    float2 m = float2(m_initial[batch * m_initial_strides[0] + head * m_initial_strides[1]], 0.0f);
-    float2 carried = float2(0.0f, 0.0f);
-    for (uint first = 0; first < steps; first += 32) {{
-        const uint step = first + lane;
+    gates = f"""
         float forget = 0.0f;
         float admit = -INFINITY;
-        const bool live = step < steps && {live};
+        const bool live = step < metal::min(steps, end) && {live};
         if (live) {{
             const auto at = batch * forget_gate_strides[0] + head * forget_gate_strides[1]
                 + step * forget_gate_strides[2];
@@ -261,12 +284,41 @@ def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
             const auto at = batch * input_gate_strides[0] + head * input_gate_strides[1]
                 + step * input_gate_strides[2];
             admit = {f"xlstm_log_sigmoid({admit})" if sigmoid_input else admit};
-        }}
+        }}"""
+    return Kernel(
+        name="xlstm_mlstm_gates" + "_sigmoid" * sigmoid_input + "_masked" * masked,
+        inputs=("input_gate", "forget_gate", "m_initial") + ("mask",) * masked,
+        outputs=("prefix", "prefix_rest", "admitted", "least_normaliser", "m_last"),
+        launch=_launch,
+        contiguous_inputs=False,
+        header=LOG_SIGMOID + PAIRS + _SCANS,
+        body=f"""
+    // input_gate, forget_gate: (B, NH, S); m_initial: (B, NH, 1); mask: (B, S); all strided.
+    // prefix, prefix_rest, admitted, least_normaliser: (B, NH, NC, CHUNK).
+    const uint lane = thread_index_in_simdgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
+    const uint head = threadgroup_position_in_grid.y;
+    const uint batch = threadgroup_position_in_grid.z;
+    const uint heads = input_gate_shape[1];
+    const uint steps = input_gate_shape[2];
+    const uint chunks = (steps + CHUNK - 1) / CHUNK;
+    const uint span_steps =
+        (chunks + simdgroups_per_threadgroup - 1) / simdgroups_per_threadgroup * CHUNK;
+    const uint begin = simdgroup * span_steps;
+    const uint end = metal::min(begin + span_steps, chunks * CHUNK);
+    const size_t row = (static_cast<size_t>(batch) * heads + head) * chunks * CHUNK;
+    float2 m = float2(m_initial[batch * m_initial_strides[0] + head * m_initial_strides[1]], 0.0f);
+{"" if sigmoid_input else _SPANS.format(gates=gates)}
+    float2 carried = float2(0.0f, 0.0f);
+    for (uint first = begin; first < end; first += 32) {{
+        const uint step = first + lane;
+{gates}
 {_SIGMOID_GATES if sigmoid_input else _GATES}
         forget = forget < xlstm_cut ? xlstm_cut : forget;  // A NaN stays one.
+        forget = step < steps ? forget : 0.0f;  // Behind the last step nothing changes.
 
         // The sum of log f' since the chunk began: lanes beyond its first step do not count.
-        const uint place = step % chunk_size;
+        const uint place = step % CHUNK;
         float2 sum_in_chunk = float2(forget, 0.0f);
         for (uint distance = 1; distance < 32; distance *= 2) {{
             const float2 earlier = xlstm_up(sum_in_chunk, distance);
@@ -276,7 +328,7 @@ def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
         }}
         sum_in_chunk = place > lane ? xlstm_pair_sum(carried, sum_in_chunk) : sum_in_chunk;
         carried = xlstm_of_last_lane(sum_in_chunk);
-        if (step < steps) {{
+        if (step < end) {{
             prefix[row + step] = sum_in_chunk.x;
             prefix_rest[row + step] = sum_in_chunk.y;
             admitted[row + step] = admit;

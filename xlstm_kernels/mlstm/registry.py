@@ -10,8 +10,9 @@ NX-AI's names with `triton` mean ours with `metal`, so that their configurations
 differ there by their numerics or gradients, and no longer do here: every form is stable for any
 gates, and every gradient is that of the whole expression. So `chunkwise--native_custbw`, of which
 NX-AI's backward pass is written by hand and leaves out the normaliser, is here the same as
-`chunkwise--native_autograd`, in values and in gradients (`normalizer_grad=False` gives theirs); and
-`parallel--native_stablef_autograd` is `parallel--native_autograd`.
+`chunkwise--native_autograd`, in values and in gradients (`normalizer_grad=False` gives theirs). The
+parallel forms, whose cost grows with the square of the length, are the chunkwise ones here, which
+compute the same numbers at less.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import FLOATING
 from xlstm_kernels.mlstm.arguments import States
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
-from xlstm_kernels.mlstm.parallel import mlstm_parallel
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
@@ -45,11 +45,10 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
 
     Returns:
         A function `(q, k, v, i, f, c_initial=None, n_initial=None, m_initial=None,
-        return_last_states=False, eps=1e-6, chunk_size=64, *, mask=None)` with the arguments and
-        results of `mlstm_chunkwise`. They take `normalizer_grad=True` too, the chunkwise forms
-        `fused=False`; a parallel form makes nothing of the chunk size. The one with a sigmoid
-        for its input gate (`siging`) has no m and takes neither: its m_initial must be None, its
-        last states are (c, n), and it takes `normalize=True`.
+        return_last_states=False, eps=1e-6, chunk_size=None, *, mask=None)` with the arguments and
+        results of `mlstm_chunkwise`. They take `normalizer_grad=True` and `precision="default"`
+        too. The one with a sigmoid for its input gate (`siging`) has no m and takes neither: its
+        m_initial must be None, its last states are (c, n), and it takes `normalize=True`.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.
@@ -118,33 +117,6 @@ def _found(kind: str, name: str, kernels: Mapping[str, MLSTMKernel]) -> MLSTMKer
     return kernel
 
 
-def _parallel(
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
-    c_initial: mx.array | None = None,
-    n_initial: mx.array | None = None,
-    m_initial: mx.array | None = None,
-    return_last_states: bool = False,
-    eps: float = 1e-6,
-    chunk_size: int | None = None,
-    *,
-    normalizer_grad: bool = True,
-    mask: mx.array | None = None,
-    backend: str | None = None,
-) -> Result:
-    """`mlstm_parallel`, which has no chunks: any chunk size will do."""
-    initial = (c_initial, n_initial, m_initial)
-    return mlstm_parallel(
-        *(q, k, v, i, f, *initial, return_last_states, eps),
-        normalizer_grad=normalizer_grad,
-        mask=mask,
-        backend=backend,
-    )
-
-
 def _siging(
     q: mx.array,
     k: mx.array,
@@ -156,7 +128,7 @@ def _siging(
     m_initial: None = None,
     return_last_states: bool = False,
     eps: float = 1e-6,
-    chunk_size: int = 64,
+    chunk_size: int | None = None,
     *,
     normalize: bool = True,
     mask: mx.array | None = None,
@@ -227,9 +199,9 @@ _KERNELS: Mapping[str, MLSTMKernel] = {
     "chunkwise--native_custbw": _native(mlstm_chunkwise),
     "chunkwise--metal_xl_chunk": mlstm_chunkwise,
     "chunkwise--metal_xl_chunk_siging": _siging,
-    "parallel--native_autograd": _native(_parallel),
-    "parallel--native_stablef_autograd": _native(_parallel),
-    "parallel--metal": _parallel,
+    "parallel--native_autograd": _native(mlstm_chunkwise),
+    "parallel--native_stablef_autograd": _native(mlstm_chunkwise),
+    "parallel--metal": mlstm_chunkwise,
 }
 _SEQUENCE_KERNELS: Mapping[str, MLSTMKernel] = {
     "native_sequence__native": _native(_sequence),

@@ -23,7 +23,7 @@ def mlstm_siging_chunkwise(
     n_initial: mx.array | None = None,
     return_last_states: bool = False,
     eps: float = 1e-6,
-    chunk_size: int = 64,
+    chunk_size: int | None = None,
     normalize: bool = True,
     *,
     mask: mx.array | None = None,
@@ -43,7 +43,7 @@ def mlstm_siging_chunkwise(
         n_initial: (B, NH, DK).
         return_last_states: whether to return the last states as well.
         eps: added to the normaliser.
-        chunk_size: steps of a chunk.
+        chunk_size: see there.
         normalize: whether to divide by the normaliser.
         mask: see there.
         backend: see there.

@@ -1,4 +1,4 @@
-"""The chunked forms of the mLSTM: chunkwise, fused and parallel, against its definition."""
+"""The chunkwise mLSTM, in chunks of several sizes, against its definition."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 
 from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, draws, judge, long_draws
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
-from xlstm_kernels.mlstm.fused import KEY_WIDTH_LIMIT
-from xlstm_kernels.mlstm.parallel import mlstm_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +25,7 @@ FORMS = {
     "chunks of 64": functools.partial(mlstm_chunkwise, chunk_size=64),
     "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
     "chunks of 40": functools.partial(mlstm_chunkwise, chunk_size=40),
-    "fused": functools.partial(mlstm_chunkwise, fused=True),
-    "parallel": mlstm_parallel,
+    "chunks of any size": mlstm_chunkwise,
 }
 ANY = settings(
     max_examples=6,
@@ -107,11 +104,11 @@ def test_widths_at_the_edge_of_tiles(width, form, device):
     judge(inputs, h, states)
 
 
-@pytest.mark.parametrize("keys", [256, 300, KEY_WIDTH_LIMIT])
+@pytest.mark.parametrize("keys", [256, 300, 513])
 @pytest.mark.sampled(0)
-def test_fused_takes_wide_keys(keys, device):
+def test_wide_keys(keys, device):
     inputs = Draw(1, 1, 19, keys, 33, initial=True, seed=9).inputs()
-    h, states = called(FORMS["fused"], inputs, device)
+    h, states = called(mlstm_chunkwise, inputs, device)
     judge(inputs, h, states)
 
 
@@ -345,20 +342,13 @@ def arguments(**changes: object) -> dict[str, object]:
         ({"eps": mx.array(1.0)}, TypeError, "eps must be a number"),
         ({"chunk_size": 0}, ValueError, "chunk_size must be at least 1"),
         ({"chunk_size": 2.0}, TypeError, "chunk_size must be an int"),
-        ({"backend": "cuda"}, ValueError, "unknown backend 'cuda'"),
+        ({"backend": "opencl"}, ValueError, "unknown backend 'opencl'"),
+        ({"precision": "low"}, ValueError, "precision must be one of 'default', 'high', got 'low'"),
     ],
 )
 def test_errors_name_what_is_wrong(changes, error, message):
     with pytest.raises(error, match=f"(mlstm_chunkwise: .*)?{message}"):
         mlstm_chunkwise(**arguments(**changes))
-
-
-def test_fused_keys_have_a_limit():
-    wide = mx.zeros((1, 1, 2, KEY_WIDTH_LIMIT + 1))
-    gates = mx.zeros((1, 1, 2))
-    with pytest.raises(ValueError, match=f"DK of at most {KEY_WIDTH_LIMIT}, got 513"):
-        mlstm_chunkwise(wide, wide, wide, gates, gates, fused=True)
-    assert mlstm_chunkwise(wide, wide, wide, gates, gates).shape == wide.shape
 
 
 def test_m_may_lack_its_last_axis():

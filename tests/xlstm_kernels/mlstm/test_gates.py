@@ -53,10 +53,14 @@ def test_prefix_sums(kind, masked, steps, chunk_size, device):
         backend=device,
     )
     sums, admitted, m = definition(inputs, chunk_size)
-    prefix = wide(gates.prefix) + wide(gates.prefix_rest)
+
+    def in_sequence(chunks):
+        return wide(chunks).reshape(2, 3, -1)[..., :steps]
+
+    prefix = in_sequence(gates.prefix) + in_sequence(gates.prefix_rest)
     # Each step's share is one float, and the last one takes up the rounding of m.
     assert np.all(np.abs(prefix - sums) <= 2e-7 * np.maximum(1, np.abs(sums)) + 1e-5)
-    result = wide(gates.admitted)
+    result = in_sequence(gates.admitted)
     finite = np.isfinite(admitted)
     assert np.array_equal(np.isneginf(result), ~finite)
     np.testing.assert_allclose(result[finite], admitted[finite], rtol=2e-7, atol=1e-5)
@@ -64,9 +68,9 @@ def test_prefix_sums(kind, masked, steps, chunk_size, device):
     live = np.ones_like(m, bool)
     if inputs.mask is not None:
         live = np.broadcast_to(np.array(inputs.mask)[:, None], m.shape)
-    assert np.all(np.isposinf(wide(gates.floor)[~live]))
+    assert np.all(np.isposinf(in_sequence(gates.floor)[~live]))
     judged = live & (np.abs(m) < 80)
-    np.testing.assert_allclose(wide(gates.floor)[judged], np.exp(-m[judged]), rtol=1e-5)
+    np.testing.assert_allclose(in_sequence(gates.floor)[judged], np.exp(-m[judged]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("distance", [3, 20, 31])
@@ -84,7 +88,7 @@ def test_differences_behind_a_reset_keep_their_digits(distance, device):
         sigmoid_input=False,
         backend=device,
     )
-    high, low = wide(gates.prefix)[0, 0], wide(gates.prefix_rest)[0, 0]
+    high, low = wide(gates.prefix)[0, 0, 0], wide(gates.prefix_rest)[0, 0, 0]
     assert high[-1] < -12000
     first, second = steps // 2 + 1, steps // 2 + 1 + distance
     difference = (high[second] - high[first]) + (low[second] - low[first])

@@ -21,7 +21,6 @@ from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
 from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definition
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
-from xlstm_kernels.mlstm.parallel import mlstm_parallel
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
 FORMS = {
     "chunks of 64": functools.partial(mlstm_chunkwise, chunk_size=64),
     "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
-    "fused": functools.partial(mlstm_chunkwise, fused=True),
-    "parallel": mlstm_parallel,
+    "chunks of any size": mlstm_chunkwise,
     "sequence": mlstm_sequence,
 }
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")

@@ -1,0 +1,182 @@
+"""Weights of what the steps of a chunk read: of its earlier steps, and of the state before it.
+
+With P_ts = exp(log i'_s + G_t - G_s) for s <= t, else 0 (G, log i' and the floor of
+`gates.LogGates`), n the state before the chunk, and q_t / sqrt(DK) for q_t,
+
+    a_t = sum_s P_ts (q_t . k_s) + exp(G_t) q_t . n
+    A_ts = P_ts (q_t . k_s) / (max(|a_t|, floor_t) + eps)
+    R_t = exp(G_t) q_t / (max(|a_t|, floor_t) + eps)
+
+so that h = A v + R C (Beck et al., "Tiled Flash Linear Attention", 2025, section 3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.mlstm.chunks import weights_from_start, weights_within
+from xlstm_kernels.msl import PAIRS
+
+if TYPE_CHECKING:
+    from xlstm_kernels.mlstm.gates import LogGates
+
+_SIMDGROUPS = 8
+
+
+class ChunkRows(NamedTuple):
+    """What the steps of a chunk read.
+
+    Attributes:
+        within: A, (B, NH, NC, L, L).
+        of_state: R, (B, NH, NC, L, DK).
+        sums: a, (B, NH, NC, L) float32.
+    """
+
+    within: mx.array
+    of_state: mx.array
+    sums: mx.array
+
+
+def chunk_rows(
+    scores: mx.array,
+    q: mx.array,
+    n: mx.array,
+    gates: LogGates,
+    eps: mx.array,
+    dtype: mx.Dtype,
+    *,
+    normalize: bool,
+    backend: str,
+) -> ChunkRows:
+    """Normalised weights of what each step reads.
+
+    Args:
+        scores: q k^T, (B, NH, NC, L, L).
+        q: (B, NH, NC, L, DK), as it lies.
+        n: the state before each chunk, (B, NH, NC, DK) float32.
+        gates: of the steps.
+        eps: 0-d float32, added to the normaliser.
+        dtype: of A and R.
+        normalize: whether to divide at all.
+        backend: as `executors.resolve` returned it.
+    """
+    if backend == executors.NATIVE:
+        return chunk_rows_reference(scores, q, n, gates, eps, dtype, normalize=normalize)
+    gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor)
+    kernel = _KERNELS[normalize]
+    return ChunkRows(*kernel(scores, q, n, *gated, eps, backend=backend, dtype=dtype))
+
+
+def chunk_rows_reference(
+    scores: mx.array,
+    q: mx.array,
+    n: mx.array,
+    gates: LogGates,
+    eps: mx.array,
+    dtype: mx.Dtype,
+    *,
+    normalize: bool,
+) -> ChunkRows:
+    """`chunk_rows` in MLX operations."""
+    root = mx.array(q.shape[-1] ** -0.5, dtype=mx.float32)
+    within = scores.astype(mx.float32) * weights_within(gates) * root
+    read = q.astype(mx.float32) * mx.expand_dims(weights_from_start(gates) * root, axis=-1)
+    sums = mx.sum(within, axis=-1) + mx.squeeze(read @ mx.expand_dims(n, axis=-1), axis=-1)
+    divisor = mx.ones_like(sums)
+    if normalize:
+        divisor = mx.maximum(mx.abs(sums), gates.floor) + eps
+    live = mx.isfinite(gates.floor)
+    inverse = mx.where(live, mx.reciprocal(divisor), mx.zeros_like(sums))
+    inverse = mx.expand_dims(inverse, axis=-1)
+    return ChunkRows((within * inverse).astype(dtype), (read * inverse).astype(dtype), sums)
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+# A threadgroup takes a chunk, a simdgroup a row at a time, a lane every 32nd column.
+
+
+def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
+    batch, heads, chunks, steps, _ = scores.shape
+    return Launch(
+        grid=(32, chunks * _SIMDGROUPS, batch * heads),
+        threadgroup=(32, _SIMDGROUPS, 1),
+        output_shapes=(scores.shape, q.shape, (batch, heads, chunks, steps)),
+        output_dtypes=(dtype, dtype, mx.float32),
+        template=(("T", dtype), ("SIMDGROUPS", _SIMDGROUPS)),
+    )
+
+
+def _kernel(normalize: bool) -> Kernel:
+    divisor = "metal::max(metal::abs(sum), least) + epsilon" if normalize else "1.0f"
+    return Kernel(
+        name="xlstm_mlstm_chunk_rows" + "_raw" * (not normalize),
+        inputs=(
+            *("scores", "queries", "n_states"),
+            *("prefix", "prefix_rest", "admitted", "least_normaliser", "epsilon"),
+        ),
+        outputs=("within", "of_state", "row_sums"),
+        launch=_launch,
+        contiguous_inputs=False,
+        header=PAIRS,
+        body=f"""
+    // queries (B, NH, NC, L, DK): strided; all others contiguous: scores, within (B, NH, NC, L, L),
+    // n_states (B, NH, NC, DK), of_state (B, NH, NC, L, DK); what belongs to steps (B, NH, NC, L).
+    const uint lane = thread_index_in_simdgroup;
+    const uint heads = queries_shape[1];
+    const uint chunks = queries_shape[2];
+    const uint steps = queries_shape[3];
+    const uint width = queries_shape[4];
+    const uint chunk = threadgroup_position_in_grid.y;
+    const uint sequence = threadgroup_position_in_grid.z;
+    const auto source = queries + (sequence / heads) * queries_strides[0]
+        + (sequence % heads) * queries_strides[1] + chunk * queries_strides[2];
+    const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
+    const size_t first = place * steps;
+    const float root = metal::precise::rsqrt(static_cast<float>(width));
+    for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
+        const size_t step = first + row;
+        const float2 here = float2(prefix[step], prefix_rest[step]);
+        const float least = least_normaliser[step];
+        const float decay = root * metal::precise::exp(here.x);
+        float sum = 0.0f;
+        for (uint column = lane; column <= row; column += 32) {{
+            const float2 past = float2(prefix[first + column], prefix_rest[first + column]);
+            const float weight = metal::precise::exp(
+                admitted[first + column] + xlstm_pair_difference(here, past));
+            sum += weight * root * static_cast<float>(scores[step * steps + column]);
+        }}
+        for (uint key = lane; key < width; key += 32) {{
+            const auto at = row * queries_strides[3] + key * queries_strides[4];
+            sum += decay * static_cast<float>(source[at]) * n_states[place * width + key];
+        }}
+        sum = simd_sum(sum);
+        const float inverse = metal::isfinite(least) ? 1.0f / ({divisor}) : 0.0f;
+        for (uint column = lane; column < steps; column += 32) {{
+            float value = 0.0f;
+            if (column <= row) {{
+                const float2 past = float2(prefix[first + column], prefix_rest[first + column]);
+                const float weight = metal::precise::exp(
+                    admitted[first + column] + xlstm_pair_difference(here, past));
+                value = weight * root * static_cast<float>(scores[step * steps + column]);
+            }}
+            within[step * steps + column] = static_cast<T>(value * inverse);
+        }}
+        for (uint key = lane; key < width; key += 32) {{
+            const auto at = row * queries_strides[3] + key * queries_strides[4];
+            const float value = decay * static_cast<float>(source[at]) * inverse;
+            of_state[step * width + key] = static_cast<T>(value);
+        }}
+        if (lane == 0) {{
+            row_sums[step] = sum;
+        }}
+    }}
+    """,
+    )
+
+
+_KERNELS = {normalize: _kernel(normalize) for normalize in (False, True)}

@@ -1,0 +1,116 @@
+"""Matrix products of the chunked mLSTM: what their operands are rounded to.
+
+MLX multiplies float32 matrices in TF32, 11 bits of mantissa, on GPUs whose matrix hardware has that
+format (NVIDIA's, Apple's from the M5 on), unless the variable MLX_ENABLE_TF32 is 0. A float32
+operand then goes as the sum of two numbers of 11 bits, which TF32 keeps whole: of four products of
+such parts three matter. Numbers that were bfloat16 or float16 fit into one TF32 number as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import mlx.core as mx
+
+_HIGH_BITS = 0xFFFFE000  # sign, exponent and the 10 bits of mantissa that TF32 stores
+_HALF_BIT = 0x1000
+_FIRST_APPLE_GENERATION = 17  # the M5's
+
+
+class Precision(Enum):
+    """What `precision=` names.
+
+    Attributes:
+        DEFAULT: bfloat16 inputs are multiplied as they are; weights and states are rounded to them.
+        HIGH: all products are of float32.
+    """
+
+    DEFAULT = "default"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """How the matrices of a call are multiplied.
+
+    Attributes:
+        dtype: of operands and results.
+        in_parts: operands that are float32 by nature go as two parts each.
+    """
+
+    dtype: mx.Dtype
+    in_parts: bool = False
+
+    @property
+    def widened(self) -> Products:
+        """Products of the call's inputs that need a float32 result."""
+        return self if self.dtype == mx.float32 else Products(mx.float32)
+
+    def operand(self, array: mx.array) -> Operand:
+        """`array`, ready to be multiplied once or several times."""
+        array = array.astype(self.dtype)
+        return Operand(*_parts(array)) if self.in_parts else Operand(array)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix, or a batch of them, as the sum of one part or two."""
+
+    high: mx.array
+    low: mx.array | None = None
+
+    @property
+    def transposed(self) -> Operand:
+        """Rows and columns exchanged, in place."""
+        low = None if self.low is None else mx.swapaxes(self.low, -1, -2)
+        return Operand(mx.swapaxes(self.high, -1, -2), low)
+
+    def __matmul__(self, other: Operand) -> mx.array:
+        """The product."""
+        return self.times(other)
+
+    def times(self, other: Operand, *, plus: mx.array | None = None) -> mx.array:
+        """The product, added to `plus`."""
+        if self.low is not None and other.low is not None:
+            small = _product(self.low, other.high, plus)
+            plus = _product(self.high, other.low, small)
+        return _product(self.high, other.high, plus)
+
+
+def chosen(dtype: mx.Dtype, precision: Precision, *, on_gpu: bool) -> Products:
+    """The products for inputs of `dtype`.
+
+    float16 is never multiplied as it is: states may be greater than its greatest number.
+
+    Args:
+        dtype: of q, k and v.
+        precision: as the caller asked.
+        on_gpu: whether matrices are multiplied where halves are fast.
+    """
+    if dtype == mx.bfloat16 and precision is Precision.DEFAULT and on_gpu:
+        return Products(mx.bfloat16)
+    return Products(mx.float32, in_parts=dtype == mx.float32 and _rounds_to_tf32())
+
+
+def _rounds_to_tf32() -> bool:
+    if mx.default_device() != mx.gpu or os.environ.get("MLX_ENABLE_TF32", "1") == "0":
+        return False
+    if mx.cuda.is_available():
+        return True
+    architecture: Any = mx.device_info().get("architecture", "")
+    generation = str(architecture).removeprefix("applegpu_g").rstrip("abcdefghijklmnopqrstuvwxyz")
+    return not generation.isdigit() or int(generation) >= _FIRST_APPLE_GENERATION
+
+
+def _parts(array: mx.array) -> tuple[mx.array, mx.array]:
+    """The nearest TF32 number, and what is missing."""
+    bits = array.view(mx.uint32) + mx.array(_HALF_BIT, dtype=mx.uint32)
+    high = mx.bitwise_and(bits, mx.array(_HIGH_BITS, dtype=mx.uint32)).view(mx.float32)
+    return high, array - high
+
+
+def _product(a: mx.array, b: mx.array, plus: mx.array | None) -> mx.array:
+    return a @ b if plus is None else mx.addmm(plus, a, b)

@@ -1,0 +1,178 @@
+"""Rows of a chunk times a weight each, as what a chunk adds to the states is a product of them.
+
+Forward, a key is weighted by what it is worth at the chunk's end; backward, a query by what the
+state before the chunk is worth to it. With G, log i' of `gates.LogGates`,
+
+    keys:     exp(log i'_s + G_L - G_s) k_s,        summed over the chunk: what n gains
+    queries:  exp(G_t) q_t / sqrt(DK) / normaliser, summed by da_t: what dn gains
+
+(Beck et al., "Tiled Flash Linear Attention", 2025, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.mlstm.chunks import weights_from_start, weights_to_end
+from xlstm_kernels.msl import PAIRS
+
+if TYPE_CHECKING:
+    from xlstm_kernels.mlstm.gates import LogGates
+
+_COLUMNS = 32
+_SIMDGROUPS = 8
+
+
+def weighted_keys(
+    k: mx.array, gates: LogGates, dtype: mx.Dtype, *, backend: str
+) -> tuple[mx.array, mx.array]:
+    """Keys by their weight at the chunk's end, and their sum.
+
+    Args:
+        k: (B, NH, NC, L, DK), as it lies.
+        gates: of the same steps.
+        dtype: of the weighted keys.
+        backend: as `executors.resolve` returned it.
+
+    Returns:
+        Keys (B, NH, NC, L, DK) in `dtype`, and sums (B, NH, NC, DK) float32.
+    """
+    if backend == executors.NATIVE:
+        return _rows_and_sums(k, weights_to_end(gates), None, dtype)
+    rows, sums = _KEYS(
+        k, gates.prefix, gates.prefix_rest, gates.admitted, backend=backend, dtype=dtype
+    )
+    return rows, sums
+
+
+def weighted_queries(
+    q: mx.array,
+    gates: LogGates,
+    inverse: mx.array,
+    bias: mx.array,
+    dtype: mx.Dtype,
+    *,
+    backend: str,
+) -> tuple[mx.array, mx.array]:
+    """Queries by the weight of the state that they read, over the normaliser; and sums by `bias`.
+
+    Args:
+        q: (B, NH, NC, L, DK), as it lies.
+        gates: of the same steps.
+        inverse: 1 / normaliser, (B, NH, NC, L) float32.
+        bias: da, the gradient in the normaliser's sum, (B, NH, NC, L) float32.
+        dtype: of the weighted queries.
+        backend: as `executors.resolve` returned it.
+
+    Returns:
+        Queries (B, NH, NC, L, DK) in `dtype`, and sums (B, NH, NC, DK) float32.
+    """
+    if backend == executors.NATIVE:
+        root = mx.array(q.shape[-1] ** -0.5, dtype=mx.float32)
+        weights = weights_from_start(gates) * root
+        return _rows_and_sums(q, weights * inverse, weights * bias, dtype)
+    rows, sums = _QUERIES(q, gates.prefix, inverse, bias, backend=backend, dtype=dtype)
+    return rows, sums
+
+
+def _rows_and_sums(
+    rows: mx.array, weights: mx.array, of_sum: mx.array | None, dtype: mx.Dtype
+) -> tuple[mx.array, mx.array]:
+    rows = rows.astype(mx.float32)
+    weighted = rows * mx.expand_dims(weights, axis=-1)
+    summed = mx.expand_dims(weights if of_sum is None else of_sum, axis=-2) @ rows
+    return weighted.astype(dtype), mx.squeeze(summed, axis=-2)
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+# A threadgroup takes 32 columns of a chunk, a lane a column; its simdgroups share the rows.
+
+
+def _launch(rows: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
+    batch, heads, chunks, _, width = rows.shape
+    return Launch(
+        grid=(math.ceil(width / _COLUMNS) * _COLUMNS, chunks * _SIMDGROUPS, batch * heads),
+        threadgroup=(_COLUMNS, _SIMDGROUPS, 1),
+        output_shapes=(rows.shape, (batch, heads, chunks, width)),
+        output_dtypes=(dtype, mx.float32),
+        template=(("T", dtype), ("SIMDGROUPS", _SIMDGROUPS)),
+    )
+
+
+_KEY_WEIGHTS = """
+            const float2 here = float2(prefix[step], prefix_rest[step]);
+            const float weight = metal::precise::exp(
+                admitted[step] + xlstm_pair_difference(total, here));
+            const float sum_weight = weight;"""
+_QUERY_WEIGHTS = """
+            const float read = root * metal::precise::exp(prefix[step]);
+            const float weight = read * inverse[step];
+            const float sum_weight = read * bias[step];"""
+
+
+def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) -> Kernel:
+    return Kernel(
+        name=name,
+        inputs=inputs,
+        outputs=("weighted", "sums"),
+        launch=_launch,
+        contiguous_inputs=False,
+        header=PAIRS,
+        body=f"""
+    // rows (B, NH, NC, L, D): strided; what belongs to steps (B, NH, NC, L): contiguous;
+    // weighted (B, NH, NC, L, D), sums (B, NH, NC, D).
+    threadgroup float part[SIMDGROUPS * 32];
+    const uint lane = thread_index_in_simdgroup;
+    const uint simdgroup = simdgroup_index_in_threadgroup;
+    const uint heads = rows_shape[1];
+    const uint chunks = rows_shape[2];
+    const uint steps = rows_shape[3];
+    const uint width = rows_shape[4];
+    const uint column = threadgroup_position_in_grid.x * 32 + lane;
+    const uint chunk = threadgroup_position_in_grid.y;
+    const uint sequence = threadgroup_position_in_grid.z;
+    const auto source = rows + (sequence / heads) * rows_strides[0]
+        + (sequence % heads) * rows_strides[1] + chunk * rows_strides[2]
+        + column * rows_strides[4];
+    const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
+    const size_t first = place * steps;
+    {beginning}
+    float sum = 0.0f;
+    if (column < width) {{
+        for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {{
+            const size_t step = first + row;{weights}
+            const float value = static_cast<float>(source[row * rows_strides[3]]);
+            weighted[step * width + column] = static_cast<T>(weight * value);
+            sum += sum_weight * value;
+        }}
+    }}
+    part[simdgroup * 32 + lane] = sum;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (simdgroup == 0 && column < width) {{
+        for (uint other = 1; other < SIMDGROUPS; ++other) {{
+            sum += part[other * 32 + lane];
+        }}
+        sums[place * width + column] = sum;
+    }}
+    """,
+    )
+
+
+_KEYS = _kernel(
+    "xlstm_mlstm_weighted_keys",
+    ("rows", "prefix", "prefix_rest", "admitted"),
+    "const float2 total = float2(prefix[first + steps - 1], prefix_rest[first + steps - 1]);",
+    _KEY_WEIGHTS,
+)
+_QUERIES = _kernel(
+    "xlstm_mlstm_weighted_queries",
+    ("rows", "prefix", "inverse", "bias"),
+    "const float root = metal::precise::rsqrt(static_cast<float>(width));",
+    _QUERY_WEIGHTS,
+)
