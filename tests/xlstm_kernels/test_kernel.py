@@ -263,7 +263,7 @@ def test_mlx_refuses_kernels_under_vmap_and_jvp(transform):
 @pytest.mark.parametrize("backend", ["cuda-13", "Metal", ""])
 def test_unknown_backend(operator, backend):
     with pytest.raises(
-        ValueError, match=f"unknown backend '{backend}'; expected 'metal', 'native'"
+        ValueError, match=f"unknown backend '{backend}'; expected 'metal', 'cuda', 'native'"
     ):
         operator(backend=backend)
 
@@ -306,12 +306,14 @@ def test_default_follows_metal_and_the_default_device(available, device, expecte
 def test_default_takes_a_registered_executor_that_can_run(fake_metal, doubler):
     fake_metal(False, mx.cpu)
     assert executors.resolve(None) == "doubler"
-    assert executors.names() == ("metal", "doubler", "native")
+    assert executors.names() == ("metal", "cuda", "doubler", "native")
     doubler.reason = "it is switched off."
     assert executors.resolve(None) == "native"
     with pytest.raises(RuntimeError, match="'doubler' cannot run here: it is switched off"):
         executors.resolve("doubler")
-    with pytest.raises(RuntimeError, match=r"metal: this MLX .* doubler: it is switched off\."):
+    with pytest.raises(
+        RuntimeError, match=r"metal: .* cuda: this MLX .* doubler: it is switched off\."
+    ):
         DOUBLE(mx.ones((2,)))
 
 

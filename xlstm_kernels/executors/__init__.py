@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlstm_kernels.executors.cuda import CudaExecutor
 from xlstm_kernels.executors.metal import MetalExecutor, generated_source
 from xlstm_kernels.executors.registry import (
     NATIVE,
@@ -15,6 +16,7 @@ from xlstm_kernels.executors.registry import (
 
 __all__ = [
     "NATIVE",
+    "CudaExecutor",
     "Executor",
     "MetalExecutor",
     "choose",
@@ -26,3 +28,4 @@ __all__ = [
 ]
 
 register(MetalExecutor())
+register(CudaExecutor())

@@ -1,0 +1,418 @@
+"""Calls of every operator of the pack, with what they give by definition, in float64.
+
+Definitions are those of the tests, in NumPy; of two operators, whose gradient no test writes out,
+they are short texts in MLX's float64 on the CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+
+import xlstm_kernels as pack
+from tests.xlstm_kernels.conv import oracle as conv
+from tests.xlstm_kernels.mlstm import gradient_oracle as mlstm_gradient
+from tests.xlstm_kernels.mlstm import oracle as mlstm
+from tests.xlstm_kernels.norm import oracle as norm
+from tests.xlstm_kernels.slstm import gradient_oracle as slstm_gradient
+from tests.xlstm_kernels.slstm import oracle as slstm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+#: Steps of the mLSTM whose normaliser's terms cancel more than so many times are not judged: no
+#: arithmetic in float32 keeps the digits of such a sum.
+MILD = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call of an operator.
+
+    Attributes:
+        name: operator, shape and options.
+        call: takes the inputs and `backend`, returns the outputs.
+        inputs: draws the inputs.
+        values: the outputs by definition; takes the inputs.
+        gradients: of as many inputs as there are, by definition; takes inputs and cotangents.
+        states: so many inputs, the last ones, are float32 whatever the dtype of the others.
+        judged: of the inputs, which elements of the first output count: 1 or 0, broadcast.
+    """
+
+    name: str
+    call: Callable[..., Sequence[mx.array]]
+    inputs: Callable[[np.random.Generator], Sequence[Numbers]]
+    values: Callable[..., Sequence[Numbers]]
+    gradients: Callable[[Sequence[Numbers], Sequence[Numbers]], Sequence[Numbers]]
+    states: int = 0
+    judged: Callable[..., Numbers] | None = None
+
+
+def normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[Numbers]]:
+    return lambda generator: [generator.standard_normal(shape) for shape in shapes]
+
+
+def sequence(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[Numbers]]:
+    """Inputs of an mLSTM that remembers: forget gates of 0.95."""
+
+    def draw(generator: np.random.Generator) -> Sequence[Numbers]:
+        arrays = list(normal(*shapes)(generator))
+        arrays[4] = arrays[4] + 3.0
+        return arrays
+
+    return draw
+
+
+def mlstm_cases(operator: Callable, name: str, **options: object) -> Iterator[Case]:
+    """Forms of the mLSTM on a sequence: B, NH, S, DK, DV."""
+    for batch, heads, steps, keys, values in ((1, 2, 257, 64, 64), (2, 1, 130, 128, 256)):
+        gate = (batch, heads, steps)
+        inputs = ((*gate, keys), (*gate, keys), (*gate, values), gate, gate)
+        states = ((batch, heads, keys, values), (batch, heads, keys), (batch, heads, 1))
+        shape = f"{name} {batch}x{heads}x{steps}x{keys}x{values}"
+        mask = np.arange(steps) % 7 != np.arange(batch)[:, None]
+        yield Case(
+            shape,
+            partial(_outputs, operator, options, None),
+            sequence(*inputs),
+            lambda *arrays: [mlstm.mlstm(*arrays).h],
+            _mlstm_gradients,
+            judged=partial(_mild, None),
+        )
+        for masked in (None, mask):
+            yield Case(
+                f"{shape}, states{'' if masked is None else ', mask'}",
+                partial(_outputs, operator, {**options, "return_last_states": True}, masked),
+                sequence(*inputs, *states),
+                partial(_mlstm_values, masked),
+                partial(_mlstm_gradients, mask=masked),
+                states=3,
+                judged=partial(_mild, masked),
+            )
+
+
+def mlstm_step_case() -> Case:
+    def call(*arrays: mx.array, backend: str) -> list[mx.array]:
+        h, states = pack.mlstm_step(*arrays, backend=backend)
+        return [h, *states]
+
+    def stepwise(arrays: Sequence[Numbers]) -> list[Numbers]:
+        return [*(array[:, :, None] for array in arrays[:5]), *arrays[5:]]
+
+    def values(*arrays: Numbers) -> list[Numbers]:
+        h, *states = _mlstm_values(None, *stepwise(arrays))
+        return [h[:, :, 0], *states]
+
+    def gradients(arrays: Sequence[Numbers], cotangents: Sequence[Numbers]) -> list[Numbers]:
+        pulled = [cotangents[0][:, :, None], *cotangents[1:]]
+        found = _mlstm_gradients(stepwise(arrays), pulled)
+        return [*(array[:, :, 0] for array in found[:5]), *found[5:]]
+
+    shapes = ((3, 4, 64), (3, 4, 64), (3, 4, 96), (3, 4), (3, 4))
+    states = ((3, 4, 64, 96), (3, 4, 64), (3, 4, 1))
+    return Case("mlstm_step 3x4x64x96", call, normal(*shapes, *states), values, gradients, states=3)
+
+
+def _outputs(
+    operator: Callable,
+    options: dict[str, object],
+    mask: NDArray[np.bool_] | None,
+    *arrays: mx.array,
+    backend: str,
+) -> list[mx.array]:
+    masked = None if mask is None else mx.array(mask)
+    found = operator(*arrays, mask=masked, backend=backend, **options)
+    if not options.get("return_last_states"):
+        return [found]
+    h, states = found
+    return [h, *states]
+
+
+def _mild(mask: NDArray[np.bool_] | None, *arrays: Numbers) -> Numbers:
+    states = (*arrays[5:7], arrays[7][..., 0]) if arrays[5:] else None
+    result = mlstm.mlstm(*arrays[:5], states, mask=mask)
+    return (result.cancellation < MILD)[..., None].astype(np.float64)
+
+
+def _mlstm_values(mask: NDArray[np.bool_] | None, *arrays: Numbers) -> list[Numbers]:
+    *inputs, c, n, m = arrays
+    result = mlstm.mlstm(*inputs, (c, n, m[..., 0]), mask=mask)
+    return [result.h, result.c, result.n, result.m[..., None]]
+
+
+def _mlstm_gradients(
+    arrays: Sequence[Numbers],
+    cotangents: Sequence[Numbers],
+    mask: NDArray[np.bool_] | None = None,
+) -> list[Numbers]:
+    q, v = arrays[0], arrays[2]
+    states = arrays[5:] or (
+        np.zeros((*q.shape[:2], q.shape[3], v.shape[3])),
+        np.zeros((*q.shape[:2], q.shape[3])),
+        np.zeros((*q.shape[:2], 1)),
+    )
+    dh, dc, dn, dm = cotangents if arrays[5:] else (*cotangents, *(0 * state for state in states))
+    *others, in_m = mlstm_gradient.gradients(
+        *arrays[:5],
+        (*states[:2], states[2][..., 0]),
+        (dh, dc, dn, dm[..., 0]),
+        mask=mask,
+    )
+    return [*others, in_m[..., None]][: len(arrays)]
+
+
+def siging_cases() -> Iterator[Case]:
+    gate = (2, 2, 150)
+    inputs = ((*gate, 64), (*gate, 64), (*gate, 96), gate, gate)
+    states = ((2, 2, 64, 96), (2, 2, 64))
+    mask = np.arange(150) % 7 != np.arange(2)[:, None]
+    for normalize in (True, False):
+        for masked in (None, mask):
+            define = partial(_siging, masked, normalize)
+            options = {"return_last_states": True, "normalize": normalize}
+            yield Case(
+                f"mlstm_siging_chunkwise{'' if normalize else ', raw'}"
+                f"{'' if masked is None else ', mask'}",
+                partial(_outputs, pack.mlstm_siging_chunkwise, options, masked),
+                sequence(*inputs, *states),
+                partial(_in_float64, define),
+                partial(_pulled_in_float64, define),
+                states=2,
+            )
+
+
+def _siging(mask: NDArray[np.bool_] | None, normalize: bool, *arrays: mx.array) -> list[mx.array]:
+    """Every step at once: weights of all steps on all others."""
+    q, k, v, i, f, c, n = arrays
+    steps = q.shape[2]
+    live = mx.ones((q.shape[0], 1, steps)) if mask is None else mx.array(mask)[:, None]
+    live = live.astype(q.dtype)
+    total = mx.cumsum(-mx.logaddexp(-f, mx.zeros_like(f)) * live, axis=2)
+    admit = live / (1 + mx.exp(-i))
+    past = mx.tril(mx.ones((steps, steps), dtype=q.dtype))
+    apart = (total[..., :, None] - total[..., None, :]) * past
+    weights = mx.exp(apart) * past * admit[..., None, :]
+    query = q * q.shape[3] ** -0.5
+    products = weights * (query @ k.swapaxes(2, 3))
+    carried = mx.exp(total)[..., None]
+    h = products @ v + carried * (query @ c)
+    if normalize:
+        inner = products.sum(axis=3, keepdims=True) + carried * (query @ n[..., None])
+        h = h / (mx.maximum(mx.abs(inner), 1) + 1e-6)
+    key = weights[:, :, -1, :, None] * k
+    last = carried[:, :, -1, :]
+    return [
+        h * live[..., None],
+        key.swapaxes(2, 3) @ v + last[..., None] * c,
+        key.sum(axis=2) + last * n,
+    ]
+
+
+def _soft_cap(values: mx.array) -> list[mx.array]:
+    return [3.0 * mx.tanh(values / 3.0)]
+
+
+def _in_float64(define: Callable, *arrays: Numbers) -> list[Numbers]:
+    with mx.stream(mx.cpu):
+        found = define(*(mx.array(array, dtype=mx.float64) for array in arrays))
+        return [np.array(array) for array in found]
+
+
+def _pulled_in_float64(
+    define: Callable, arrays: Sequence[Numbers], cotangents: Sequence[Numbers]
+) -> list[Numbers]:
+    with mx.stream(mx.cpu):
+        given, pulled = (
+            [mx.array(array, dtype=mx.float64) for array in group] for group in (arrays, cotangents)
+        )
+        _, found = mx.vjp(define, given, pulled)
+        return [np.array(array) for array in found]
+
+
+def slstm_cases() -> Iterator[Case]:
+    mask = np.arange(40) % 7 != np.arange(3)[:, None]
+    for units in (16, 64, 160):
+        yield slstm_case(units, None)
+        for options in ({}, {"clipval": 0.3}, {"cut": True}):
+            yield slstm_case(units, mask, **options)
+
+
+def slstm_case(units: int, mask: NDArray[np.bool_] | None, **options: float | bool) -> Case:
+    """Of 40 steps, 3 sequences, 2 heads."""
+    named = {f"gradient_recurrent_{option}": value for option, value in options.items()}
+
+    def inputs(generator: np.random.Generator) -> list[Numbers]:
+        wx, r, b, states = normal(
+            (3, 40, 4, 2, units), (4, 2, units, units), (4, 2, units), (4, 3, 2, units)
+        )(generator)
+        states[2] = np.abs(states[2]) + 0.5
+        return [wx, r * units**-0.5, b, states]
+
+    def call(*arrays: mx.array, backend: str) -> Sequence[mx.array]:
+        masked = None if mask is None else mx.array(mask)
+        return pack.slstm(*arrays, mask=masked, backend=backend, **named)
+
+    def values(*arrays: Numbers) -> list[Numbers]:
+        result = slstm.slstm(*arrays, mask=mask)
+        return [result.states, result.last[:, :, None]]
+
+    def gradients(arrays: Sequence[Numbers], cotangents: Sequence[Numbers]) -> list[Numbers]:
+        pulled = cotangents[0], cotangents[1][:, :, 0]
+        return list(slstm_gradient.gradients(*arrays, pulled, mask=mask, **options))[:4]
+
+    name = ", ".join([f"slstm D={units}", *["mask"] * (mask is not None), *options])
+    return Case(name, call, inputs, values, gradients, states=1)
+
+
+def convolution_cases() -> Iterator[Case]:
+    x, weight, bias, states = (2, 75, 70), (70, 4), (70,), (2, 3, 70)
+    for activation in (None, "silu"):
+        suffix = ", silu" * bool(activation)
+
+        def call(*arrays: mx.array, backend: str, act: str | None = activation) -> list[mx.array]:
+            return [pack.causal_conv1d(*arrays, activation=act, backend=backend)]
+
+        def call_with_states(
+            *arrays: mx.array, backend: str, act: str | None = activation
+        ) -> Sequence[mx.array]:
+            return pack.causal_conv1d(*arrays, True, act, backend=backend)
+
+        def gradients(
+            arrays: Sequence[Numbers], cotangents: Sequence[Numbers], act: str | None = activation
+        ) -> list[Numbers]:
+            given = [*arrays, None, None][:4]
+            pulled = cotangents if arrays[3:] else (*cotangents, np.zeros(states))
+            return conv.causal_gradients(*given, act, pulled)[: len(arrays)]
+
+        def values(*arrays: Numbers, act: str | None = activation) -> list[Numbers]:
+            found = conv.causal(*[*arrays, None, None][:4], act)
+            return list(found) if arrays[3:] else [found[0]]
+
+        yield Case(f"causal_conv1d{suffix}", call, normal(x, weight), values, gradients)
+        drawn = normal(x, weight, bias, states)
+        yield Case(
+            f"causal_conv1d{suffix}, bias, states", call_with_states, drawn, values, gradients
+        )
+    yield _update_case()
+    for arrays in (((2, 70, 300), (70, 3)), ((2, 70, 300), (70, 3), (70,))):
+        yield Case(
+            "depthwise_conv_3tap" + ", bias" * (len(arrays) - 2),
+            lambda *given, backend: [pack.depthwise_conv_3tap(*given, backend=backend)],
+            normal(*arrays),
+            lambda *given: [conv.centred(*given)],
+            lambda given, pulled: conv.centred_gradients(*given[:2], *pulled)[: len(given)],
+        )
+
+
+def _update_case() -> Case:
+    """The order of its arguments is that of Dao's."""
+
+    def call(*arrays: mx.array, backend: str) -> Sequence[mx.array]:
+        x, state, *others = arrays
+        return pack.causal_conv1d_update(x, state, *others, "silu", backend=backend)
+
+    def values(*arrays: Numbers) -> list[Numbers]:
+        x, state, *others = arrays
+        y, last = conv.causal(x[:, None], *others, state, "silu")
+        return [y[:, 0], last]
+
+    def gradients(arrays: Sequence[Numbers], cotangents: Sequence[Numbers]) -> list[Numbers]:
+        x, state, *others = arrays
+        pulled = cotangents[0][:, None], cotangents[1]
+        in_x, *rest = conv.causal_gradients(x[:, None], *others, state, "silu", pulled)
+        return [in_x[:, 0], rest[2], *rest[:2]]
+
+    drawn = normal((5, 70), (5, 3, 70), (70, 4), (70,))
+    return Case("causal_conv1d_update, silu", call, drawn, values, gradients)
+
+
+def norm_cases() -> Iterator[Case]:
+    for columns in (64, 1000):
+        flat = (2 * columns,)
+        for kind, operator in (
+            ("layer", pack.multi_head_layer_norm),
+            ("rms", pack.multi_head_rms_norm),
+        ):
+            for names in ((), ("weight",), ("weight", "bias", "gate")):
+                shapes = [(3, 50, *flat) if name == "gate" else flat for name in names]
+                yield Case(
+                    ", ".join([f"multi_head_{kind}_norm {columns}", *names]),
+                    partial(_norm, operator, names),
+                    normal((3, 50, 2, columns), *shapes),
+                    partial(_norm_values, kind, names),
+                    partial(_norm_gradients, kind, names),
+                )
+    for columns in (5, 512, 5000):
+        for names in ((), ("weight",)):
+            yield Case(
+                ", ".join([f"rms_norm {columns}", *names]),
+                partial(_norm, pack.rms_norm, names),
+                normal((70, columns), *[(columns,)] * len(names)),
+                partial(_norm_values, "rms", names),
+                partial(_norm_gradients, "rms", names),
+            )
+
+
+def _norm(
+    operator: Callable, names: Sequence[str], x: mx.array, *others: mx.array, backend: str
+) -> list[mx.array]:
+    named = dict(zip(names, others, strict=True))
+    return [operator(x, eps=norm.EPS, backend=backend, **named)]
+
+
+def _norm_values(kind: str, names: Sequence[str], x: Numbers, *others: Numbers) -> list[Numbers]:
+    heads = x if x.ndim == 4 else x[None, :, None]
+    found = norm.oracle(heads, kind, **dict(zip(names, others, strict=True)))
+    return [found if x.ndim == 4 else found[0]]
+
+
+def _norm_gradients(
+    kind: str, names: Sequence[str], arrays: Sequence[Numbers], cotangents: Sequence[Numbers]
+) -> list[Numbers]:
+    x, *others = arrays
+    (pulled,) = cotangents
+    heads = x if x.ndim == 4 else x[None, :, None]
+    pulled = pulled if x.ndim == 4 else pulled[None]
+    found = norm.gradients(heads, kind, pulled, **dict(zip(names, others, strict=True)))
+    return [found["x"].reshape(x.shape), *(found[name] for name in names)]
+
+
+def elementwise_cases() -> Iterator[Case]:
+    for shape in ((7,), (33, 129)):
+        yield Case(
+            f"soft_cap {shape}",
+            lambda values, backend: [pack.soft_cap(values, 3.0, backend=backend)],
+            normal(shape),
+            partial(_in_float64, _soft_cap),
+            partial(_pulled_in_float64, _soft_cap),
+        )
+    yield Case(
+        "copy, transposed",
+        lambda x, backend: [pack.copy(x.T, backend=backend)],
+        normal((33, 129)),
+        lambda x: [x.T],
+        lambda _, cotangents: [cotangents[0].T],
+    )
+
+
+#: By group: what is checked in one process.
+GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
+    "mlstm_chunkwise": partial(mlstm_cases, pack.mlstm_chunkwise, "mlstm_chunkwise"),
+    "fused": partial(mlstm_cases, pack.mlstm_chunkwise, "mlstm_chunkwise fused", fused=True),
+    "mlstm_parallel": partial(mlstm_cases, pack.mlstm_parallel, "mlstm_parallel"),
+    "mlstm_sequence": partial(mlstm_cases, pack.mlstm_sequence, "mlstm_sequence"),
+    "mlstm_siging": siging_cases,
+    "mlstm_step": lambda: iter([mlstm_step_case()]),
+    "slstm": slstm_cases,
+    "convolutions": convolution_cases,
+    "norms": norm_cases,
+    "elementwise": elementwise_cases,
+}

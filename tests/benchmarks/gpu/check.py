@@ -1,0 +1,133 @@
+"""Errors of every operator on a GPU, against definitions in float64.
+
+A process for each group of operators and each setting of `MLX_ENABLE_TF32`, which MLX reads once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import numpy as np
+
+from tests.benchmarks.gpu.cases import GROUPS, Case
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+DTYPES = {"float32": mx.float32, "float16": mx.float16, "bfloat16": mx.bfloat16}
+#: Greatest errors of values and of gradients, in parts of the greatest number of an array.
+BARS = {"float32": (2e-6, 5e-6), "float16": (1e-3, 1e-3), "bfloat16": (5e-3, 1e-2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The greatest error of a case's outputs, or of its gradients, and which one has it."""
+
+    size: float
+    position: int
+
+
+def check(backend: str, dtype: str, groups: Sequence[str], jobs: int) -> int:
+    """Print a table for each setting of TF32; return how many cases fail."""
+
+    def run(tf32: str, group: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tests.benchmarks.gpu.check", backend, dtype, group]
+        environment = {**os.environ, "MLX_ENABLE_TF32": tf32}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    failures = 0
+    settings = [(tf32, group) for tf32 in ("1", "0") for group in groups]
+    report(f"backend {backend}, {dtype}; errors of values and gradients, [output], [argument]")
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = pool.map(lambda setting: run(*setting), settings)
+        for (tf32, group), done in zip(settings, runs, strict=True):
+            if group == groups[0]:
+                report(f"\nMLX_ENABLE_TF32={tf32}")
+            sys.stdout.write(done.stdout)
+            failures += done.stdout.count("FAIL")
+            if done.returncode:
+                report(f"FAIL {group}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+                failures += 1
+    report(f"\n{failures} failures" if failures else "\nall PASS")
+    return failures
+
+
+def check_group(backend: str, dtype: str, group: str) -> None:
+    """Print a line for each case of a group."""
+    bars = BARS[dtype]
+    for case in GROUPS[group]():
+        try:
+            errors = case_errors(case, backend, DTYPES[dtype])
+        except (RuntimeError, ValueError, TypeError) as error:
+            report(f"FAIL {case.name}: {str(error)[:2000]}")
+            continue
+        passed = all(error.size <= bar for error, bar in zip(errors, bars, strict=True))
+        figures = "  ".join(f"{error.size:.1e} [{error.position}]" for error in errors)
+        report(f"{'PASS' if passed else 'FAIL'} {case.name:60} {figures}")
+
+
+def case_errors(case: Case, backend: str, dtype: mx.Dtype) -> tuple[Error, Error]:
+    """The errors of values, and of gradients for random cotangents."""
+    generator = np.random.default_rng(7)
+    drawn = case.inputs(generator)
+    narrow = len(drawn) - case.states
+    given = [
+        mx.array(array.astype(np.float32)).astype(dtype if position < narrow else mx.float32)
+        for position, array in enumerate(drawn)
+    ]
+    primals = [*map(_wide, given)]
+    judged = np.ones(()) if case.judged is None else case.judged(*primals)
+    expected = _with_first(case.values(*primals), judged)
+    found = _with_first(case.call(*given, backend=backend), mx.array(judged.astype(np.float32)))
+    cotangents = [
+        mx.array(generator.standard_normal(array.shape).astype(np.float32)).astype(array.dtype)
+        for array in found
+    ]
+    cotangents = _with_first(cotangents, mx.array(judged.astype(np.float32)))
+    pulled = case.gradients(primals, [*map(_wide, cotangents)])
+
+    def call(*arrays: mx.array) -> list[mx.array]:
+        return list(case.call(*arrays, backend=backend))
+
+    _, gradients = mx.vjp(call, given, cotangents)
+    return _greatest(found, expected), _greatest(gradients, pulled)
+
+
+def report(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _with_first(arrays: Sequence[Any], factor: Any) -> list[Any]:
+    """The same arrays, the first one times `factor`."""
+    first, *others = arrays
+    kept = factor.astype(first.dtype) if isinstance(first, mx.array) else factor
+    return [first * kept, *others]
+
+
+def _greatest(found: Sequence[mx.array], expected: Sequence[NDArray[np.float64]]) -> Error:
+    sizes = []
+    for actual, wanted in zip(found, expected, strict=True):
+        if actual.shape != wanted.shape:
+            raise ValueError(f"shape {actual.shape} instead of {wanted.shape}")
+        difference = np.abs(_wide(actual) - wanted).max()
+        sizes.append(float(difference / np.abs(wanted).max()))
+    # NaN is the greatest of all errors.
+    position = int(np.argmax(np.where(np.isnan(sizes), np.inf, sizes)))
+    return Error(sizes[position], position)
+
+
+def _wide(array: mx.array) -> NDArray[np.float64]:
+    return np.array(array.astype(mx.float32)).astype(np.float64)
+
+
+if __name__ == "__main__":
+    check_group(*sys.argv[1:])

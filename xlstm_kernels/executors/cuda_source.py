@@ -1,0 +1,210 @@
+"""Translation of a kernel's Metal text into the CUDA C++ that `mx.fast.cuda_kernel` takes.
+
+A lexer, not a parser: the dialects differ in words. Comments and strings stay as they are. What
+Metal's library has, `prelude.cuh` defines in a namespace `metal`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xlstm_kernels.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class CudaSource:
+    """What `mx.fast.cuda_kernel` takes in place of a kernel's names and text."""
+
+    input_names: tuple[str, ...]
+    body: str
+    header: str
+
+
+# Of any kernel a block of so many threads finds enough registers: 255 a thread at most, 65,536 in
+# all. A kernel that is launched with more is compiled for so many.
+_ALWAYS_FIT = 256
+
+_TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+    |(?P<directive>\#[ \t]*(?:include|pragma)[^\n]*)
+    |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<number>\.?\d(?:[eEpP][+-]|['.\w])*)
+    |(?P<space>\s+)
+    |(?P<mark>::|->|.)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+_WORDS = {
+    "uchar": "uint8_t",
+    "ushort": "uint16_t",
+    "uint": "uint32_t",
+    "long": "int64_t",
+    "ulong": "uint64_t",
+    "half": "__half",
+    "float16_t": "__half",
+    "bfloat": "__nv_bfloat16",
+    "bfloat16_t": "__nv_bfloat16",
+    "inline": "__device__ __forceinline__",
+    "METAL_FUNC": "__device__ __forceinline__",
+    # Pointers of CUDA have no address space.
+    "device": "",
+    "thread": "",
+    "constant": "",
+}
+
+_VECTORS = frozenset(
+    f"{scalar}{length}"
+    for scalar in ("bool", "char", "short", "int", "float", *_WORDS)
+    for length in (2, 3, 4)
+)
+
+# Names of `prelude.cuh` that Metal text uses without `metal::`.
+_LIBRARY = _VECTORS | {
+    "as_type",
+    "make_filled_simdgroup_matrix",
+    "mem_flags",
+    "simd_all",
+    "simd_any",
+    "simd_broadcast",
+    "simd_broadcast_first",
+    "simd_max",
+    "simd_min",
+    "simd_prefix_exclusive_sum",
+    "simd_prefix_inclusive_sum",
+    "simd_product",
+    "simd_shuffle",
+    "simd_shuffle_down",
+    "simd_shuffle_rotate_down",
+    "simd_shuffle_rotate_up",
+    "simd_shuffle_up",
+    "simd_shuffle_xor",
+    "simd_sum",
+    "simdgroup_barrier",
+    "simdgroup_bfloat8x8",
+    "simdgroup_float8x8",
+    "simdgroup_half8x8",
+    "simdgroup_load",
+    "simdgroup_matrix",
+    "simdgroup_multiply",
+    "simdgroup_multiply_accumulate",
+    "simdgroup_store",
+    "threadgroup_barrier",
+    "vec",
+}
+
+
+def _each(expression: str) -> str:
+    return f"metal::uint3({', '.join(expression.replace('@', axis) for axis in 'xyz')})"
+
+
+_MEMBER = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
+_MEMBERS = "blockDim.x * blockDim.y * blockDim.z"
+# MLX launches whole blocks: the grid has the threads of all of them.
+_ATTRIBUTES = {
+    "thread_position_in_grid": _each("blockIdx.@ * blockDim.@ + threadIdx.@"),
+    "threads_per_grid": _each("gridDim.@ * blockDim.@"),
+    "thread_position_in_threadgroup": _each("threadIdx.@"),
+    "threads_per_threadgroup": _each("blockDim.@"),
+    "threadgroup_position_in_grid": _each("blockIdx.@"),
+    "threadgroups_per_grid": _each("gridDim.@"),
+    "thread_index_in_threadgroup": _MEMBER,
+    "thread_index_in_simdgroup": f"({_MEMBER}) % 32",
+    "simdgroup_index_in_threadgroup": f"({_MEMBER}) / 32",
+    "simdgroups_per_threadgroup": f"({_MEMBERS} + 31) / 32",
+    "threads_per_simdgroup": "32u",
+    "thread_execution_width": "32u",
+}
+
+
+def thread_limit(threads: int) -> int:
+    """The threads to compile a kernel for: a power of two, lest each size compiles it anew."""
+    return max(_ALWAYS_FIT, 1 << (threads - 1).bit_length())
+
+
+@cache
+def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSource:
+    """Translate a kernel.
+
+    Args:
+        kernel: to translate.
+        scalars: those of its inputs that have no dimension. MLX passes pointers to them.
+        threads: the most threads of a block, from `thread_limit`.
+    """
+    pointers = {name: f"{name}_of_no_dimension" for name in scalars}
+    lines = [f"    const auto {name} = *{pointer};" for name, pointer in sorted(pointers.items())]
+    used = {token for kind, token in _tokens(kernel.body) if kind == "name"}
+    lines += [f"    const auto {n} = {text};" for n, text in _ATTRIBUTES.items() if n in used]
+    header = _prelude() + _translated(kernel.header, file_scope=True) + "\n"
+    if threads > _ALWAYS_FIT:
+        header += (
+            "#undef __global__\n"
+            f"#define __global__ __attribute__((global, launch_bounds({threads})))\n"
+        )
+    return CudaSource(
+        input_names=tuple(pointers.get(name, name) for name in kernel.inputs),
+        body="\n".join([*lines, _translated(kernel.body, file_scope=False)]),
+        header=header,
+    )
+
+
+@cache
+def _prelude() -> str:
+    return Path(__file__).with_name("prelude.cuh").read_text(encoding="utf-8")
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Each token of `text` with its kind; together they are `text`."""
+    for match in _TOKEN.finditer(text):
+        yield str(match.lastgroup), match.group()
+
+
+def _translated(text: str, *, file_scope: bool) -> str:
+    tokens = list(_tokens(text))
+    meaningful = [i for i, (kind, _) in enumerate(tokens) if kind not in {"space", "comment"}]
+    words = [tokens[i][1] for i in meaningful]
+    depth = 0
+    for place, i in enumerate(meaningful):
+        kind, word = tokens[i]
+        depth += (word in {"(", "{"}) - (word in {")", "}"})
+        before = words[place - 1] if place else ""
+        after = words[place + 1 :]
+        if kind == "name" and word == "constant" and file_scope and depth == 0:
+            tokens[i] = kind, "__device__ constexpr"
+        elif kind == "name" and word == "threadgroup":
+            tokens[i] = kind, "__shared__" if _declares_storage(after) else ""
+        elif kind == "name":
+            tokens[i] = kind, _name(word, before, after[:1])
+        elif kind in {"directive", "string"}:
+            tokens[i] = kind, _directive(word)
+    return "".join(token for _, token in tokens)
+
+
+def _name(name: str, before: str, after: list[str]) -> str:
+    if before == "." and 2 <= len(name) <= 4 and set(name) <= set("xyzw"):
+        return f"template swizzle<{', '.join(str('xyzw'.index(axis)) for axis in name)}>()"
+    if before in {".", "->", "::"}:
+        return name
+    if name in _LIBRARY and (name != "vec" or after == ["<"]):
+        return f"metal::{name}"
+    return _WORDS.get(name, name)
+
+
+def _declares_storage(after: list[str]) -> bool:
+    """Return whether `threadgroup` before these words is of an array or number, not a pointer."""
+    end = next(word for word in after if word in {"*", "&", "[", ";", "="})
+    return end not in {"*", "&"}
+
+
+def _directive(text: str) -> str:
+    """Clang's pragma for unrolling becomes CUDA's; Metal's includes and other pragmas vanish."""
+    if text.startswith('"'):
+        return '"unroll"' if text.startswith('"clang loop unroll') else text
+    return "#pragma unroll" if "unroll" in text else ""

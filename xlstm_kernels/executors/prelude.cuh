@@ -1,0 +1,451 @@
+// The part of Metal's library that kernel bodies use, in CUDA C++: text of the header that
+// `xlstm_kernels.executors.cuda` hands to MLX. It is compiled by NVRTC after MLX's own headers.
+
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+#define XLSTM_INLINE __device__ __forceinline__
+
+namespace metal {
+
+// --- vectors -----------------------------------------------------------------------------------
+
+template <typename T, int N>
+struct vec;
+
+template <typename T>
+struct alignas(2 * sizeof(T)) vec<T, 2> {
+    T x, y;
+    vec() = default;
+    XLSTM_INLINE constexpr vec(T value) : x(value), y(value) {}
+    XLSTM_INLINE constexpr vec(T a, T b) : x(a), y(b) {}
+    template <typename U>
+    XLSTM_INLINE explicit vec(const vec<U, 2>& v) : x(static_cast<T>(v.x)), y(static_cast<T>(v.y)) {}
+    XLSTM_INLINE T& operator[](int i) { return i == 0 ? x : y; }
+    XLSTM_INLINE const T& operator[](int i) const { return i == 0 ? x : y; }
+    // What Metal writes v.yx, by value: an assignment to it does not compile.
+    template <int... I>
+    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(*this)[I]...}; }
+};
+
+template <typename T>
+struct alignas(4 * sizeof(T)) vec<T, 3> {
+    T x, y, z;
+    vec() = default;
+    XLSTM_INLINE constexpr vec(T value) : x(value), y(value), z(value) {}
+    XLSTM_INLINE constexpr vec(T a, T b, T c) : x(a), y(b), z(c) {}
+    XLSTM_INLINE vec(vec<T, 2> a, T b) : x(a.x), y(a.y), z(b) {}
+    template <typename U>
+    XLSTM_INLINE explicit vec(const vec<U, 3>& v)
+        : x(static_cast<T>(v.x)), y(static_cast<T>(v.y)), z(static_cast<T>(v.z)) {}
+    XLSTM_INLINE T& operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
+    XLSTM_INLINE const T& operator[](int i) const { return i == 0 ? x : i == 1 ? y : z; }
+    template <int... I>
+    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(*this)[I]...}; }
+};
+
+template <typename T>
+struct alignas(4 * sizeof(T)) vec<T, 4> {
+    T x, y, z, w;
+    vec() = default;
+    XLSTM_INLINE constexpr vec(T value) : x(value), y(value), z(value), w(value) {}
+    XLSTM_INLINE constexpr vec(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
+    XLSTM_INLINE vec(vec<T, 2> a, vec<T, 2> b) : x(a.x), y(a.y), z(b.x), w(b.y) {}
+    XLSTM_INLINE vec(vec<T, 2> a, T b, T c) : x(a.x), y(a.y), z(b), w(c) {}
+    XLSTM_INLINE vec(vec<T, 3> a, T b) : x(a.x), y(a.y), z(a.z), w(b) {}
+    XLSTM_INLINE vec(T a, vec<T, 3> b) : x(a), y(b.x), z(b.y), w(b.z) {}
+    template <typename U>
+    XLSTM_INLINE explicit vec(const vec<U, 4>& v)
+        : x(static_cast<T>(v.x)), y(static_cast<T>(v.y)), z(static_cast<T>(v.z)),
+          w(static_cast<T>(v.w)) {}
+    XLSTM_INLINE T& operator[](int i) { return i == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
+    XLSTM_INLINE const T& operator[](int i) const {
+        return i == 0 ? x : i == 1 ? y : i == 2 ? z : w;
+    }
+    template <int... I>
+    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(*this)[I]...}; }
+};
+
+#define XLSTM_VECTORS(name, T)      \
+    using name##2 = vec<T, 2>;      \
+    using name##3 = vec<T, 3>;      \
+    using name##4 = vec<T, 4>;
+XLSTM_VECTORS(bool, bool)
+XLSTM_VECTORS(char, int8_t)
+XLSTM_VECTORS(uchar, uint8_t)
+XLSTM_VECTORS(short, int16_t)
+XLSTM_VECTORS(ushort, uint16_t)
+XLSTM_VECTORS(int, int32_t)
+XLSTM_VECTORS(uint, uint32_t)
+XLSTM_VECTORS(long, int64_t)
+XLSTM_VECTORS(ulong, uint64_t)
+XLSTM_VECTORS(half, __half)
+XLSTM_VECTORS(bfloat, __nv_bfloat16)
+XLSTM_VECTORS(float, float)
+
+// The scalar of an operation with a vector: converted, never deduced.
+template <typename T>
+struct same_type {
+    using type = T;
+};
+
+#define XLSTM_OPERATOR(op, Result)                                                              \
+    template <typename T, int N>                                                                \
+    XLSTM_INLINE vec<Result, N> operator op(const vec<T, N>& a, const vec<T, N>& b) {           \
+        vec<Result, N> result;                                                                  \
+        _Pragma("unroll") for (int i = 0; i < N; ++i) {                                         \
+            result[i] = static_cast<Result>(a[i] op b[i]);                                      \
+        }                                                                                       \
+        return result;                                                                          \
+    }                                                                                           \
+    template <typename T, int N>                                                                \
+    XLSTM_INLINE vec<Result, N> operator op(const vec<T, N>& a, typename same_type<T>::type b) { \
+        return a op vec<T, N>(b);                                                               \
+    }                                                                                           \
+    template <typename T, int N>                                                                \
+    XLSTM_INLINE vec<Result, N> operator op(typename same_type<T>::type a, const vec<T, N>& b) { \
+        return vec<T, N>(a) op b;                                                               \
+    }
+#define XLSTM_ARITHMETIC(op)                                                                    \
+    XLSTM_OPERATOR(op, T)                                                                       \
+    template <typename T, int N, typename Other>                                                \
+    XLSTM_INLINE vec<T, N>& operator op##=(vec<T, N>& a, const Other& b) {                      \
+        return a = a op b;                                                                      \
+    }
+XLSTM_ARITHMETIC(+)
+XLSTM_ARITHMETIC(-)
+XLSTM_ARITHMETIC(*)
+XLSTM_ARITHMETIC(/)
+XLSTM_ARITHMETIC(&)
+XLSTM_ARITHMETIC(|)
+XLSTM_ARITHMETIC(^)
+XLSTM_ARITHMETIC(<<)
+XLSTM_ARITHMETIC(>>)
+XLSTM_OPERATOR(<, bool)
+XLSTM_OPERATOR(<=, bool)
+XLSTM_OPERATOR(>, bool)
+XLSTM_OPERATOR(>=, bool)
+XLSTM_OPERATOR(==, bool)
+XLSTM_OPERATOR(!=, bool)
+
+template <typename T, int N>
+XLSTM_INLINE vec<T, N> operator-(const vec<T, N>& a) {
+    return vec<T, N>(static_cast<T>(0)) - a;
+}
+
+template <typename To, typename From>
+XLSTM_INLINE To as_type(const From& from) {
+    static_assert(sizeof(To) == sizeof(From), "as_type keeps the size");
+    To to;
+    memcpy(&to, &from, sizeof(To));
+    return to;
+}
+
+// --- functions of numbers, and of vectors element by element -----------------------------------
+
+#define XLSTM_ELEMENTWISE(name)                                  \
+    template <typename T, int N>                                 \
+    XLSTM_INLINE vec<T, N> name(vec<T, N> a) {                   \
+        _Pragma("unroll") for (int i = 0; i < N; ++i) {          \
+            a[i] = name(a[i]);                                   \
+        }                                                        \
+        return a;                                                \
+    }
+#define XLSTM_FUNCTION(name, expression)             \
+    XLSTM_INLINE float name(float x) { return expression; } \
+    XLSTM_ELEMENTWISE(name)
+#define XLSTM_FUNCTIONS                      \
+    XLSTM_FUNCTION(exp, ::expf(x))           \
+    XLSTM_FUNCTION(exp2, ::exp2f(x))         \
+    XLSTM_FUNCTION(log, ::logf(x))           \
+    XLSTM_FUNCTION(log2, ::log2f(x))         \
+    XLSTM_FUNCTION(sqrt, __fsqrt_rn(x))      \
+    XLSTM_FUNCTION(rsqrt, __frsqrt_rn(x))    \
+    XLSTM_FUNCTION(sin, ::sinf(x))           \
+    XLSTM_FUNCTION(cos, ::cosf(x))           \
+    XLSTM_FUNCTION(tanh, ::tanhf(x))
+
+XLSTM_FUNCTIONS
+XLSTM_FUNCTION(floor, ::floorf(x))
+XLSTM_FUNCTION(ceil, ::ceilf(x))
+XLSTM_FUNCTION(rint, ::rintf(x))
+namespace precise {
+XLSTM_FUNCTIONS
+}
+namespace fast {
+XLSTM_FUNCTION(exp, __expf(x))
+XLSTM_FUNCTION(exp2, ::exp2f(x))
+XLSTM_FUNCTION(log, __logf(x))
+XLSTM_FUNCTION(log2, __log2f(x))
+XLSTM_FUNCTION(sqrt, __fsqrt_rn(x))
+XLSTM_FUNCTION(rsqrt, ::rsqrtf(x))
+XLSTM_FUNCTION(tanh, ::tanhf(x))
+XLSTM_INLINE float divide(float a, float b) { return __fdividef(a, b); }
+}  // namespace fast
+
+XLSTM_INLINE bool isfinite(float x) { return (__float_as_uint(x) & 0x7fffffffu) < 0x7f800000u; }
+XLSTM_INLINE bool isinf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }
+XLSTM_INLINE bool isnan(float x) { return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u; }
+XLSTM_INLINE float pow(float a, float b) { return ::powf(a, b); }
+
+// Of a NaN and a number they give the number, as Metal's do.
+XLSTM_INLINE float min(float a, float b) { return ::fminf(a, b); }
+XLSTM_INLINE float max(float a, float b) { return ::fmaxf(a, b); }
+template <typename T>
+XLSTM_INLINE T min(T a, T b) { return b < a ? b : a; }
+template <typename T>
+XLSTM_INLINE T max(T a, T b) { return a < b ? b : a; }
+XLSTM_INLINE float abs(float x) { return ::fabsf(x); }
+template <typename T>
+XLSTM_INLINE T abs(T x) { return x < static_cast<T>(0) ? -x : x; }
+XLSTM_ELEMENTWISE(abs)
+XLSTM_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+template <typename T>
+XLSTM_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }
+template <typename T>
+XLSTM_INLINE T select(T a, T b, bool second) { return second ? b : a; }
+
+template <typename T, int N>
+XLSTM_INLINE vec<T, N> min(const vec<T, N>& a, const vec<T, N>& b) {
+    vec<T, N> result;
+    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = min(a[i], b[i]); }
+    return result;
+}
+template <typename T, int N>
+XLSTM_INLINE vec<T, N> max(const vec<T, N>& a, const vec<T, N>& b) {
+    vec<T, N> result;
+    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = max(a[i], b[i]); }
+    return result;
+}
+template <typename T, int N>
+XLSTM_INLINE vec<T, N> fma(const vec<T, N>& a, const vec<T, N>& b, const vec<T, N>& c) {
+    vec<T, N> result;
+    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = fma(a[i], b[i], c[i]); }
+    return result;
+}
+template <typename T, int N>
+XLSTM_INLINE vec<T, N> select(const vec<T, N>& a, const vec<T, N>& b, const vec<bool, N>& second) {
+    vec<T, N> result;
+    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = second[i] ? b[i] : a[i]; }
+    return result;
+}
+template <typename T, int N>
+XLSTM_INLINE T dot(const vec<T, N>& a, const vec<T, N>& b) {
+    T sum = a[0] * b[0];
+    _Pragma("unroll") for (int i = 1; i < N; ++i) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+// --- barriers, and functions of a simdgroup, which is a whole warp -----------------------------
+
+enum class mem_flags { mem_none, mem_device, mem_threadgroup };
+XLSTM_INLINE mem_flags operator|(mem_flags, mem_flags b) { return b; }
+XLSTM_INLINE void threadgroup_barrier(mem_flags) { __syncthreads(); }
+XLSTM_INLINE void simdgroup_barrier(mem_flags) { __syncwarp(); }
+
+XLSTM_INLINE uint32_t lane_index() {
+    uint32_t lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+// The value in another lane, which each lane names.
+template <typename T>
+XLSTM_INLINE T simd_shuffle(T value, uint32_t lane) {
+    return __shfl_sync(0xffffffffu, value, lane);
+}
+XLSTM_INLINE bool simd_shuffle(bool value, uint32_t lane) {
+    return __shfl_sync(0xffffffffu, static_cast<int>(value), lane) != 0;
+}
+template <typename T, int N>
+XLSTM_INLINE vec<T, N> simd_shuffle(vec<T, N> value, uint32_t lane) {
+    _Pragma("unroll") for (int i = 0; i < N; ++i) { value[i] = simd_shuffle(value[i], lane); }
+    return value;
+}
+template <typename T>
+XLSTM_INLINE T simd_broadcast(T value, uint32_t lane) { return simd_shuffle(value, lane); }
+template <typename T>
+XLSTM_INLINE T simd_broadcast_first(T value) { return simd_shuffle(value, 0); }
+template <typename T>
+XLSTM_INLINE T simd_shuffle_xor(T value, uint32_t mask) {
+    return simd_shuffle(value, lane_index() ^ mask);
+}
+// Lanes without a source keep their value.
+template <typename T>
+XLSTM_INLINE T simd_shuffle_up(T value, uint32_t delta) {
+    const uint32_t lane = lane_index();
+    return simd_shuffle(value, lane < delta ? lane : lane - delta);
+}
+template <typename T>
+XLSTM_INLINE T simd_shuffle_down(T value, uint32_t delta) {
+    const uint32_t lane = lane_index();
+    return simd_shuffle(value, lane + delta > 31 ? lane : lane + delta);
+}
+template <typename T>
+XLSTM_INLINE T simd_shuffle_rotate_up(T value, uint32_t delta) {
+    return simd_shuffle(value, (lane_index() - delta) & 31);
+}
+template <typename T>
+XLSTM_INLINE T simd_shuffle_rotate_down(T value, uint32_t delta) {
+    return simd_shuffle(value, (lane_index() + delta) & 31);
+}
+
+#define XLSTM_REDUCTION(name, expression)                                   \
+    template <typename T>                                                   \
+    XLSTM_INLINE T name(T a) {                                              \
+        _Pragma("unroll") for (int distance = 16; distance > 0; distance /= 2) { \
+            const T b = simd_shuffle_xor(a, distance);                      \
+            a = expression;                                                 \
+        }                                                                   \
+        return a;                                                           \
+    }
+XLSTM_REDUCTION(simd_sum, a + b)
+XLSTM_REDUCTION(simd_product, a* b)
+XLSTM_REDUCTION(simd_max, max(a, b))
+XLSTM_REDUCTION(simd_min, min(a, b))
+XLSTM_INLINE bool simd_all(bool value) { return __all_sync(0xffffffffu, value); }
+XLSTM_INLINE bool simd_any(bool value) { return __any_sync(0xffffffffu, value); }
+
+template <typename T>
+XLSTM_INLINE T simd_prefix_inclusive_sum(T value) {
+    const uint32_t lane = lane_index();
+    _Pragma("unroll") for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        const T before = simd_shuffle_up(value, distance);
+        value = lane < distance ? value : value + before;
+    }
+    return value;
+}
+template <typename T>
+XLSTM_INLINE T simd_prefix_exclusive_sum(T value) {
+    const T before = simd_shuffle_up(simd_prefix_inclusive_sum(value), 1);
+    return lane_index() == 0 ? static_cast<T>(0) : before;
+}
+
+// --- 8 x 8 matrices of a simdgroup ---------------------------------------------------------------
+// Lane l holds the elements (l / 4, 2 (l % 4) + {0, 1}): what tensor cores take as the left factor
+// and give as the result. As the right factor they take the transposed layout, which a load
+// reads as well; the compiler drops the one that is not used. Other matrices are transposed by
+// shuffles.
+
+template <typename T, int Rows, int Columns>
+struct simdgroup_matrix {
+    static_assert(Rows == 8 && Columns == 8, "Metal has matrices of 8 x 8 only");
+    T element[2];
+    T transposed[2];
+    bool has_transposed;
+    simdgroup_matrix() = default;
+    // value on the diagonal, zero elsewhere
+    XLSTM_INLINE explicit simdgroup_matrix(T value) : has_transposed(true) {
+        const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
+        for (uint32_t i = 0; i < 2; ++i) {
+            element[i] = transposed[i] = row == column + i ? value : static_cast<T>(0);
+        }
+    }
+};
+using simdgroup_float8x8 = simdgroup_matrix<float, 8, 8>;
+using simdgroup_half8x8 = simdgroup_matrix<__half, 8, 8>;
+using simdgroup_bfloat8x8 = simdgroup_matrix<__nv_bfloat16, 8, 8>;
+
+template <typename T, int Rows, int Columns>
+XLSTM_INLINE simdgroup_matrix<T, Rows, Columns> make_filled_simdgroup_matrix(T value) {
+    simdgroup_matrix<T, Rows, Columns> matrix;
+    matrix.element[0] = matrix.element[1] = value;
+    matrix.transposed[0] = matrix.transposed[1] = value;
+    matrix.has_transposed = true;
+    return matrix;
+}
+
+template <typename T, typename Source>
+XLSTM_INLINE void simdgroup_load(
+    simdgroup_matrix<T, 8, 8>& matrix, const Source* source, uint64_t stride = 8,
+    ulong2 origin = ulong2(0), bool transpose = false) {
+    const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
+    const uint64_t down = transpose ? 1 : stride, right = transpose ? stride : 1;
+    source += origin.y * stride + origin.x;
+    _Pragma("unroll") for (uint32_t i = 0; i < 2; ++i) {
+        matrix.element[i] = source[row * down + (column + i) * right];
+        matrix.transposed[i] = source[(column + i) * down + row * right];
+    }
+    matrix.has_transposed = true;
+}
+
+template <typename T, typename Destination>
+XLSTM_INLINE void simdgroup_store(
+    const simdgroup_matrix<T, 8, 8>& matrix, Destination* destination, uint64_t stride = 8,
+    ulong2 origin = ulong2(0), bool transpose = false) {
+    const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
+    const uint64_t down = transpose ? 1 : stride, right = transpose ? stride : 1;
+    destination += origin.y * stride + origin.x;
+    _Pragma("unroll") for (uint32_t i = 0; i < 2; ++i) {
+        destination[row * down + (column + i) * right] = matrix.element[i];
+    }
+}
+
+template <typename T>
+XLSTM_INLINE vec<T, 2> right_factor(const simdgroup_matrix<T, 8, 8>& matrix) {
+    if (matrix.has_transposed) {
+        return {matrix.transposed[0], matrix.transposed[1]};
+    }
+    const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
+    vec<T, 2> result;
+    _Pragma("unroll") for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t source = (column + i) * 4 + row / 2;
+        const T even = simd_shuffle(matrix.element[0], source);
+        const T odd = simd_shuffle(matrix.element[1], source);
+        result[i] = row % 2 == 0 ? even : odd;
+    }
+    return result;
+}
+
+// sum += left right, in double: products of floats are exact. Both factors take the index that is
+// summed in the order 0 2 4 6, 1 3 5 7.
+XLSTM_INLINE void accumulate(vec<float, 2>& sum, vec<float, 2> left, vec<float, 2> right) {
+    double x = sum.x, y = sum.y;
+    _Pragma("unroll") for (int i = 0; i < 2; ++i) {
+        asm volatile(
+            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(x), "+d"(y)
+            : "d"(static_cast<double>(left[i])), "d"(static_cast<double>(right[i])));
+    }
+    sum = vec<float, 2>(static_cast<float>(x), static_cast<float>(y));
+}
+
+// The tensor cores' products of halves have 16 rows: the lower 8 are zero.
+#define XLSTM_HALF_PRODUCT(T, type)                                                         \
+    XLSTM_INLINE void accumulate(vec<float, 2>& sum, vec<T, 2> left, vec<T, 2> right) {     \
+        float unused = 0.0f, unused_too = 0.0f;                                             \
+        asm volatile(                                                                       \
+            "mma.sync.aligned.m16n8k8.row.col.f32." type "." type ".f32 "                   \
+            "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"                           \
+            : "+f"(sum.x), "+f"(sum.y), "+f"(unused), "+f"(unused_too)                      \
+            : "r"(as_type<uint32_t>(left)), "r"(0u), "r"(as_type<uint32_t>(right)));        \
+    }
+XLSTM_HALF_PRODUCT(__half, "f16")
+XLSTM_HALF_PRODUCT(__nv_bfloat16, "bf16")
+template <typename L, typename R>
+XLSTM_INLINE void accumulate(vec<float, 2>& sum, vec<L, 2> left, vec<R, 2> right) {
+    accumulate(sum, vec<float, 2>(left), vec<float, 2>(right));
+}
+
+template <typename D, typename L, typename R, typename A>
+XLSTM_INLINE void simdgroup_multiply_accumulate(
+    simdgroup_matrix<D, 8, 8>& result, const simdgroup_matrix<L, 8, 8>& left,
+    const simdgroup_matrix<R, 8, 8>& right, const simdgroup_matrix<A, 8, 8>& addend) {
+    vec<float, 2> sum(static_cast<float>(addend.element[0]), static_cast<float>(addend.element[1]));
+    accumulate(sum, vec<L, 2>(left.element[0], left.element[1]), right_factor(right));
+    result.element[0] = static_cast<D>(sum.x);
+    result.element[1] = static_cast<D>(sum.y);
+    result.has_transposed = false;
+}
+
+template <typename D, typename L, typename R>
+XLSTM_INLINE void simdgroup_multiply(
+    simdgroup_matrix<D, 8, 8>& result, const simdgroup_matrix<L, 8, 8>& left,
+    const simdgroup_matrix<R, 8, 8>& right) {
+    simdgroup_multiply_accumulate(result, left, right, simdgroup_matrix<D, 8, 8>(D(0.0f)));
+}
+
+}  // namespace metal
