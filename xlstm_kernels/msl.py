@@ -2,6 +2,56 @@
 
 from __future__ import annotations
 
+PACKS = """
+    // COUNT neighbouring elements, a power of two, which a thread loads and stores by one
+    // instruction: 16 bytes at most. The elements past `left` are zero, and are not stored.
+    template <typename T, uint COUNT>
+    struct alignas(sizeof(T) * COUNT) xlstm_pack {
+        T at[COUNT];
+    };
+    template <typename Pointer>
+    inline bool xlstm_aligned(Pointer pointer, uint bytes) {
+        return reinterpret_cast<size_t>(pointer) % bytes == 0;  // false in views at odd offsets
+    }
+    template <uint COUNT, typename T>
+    inline xlstm_pack<T, COUNT> xlstm_load(const device T* from, int64_t step, uint left) {
+        if (left >= COUNT && step == 1 && xlstm_aligned(from, sizeof(T) * COUNT)) {
+            return *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(from);
+        }
+        xlstm_pack<T, COUNT> pack;
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < COUNT; ++k) {
+            pack.at[k] = k < left ? from[k * step] : static_cast<T>(0.0f);
+        }
+        return pack;
+    }
+    #ifdef __METAL_VERSION__
+    // Inputs of fewer than 8 elements. Without address spaces it would be the same function.
+    template <uint COUNT, typename T>
+    inline xlstm_pack<T, COUNT> xlstm_load(const constant T* from, int64_t step, uint left) {
+        xlstm_pack<T, COUNT> pack;
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < COUNT; ++k) {
+            pack.at[k] = k < left ? from[k * step] : static_cast<T>(0.0f);
+        }
+        return pack;
+    }
+    #endif
+    template <typename T, uint COUNT>
+    inline void xlstm_store(device T* to, xlstm_pack<T, COUNT> pack, uint left) {
+        if (left >= COUNT && xlstm_aligned(to, sizeof(T) * COUNT)) {
+            *reinterpret_cast<device xlstm_pack<T, COUNT>*>(to) = pack;
+            return;
+        }
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < COUNT; ++k) {
+            if (k < left) {
+                to[k] = pack.at[k];
+            }
+        }
+    }
+"""
+
 THREADGROUP_SUM = """
     // The sum of value, a float or a vector, over the threadgroup, given to each of its threads.
     // partial: at least one of them for each simdgroup, at most one simdgroup for each lane.
