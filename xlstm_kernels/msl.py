@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 PACKS = """
-    // COUNT neighbouring elements, a power of two, which a thread loads and stores by one
-    // instruction: 16 bytes at most. The elements past `left` are zero, and are not stored.
+    // COUNT neighbouring elements, a power of two, which a thread loads and stores together: up to
+    // 16 bytes by one instruction. The elements past `left` are zero, and are not stored.
     template <typename T, uint COUNT>
     struct alignas(sizeof(T) * COUNT) xlstm_pack {
         T at[COUNT];
@@ -49,23 +49,6 @@ PACKS = """
                 to[k] = pack.at[k];
             }
         }
-    }
-"""
-
-THREADGROUP_SUM = """
-    // The sum of value, a float or a vector, over the threadgroup, given to each of its threads.
-    // partial: at least one of them for each simdgroup, at most one simdgroup for each lane.
-    template <typename Value>
-    inline Value xlstm_threadgroup_sum(
-        Value value, threadgroup Value* partial, uint simdgroup, uint lane, uint simdgroups) {
-        value = simd_sum(value);
-        // Whatever an earlier sum left in partial has been read.
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (lane == 0) {
-            partial[simdgroup] = value;
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        return simd_sum(lane < simdgroups ? partial[lane] : Value(0.0f));
     }
 """
 
