@@ -18,6 +18,7 @@ from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.arguments import require_activation, require_filter
 from xlstm_kernels.conv.causal_conv1d_gradient import causal_conv1d_gradient
 from xlstm_kernels.conv.causal_runs import (
+    CHANNELS,
     ROUND,
     beginning,
     convolved,
@@ -149,7 +150,8 @@ _WRITE_FINAL_STATES = """
                 const uint end = start + i;
                 if (start + RUN >= steps && end >= steps && end < steps + HALO) {
                     const size_t row = static_cast<size_t>(batch) * HALO + (end - steps);
-                    final_states[row * channels + channel] = static_cast<T>(window[i]);
+                    xlstm_store(
+                        final_states + row * channels + channel, xlstm_rounded<T>(window[i]), left);
                 }
             }
 """
@@ -169,7 +171,7 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
         inputs=("values", "weight", *(("bias",) * biased), *(("states",) * continued)),
         outputs=("convolved", *(("final_states",) * final_states)),
         launch=functools.partial(_launch, final_states),
-        header=_SILU if activated else _IDENTITY,
+        header=CHANNELS + (_SILU if activated else _IDENTITY),
         contiguous_inputs=False,
         body=f"""
     // values: (batch, steps, channels); weight: (channels, TAPS); bias: (channels); states:
@@ -186,8 +188,13 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
             for (uint i = 0; i < RUN; ++i) {{
                 if (start + i < steps) {{
                     {convolved("window", "i")}
-                    convolved[first + static_cast<size_t>(i) * channels] =
-                        static_cast<T>(xlstm_activation(sum));
+                    #pragma clang loop unroll(full)
+                    for (uint k = 0; k < PACK; ++k) {{
+                        sum.at[k] = xlstm_activation(sum.at[k]);
+                    }}
+                    xlstm_store(
+                        convolved + first + static_cast<size_t>(i) * channels,
+                        xlstm_rounded<T>(sum), left);
                 }}
             }}{_WRITE_FINAL_STATES if final_states else ""}
         }}
