@@ -152,7 +152,7 @@ _TANH = """
         series = metal::fma(series, square, 0.13332401f);
         series = metal::fma(series, square, -0.33333313f);
         const float near = metal::fma(x * square, series, x);
-        return magnitude < 0.55f ? near : metal::copysign(far, x);
+        return magnitude < 0.55f ? near : (x < 0.0f ? -far : far);
     }
 """
 
@@ -172,7 +172,7 @@ _FORWARD = Kernel(
         auto pack = xlstm_load<PACK>(values + first, 1, left);
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
-            pack.at[k] = static_cast<T>(cap * xlstm_tanh(static_cast<float>(pack.at[k]) * inverse));
+            pack.at[k] = cap * xlstm_tanh(pack.at[k] * inverse);
         }
         xlstm_store(capped + first, pack, left);
     }
@@ -196,11 +196,11 @@ _GRADIENT = Kernel(
         const auto given = xlstm_load<PACK>(cotangent + first, 1, left);
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
-            const float scaled = static_cast<float>(pack.at[k]) * inverse;
+            const float scaled = pack.at[k] * inverse;
             // sech^2, see _slope
             const float decay = metal::precise::exp(-2.0f * metal::abs(scaled));
             const float slope = 4.0f * decay / ((1.0f + decay) * (1.0f + decay));
-            pack.at[k] = static_cast<T>(static_cast<float>(given.at[k]) * slope);
+            pack.at[k] = given.at[k] * slope;
         }
         xlstm_store(values_gradient + first, pack, left);
     }

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels.conv.causal_runs import (
-    CHANNELS,
     ROUND,
     beginning,
     convolved,
     element,
     halo,
+    run_of,
     runs,
     shared_ends,
     values_window,
 )
 from xlstm_kernels.kernel import Kernel
-from xlstm_kernels.msl import SIGMOID
+from xlstm_kernels.msl import PACKS, SIGMOID
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -152,10 +152,11 @@ def _pulled(*, continued: bool, activated: bool) -> str:
         {earlier}
         {window}
         Pack pulled[HALO + RUN] = {{}};
+        const auto given = {run_of("cotangent")};
         #pragma clang loop unroll(full)
         for (uint i = 0; i < RUN; ++i) {{
-            if (active && start + i < steps) {{
-                Pack own = {element("cotangent", "start + i")};{slope}
+            if (i < taken) {{
+                Pack own = given.at[i];{slope}
                 pulled[HALO + i] = own;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
@@ -191,7 +192,9 @@ _SUM_OVER_PLACES = """
     for (uint j = place; j <= TAPS; j += places) {
         const size_t row = static_cast<size_t>(threadgroup_position_in_grid.y) * (TAPS + 1) + j;
         const Pack total = filters[j][lane];
-        xlstm_store(block_sums + row * channels + channel, total, left);
+        if (present) {
+            xlstm_store(block_sums + row * channels + channel, total);
+        }
     }
 """
 
@@ -212,9 +215,7 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
                 }}"""
     to_state = """else {
                     const size_t row = static_cast<size_t>(batch) * HALO + end;
-                    xlstm_store(
-                        states_gradient + row * channels + channel, xlstm_rounded<StateT>(sum),
-                        left);
+                    xlstm_store(states_gradient + row * channels + channel, sum);
                 }"""
     inputs = ("values", "weight", "cotangent", *(("bias",) * biased))
     states_at = slice(len(inputs), len(inputs) + continued)
@@ -223,7 +224,7 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
         inputs=(*inputs, *(("states",) * continued), *(("final_cotangent",) * final)),
         outputs=("values_gradient", *(("states_gradient",) * continued), "block_sums"),
         launch=functools.partial(_launch, states_at),
-        header=CHANNELS + (_SILU_SLOPE if activated else ""),
+        header=PACKS + (_SILU_SLOPE if activated else ""),
         contiguous_inputs=False,
         body=f"""
     // values, cotangent: (batch, steps, channels); weight: (channels, TAPS); bias: (channels);
@@ -253,8 +254,7 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
                 }}
                 if (end >= HALO) {{
                     const size_t row = static_cast<size_t>(batch) * steps + (end - HALO);
-                    xlstm_store(
-                        values_gradient + row * channels + channel, xlstm_rounded<T>(sum), left);
+                    xlstm_store(values_gradient + row * channels + channel, sum);
                 }} {to_state if continued else ""}
             }}
         }}

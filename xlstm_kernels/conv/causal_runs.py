@@ -1,10 +1,11 @@
 """How a causal convolution lies over threads, and the Metal that its two directions share.
 
 A thread takes a run of RUN steps of PACK channels, which it loads and stores together; the lanes of
-a simdgroup take neighbouring packs. Its steps, and the K-1 before them, the halo, are in its registers. The simdgroups of a
-threadgroup take runs that follow each other, through one sequence and into the next; they share
-the filters, and hand on the ends of their runs, through threadgroup memory. So only the first
-run of a threadgroup reads its halo from memory, and all other elements are read once.
+a simdgroup take neighbouring packs. Its steps, and the K-1 before them, the halo, are in its
+registers. The simdgroups of a threadgroup take runs that follow each other, through one sequence
+and into the next; they share the filters, and hand on the ends of their runs, through threadgroup
+memory. So only the first run of a threadgroup reads its halo from memory, and all other elements
+are read once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlstm_kernels.kernel import Launch
-from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -27,7 +27,7 @@ _STEPS_OF_A_ROUND = 128
 _MOST_SIMDGROUPS = 8
 _MEMORY = 32 * 1024 // (_SIMD_WIDTH * 4)  # of a threadgroup, in floats for each lane
 _STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
-_CHANNELS_OF_A_PACK = 4  # more of them would take more registers than they save time
+_CHANNELS_OF_A_PACK = 4  # a window of more of them would fill the registers
 _BUSY_THREADS = 2**14
 
 
@@ -91,7 +91,7 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
     """
     batch, steps, channels = values.shape
     run = min(_STEPS_OF_A_PACKED_RUN, steps)
-    pack = _CHANNELS_OF_A_PACK if width <= _STEPS_OF_A_PACKED_RUN else 1
+    pack = _CHANNELS_OF_A_PACK // windows if width <= _STEPS_OF_A_PACKED_RUN else 1
     while pack > 1 and (channels % pack or values.size < _BUSY_THREADS * run * pack):
         pack //= 2
     if steps == 1:
@@ -118,34 +118,8 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
     )
 
 
-#: MSL header: packs of channels as floats.
-CHANNELS = (
-    PACKS
-    + """
-    template <uint COUNT, typename Pointer>
-    inline xlstm_pack<float, COUNT> xlstm_floats(Pointer from, int64_t step, uint left) {
-        const auto pack = xlstm_load<COUNT>(from, step, left);
-        xlstm_pack<float, COUNT> floats;
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < COUNT; ++k) {
-            floats.at[k] = static_cast<float>(pack.at[k]);
-        }
-        return floats;
-    }
-    template <typename T, uint COUNT>
-    inline xlstm_pack<T, COUNT> xlstm_rounded(xlstm_pack<float, COUNT> floats) {
-        xlstm_pack<T, COUNT> pack;
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < COUNT; ++k) {
-            pack.at[k] = static_cast<T>(floats.at[k]);
-        }
-        return pack;
-    }
-"""
-)
-_BIAS = """
-        if (j == TAPS) {
-            numbers = xlstm_floats<PACK>(bias + channel * bias_strides[0], bias_strides[0], left);
+_BIAS = """ else if (present) {
+            numbers = xlstm_load<PACK>(bias + channel * bias_strides[0], bias_strides[0]);
         }"""
 
 
@@ -161,13 +135,12 @@ def beginning(*, biased: bool) -> str:
     const uint channel = thread_position_in_grid.x * PACK;
     const uint steps = values_shape[1];
     const uint channels = values_shape[2];
-    const uint left = channel < channels ? channels - channel : 0;
+    const bool present = channel < channels;  // PACK divides their number
     for (uint j = place; j <= TAPS; j += places) {{
         Pack numbers = {{}};
-        if (j < TAPS) {{
-            numbers = xlstm_floats<PACK>(
-                weight + channel * weight_strides[0] + j * weight_strides[1], weight_strides[0],
-                left);
+        if (present && j < TAPS) {{
+            numbers = xlstm_load<PACK>(
+                weight + channel * weight_strides[0] + j * weight_strides[1], weight_strides[0]);
         }}{_BIAS if biased else ""}
         filters[j][lane] = numbers;
     }}
@@ -188,17 +161,30 @@ def beginning(*, biased: bool) -> str:
 #: MSL at the beginning of a round: which run the thread takes.
 ROUND = """
         const uint index = (threadgroup_position_in_grid.y * rounds + round) * places + place;
-        const bool active = left > 0 && index < all_runs;
+        const bool active = present && index < all_runs;
         const uint batch = index / runs;
         const uint start = (index - batch * runs) * RUN;
+        const uint taken = active ? metal::min(RUN + 0u, steps - start) : 0u;  // steps of the run
 """
 
 
 def element(array: str, step: str) -> str:
-    """MSL of the elements of an array (B, ., C) that are the thread's at a step, as floats."""
+    """MSL of the pack of an array (B, ., C) that is the thread's at a step."""
+    return f"xlstm_load<PACK>({_pointer(array, step)}, {array}_strides[2])"
+
+
+def run_of(array: str) -> str:
+    """MSL of the packs of an array (B, S, C) at the steps of the run, zero beyond the last step."""
     return (
-        f"xlstm_floats<PACK>({array} + batch * {array}_strides[0] + ({step}) * {array}_strides[1] "
-        f"+ channel * {array}_strides[2], {array}_strides[2], left)"
+        f"xlstm_load_packs<RUN, PACK>({_pointer(array, 'start')}, {array}_strides[1], "
+        f"{array}_strides[2], taken)"
+    )
+
+
+def _pointer(array: str, step: str) -> str:
+    return (
+        f"{array} + batch * {array}_strides[0] + ({step}) * {array}_strides[1] "
+        f"+ channel * {array}_strides[2]"
     )
 
 
@@ -258,11 +244,10 @@ def values_window(*, continued: bool, first: str = element("values", "start + j 
     before = element("states", "j") if continued else ""
     return f"""
         Pack window[HALO + RUN] = {{}};
+        const auto run = {run_of("values")};
         #pragma clang loop unroll(full)
         for (uint i = 0; i < RUN; ++i) {{
-            if (active && start + i < steps) {{
-                window[HALO + i] = {element("values", "start + i")};
-            }}
+            window[HALO + i] = run.at[i];
         }}
         {halo("window", "ends", before=before, first=first)}
     """

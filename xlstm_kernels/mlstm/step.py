@@ -189,7 +189,6 @@ _BODY = """
     const uint head = threadgroup_position_in_grid.y;
     const uint batch = threadgroup_position_in_grid.z;
     const uint column = (threadgroup_position_in_grid.x * 32 + lane) * PACK;
-    const uint left = column < values ? values - column : 0;
     const bool first_tile = threadgroup_position_in_grid.x == 0;
     const size_t sequence = static_cast<size_t>(batch) * heads + head;
     auto queries = query + batch * query_strides[0] + head * query_strides[1];
@@ -219,7 +218,7 @@ _BODY = """
 
     const auto value_own = xlstm_load<PACK>(
         value + batch * value_strides[0] + head * value_strides[1] + column * value_strides[2],
-        value_strides[2], left);
+        value_strides[2], column < values ? PACK : 0);
     float read[PACK] = {};
     float inner = 0.0f;
     for (uint first = simdgroup * 32; first < keys; first += simdgroups * 32) {
@@ -239,29 +238,25 @@ _BODY = """
         const uint rows = metal::min(32u, keys - first);
         for (uint start = 0; start < rows; start += 8) {
             // Read ahead, as the compiler cannot know that what is written is not read again.
-            xlstm_pack<Stored, PACK> block[8];
-            #pragma clang loop unroll(full)
-            for (uint j = 0; j < 8; ++j) {
-                block[j] = xlstm_load<PACK>(
-                    c_old + (first + start + j) * c_before_strides[2]
-                        + column * c_before_strides[3],
-                    c_before_strides[3], start + j < rows ? left : 0);
-            }
+            const uint present = column < values ? metal::min(8u, rows - start) : 0u;
+            const auto block = xlstm_load_packs<8, PACK>(
+                c_old + (first + start) * c_before_strides[2] + column * c_before_strides[3],
+                c_before_strides[2], c_before_strides[3], present);
             #pragma clang loop unroll(full)
             for (uint j = 0; j < 8; ++j) {
                 const float key_row = simd_broadcast(key_own, start + j);
                 const float query_row = simd_broadcast(query_own, start + j);
-                xlstm_pack<State, PACK> c_new;
+                xlstm_pack<float, PACK> c_new;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {
-                    const float c = forget * static_cast<float>(block[j].at[k])
-                        + key_row * static_cast<float>(value_own.at[k]);
+                    const float c = forget * block.at[j].at[k] + key_row * value_own.at[k];
                     read[k] += query_row * c;
-                    c_new.at[k] = static_cast<State>(c);
+                    c_new.at[k] = c;
                 }
-                xlstm_store(
-                    c_after + (sequence * keys + first + start + j) * values + column, c_new,
-                    start + j < rows ? left : 0);
+                if (j < present) {
+                    xlstm_store(
+                        c_after + (sequence * keys + first + start + j) * values + column, c_new);
+                }
             }
         }
     }
@@ -282,16 +277,18 @@ _BODY = """
         }
         const float scale = metal::precise::rsqrt(static_cast<float>(keys));
         const float normaliser = metal::max(metal::abs(scale * inner_sum), xlstm_floor(m));
-        xlstm_pack<T, PACK> h_own;
+        xlstm_pack<float, PACK> h_own;
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
             float read_sum = 0.0f;
             for (uint other = 0; other < simdgroups; ++other) {
                 read_sum += read_sums[other][k][lane];
             }
-            h_own.at[k] = static_cast<T>(scale * read_sum / (normaliser + epsilon));
+            h_own.at[k] = scale * read_sum / (normaliser + epsilon);
         }
-        xlstm_store(h + sequence * values + column, h_own, left);
+        if (column < values) {
+            xlstm_store(h + sequence * values + column, h_own);
+        }
         if (first_tile && lane == 0) {
             m_after[sequence] = m.x;
         }

@@ -189,7 +189,9 @@ def _normalise(
 
 
 @functools.cache
-def norm_operation(backend: str, eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
+def norm_operation(
+    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
+) -> Operation:
     """The differentiable operation (x, each of the extras) -> normalised on one backend."""
     plain = multi_head_layer_norm_reference if centred else multi_head_rms_norm_reference
 

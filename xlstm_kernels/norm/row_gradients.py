@@ -106,22 +106,22 @@ _BODY = f"""
     {LOCATE}
     #if WEIGHTED
     const auto head_weight = weight + first * weight_strides[0];
-    auto weights = xlstm_load_part<VALUES, PACK>(
+    auto weights = xlstm_load_row<VALUES, PACK>(
         head_weight, weight_strides[0], own, stride, columns);
     #endif
     #if BIASED && GATED
     const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_load_part<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    auto biases = xlstm_load_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
     #endif
     const uint first_base = threadgroup_position_in_grid.x * places;
     const int64_t block = static_cast<int64_t>(first_base + place) * features + first;
     #if WEIGHTED
     const auto own_weight_sums = weight_sums + block;
-    xlstm_part<VALUES, PACK> weight_held = {{}};
+    xlstm_packs<VALUES, PACK> weight_held = {{}};
     #endif
     #if BIASED
     const auto own_bias_sums = bias_sums + block;
-    xlstm_part<VALUES, PACK> bias_held = {{}};
+    xlstm_packs<VALUES, PACK> bias_held = {{}};
     #endif
     const uint taken = threadgroups_per_grid.x * places;
     for (uint base = first_base; base < rows; base += taken) {{
@@ -134,28 +134,28 @@ _BODY = f"""
             + position * values_strides[1] + head * values_strides[2]);
         const auto row_cotangent = cotangent + (batch * cotangent_strides[0]
             + position * cotangent_strides[1] + first * cotangent_strides[2]);
-        auto held = xlstm_load_part<VALUES, PACK>(
+        auto held = xlstm_load_row<VALUES, PACK>(
             row_values, values_strides[3], own, stride, width);
-        auto given = xlstm_load_part<VALUES, PACK>(
+        auto given = xlstm_load_row<VALUES, PACK>(
             row_cotangent, cotangent_strides[2], own, stride, width);
         #if GATED
         const auto row_gate = gate + (batch * gate_strides[0]
             + position * gate_strides[1] + first * gate_strides[2]);
-        auto gates = xlstm_load_part<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
+        auto gates = xlstm_load_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
         #endif
 
         #if CENTRED
         float sum = 0.0f;
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_part<VALUES, PACK>(
+                held = xlstm_load_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    sum += held.at[v][k];
+                    sum += held.at[v].at[k];
                 }}
             }}
         }}
@@ -168,16 +168,16 @@ _BODY = f"""
         #endif
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_part<VALUES, PACK>(
+                held = xlstm_load_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
-                given = xlstm_load_part<VALUES, PACK>(
+                given = xlstm_load_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
                 #if WEIGHTED
-                weights = xlstm_load_part<VALUES, PACK>(
+                weights = xlstm_load_row<VALUES, PACK>(
                     head_weight, weight_strides[0], start, stride, columns);
                 #endif
                 #if GATED
-                gates = xlstm_load_part<VALUES, PACK>(
+                gates = xlstm_load_row<VALUES, PACK>(
                     row_gate, gate_strides[2], start, stride, width);
                 #endif
             }}
@@ -185,19 +185,19 @@ _BODY = f"""
             for (uint v = 0; v < VALUES; ++v) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    float pulled = given.at[v][k];
+                    float pulled = given.at[v].at[k];
                     #if GATED
-                    pulled *= xlstm_sigmoid(gates.at[v][k]).x;
+                    pulled *= xlstm_sigmoid(gates.at[v].at[k]).x;
                     #endif
                     #if WEIGHTED
-                    pulled *= weights.at[v][k];
+                    pulled *= weights.at[v].at[k];
                     #endif
                     #if CENTRED
                     const bool present = start + v * stride + k < width;
-                    const float distance = present ? held.at[v][k] - mean : 0.0f;
+                    const float distance = present ? held.at[v].at[k] - mean : 0.0f;
                     moments += float4(distance, distance * distance, pulled, pulled * distance);
                     #else
-                    moments += float2(held.at[v][k] * held.at[v][k], held.at[v][k] * pulled);
+                    moments += held.at[v].at[k] * float2(held.at[v].at[k], pulled);
                     #endif
                 }}
             }}
@@ -215,83 +215,84 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_part<VALUES, PACK>(
+                held = xlstm_load_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
-                given = xlstm_load_part<VALUES, PACK>(
+                given = xlstm_load_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
                 #if WEIGHTED
-                weights = xlstm_load_part<VALUES, PACK>(
+                weights = xlstm_load_row<VALUES, PACK>(
                     head_weight, weight_strides[0], start, stride, columns);
                 #endif
                 #if BIASED && GATED
-                biases = xlstm_load_part<VALUES, PACK>(
+                biases = xlstm_load_row<VALUES, PACK>(
                     head_bias, bias_strides[0], start, stride, columns);
                 #endif
                 #if GATED
-                gates = xlstm_load_part<VALUES, PACK>(
+                gates = xlstm_load_row<VALUES, PACK>(
                     row_gate, gate_strides[2], start, stride, width);
                 #endif
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
                 const uint column = start + v * stride;
-                const uint left = column < width ? width - column : 0;
-                xlstm_pack<T, PACK> pack;
+                xlstm_pack<float, PACK> pack;
                 #if GATED
-                xlstm_pack<GateT, PACK> gate_pack;
+                xlstm_pack<float, PACK> gate_pack;
                 #endif
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #if CENTRED
-                    const float normal = ((held.at[v][k] - mean) - moments.x) * scale;
+                    const float normal = ((held.at[v].at[k] - mean) - moments.x) * scale;
                     #else
-                    const float normal = held.at[v][k] * scale;
+                    const float normal = held.at[v].at[k] * scale;
                     #endif
-                    float through = given.at[v][k];
+                    float through = given.at[v].at[k];
                     #if GATED
-                    const float2 opened = xlstm_sigmoid(gates.at[v][k]);
+                    const float2 opened = xlstm_sigmoid(gates.at[v].at[k]);
                     through *= opened.x;
                     float result = normal;
                     #if WEIGHTED
-                    result *= weights.at[v][k];
+                    result *= weights.at[v].at[k];
                     #endif
                     #if BIASED
-                    result += biases.at[v][k];
+                    result += biases.at[v].at[k];
                     #endif
-                    gate_pack.at[k] = static_cast<GateT>(given.at[v][k] * result * opened.y);
+                    gate_pack.at[k] = given.at[v].at[k] * result * opened.y;
                     #endif
                     float pulled = through;
                     #if WEIGHTED
-                    pulled *= weights.at[v][k];
+                    pulled *= weights.at[v].at[k];
                     #endif
                     #if CENTRED
                     pulled -= moments.z;
                     #endif
-                    pack.at[k] = static_cast<T>(scale * (pulled - normal * along));
+                    pack.at[k] = scale * (pulled - normal * along);
                     // Rows that do not fit the registers have their sums in memory, where no other
                     // thread looks at them.
                     #if WEIGHTED
-                    if (k < left && HELD) {{
-                        weight_held.at[v][k] += through * normal;
-                    }} else if (k < left) {{
+                    if (column < width && HELD) {{
+                        weight_held.at[v].at[k] += through * normal;
+                    }} else if (column < width) {{
                         own_weight_sums[column + k] = through * normal
                             + (base == first_base ? 0.0f : own_weight_sums[column + k]);
                     }}
                     #endif
                     #if BIASED
-                    if (k < left && HELD) {{
-                        bias_held.at[v][k] += through;
-                    }} else if (k < left) {{
+                    if (column < width && HELD) {{
+                        bias_held.at[v].at[k] += through;
+                    }} else if (column < width) {{
                         own_bias_sums[column + k] = through
                             + (base == first_base ? 0.0f : own_bias_sums[column + k]);
                     }}
                     #endif
                 }}
-                const int64_t element = row * features + first + column;
-                xlstm_store(values_gradient + element, pack, left);
-                #if GATED
-                xlstm_store(gate_gradient + element, gate_pack, left);
-                #endif
+                if (column < width) {{
+                    const int64_t element = row * features + first + column;
+                    xlstm_store(values_gradient + element, pack);
+                    #if GATED
+                    xlstm_store(gate_gradient + element, gate_pack);
+                    #endif
+                }}
             }}
         }}
     }}
@@ -299,17 +300,14 @@ _BODY = f"""
     if (HELD) {{
         #pragma clang loop unroll(full)
         for (uint v = 0; v < VALUES; ++v) {{
-            #pragma clang loop unroll(full)
-            for (uint k = 0; k < PACK; ++k) {{
-                const uint column = own + v * stride + k;
-                if (column < columns) {{
-                    #if WEIGHTED
-                    own_weight_sums[column] = weight_held.at[v][k];
-                    #endif
-                    #if BIASED
-                    own_bias_sums[column] = bias_held.at[v][k];
-                    #endif
-                }}
+            const uint column = own + v * stride;
+            if (column < columns) {{
+                #if WEIGHTED
+                xlstm_store(own_weight_sums + column, weight_held.at[v]);
+                #endif
+                #if BIASED
+                xlstm_store(own_bias_sums + column, bias_held.at[v]);
+                #endif
             }}
         }}
     }}

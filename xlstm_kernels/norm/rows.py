@@ -94,26 +94,12 @@ def kernel_name(stem: str, extras: tuple[str, ...], *, centred: bool) -> str:
 ROWS = (
     PACKS
     + """
-    // What a thread has of a row: VALUES packs, `stride` columns apart, as floats.
-    template <uint VALUES, uint PACK>
-    struct xlstm_part {
-        float at[VALUES][PACK];
-    };
+    // What a thread has of a row: VALUES packs, `stride` columns apart, from `column` on.
     template <uint VALUES, uint PACK, typename Pointer>
-    inline xlstm_part<VALUES, PACK> xlstm_load_part(
+    inline xlstm_packs<VALUES, PACK> xlstm_load_row(
         Pointer row, int64_t step, uint column, uint stride, uint columns) {
-        xlstm_part<VALUES, PACK> part;
-        #pragma clang loop unroll(full)
-        for (uint v = 0; v < VALUES; ++v) {
-            const uint start = column + v * stride;
-            const uint left = start < columns ? columns - start : 0;
-            const auto pack = xlstm_load<PACK>(row + start * step, step, left);
-            #pragma clang loop unroll(full)
-            for (uint k = 0; k < PACK; ++k) {
-                part.at[v][k] = static_cast<float>(pack.at[k]);
-            }
-        }
-        return part;
+        const uint present = column < columns ? (columns - column + stride - 1) / stride : 0;
+        return xlstm_load_packs<VALUES, PACK>(row + column * step, stride * step, step, present);
     }
     // The sum of value, a float or a vector, over the simdgroups of a row, given to each thread.
     template <uint SIMDGROUPS, typename Value>
@@ -160,12 +146,12 @@ _BODY = f"""
     {LOCATE}
     #if WEIGHTED
     const auto head_weight = weight + first * weight_strides[0];
-    auto weights = xlstm_load_part<VALUES, PACK>(
+    auto weights = xlstm_load_row<VALUES, PACK>(
         head_weight, weight_strides[0], own, stride, columns);
     #endif
     #if BIASED
     const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_load_part<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    auto biases = xlstm_load_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
     #endif
     const uint taken = threadgroups_per_grid.x * places;
     for (uint base = threadgroup_position_in_grid.x * places; base < rows; base += taken) {{
@@ -177,18 +163,18 @@ _BODY = f"""
         const auto row_values = values + (batch * values_strides[0]
             + position * values_strides[1] + head * values_strides[2]);
         const auto row_normalised = normalised + (row * features + first);
-        auto held = xlstm_load_part<VALUES, PACK>(
+        auto held = xlstm_load_row<VALUES, PACK>(
             row_values, values_strides[3], own, stride, width);
         #if GATED
         const auto row_gate = gate + (batch * gate_strides[0]
             + position * gate_strides[1] + first * gate_strides[2]);
-        auto gates = xlstm_load_part<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
+        auto gates = xlstm_load_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
         #endif
 
         float sum = 0.0f;
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_part<VALUES, PACK>(
+                held = xlstm_load_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
             }}
             #pragma clang loop unroll(full)
@@ -196,9 +182,9 @@ _BODY = f"""
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #if CENTRED
-                    sum += held.at[v][k];
+                    sum += held.at[v].at[k];
                     #else
-                    sum += held.at[v][k] * held.at[v][k];
+                    sum += held.at[v].at[k] * held.at[v].at[k];
                     #endif
                 }}
             }}
@@ -207,11 +193,11 @@ _BODY = f"""
         const float mean = sum / static_cast<float>(columns);
         #if CENTRED
         // The mean as rounded lies close to the values if these lie close to each other, and then
-        // the difference is exact: its small mean and its squares keep digits that a big mean lacks.
+        // the difference is exact: its small mean and squares keep digits that a big mean lacks.
         float2 moments = float2(0.0f);
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_part<VALUES, PACK>(
+                held = xlstm_load_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
             }}
             #pragma clang loop unroll(full)
@@ -219,7 +205,7 @@ _BODY = f"""
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     const bool present = start + v * stride + k < width;
-                    const float distance = present ? held.at[v][k] - mean : 0.0f;
+                    const float distance = present ? held.at[v].at[k] - mean : 0.0f;
                     moments += float2(distance, distance * distance);
                 }}
             }}
@@ -234,44 +220,46 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_part<VALUES, PACK>(
+                held = xlstm_load_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
                 #if WEIGHTED
-                weights = xlstm_load_part<VALUES, PACK>(
+                weights = xlstm_load_row<VALUES, PACK>(
                     head_weight, weight_strides[0], start, stride, columns);
                 #endif
                 #if BIASED
-                biases = xlstm_load_part<VALUES, PACK>(
+                biases = xlstm_load_row<VALUES, PACK>(
                     head_bias, bias_strides[0], start, stride, columns);
                 #endif
                 #if GATED
-                gates = xlstm_load_part<VALUES, PACK>(
+                gates = xlstm_load_row<VALUES, PACK>(
                     row_gate, gate_strides[2], start, stride, width);
                 #endif
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
                 const uint column = start + v * stride;
-                xlstm_pack<T, PACK> pack;
+                xlstm_pack<float, PACK> pack;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #if CENTRED
-                    float result = ((held.at[v][k] - mean) - moments.x) * scale;
+                    float result = ((held.at[v].at[k] - mean) - moments.x) * scale;
                     #else
-                    float result = held.at[v][k] * scale;
+                    float result = held.at[v].at[k] * scale;
                     #endif
                     #if WEIGHTED
-                    result *= weights.at[v][k];
+                    result *= weights.at[v].at[k];
                     #endif
                     #if BIASED
-                    result += biases.at[v][k];
+                    result += biases.at[v].at[k];
                     #endif
                     #if GATED
-                    result /= 1.0f + metal::precise::exp(-gates.at[v][k]);
+                    result /= 1.0f + metal::precise::exp(-gates.at[v].at[k]);
                     #endif
-                    pack.at[k] = static_cast<T>(result);
+                    pack.at[k] = result;
                 }}
-                xlstm_store(row_normalised + column, pack, column < width ? width - column : 0);
+                if (column < width) {{
+                    xlstm_store(row_normalised + column, pack);
+                }}
             }}
         }}
     }}
