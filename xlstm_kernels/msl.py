@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
-THREADGROUP_SUM = """
-    // The sum of value, a float or a vector, over the threadgroup, given to each of its threads.
-    // partial: at least one of them for each simdgroup, at most one simdgroup for each lane.
-    template <typename Value>
-    inline Value xlstm_threadgroup_sum(
-        Value value, threadgroup Value* partial, uint simdgroup, uint lane, uint simdgroups) {
-        value = simd_sum(value);
-        // Whatever an earlier sum left in partial has been read.
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (lane == 0) {
-            partial[simdgroup] = value;
+PACKS = """
+    // COUNT neighbouring elements, a power of two. In memory they have any type, and a thread loads
+    // or stores them together, up to 16 bytes by one instruction; in registers they are floats.
+    template <typename T, uint COUNT>
+    struct alignas(sizeof(T) * COUNT) xlstm_pack {
+        T at[COUNT];
+    };
+    template <uint N, uint COUNT>
+    struct xlstm_packs {
+        xlstm_pack<float, COUNT> at[N];
+    };
+    // Views may begin anywhere, and so may their rows.
+    template <uint COUNT, typename T>
+    inline bool xlstm_aligned(const device T* pointer) {
+        return reinterpret_cast<size_t>(pointer) % sizeof(xlstm_pack<T, COUNT>) == 0;
+    }
+    // N packs, `spacing` apart, of elements `step` apart. Those from `present` on are zero, and so
+    // are elements from `left` on. All are under way together: nothing between the loads waits.
+    template <uint N, uint COUNT, typename T>
+    inline xlstm_packs<N, COUNT> xlstm_load_packs(
+        const device T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
+        xlstm_packs<N, COUNT> floats = {};
+        if (step == 1 && spacing % COUNT == 0 && left >= COUNT && xlstm_aligned<COUNT>(from)) {
+            xlstm_pack<T, COUNT> packs[N];
+            #pragma clang loop unroll(full)
+            for (uint i = 0; i < N; ++i) {
+                if (i < present) {
+                    packs[i] = *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(
+                        from + i * spacing);
+                }
+            }
+            #pragma clang loop unroll(full)
+            for (uint i = 0; i < N; ++i) {
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < COUNT; ++k) {
+                    floats.at[i].at[k] = i < present ? static_cast<float>(packs[i].at[k]) : 0.0f;
+                }
+            }
+        } else {
+            #pragma clang loop unroll(full)
+            for (uint i = 0; i < N; ++i) {
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < COUNT; ++k) {
+                    if (i < present && k < left) {
+                        floats.at[i].at[k] = static_cast<float>(from[i * spacing + k * step]);
+                    }
+                }
+            }
         }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        return simd_sum(lane < simdgroups ? partial[lane] : Value(0.0f));
+        return floats;
+    }
+    #ifdef __METAL_VERSION__
+    // Of inputs of fewer than 8 elements. CUDA's pointers have no address space to tell them by.
+    template <uint N, uint COUNT, typename T>
+    inline xlstm_packs<N, COUNT> xlstm_load_packs(
+        const constant T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
+        xlstm_packs<N, COUNT> floats = {};
+        for (uint i = 0; i < metal::min(present, N); ++i) {
+            for (uint k = 0; k < metal::min(left, COUNT); ++k) {
+                floats.at[i].at[k] = static_cast<float>(from[i * spacing + k * step]);
+            }
+        }
+        return floats;
+    }
+    #endif
+    template <uint COUNT, typename Pointer>
+    inline xlstm_pack<float, COUNT> xlstm_load(Pointer from, int64_t step, uint left = COUNT) {
+        return xlstm_load_packs<1, COUNT>(from, 0, step, 1, left).at[0];
+    }
+    // Elements from `left` on are not stored.
+    template <typename T, uint COUNT>
+    inline void xlstm_store(device T* to, xlstm_pack<float, COUNT> floats, uint left = COUNT) {
+        xlstm_pack<T, COUNT> pack;
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < COUNT; ++k) {
+            pack.at[k] = static_cast<T>(floats.at[k]);
+        }
+        if (left >= COUNT && xlstm_aligned<COUNT>(to)) {
+            *reinterpret_cast<device xlstm_pack<T, COUNT>*>(to) = pack;
+        } else {
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < COUNT; ++k) {
+                if (k < left) {
+                    to[k] = pack.at[k];
+                }
+            }
+        }
     }
 """
 

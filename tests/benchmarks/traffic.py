@@ -19,8 +19,6 @@ from embercoach.simulator import activate, report
 from xlstm_kernels import rms_norm, soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
-from xlstm_kernels.conv.depthwise_conv_3tap import depthwise_conv_3tap
-from xlstm_kernels.memory.memcpy import copy
 from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 
@@ -155,9 +153,8 @@ def _multi_head_norm(operator: Operation, dtype: mx.Dtype) -> list[Entry]:
 
 
 def _convolutions(dtype: mx.Dtype) -> list[Entry]:
-    """At 1,024 steps of 512 channels, four taps; one step of 64 sequences; and a copy."""
+    """At 1,024 steps of 512 channels, four taps; and one step of 64 sequences."""
     shape, taps = (1, 1024, 512), (512, 4)
-    across, three = (1, 512, 1024), (512, 3)
     one, state = (64, 1, 512), (64, 3, 512)
 
     def whole() -> mx.array:
@@ -168,25 +165,12 @@ def _convolutions(dtype: mx.Dtype) -> list[Entry]:
         x, weight = mx.ones(one, dtype), mx.ones(taps, dtype)
         return causal_conv1d_update(x, mx.ones(state, dtype), weight, backend="metal")
 
-    def centred() -> mx.array:
-        return depthwise_conv_3tap(mx.ones(across, dtype), mx.ones(three, dtype), backend="metal")
-
     return [
         Entry(_label("causal_conv1d", shape, dtype), whole, _size(dtype, shape, shape, taps)),
         Entry(
             _label("causal_conv1d_update", one, dtype),
             step,
             _size(dtype, one, one, state, state, taps),
-        ),
-        Entry(
-            _label("depthwise_conv_3tap", across, dtype),
-            centred,
-            _size(dtype, across, across, three),
-        ),
-        Entry(
-            _label("copy", shape, dtype),
-            lambda: copy(mx.ones(shape, dtype), backend="metal"),
-            _size(dtype, shape, shape),
         ),
     ]
 

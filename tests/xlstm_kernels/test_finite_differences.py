@@ -117,7 +117,6 @@ def admitted(states, library):
 
 
 CASES = {
-    "copy": Case(xlstm_kernels.copy, lambda x: x, ((5, 7),)),
     "soft_cap": Case(soft_capped, lambda x, c: capped(x, np.abs(c) + 1), ((5, 7), ())),
     "rms_norm": Case(
         lambda x, w, **backend: xlstm_kernels.rms_norm(x, w, EPS, **backend),
@@ -145,9 +144,6 @@ CASES = {
     ),
     "causal_conv1d_update": Case(
         updated, updated_definition, ((2, 33), (2, 3, 33), (33, 4), (33,))
-    ),
-    "depthwise_conv_3tap": Case(
-        xlstm_kernels.depthwise_conv_3tap, conv.centred, ((2, 9, 40), (9, 3), (9,))
     ),
     "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
     "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),

@@ -42,10 +42,7 @@ def test_soft_cap(shape, dtype, understudy):
     assert (name, gradient_name) == ("xlstm_soft_cap", "xlstm_soft_cap_gradient")
 
     type_, where = MSL_TYPES[dtype], space(values.size)
-    attributes = [
-        "uint3 thread_position_in_grid [[thread_position_in_grid]]",
-        "uint3 threads_per_grid [[threads_per_grid]]",
-    ]
+    attributes = ["uint3 thread_position_in_grid [[thread_position_in_grid]]"]
     assert forward.signature == [
         *numbered(
             f"const {where} {type_}* values",
@@ -66,8 +63,9 @@ def test_soft_cap(shape, dtype, understudy):
         *attributes,
     ]
     for generated in (forward, gradient):
-        assert generated.template_values == f"{type_}, uint32_t"
-        assert generated.grid == (-(-values.size // 4), 1, 1)
+        pack = 16 // dtype.size
+        assert generated.template_values == f"{type_}, uint32_t, {pack}"
+        assert generated.grid == (-(-values.size // pack), 1, 1)
         assert generated.threadgroup == (256, 1, 1)
 
 
@@ -146,14 +144,14 @@ def big(*shape: int) -> mx.array:
 def test_soft_cap_counts_beyond_32_bits(generate):
     values, cap = big(2**16, 2**16), mx.array(1.0)
     launch = soft_cap_module._launch(values)
-    assert launch.template == (("T", mx.float32), ("Index", mx.int64))
+    assert launch.template == (("T", mx.float32), ("Index", mx.int64), ("PACK", 4))
     assert launch.grid == (2**30, 1, 1)
     small = soft_cap_module._launch(big(2**15, 2**16 - 1))
-    assert small.template == (("T", mx.float32), ("Index", mx.uint32))
+    assert small.template == (("T", mx.float32), ("Index", mx.uint32), ("PACK", 4))
     count = mx.array(values.size, dtype=mx.int64)
     kernel = soft_cap_module._FORWARD
     generated = generate(kernel, [mx.zeros((9,)), cap, count], launch)
-    assert generated.template_values == "float, int64_t"
+    assert generated.template_values == "float, int64_t, 4"
 
 
 def test_rms_norm_grids_stay_launchable_for_any_number_of_rows():

@@ -349,8 +349,6 @@ def test_public_names():
         "Kernel",
         "causal_conv1d",
         "causal_conv1d_update",
-        "copy",
-        "depthwise_conv_3tap",
         "get_available_mlstm_kernels",
         "get_available_mlstm_sequence_kernels",
         "get_available_mlstm_step_kernels",

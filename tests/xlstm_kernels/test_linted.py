@@ -79,7 +79,6 @@ def each_setting(**choices: Sequence[object]) -> Iterator[dict[str, object]]:
 def run_small_operators() -> None:
     x, weight = mx.ones((4, 96)), mx.ones((96,))
     differentiate(pack.soft_cap, x, cap_value=15.0)
-    differentiate(pack.copy, x)
     differentiate(pack.rms_norm, x)
     differentiate(pack.rms_norm, x, weight)
     heads, gate = mx.ones((2, 3, 4, 24)), mx.ones((2, 3, 96))
@@ -109,8 +108,6 @@ def run_convolutions() -> None:
         step = (x[:, :1], mx.ones(state), weight)
         differentiate(pack.causal_conv1d_update, *step, activation=activation)
         differentiate(pack.causal_conv1d_update, *step, bias, activation=activation)
-    for given in ((), (bias,)):
-        differentiate(pack.depthwise_conv_3tap, mx.ones((2, 20, 40)), mx.ones((20, 3)), *given)
 
 
 def run_mlstm() -> None:

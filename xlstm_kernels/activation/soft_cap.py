@@ -14,10 +14,11 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.msl import PACKS
 
-_SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes anything smaller for zero
+_SMALLEST_CAP = mx.finfo(mx.float32).smallest_normal  # a GPU takes it or 1 / cap below for zero
 _THREADGROUP = 256
-_ELEMENTS_PER_THREAD = 4
+_PACK_BYTES = 16
 
 
 def soft_cap(
@@ -102,9 +103,10 @@ def _slope(scaled: mx.array) -> mx.array:
 
 def _number_cap(cap_value: float) -> mx.array:
     number = host_number("soft_cap", "cap_value", cap_value)
-    if number < _SMALLEST_CAP:
+    if not _SMALLEST_CAP <= number <= 1 / _SMALLEST_CAP:
         raise ValueError(
-            f"soft_cap: cap_value must be positive, at least {_SMALLEST_CAP:.3g}, got {number}"
+            f"soft_cap: cap_value must be positive, from {_SMALLEST_CAP:.3g} to "
+            f"{1 / _SMALLEST_CAP:.3g}, got {number}"
         )
     return mx.array(number, dtype=mx.float32)
 
@@ -123,31 +125,56 @@ def _array_cap(cap_value: mx.array) -> mx.array:
 
 
 def _launch(values: mx.array, *_others: mx.array) -> Launch:
-    """One flat line of threads, each of which strides over the elements."""
-    threads = math.ceil(values.size / _ELEMENTS_PER_THREAD)
-    # 32-bit indices are faster; index + stride must fit them.
+    """One flat line of threads, each with one pack of 16 bytes."""
+    pack = _PACK_BYTES // values.dtype.size
+    # 32-bit indices are faster; the first index past the last pack must fit them.
     index = mx.uint32 if values.size < 2**31 else mx.int64
     return Launch(
-        grid=(threads, 1, 1),
+        grid=(math.ceil(values.size / pack), 1, 1),
         threadgroup=(_THREADGROUP, 1, 1),
         output_shapes=(values.shape,),
         output_dtypes=(values.dtype,),
-        template=(("T", values.dtype), ("Index", index)),
+        template=(("T", values.dtype), ("Index", index), ("PACK", pack)),
     )
 
+
+_TANH = """
+    // tanh(x) = sign(x) (1 - 2 / (1 + exp(2 |x|))): one exponential and one division. Below 0.55
+    // that difference loses digits, and x + x^3 P(x^2) is used, P from a least-squares fit.
+    // The relative error is below 5e-7. Infinity and NaN need no branch.
+    inline float xlstm_tanh(float x) {
+        const float magnitude = metal::abs(x);
+        const float far = 1.0f - 2.0f / (1.0f + metal::precise::exp(2.0f * magnitude));
+        const float square = x * x;
+        float series = -0.0061366763f;
+        series = metal::fma(series, square, 0.020978794f);
+        series = metal::fma(series, square, -0.05383113f);
+        series = metal::fma(series, square, 0.13332401f);
+        series = metal::fma(series, square, -0.33333313f);
+        const float near = metal::fma(x * square, series, x);
+        return magnitude < 0.55f ? near : (x < 0.0f ? -far : far);
+    }
+"""
 
 _FORWARD = Kernel(
     name="xlstm_soft_cap",
     inputs=("values", "cap", "element_count"),
     outputs=("capped",),
     launch=_launch,
+    header=PACKS + _TANH,
     body="""
     // values, capped: any shape, contiguous, read as flat; cap, element_count: 0-d.
     const Index count = static_cast<Index>(element_count);
-    for (Index i = thread_position_in_grid.x; i < count; i += threads_per_grid.x) {
-        const float scaled = static_cast<float>(values[i]) / cap;
-        // The fast tanh overflows for big arguments.
-        capped[i] = static_cast<T>(cap * metal::precise::tanh(scaled));
+    const Index first = static_cast<Index>(thread_position_in_grid.x) * PACK;
+    if (first < count) {
+        const uint left = static_cast<uint>(metal::min(count - first, static_cast<Index>(PACK)));
+        const float inverse = 1.0f / cap;
+        auto pack = xlstm_load<PACK>(values + first, 1, left);
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {
+            pack.at[k] = cap * xlstm_tanh(pack.at[k] * inverse);
+        }
+        xlstm_store(capped + first, pack, left);
     }
     """,
 )
@@ -157,15 +184,25 @@ _GRADIENT = Kernel(
     inputs=("values", "cotangent", "cap", "element_count"),
     outputs=("values_gradient",),
     launch=_launch,
+    header=PACKS,
     body="""
     // values, cotangent, values_gradient: one shape, contiguous, read as flat.
     const Index count = static_cast<Index>(element_count);
-    for (Index i = thread_position_in_grid.x; i < count; i += threads_per_grid.x) {
-        const float scaled = static_cast<float>(values[i]) / cap;
-        // sech^2, see _slope
-        const float decay = metal::precise::exp(-2.0f * metal::abs(scaled));
-        const float slope = 4.0f * decay / ((1.0f + decay) * (1.0f + decay));
-        values_gradient[i] = static_cast<T>(static_cast<float>(cotangent[i]) * slope);
+    const Index first = static_cast<Index>(thread_position_in_grid.x) * PACK;
+    if (first < count) {
+        const uint left = static_cast<uint>(metal::min(count - first, static_cast<Index>(PACK)));
+        const float inverse = 1.0f / cap;
+        auto pack = xlstm_load<PACK>(values + first, 1, left);
+        const auto given = xlstm_load<PACK>(cotangent + first, 1, left);
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {
+            const float scaled = pack.at[k] * inverse;
+            // sech^2, see _slope
+            const float decay = metal::precise::exp(-2.0f * metal::abs(scaled));
+            const float slope = 4.0f * decay / ((1.0f + decay) * (1.0f + decay));
+            pack.at[k] = given.at[k] * slope;
+        }
+        xlstm_store(values_gradient + first, pack, left);
     }
     """,
 )

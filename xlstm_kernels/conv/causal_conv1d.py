@@ -27,6 +27,7 @@ from xlstm_kernels.conv.causal_runs import (
 )
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
 from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +150,7 @@ _WRITE_FINAL_STATES = """
                 const uint end = start + i;
                 if (start + RUN >= steps && end >= steps && end < steps + HALO) {
                     const size_t row = static_cast<size_t>(batch) * HALO + (end - steps);
-                    final_states[row * channels + channel] = static_cast<T>(window[i]);
+                    xlstm_store(final_states + row * channels + channel, window[i]);
                 }
             }
 """
@@ -169,7 +170,7 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
         inputs=("values", "weight", *(("bias",) * biased), *(("states",) * continued)),
         outputs=("convolved", *(("final_states",) * final_states)),
         launch=functools.partial(_launch, final_states),
-        header=_SILU if activated else _IDENTITY,
+        header=PACKS + (_SILU if activated else _IDENTITY),
         contiguous_inputs=False,
         body=f"""
     // values: (batch, steps, channels); weight: (channels, TAPS); bias: (channels); states:
@@ -184,10 +185,13 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
             const size_t first = (static_cast<size_t>(batch) * steps + start) * channels + channel;
             #pragma clang loop unroll(full)
             for (uint i = 0; i < RUN; ++i) {{
-                if (start + i < steps) {{
+                if (i < taken) {{
                     {convolved("window", "i")}
-                    convolved[first + static_cast<size_t>(i) * channels] =
-                        static_cast<T>(xlstm_activation(sum));
+                    #pragma clang loop unroll(full)
+                    for (uint k = 0; k < PACK; ++k) {{
+                        sum.at[k] = xlstm_activation(sum.at[k]);
+                    }}
+                    xlstm_store(convolved + first + static_cast<size_t>(i) * channels, sum);
                 }}
             }}{_WRITE_FINAL_STATES if final_states else ""}
         }}

@@ -24,12 +24,13 @@ from xlstm_kernels.conv.causal_runs import (
     convolved,
     element,
     halo,
+    run_of,
     runs,
     shared_ends,
     values_window,
 )
 from xlstm_kernels.kernel import Kernel
-from xlstm_kernels.msl import SIGMOID
+from xlstm_kernels.msl import PACKS, SIGMOID
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -108,19 +109,22 @@ _SHARE_EARLIER = f"""
         // The first run of a threadgroup has nobody to give it the g of its halo, and computes it:
         // earlier is x from 2 HALO before the run on, and then its first half is g.
         constexpr uint EARLIER = RUN > 1 ? 2 * HALO : 0;
-        float earlier[EARLIER > 0 ? EARLIER : 1];
-        earlier[0] = 0.0f;
+        Pack earlier[EARLIER > 0 ? EARLIER : 1] = {{}};
         if (round == 0 && active && place == 0 && start > 0) {{
             #pragma clang loop unroll(full)
             for (uint k = 0; k < EARLIER; ++k) {{
-                earlier[k] = start + k >= 2 * HALO
-                    ? {element("values", "start + k - 2 * HALO")}
-                    : @BEFORE@;
+                if (start + k >= 2 * HALO) {{
+                    earlier[k] = {element("values", "start + k - 2 * HALO")};
+                }}@BEFORE@
             }}
             #pragma clang loop unroll(full)
             for (uint i = 0; i < EARLIER / 2; ++i) {{
                 {convolved("earlier", "i")}
-                earlier[i] = {element("cotangent", "start + i - HALO")} * xlstm_silu_slope(sum);
+                const auto given = {element("cotangent", "start + i - HALO")};
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    earlier[i].at[k] = given.at[k] * xlstm_silu_slope(sum.at[k]);
+                }}
             }}
         }}
 """
@@ -128,35 +132,44 @@ _SHARE_EARLIER = f"""
 
 def _pulled(*, continued: bool, activated: bool) -> str:
     """MSL of `window` and `pulled`, which is g; on the way, what the run adds to `sums`."""
-    given = element("cotangent", "start + i")
     if activated:
-        before = element("states", "start + k - HALO") if continued else "0.0f"
-        earlier = _SHARE_EARLIER.replace("@BEFORE@", before)
+        before = f""" else {{
+                    earlier[k] = {element("states", "start + k - HALO")};
+                }}"""
+        earlier = _SHARE_EARLIER.replace("@BEFORE@", before if continued else "")
         of_values, of_cotangent = "earlier[EARLIER > 0 ? HALO + j : 0]", "earlier[j]"
         window = values_window(continued=continued, first=of_values)
-        own = f"{convolved('window', 'i')} const float own = {given} * xlstm_silu_slope(sum);"
+        slope = f"""
+                {convolved("window", "i")}
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    own.at[k] *= xlstm_silu_slope(sum.at[k]);
+                }}"""
     else:
-        earlier, window = "", values_window(continued=continued)
+        earlier, window, slope = "", values_window(continued=continued), ""
         of_cotangent = element("cotangent", "start + j - HALO")
-        own = f"const float own = {given};"
     return f"""
         {earlier}
         {window}
-        float pulled[HALO + RUN];
+        Pack pulled[HALO + RUN] = {{}};
+        const auto given = {run_of("cotangent")};
         #pragma clang loop unroll(full)
         for (uint i = 0; i < RUN; ++i) {{
-            pulled[HALO + i] = 0.0f;
-            if (active && start + i < steps) {{
-                {own}
+            if (i < taken) {{
+                Pack own = given.at[i];{slope}
                 pulled[HALO + i] = own;
                 #pragma clang loop unroll(full)
-                for (uint j = 0; j < TAPS; ++j) {{
-                    sums[j] = metal::fma(own, window[i + j], sums[j]);
+                for (uint k = 0; k < PACK; ++k) {{
+                    #pragma clang loop unroll(full)
+                    for (uint j = 0; j < TAPS; ++j) {{
+                        sums[j].at[k] =
+                            metal::fma(own.at[k], window[i + j].at[k], sums[j].at[k]);
+                    }}
+                    sums[TAPS].at[k] += own.at[k];
                 }}
-                sums[TAPS] += own;
             }}
         }}
-        {halo("pulled", "pulled_ends", before="0.0f", first=of_cotangent)}
+        {halo("pulled", "pulled_ends", before="", first=of_cotangent)}
     """
 
 
@@ -166,17 +179,21 @@ _SUM_OVER_PLACES = """
         threadgroup_barrier(mem_flags::mem_threadgroup);
         #pragma clang loop unroll(full)
         for (uint j = 0; j <= TAPS; ++j) {
-            if (place == turn) {
-                filters[j][lane] = turn == 0 ? sums[j] : filters[j][lane] + sums[j];
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < PACK; ++k) {
+                if (place == turn) {
+                    filters[j][lane].at[k] =
+                        (turn == 0 ? 0.0f : filters[j][lane].at[k]) + sums[j].at[k];
+                }
             }
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (uint j = place; j <= TAPS; j += places) {
+        const size_t row = static_cast<size_t>(threadgroup_position_in_grid.y) * (TAPS + 1) + j;
+        const Pack total = filters[j][lane];
         if (present) {
-            const size_t row =
-                static_cast<size_t>(threadgroup_position_in_grid.y) * (TAPS + 1) + j;
-            block_sums[row * channels + channel] = filters[j][lane];
+            xlstm_store(block_sums + row * channels + channel, total);
         }
     }
 """
@@ -194,11 +211,11 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
     chosen = "".join(name for name, chosen in options.items() if chosen)
     from_state = f"""
                 if (end >= steps) {{
-                    sum += {element("final_cotangent", "end - steps")};
+                    sum = {element("final_cotangent", "end - steps")};
                 }}"""
     to_state = """else {
                     const size_t row = static_cast<size_t>(batch) * HALO + end;
-                    states_gradient[row * channels + channel] = static_cast<StateT>(sum);
+                    xlstm_store(states_gradient + row * channels + channel, sum);
                 }"""
     inputs = ("values", "weight", "cotangent", *(("bias",) * biased))
     states_at = slice(len(inputs), len(inputs) + continued)
@@ -207,7 +224,7 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
         inputs=(*inputs, *(("states",) * continued), *(("final_cotangent",) * final)),
         outputs=("values_gradient", *(("states_gradient",) * continued), "block_sums"),
         launch=functools.partial(_launch, states_at),
-        header=_SILU_SLOPE if activated else "",
+        header=PACKS + (_SILU_SLOPE if activated else ""),
         contiguous_inputs=False,
         body=f"""
     // values, cotangent: (batch, steps, channels); weight: (channels, TAPS); bias: (channels);
@@ -217,11 +234,7 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
     {beginning(biased=biased)}
     {shared_ends("ends")}
     {shared_ends("pulled_ends")}
-    float sums[TAPS + 1];
-    #pragma clang loop unroll(full)
-    for (uint j = 0; j <= TAPS; ++j) {{
-        sums[j] = 0.0f;
-    }}
+    Pack sums[TAPS + 1] = {{}};
     for (uint round = 0; round < rounds; ++round) {{
         {ROUND}
         {_pulled(continued=continued, activated=activated)}
@@ -230,14 +243,18 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
             // Of the step end - HALO. The last run has those that no other run comes to.
             const uint end = start + i;
             if (active && end < steps + HALO && (i < RUN || start + RUN >= steps)) {{
-                float sum = 0.0f;
+                Pack sum = {{}};{from_state if final else ""}
                 #pragma clang loop unroll(full)
                 for (uint j = i < RUN ? 0 : i - RUN + 1; j < TAPS; ++j) {{
-                    sum = metal::fma(filter[j], pulled[i + HALO - j], sum);
-                }}{from_state if final else ""}
+                    #pragma clang loop unroll(full)
+                    for (uint k = 0; k < PACK; ++k) {{
+                        sum.at[k] =
+                            metal::fma(filter[j].at[k], pulled[i + HALO - j].at[k], sum.at[k]);
+                    }}
+                }}
                 if (end >= HALO) {{
                     const size_t row = static_cast<size_t>(batch) * steps + (end - HALO);
-                    values_gradient[row * channels + channel] = static_cast<T>(sum);
+                    xlstm_store(values_gradient + row * channels + channel, sum);
                 }} {to_state if continued else ""}
             }}
         }}

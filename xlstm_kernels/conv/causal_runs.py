@@ -1,10 +1,11 @@
 """How a causal convolution lies over threads, and the Metal that its two directions share.
 
-A thread takes a run of RUN steps of one channel; the lanes of a simdgroup take neighbouring
-channels. Its steps, and the K-1 before them, the halo, are in its registers. The simdgroups of a
-threadgroup take runs that follow each other, through one sequence and into the next; they share
-the filters, and hand on the ends of their runs, through threadgroup memory. So only the first
-run of a threadgroup reads its halo from memory, and all other elements are read once.
+A thread takes a run of RUN steps of PACK channels, which it loads and stores together; the lanes of
+a simdgroup take neighbouring packs. Its steps, and the K-1 before them, the halo, are in its
+registers. The simdgroups of a threadgroup take runs that follow each other, through one sequence
+and into the next; they share the filters, and hand on the ends of their runs, through threadgroup
+memory. So only the first run of a threadgroup reads its halo from memory, and all other elements
+are read once.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
 _SIMD_WIDTH = 32
+_STEPS_OF_A_PACKED_RUN = 8
 _STEPS_OF_A_RUN = 16
 _STEPS_OF_A_LONG_RUN = 32  # a run has to hold the halo of the next one
 _STEPS_OF_A_ROUND = 128
 _MOST_SIMDGROUPS = 8
 _MEMORY = 32 * 1024 // (_SIMD_WIDTH * 4)  # of a threadgroup, in floats for each lane
 _STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
+_CHANNELS_OF_A_PACK = 4  # a window of more of them would fill the registers
+_BUSY_THREADS = 2**14
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,15 @@ class Runs:
 
     Attributes:
         run: steps of a run.
+        pack: channels of a thread.
         places: the most simdgroups of a threadgroup.
         simdgroups: of a threadgroup.
-        threadgroups: for each 32 channels.
-        lanes: channels, rounded up to whole simdgroups.
+        threadgroups: for each 32 packs of channels.
+        lanes: packs of channels, rounded up to whole simdgroups.
     """
 
     run: int
+    pack: int
     places: int
     simdgroups: int
     threadgroups: int
@@ -58,7 +64,7 @@ class Runs:
             width: number of taps.
             dtype: of x.
             outputs: shape and dtype of each output.
-            template: the template arguments of the body besides T, TAPS, RUN and PLACES.
+            template: the template arguments of the body besides T, TAPS, RUN, PLACES and PACK.
         """
         shapes, dtypes = zip(*outputs, strict=True)
         return Launch(
@@ -68,13 +74,14 @@ class Runs:
             output_dtypes=dtypes,
             template=(
                 *(("T", dtype), ("TAPS", width), ("RUN", self.run), ("PLACES", self.places)),
+                ("PACK", self.pack),
                 *template,
             ),
         )
 
 
 def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
-    """A row of simdgroups for each 32 channels, in threadgroups that take rounds of runs.
+    """A row of simdgroups for each 32 packs of channels, in threadgroups that take rounds of runs.
 
     Args:
         values: (B, S, C), not empty.
@@ -83,61 +90,67 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
             of a threadgroup, which then has fewer simdgroups.
     """
     batch, steps, channels = values.shape
+    run = min(_STEPS_OF_A_PACKED_RUN, steps)
+    pack = _CHANNELS_OF_A_PACK // windows if width <= _STEPS_OF_A_PACKED_RUN else 1
+    while pack > 1 and (channels % pack or values.size < _BUSY_THREADS * run * pack):
+        pack //= 2
     if steps == 1:
         run, places = 1, _MOST_SIMDGROUPS
+    elif pack > 1:
+        run, places = _STEPS_OF_A_PACKED_RUN, _MOST_SIMDGROUPS
     elif width <= _STEPS_OF_A_RUN:
         run, places = _STEPS_OF_A_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_RUN
     else:
         run, places = _STEPS_OF_A_LONG_RUN, _STEPS_OF_A_ROUND // _STEPS_OF_A_LONG_RUN
     if width > 1:
-        places = min(places, (_MEMORY - (width + 1)) // (windows * (width - 1)))
+        places = min(places, (_MEMORY // pack - (width + 1)) // (windows * (width - 1)))
     all_runs = batch * math.ceil(steps / run)
     simdgroups = min(places, all_runs)
     steps_of_a_round = simdgroups * (min(steps, run) + width - 1)
     rounds = math.ceil(_STEPS_FOR_A_TAP * width / steps_of_a_round)
     return Runs(
         run=run,
+        pack=pack,
         places=places,
         simdgroups=simdgroups,
         threadgroups=math.ceil(all_runs / (simdgroups * rounds)),
-        lanes=math.ceil(channels / _SIMD_WIDTH) * _SIMD_WIDTH,
+        lanes=math.ceil(channels / (_SIMD_WIDTH * pack)) * _SIMD_WIDTH,
     )
 
 
-#: From `filters[TAPS + 1][32]` of the threadgroup to `filter[TAPS]` and `offset` of the thread.
-_SHARE_FILTERS = """
-    for (uint j = place; j <= TAPS; j += places) {{
-        float number = 0.0f;
-        if (present) {{
-            number = j == TAPS ? {bias} : static_cast<float>(
-                weight[channel * weight_strides[0] + j * weight_strides[1]]);
-        }}
-        filters[j][lane] = number;
-    }}
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    float filter[TAPS];
-    #pragma clang loop unroll(full)
-    for (uint j = 0; j < TAPS; ++j) {{
-        filter[j] = filters[j][lane];
-    }}
-    const float offset = filters[TAPS][lane];
-"""
-_BIAS = "static_cast<float>(bias[channel * bias_strides[0]])"
+_BIAS = """ else if (present) {
+            numbers = xlstm_load<PACK>(bias + channel * bias_strides[0], bias_strides[0]);
+        }"""
 
 
 def beginning(*, biased: bool) -> str:
     """MSL up to the loop over rounds: where the thread is, and its filter."""
     return f"""
+    using Pack = xlstm_pack<float, PACK>;
     constexpr uint HALO = TAPS - 1;
-    threadgroup float filters[TAPS + 1][32];  // the bias last
+    threadgroup Pack filters[TAPS + 1][32];  // the bias last
     const uint lane = thread_position_in_threadgroup.x;
     const uint place = thread_position_in_threadgroup.y;
     const uint places = threads_per_threadgroup.y;
-    const uint channel = thread_position_in_grid.x;
+    const uint channel = thread_position_in_grid.x * PACK;
     const uint steps = values_shape[1];
     const uint channels = values_shape[2];
-    const bool present = channel < channels;
-    {_SHARE_FILTERS.format(bias=_BIAS if biased else "0.0f")}
+    const bool present = channel < channels;  // PACK divides their number
+    for (uint j = place; j <= TAPS; j += places) {{
+        Pack numbers = {{}};
+        if (present && j < TAPS) {{
+            numbers = xlstm_load<PACK>(
+                weight + channel * weight_strides[0] + j * weight_strides[1], weight_strides[0]);
+        }}{_BIAS if biased else ""}
+        filters[j][lane] = numbers;
+    }}
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    Pack filter[TAPS];
+    #pragma clang loop unroll(full)
+    for (uint j = 0; j < TAPS; ++j) {{
+        filter[j] = filters[j][lane];
+    }}
+    const Pack offset = filters[TAPS][lane];
     const uint runs = (steps + RUN - 1) / RUN;  // of each sequence
     const uint all_runs = runs * values_shape[0];
     const uint places_of_a_round = places * threadgroups_per_grid.y;
@@ -151,42 +164,57 @@ ROUND = """
         const bool active = present && index < all_runs;
         const uint batch = index / runs;
         const uint start = (index - batch * runs) * RUN;
+        const uint taken = active ? metal::min(RUN + 0u, steps - start) : 0u;  // steps of the run
 """
 
 
 def element(array: str, step: str) -> str:
-    """MSL of the element of an array (B, ., C) that is the thread's at a step, as a float."""
+    """MSL of the pack of an array (B, ., C) that is the thread's at a step."""
+    return f"xlstm_load<PACK>({_pointer(array, step)}, {array}_strides[2])"
+
+
+def run_of(array: str) -> str:
+    """MSL of the packs of an array (B, S, C) at the steps of the run, zero beyond the last step."""
     return (
-        f"static_cast<float>({array}[batch * {array}_strides[0] + ({step}) * {array}_strides[1] + "
-        f"channel * {array}_strides[2]])"
+        f"xlstm_load_packs<RUN, PACK>({_pointer(array, 'start')}, {array}_strides[1], "
+        f"{array}_strides[2], taken)"
+    )
+
+
+def _pointer(array: str, step: str) -> str:
+    return (
+        f"{array} + batch * {array}_strides[0] + ({step}) * {array}_strides[1] "
+        f"+ channel * {array}_strides[2]"
     )
 
 
 def shared_ends(name: str) -> str:
     """MSL that declares what `halo` needs, outside of the loop over rounds."""
-    return f"threadgroup float {name}[RUN > 1 ? PLACES : 1][HALO > 0 ? HALO : 1][32];"
+    return f"threadgroup Pack {name}[RUN > 1 ? PLACES : 1][HALO > 0 ? HALO : 1][32];"
 
 
 def halo(window: str, ends: str, *, before: str, first: str) -> str:
-    """MSL that fills the first HALO elements of a window of HALO + RUN, whose others are the run.
+    """MSL that fills the first HALO packs of a window of HALO + RUN, whose others are the run.
 
     Args:
-        window: the array of registers.
+        window: the array of registers, zero where this leaves it.
         ends: what `shared_ends` declared.
-        before: element `j` of the halo of a sequence's first run.
+        before: pack `j` of the halo of a sequence's first run; "" for zero.
         first: that of a threadgroup's first run, in the midst of a sequence.
     """
+    assign = f"{window}[j] = {before};" if before else ""
     return f"""
         #pragma clang loop unroll(full)
         for (uint j = 0; j < HALO; ++j) {{
-            {window}[j] = 0.0f;
             if (active && start == 0) {{
-                {window}[j] = {before};
+                {assign}
             }} else if (active && place == 0) {{
                 // {ends} still holds those of the round before
-                {window}[j] = round == 0
-                    ? {first}
-                    : {ends}[places - 1][j][lane];
+                if (round == 0) {{
+                    {window}[j] = {first};
+                }} else {{
+                    {window}[j] = {ends}[places - 1][j][lane];
+                }}
             }}
         }}
         if (runs > 1) {{
@@ -213,27 +241,30 @@ def values_window(*, continued: bool, first: str = element("values", "start + j 
         continued: whether there are initial states.
         first: see `halo`.
     """
-    before = element("states", "j") if continued else "0.0f"
+    before = element("states", "j") if continued else ""
     return f"""
-        float window[HALO + RUN];
+        Pack window[HALO + RUN] = {{}};
+        const auto run = {run_of("values")};
         #pragma clang loop unroll(full)
         for (uint i = 0; i < RUN; ++i) {{
-            window[HALO + i] =
-                active && start + i < steps ? {element("values", "start + i")} : 0.0f;
+            window[HALO + i] = run.at[i];
         }}
         {halo("window", "ends", before=before, first=first)}
     """
 
 
 def convolved(window: str, place: str) -> str:
-    """MSL of `sum`, the filter's answer to the TAPS elements of `window` from `place` on.
+    """MSL of `sum`, the filter's answer to the TAPS packs of `window` from `place` on.
 
     Always in the same order and rounding, so that pieces give what the whole gives.
     """
     return f"""
-        float sum = offset;
+        Pack sum = offset;
         #pragma clang loop unroll(full)
         for (uint j = 0; j < TAPS; ++j) {{
-            sum = metal::fma(filter[j], {window}[{place} + j], sum);
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < PACK; ++k) {{
+                sum.at[k] = metal::fma(filter[j].at[k], {window}[{place} + j].at[k], sum.at[k]);
+            }}
         }}
     """

@@ -25,11 +25,13 @@ from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import States, initial_states, require_eps
 from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
-from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS
+from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PACKS, PAIRS
 
 _OPERATOR = "mlstm_step"
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 16
+_PACK_BYTES = 16
+_FEWEST_TILES = 256  # threadgroups that keep a large GPU busy
 
 
 def mlstm_step(
@@ -139,18 +141,22 @@ def mlstm_step_reference(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes 32 columns of C, a lane a column, so that its simdgroups read and write whole
-# lines of memory. They share the rows, 32 at a time: each lane has the query, the key and the
+# A threadgroup takes 32 * PACK columns of C, a lane PACK of them, up to 16 bytes. Its simdgroups
+# share the rows, 32 at a time: each lane has the query, the key and the
 # normaliser's state of one row, and broadcasts them to the others in turn. The grid is
 # whole threadgroups, and every bound in the loops is one of the simdgroup, so all lanes take part.
 
 
 def _launch(
-    dtype_state: mx.Dtype, query: mx.array, _key: mx.array, value: mx.array, *_others: mx.array
+    dtype_state: mx.Dtype, query: mx.array, _key: mx.array, value: mx.array, *others: mx.array
 ) -> Launch:
     batch, heads, keys = query.shape
     values = value.shape[2]
-    tiles = math.ceil(values / _SIMD_WIDTH)
+    stored = others[2].dtype
+    pack = _PACK_BYTES // max(stored.size, dtype_state.size)
+    while pack > 1 and (values % pack or batch * heads * values < _FEWEST_TILES * 32 * pack):
+        pack //= 2
+    tiles = math.ceil(values / (_SIMD_WIDTH * pack))
     simdgroups = min(math.ceil(keys / _SIMD_WIDTH), _MAX_SIMDGROUPS)
     leading = (batch, heads)
     return Launch(
@@ -161,6 +167,8 @@ def _launch(
         template=(
             ("T", value.dtype),
             ("State", dtype_state),
+            ("Stored", stored),
+            ("PACK", pack),
             ("MAX_SIMDGROUPS", _MAX_SIMDGROUPS),
         ),
     )
@@ -170,7 +178,7 @@ _BODY = """
     // query, key: (B, NH, DK); value: (B, NH, DV); input_gate, forget_gate, m_before: (B, NH);
     // c_before: (B, NH, DK, DV); n_before: (B, NH, DK): all as they lie; epsilon: 0-d.
     // h, c_after, n_after, m_after: contiguous.
-    threadgroup float read_sums[MAX_SIMDGROUPS * 32];
+    threadgroup float read_sums[MAX_SIMDGROUPS][PACK][32];
     threadgroup float inner_sums[MAX_SIMDGROUPS];
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = simdgroup_index_in_threadgroup;
@@ -180,9 +188,8 @@ _BODY = """
     const uint values = value_shape[2];
     const uint head = threadgroup_position_in_grid.y;
     const uint batch = threadgroup_position_in_grid.z;
-    const uint column = threadgroup_position_in_grid.x * 32 + lane;
+    const uint column = (threadgroup_position_in_grid.x * 32 + lane) * PACK;
     const bool first_tile = threadgroup_position_in_grid.x == 0;
-    const bool present = column < values;
     const size_t sequence = static_cast<size_t>(batch) * heads + head;
     auto queries = query + batch * query_strides[0] + head * query_strides[1];
     auto keys_of_head = key + batch * key_strides[0] + head * key_strides[1];
@@ -209,11 +216,10 @@ _BODY = """
     const float forget = xlstm_gate(kept, m);
     const float admit = xlstm_gate(admitted, m);
 
-    const float value_own = present
-        ? static_cast<float>(value[
-            batch * value_strides[0] + head * value_strides[1] + column * value_strides[2]])
-        : 0.0f;
-    float read = 0.0f;
+    const auto value_own = xlstm_load<PACK>(
+        value + batch * value_strides[0] + head * value_strides[1] + column * value_strides[2],
+        value_strides[2], column < values ? PACK : 0);
+    float read[PACK] = {};
     float inner = 0.0f;
     for (uint first = simdgroup * 32; first < keys; first += simdgroups * 32) {
         const uint row_own = first + lane;
@@ -232,46 +238,56 @@ _BODY = """
         const uint rows = metal::min(32u, keys - first);
         for (uint start = 0; start < rows; start += 8) {
             // Read ahead, as the compiler cannot know that what is written is not read again.
-            float block[8];
-            _Pragma("clang loop unroll(full)")
-            for (uint j = 0; j < 8; ++j) {
-                block[j] = present && start + j < rows
-                    ? static_cast<float>(c_old[
-                        (first + start + j) * c_before_strides[2] + column * c_before_strides[3]])
-                    : 0.0f;
-            }
-            _Pragma("clang loop unroll(full)")
+            const uint present = column < values ? metal::min(8u, rows - start) : 0u;
+            const auto block = xlstm_load_packs<8, PACK>(
+                c_old + (first + start) * c_before_strides[2] + column * c_before_strides[3],
+                c_before_strides[2], c_before_strides[3], present);
+            #pragma clang loop unroll(full)
             for (uint j = 0; j < 8; ++j) {
                 const float key_row = simd_broadcast(key_own, start + j);
                 const float query_row = simd_broadcast(query_own, start + j);
-                const float c_new = forget * block[j] + key_row * value_own;
-                read += query_row * c_new;
-                if (present && start + j < rows) {
-                    c_after[(sequence * keys + first + start + j) * values + column] =
-                        static_cast<State>(c_new);
+                xlstm_pack<float, PACK> c_new;
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {
+                    const float c = forget * block.at[j].at[k] + key_row * value_own.at[k];
+                    read[k] += query_row * c;
+                    c_new.at[k] = c;
+                }
+                if (j < present) {
+                    xlstm_store(
+                        c_after + (sequence * keys + first + start + j) * values + column, c_new);
                 }
             }
         }
     }
 
     inner = simd_sum(inner);
-    read_sums[simdgroup * 32 + lane] = read;
+    #pragma clang loop unroll(full)
+    for (uint k = 0; k < PACK; ++k) {
+        read_sums[simdgroup][k][lane] = read[k];
+    }
     if (lane == 0) {
         inner_sums[simdgroup] = inner;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (simdgroup == 0) {
-        float read_sum = 0.0f;
         float inner_sum = 0.0f;
         for (uint other = 0; other < simdgroups; ++other) {
-            read_sum += read_sums[other * 32 + lane];
             inner_sum += inner_sums[other];
         }
         const float scale = metal::precise::rsqrt(static_cast<float>(keys));
         const float normaliser = metal::max(metal::abs(scale * inner_sum), xlstm_floor(m));
-        if (present) {
-            h[sequence * values + column] =
-                static_cast<T>(scale * read_sum / (normaliser + epsilon));
+        xlstm_pack<float, PACK> h_own;
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {
+            float read_sum = 0.0f;
+            for (uint other = 0; other < simdgroups; ++other) {
+                read_sum += read_sums[other][k][lane];
+            }
+            h_own.at[k] = scale * read_sum / (normaliser + epsilon);
+        }
+        if (column < values) {
+            xlstm_store(h + sequence * values + column, h_own);
         }
         if (first_tile && lane == 0) {
             m_after[sequence] = m.x;
@@ -297,7 +313,7 @@ def _kernel(dtype_state: mx.Dtype) -> Kernel:
         outputs=("h", "c_after", "n_after", "m_after"),
         launch=functools.partial(_launch, dtype_state),
         contiguous_inputs=False,
-        header=LOG_SIGMOID + PAIRS + MLSTM_GATES,
+        header=LOG_SIGMOID + PAIRS + MLSTM_GATES + PACKS,
         body=_BODY,
     )
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import host_number, require_floating
 from xlstm_kernels.differentiation import differentiable, gradient_of
-from xlstm_kernels.norm.rms_norm import checked_epsilon, inverse_root, scalar
 from xlstm_kernels.norm.row_gradients import norm_gradient
 from xlstm_kernels.norm.rows import norm_kernel
 
@@ -143,6 +142,20 @@ def _finished(
     return flat if gate is None else flat * mx.sigmoid(gate.astype(mx.float32))
 
 
+def checked_epsilon(operator: str, eps: float) -> float:
+    """Accept what a norm may add below its root: a number that is not negative."""
+    epsilon = host_number(operator, "eps", eps)
+    if epsilon < 0:
+        raise ValueError(f"{operator}: eps must not be negative, got {epsilon}")
+    return epsilon
+
+
+def inverse_root(wide: mx.array, eps: float) -> mx.array:
+    """1 / sqrt(mean of squares + eps) of each row of a float32 array, (..., 1)."""
+    mean_square = mx.mean(mx.square(wide), axis=-1, keepdims=True)
+    return mx.rsqrt(mean_square + mx.array(eps, dtype=mean_square.dtype))
+
+
 def _normalise(
     operator: str,
     x: mx.array,
@@ -170,13 +183,15 @@ def _normalise(
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros((batch, length, heads * columns), dtype=x.dtype)
-    operation = _operation(resolved, epsilon, tuple(present), centred=centred)
+    operation = norm_operation(resolved, epsilon, tuple(present), centred=centred)
     normalised: mx.array = operation(x, *present.values())
     return normalised
 
 
 @functools.cache
-def _operation(backend: str, eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
+def norm_operation(
+    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
+) -> Operation:
     """The differentiable operation (x, each of the extras) -> normalised on one backend."""
     plain = multi_head_layer_norm_reference if centred else multi_head_rms_norm_reference
 
@@ -189,7 +204,7 @@ def _operation(backend: str, eps: float, extras: tuple[str, ...], *, centred: bo
     input_gradient = _gradient(backend, eps, extras, reference, centred=centred)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
-        (normalised,) = kernel(x, scalar(eps), *arrays, backend=backend)
+        (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
@@ -210,7 +225,12 @@ def _gradient(
 
     def launch(cotangent: mx.array, *primals: mx.array) -> Arrays:
         return norm_gradient(
-            extras, primals, cotangent, scalar(eps), centred=centred, backend=backend
+            extras, primals, cotangent, _scalar(eps), centred=centred, backend=backend
         )
 
     return differentiable(launch, gradient_of(plain))
+
+
+def _scalar(number: float) -> mx.array:
+    """Made anew for each call: an array that outlives it would be tied to the calling thread."""
+    return mx.array(number, dtype=mx.float32)

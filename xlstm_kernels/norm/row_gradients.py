@@ -1,4 +1,4 @@
-"""The gradients of norms of heads in Metal, all by one kernel, which reads x and dy once.
+"""The gradients of norms of rows in Metal, all by one kernel, which reads x and dy once.
 
 With n the normalised row, s what it was multiplied by, and r = n * weight + bias:
 
@@ -20,27 +20,16 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel
-from xlstm_kernels.msl import SIGMOID, THREADGROUP_SUM
-from xlstm_kernels.norm.rows import (
-    COLUMNS,
-    HELD_VALUE,
-    LOCATE,
-    VALUE,
-    each_element,
-    held_elements,
-    read_factor,
-    row_launch,
-    row_of,
-    threadgroup_sum,
-)
+from xlstm_kernels.msl import SIGMOID
+from xlstm_kernels.norm.rows import LOCATE, ROWS, kernel_name, row_launch, switches
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
-# Up to five arrays of them are in registers, in addition to x.
-_MAX_VALUES = 8
-_ROWS_PER_GROUP = 32
+# Up to six arrays of them are in registers, in addition to x.
+_ELEMENTS = 8
+_ROWS_PER_SIMDGROUP = 32
 
 
 def norm_gradient(
@@ -82,186 +71,268 @@ def norm_gradient(
 
 
 def _launch(outputs: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
-    batch, length, heads, columns = values.shape
     launch = row_launch(
-        *(batch * length, columns, values.dtype, (values.shape,), (values.dtype,)),
-        heads=heads,
-        rows_per_group=_ROWS_PER_GROUP,
-        max_values=_MAX_VALUES,
+        values,
+        elements=_ELEMENTS,
+        rows_per_simdgroup=_ROWS_PER_SIMDGROUP,
         streams=2 + ("gate_gradient" in outputs),
     )
-    groups = launch.grid[0] // launch.threadgroup[0]
-    sums = ((groups, heads * columns), mx.float32)
+    _, _, heads, columns = values.shape
+    threads, places, _ = launch.threadgroup
+    sums = ((launch.grid[0] // threads * places, heads * columns), mx.float32)
+    gate = others[-1]
     made = {
         "values_gradient": (values.shape, values.dtype),
         "weight_sums": sums,
         "bias_sums": sums,
+        "gate_gradient": (gate.shape, gate.dtype),
     }
-    template = launch.template
-    if "gate_gradient" in outputs:
-        gate = others[-1]
-        made["gate_gradient"] = (gate.shape, gate.dtype)
-        template = (*template, ("GateT", gate.dtype))
     shapes, dtypes = zip(*(made[name] for name in outputs), strict=True)
+    template = (*launch.template, ("GateT", gate.dtype))
     return replace(launch, output_shapes=shapes, output_dtypes=dtypes, template=template)
 
 
-def _elements(extras: tuple[str, ...]) -> tuple[str, str, str]:
-    """MSL that declares `given`, `opened`, `factor` and `offset`, as far as there are such.
+_BODY = f"""
+    // values: (batch, length, heads, columns); epsilon: 0-d; weight, bias: (heads * columns);
+    // cotangent, gate: (batch, length, heads * columns), all of any strides. values_gradient: as
+    // values, gate_gradient: as gate; weight_sums, bias_sums: (threadgroups * places, heads *
+    // columns), of the rows that a place of a threadgroup takes. These are contiguous.
+    #if CENTRED
+    threadgroup float partial[SIMDGROUPS];
+    threadgroup float4 partial_moments[SIMDGROUPS];
+    #else
+    threadgroup float2 partial_moments[SIMDGROUPS];
+    #endif
+    {LOCATE}
+    #if WEIGHTED
+    const auto head_weight = weight + first * weight_strides[0];
+    auto weights = xlstm_load_row<VALUES, PACK>(
+        head_weight, weight_strides[0], own, stride, columns);
+    #endif
+    #if BIASED && GATED
+    const auto head_bias = bias + first * bias_strides[0];
+    auto biases = xlstm_load_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    #endif
+    const uint first_base = threadgroup_position_in_grid.x * places;
+    const int64_t block = static_cast<int64_t>(first_base + place) * features + first;
+    #if WEIGHTED
+    const auto own_weight_sums = weight_sums + block;
+    xlstm_packs<VALUES, PACK> weight_held = {{}};
+    #endif
+    #if BIASED
+    const auto own_bias_sums = bias_sums + block;
+    xlstm_packs<VALUES, PACK> bias_held = {{}};
+    #endif
+    const uint taken = threadgroups_per_grid.x * places;
+    for (uint base = first_base; base < rows; base += taken) {{
+        // All threads stay for the barriers; those without a row have no columns.
+        const uint row = metal::min(base + place, rows - 1);
+        const uint width = base + place < rows ? columns : 0;
+        const int64_t batch = row / length;
+        const int64_t position = row % length;
+        const auto row_values = values + (batch * values_strides[0]
+            + position * values_strides[1] + head * values_strides[2]);
+        const auto row_cotangent = cotangent + (batch * cotangent_strides[0]
+            + position * cotangent_strides[1] + first * cotangent_strides[2]);
+        auto held = xlstm_load_row<VALUES, PACK>(
+            row_values, values_strides[3], own, stride, width);
+        auto given = xlstm_load_row<VALUES, PACK>(
+            row_cotangent, cotangent_strides[2], own, stride, width);
+        #if GATED
+        const auto row_gate = gate + (batch * gate_strides[0]
+            + position * gate_strides[1] + first * gate_strides[2]);
+        auto gates = xlstm_load_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
+        #endif
 
-    They are dy, the sigmoid of the gate and its slope, weight and bias. Three times: from memory
-    into registers, from registers, and from memory for elements that have no register.
-    """
-    gated, weighted = "gate" in extras, "weight" in extras
-    biased = "bias" in extras and gated
-    given = "const float given = static_cast<float>(row_cotangent[column * cotangent_step]);"
-    gate = "const float shut = static_cast<float>(row_gate[column * gate_step]);"
-    opened = "const float2 opened = xlstm_sigmoid(shut);"
-    held_factor = [
-        *(["const float factor = weights[k];"] if weighted else []),
-        *(["const float offset = biases[k];"] if biased else []),
-    ]
-    left_factor = [
-        *([f"const float factor = {read_factor('weight')};"] if weighted else []),
-        *([f"const float offset = {read_factor('bias')};"] if biased else []),
-    ]
-    read = [given, *([gate, opened] if gated else [])]
-    keep = ["held_given[k] = given;", *(["held_gate[k] = shut;"] if gated else [])]
-    again = [
-        "const float given = held_given[k];",
-        *(["const float shut = held_gate[k];", opened] if gated else []),
-    ]
-    return (
-        " ".join([*read, *keep, *held_factor]),
-        " ".join([*again, *held_factor]),
-        " ".join([*read, *left_factor]),
-    )
-
-
-def _statistics(extras: tuple[str, ...], *, centred: bool) -> str:
-    """From the elements, kept on the way, to `scale`, `along` = mean(g n), and the means."""
-    first, _, left = _elements(extras)
-    pulled = "const float pulled = given"
-    pulled += " * opened.x" if "gate" in extras else ""
-    pulled += " * factor;" if "weight" in extras else ";"
-    length = "static_cast<float>(columns)"
-    if not centred:
-        add = "moments += float2(value * value, value * pulled);"
-        both = each_element(
-            f"{pulled} {add}", held=f"{VALUE} held[k] = value; {first}", left=f"{VALUE} {left}"
-        )
-        return f"""
-        float2 moments = float2(0.0f);
-        {both}
-        moments = {threadgroup_sum("moments", "partial_moments")} / {length};
-        const float scale = metal::precise::rsqrt(moments.x + epsilon);
-        const float along = moments.y * scale;
-        """
-    # Of the differences from the mean as rounded, as in `rows`.
-    add = """const float distance = value - about;
-             moments += float4(distance, distance * distance, pulled, pulled * distance);"""
-    return f"""
+        #if CENTRED
         float sum = 0.0f;
-        {each_element("sum += value;", held=VALUE + " held[k] = value;", left=VALUE)}
-        const float about = {threadgroup_sum("sum", "partial")} / {length};
+        for (uint start = own; start < own + columns; start += VALUES * stride) {{
+            if (!HELD) {{
+                held = xlstm_load_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+            }}
+            #pragma clang loop unroll(full)
+            for (uint v = 0; v < VALUES; ++v) {{
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    sum += held.at[v].at[k];
+                }}
+            }}
+        }}
+        const float mean = xlstm_row_sum<SIMDGROUPS>(sum, partial, simdgroup, lane)
+            / static_cast<float>(columns);
+        // Of the differences from the mean as rounded, as in `rows`: d, d^2, g, g d.
         float4 moments = float4(0.0f);
-        {each_element(f"{pulled} {add}", held=f"{HELD_VALUE} {first}", left=f"{VALUE} {left}")}
-        moments = {threadgroup_sum("moments", "partial_moments")} / {length};
+        #else
+        float2 moments = float2(0.0f);  // x^2, g x
+        #endif
+        for (uint start = own; start < own + columns; start += VALUES * stride) {{
+            if (!HELD) {{
+                held = xlstm_load_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+                given = xlstm_load_row<VALUES, PACK>(
+                    row_cotangent, cotangent_strides[2], start, stride, width);
+                #if WEIGHTED
+                weights = xlstm_load_row<VALUES, PACK>(
+                    head_weight, weight_strides[0], start, stride, columns);
+                #endif
+                #if GATED
+                gates = xlstm_load_row<VALUES, PACK>(
+                    row_gate, gate_strides[2], start, stride, width);
+                #endif
+            }}
+            #pragma clang loop unroll(full)
+            for (uint v = 0; v < VALUES; ++v) {{
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    float pulled = given.at[v].at[k];
+                    #if GATED
+                    pulled *= xlstm_sigmoid(gates.at[v].at[k]).x;
+                    #endif
+                    #if WEIGHTED
+                    pulled *= weights.at[v].at[k];
+                    #endif
+                    #if CENTRED
+                    const bool present = start + v * stride + k < width;
+                    const float distance = present ? held.at[v].at[k] - mean : 0.0f;
+                    moments += float4(distance, distance * distance, pulled, pulled * distance);
+                    #else
+                    moments += held.at[v].at[k] * float2(held.at[v].at[k], pulled);
+                    #endif
+                }}
+            }}
+        }}
+        moments = xlstm_row_sum<SIMDGROUPS>(moments, partial_moments, simdgroup, lane)
+            / static_cast<float>(columns);
+        #if CENTRED
         const float variance = metal::max(moments.y - moments.x * moments.x, 0.0f);
         const float scale = metal::precise::rsqrt(variance + epsilon);
         const float along = scale * (moments.w - moments.x * moments.z);
-        """
+        #else
+        const float scale = metal::precise::rsqrt(moments.x + epsilon);
+        const float along = scale * moments.y;
+        #endif
 
-
-def _store(extras: tuple[str, ...], *, centred: bool) -> str:
-    """MSL that writes the gradients of a row, and adds what it has for the weight and the bias."""
-    gated, weighted = "gate" in extras, "weight" in extras
-    _, held, left = _elements(extras)
-    statements = [
-        "const float normalised = "
-        + ("((value - about) - moments.x) * scale;" if centred else "value * scale;"),
-        "const float through = given" + (" * opened.x;" if gated else ";"),
-        "const float pulled = through" + (" * factor;" if weighted else ";"),
-        "row_gradient[column] = static_cast<T>(scale * ("
-        + ("(pulled - moments.z)" if centred else "pulled")
-        + " - normalised * along));",
-    ]
-    if gated:
-        result = "normalised" + (" * factor" if weighted else "")
-        result += " + offset" if "bias" in extras else ""
-        slope = f"given * ({result}) * opened.y"
-        statements.append(f"row_gate_gradient[column] = static_cast<GateT>({slope});")
-    added = {"weight": "through * normalised", "bias": "through"}
-    sums = {name: term for name, term in added.items() if name in extras}
-    held_sums = [f"{name}_held[k] += {term};" for name, term in sums.items()]
-    # Elements that have no register have their sums in memory, which no other thread looks at.
-    left_sums = [
-        f"{name}_sums[block + column] = {term} + "
-        f"(row == first_row ? 0.0f : {name}_sums[block + column]);"
-        for name, term in sums.items()
-    ]
-    return each_element(
-        " ".join(statements),
-        held=f"{HELD_VALUE} {held}",
-        left=f"{VALUE} {left}",
-        held_after=" ".join(held_sums),
-        left_after=" ".join(left_sums),
-    )
+        for (uint start = own; start < own + columns; start += VALUES * stride) {{
+            if (!HELD) {{
+                held = xlstm_load_row<VALUES, PACK>(
+                    row_values, values_strides[3], start, stride, width);
+                given = xlstm_load_row<VALUES, PACK>(
+                    row_cotangent, cotangent_strides[2], start, stride, width);
+                #if WEIGHTED
+                weights = xlstm_load_row<VALUES, PACK>(
+                    head_weight, weight_strides[0], start, stride, columns);
+                #endif
+                #if BIASED && GATED
+                biases = xlstm_load_row<VALUES, PACK>(
+                    head_bias, bias_strides[0], start, stride, columns);
+                #endif
+                #if GATED
+                gates = xlstm_load_row<VALUES, PACK>(
+                    row_gate, gate_strides[2], start, stride, width);
+                #endif
+            }}
+            #pragma clang loop unroll(full)
+            for (uint v = 0; v < VALUES; ++v) {{
+                const uint column = start + v * stride;
+                xlstm_pack<float, PACK> pack;
+                #if GATED
+                xlstm_pack<float, PACK> gate_pack;
+                #endif
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    #if CENTRED
+                    const float normal = ((held.at[v].at[k] - mean) - moments.x) * scale;
+                    #else
+                    const float normal = held.at[v].at[k] * scale;
+                    #endif
+                    float through = given.at[v].at[k];
+                    #if GATED
+                    const float2 opened = xlstm_sigmoid(gates.at[v].at[k]);
+                    through *= opened.x;
+                    float result = normal;
+                    #if WEIGHTED
+                    result *= weights.at[v].at[k];
+                    #endif
+                    #if BIASED
+                    result += biases.at[v].at[k];
+                    #endif
+                    gate_pack.at[k] = given.at[v].at[k] * result * opened.y;
+                    #endif
+                    float pulled = through;
+                    #if WEIGHTED
+                    pulled *= weights.at[v].at[k];
+                    #endif
+                    #if CENTRED
+                    pulled -= moments.z;
+                    #endif
+                    pack.at[k] = scale * (pulled - normal * along);
+                    // Rows that do not fit the registers have their sums in memory, where no other
+                    // thread looks at them.
+                    #if WEIGHTED
+                    if (column < width && HELD) {{
+                        weight_held.at[v].at[k] += through * normal;
+                    }} else if (column < width) {{
+                        own_weight_sums[column + k] = through * normal
+                            + (base == first_base ? 0.0f : own_weight_sums[column + k]);
+                    }}
+                    #endif
+                    #if BIASED
+                    if (column < width && HELD) {{
+                        bias_held.at[v].at[k] += through;
+                    }} else if (column < width) {{
+                        own_bias_sums[column + k] = through
+                            + (base == first_base ? 0.0f : own_bias_sums[column + k]);
+                    }}
+                    #endif
+                }}
+                if (column < width) {{
+                    const int64_t element = row * features + first + column;
+                    xlstm_store(values_gradient + element, pack);
+                    #if GATED
+                    xlstm_store(gate_gradient + element, gate_pack);
+                    #endif
+                }}
+            }}
+        }}
+    }}
+    #if WEIGHTED || BIASED
+    if (HELD) {{
+        #pragma clang loop unroll(full)
+        for (uint v = 0; v < VALUES; ++v) {{
+            const uint column = own + v * stride;
+            if (column < columns) {{
+                #if WEIGHTED
+                xlstm_store(own_weight_sums + column, weight_held.at[v]);
+                #endif
+                #if BIASED
+                xlstm_store(own_bias_sums + column, bias_held.at[v]);
+                #endif
+            }}
+        }}
+    }}
+    #endif
+"""
 
 
 @functools.cache
 def _kernel(extras: tuple[str, ...], *, centred: bool) -> Kernel:
     """The kernel that gives all gradients of a norm with these extras."""
     gated = "gate" in extras
-    sums = tuple(name for name in ("weight", "bias") if name in extras)
-    suffix = "".join(
-        {"weight": "_weighted", "bias": "_biased", "gate": "_gated"}[e] for e in extras
-    )
-    read = {
-        register: read_factor(extra)
-        for extra, register, needed in (("weight", "weights", True), ("bias", "biases", gated))
-        if extra in extras and needed
-    }
     outputs = (
         "values_gradient",
-        *(f"{name}_sums" for name in sums),
+        *(f"{name}_sums" for name in ("weight", "bias") if name in extras),
         *(("gate_gradient",) * gated),
     )
-    write = " ".join(f"{name}_sums[block + column] = {name}_held[k];" for name in sums)
-    moments = "float4" if centred else "float2"
     return Kernel(
-        name=f"xlstm_{'layer' if centred else 'rms'}_norm_heads_gradient{suffix}",
+        name=kernel_name("norm_gradient", extras, centred=centred),
         inputs=(
             *("values", "epsilon", "cotangent"),
             *(extra for extra in extras if extra != "bias" or gated),
         ),
         outputs=outputs,
         launch=functools.partial(_launch, outputs),
-        header=THREADGROUP_SUM + SIGMOID,
+        header=switches(extras, centred=centred) + ROWS + SIGMOID,
         contiguous_inputs=False,
-        body=f"""
-    // values: (batch, length, heads, columns); epsilon: 0-d; weight, bias: (heads * columns);
-    // cotangent, gate: (batch, length, heads * columns), all of any strides. values_gradient: as
-    // values, gate_gradient: as gate; weight_sums, bias_sums: (threadgroups, heads * columns), of
-    // the rows of a threadgroup. These are contiguous.
-    {"threadgroup float partial[MAX_SIMDGROUPS];" if centred else ""}
-    threadgroup {moments} partial_moments[MAX_SIMDGROUPS];
-    {COLUMNS}
-    {LOCATE}
-    {held_elements(**read) if read else ""}
-    {" ".join(f"float {name}_held[VALUES] = {{}};" for name in sums)}
-    const uint first_row = threadgroup_position_in_grid.x;
-    const int64_t block = first_row * features + first;
-    for (uint row = first_row; row < rows; row += threadgroups_per_grid.x) {{
-        {row_of("values", "cotangent", *(("gate",) if gated else ()))}
-        const auto row_gradient = values_gradient + (row * features + first);
-        {"const auto row_gate_gradient = gate_gradient + (row * features + first);" * gated}
-        float held[VALUES];
-        float held_given[VALUES];
-        {"float held_gate[VALUES];" * gated}
-        {_statistics(extras, centred=centred)}
-        {_store(extras, centred=centred)}
-    }}
-    {each_element("", held=write, left="") if sums else ""}
-    """,
+        body=_BODY,
     )

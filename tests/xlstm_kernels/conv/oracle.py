@@ -44,16 +44,6 @@ def causal(
     return (silu(y) if activation else y), final
 
 
-def centred(x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Numbers:
-    """x (B, C, L), weight (C, 3), bias (C,) -> y (B, C, L)."""
-    y = np.zeros(x.shape)
-    for t in range(x.shape[2]):
-        for j, step in enumerate((t - 1, t, t + 1)):
-            if 0 <= step < x.shape[2]:
-                y[:, :, t] += weight[:, j] * x[:, :, step]
-    return y if bias is None else y + bias[:, None]
-
-
 def silu_slope(y: Numbers) -> Numbers:
     s = 1 / (1 + np.exp(-y))
     return s + y * s * (1 - s)
@@ -88,18 +78,6 @@ def causal_gradients(
         in_weight += np.einsum("bc,bkc->ck", pulled, rows[:, seen])
         in_bias += pulled.sum(axis=0)
     return [in_rows[:, width - 1 :], in_weight, in_bias, in_rows[:, : width - 1]]
-
-
-def centred_gradients(x: Numbers, weight: Numbers, cotangent: Numbers) -> list[Numbers]:
-    """Of `centred` in x, weight and bias."""
-    in_x, in_weight = np.zeros(x.shape), np.zeros(weight.shape)
-    length = x.shape[2]
-    for t in range(length):
-        for j, step in enumerate((t - 1, t, t + 1)):
-            if 0 <= step < length:
-                in_x[:, :, step] += weight[:, j] * cotangent[:, :, t]
-                in_weight[:, j] += (cotangent[:, :, t] * x[:, :, step]).sum(axis=0)
-    return [in_x, in_weight, cotangent.sum(axis=(0, 2))]
 
 
 def numeric_gradients(

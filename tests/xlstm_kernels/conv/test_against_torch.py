@@ -8,7 +8,6 @@ import pytest
 
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
-from xlstm_kernels.conv.depthwise_conv_3tap import depthwise_conv_3tap
 
 pytestmark = pytest.mark.oracle
 
@@ -54,18 +53,19 @@ def test_causal_conv1d(steps, width, torch, tensor, device, draw, wide, relative
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 64, 65, 372])
-def test_depthwise_conv_3tap(length, torch, tensor, device, draw, wide, relative_error):
+def test_centered_filters(length, torch, tensor, device, draw, wide, relative_error):
+    """Three taps around the current step: one more step, and the first output dropped."""
     arrays = [draw(shape, mx.float32) for shape in ((2, 9, length), (9, 3), (9,))]
     x, weight, bias = (tensor(array) for array in arrays)
     cotangent = draw((2, 9, length), mx.float32)
     expected = torch.nn.functional.conv1d(x, weight[:, None], bias, padding=1, groups=9)
     expected.backward(torch.tensor(wide(cotangent)))
-    value = expected.detach().numpy()
 
-    np.testing.assert_allclose(oracle.centred(*map(wide, arrays)), value, rtol=1e-12, atol=1e-12)
-    (y,), gradients = mx.vjp(
-        lambda *given: depthwise_conv_3tap(*given, backend=device), arrays, [cotangent]
-    )
-    assert relative_error(y, value) < 2e-6
+    def centered(x, *filters):
+        steps = mx.pad(x.transpose(0, 2, 1), [(0, 0), (0, 1), (0, 0)])
+        return causal_conv1d(steps, *filters, backend=device)[:, 1:].transpose(0, 2, 1)
+
+    (y,), gradients = mx.vjp(centered, arrays, [cotangent])
+    assert relative_error(y, expected.detach().numpy()) < 2e-6
     for actual, exact in zip(gradients, (x, weight, bias), strict=True):
         assert relative_error(actual, exact.grad.numpy()) < 5e-6
