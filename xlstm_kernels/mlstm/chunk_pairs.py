@@ -6,22 +6,21 @@ q_t / sqrt(DK) for q_t,
     A_ts = P_ts (q_t . k_s) w_t               (dv_s = sum_t A_ts dh_t + ...)
     E_ts = P_ts (w_t dh_t . v_s + da_t)       (dq_t = sum_s E_ts k_s + ..., dk_s = sum_t E_ts q_t)
 
-both with the factor 1 / sqrt(DK) of the queries. For the gates' sake the dot product of each key
-with what it gets of later queries, sum_{t > s} E_ts (q_t . k_s), and with what of its own, is
-returned too.
+both with the factor 1 / sqrt(DK) of the queries. The products E_ts (q_t . k_s) are the gradients in
+the exponents of P: the gates' gradients are sums of them, and those are made here, term by term, as
+differences of bigger sums would lose digits.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import weights_within
-from xlstm_kernels.msl import PAIRS
+from xlstm_kernels.mlstm.chunks import lane_pack, weights_within
+from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
@@ -35,14 +34,14 @@ class ChunkPairs(NamedTuple):
     Attributes:
         values: A, (B, NH, NC, L, L), t before s.
         scores: E, likewise.
-        key_dots: dot products of keys and what they get of later queries, (B, NH, NC, L) float32.
-        own_dots: of their own query, likewise.
+        key_dots: sum over t >= s of E_ts (q_t . k_s), (B, NH, NC, L) float32: the gradient in log i'.
+        past_dots: sum over r >= t > s of E_rs (q_r . k_s), likewise: the gradient in log f'.
     """
 
     values: mx.array
     scores: mx.array
     key_dots: mx.array
-    own_dots: mx.array
+    past_dots: mx.array
 
 
 def chunk_pairs(
@@ -91,25 +90,29 @@ def chunk_pairs_reference(
     values = weights * scores * of_row
     slopes = weights * (of_row * pulled.astype(mx.float32) + mx.expand_dims(bias, axis=-1))
     products = slopes * scores
-    own = mx.diagonal(products, axis1=-2, axis2=-1)
-    others = mx.where(mx.eye(scores.shape[-1], dtype=mx.bool_), mx.zeros_like(products), products)
-    return ChunkPairs(values.astype(dtype), slopes.astype(dtype), mx.sum(others, axis=-2), own)
+    # Of row r and column t: the terms of earlier columns than t; they are zero beyond the diagonal.
+    earlier = mx.cumsum(products, axis=-1, inclusive=False)
+    order = mx.arange(scores.shape[-1])
+    past = mx.expand_dims(order, axis=1) >= mx.expand_dims(order, axis=0)
+    earlier = mx.where(past, earlier, mx.zeros_like(earlier))
+    sums = (mx.sum(array, axis=-2) for array in (products, earlier))
+    return ChunkPairs(values.astype(dtype), slopes.astype(dtype), *sums)
 
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes 32 columns of a chunk, a lane a column, which so sums what it gets of the
-# rows; the simdgroups share the rows.
+# A threadgroup takes a chunk, a simdgroup a row at a time, a lane a pack of its columns, whose sums
+# over the rows it keeps.
 
 
 def _launch(scores: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, steps, _ = scores.shape
     return Launch(
-        grid=(math.ceil(steps / 32) * 32, chunks * _SIMDGROUPS, batch * heads),
+        grid=(32, chunks * _SIMDGROUPS, batch * heads),
         threadgroup=(32, _SIMDGROUPS, 1),
         output_shapes=(scores.shape, scores.shape, scores.shape[:4], scores.shape[:4]),
         output_dtypes=(dtype, dtype, mx.float32, mx.float32),
-        template=(("T", dtype), ("SIMDGROUPS", _SIMDGROUPS)),
+        template=(("SIMDGROUPS", _SIMDGROUPS), ("PACK", lane_pack(steps))),
     )
 
 
@@ -119,53 +122,69 @@ _PAIRS = Kernel(
         *("scores", "pulled", "prefix", "prefix_rest", "admitted"),
         *("inverse", "bias", "root"),
     ),
-    outputs=("values", "slopes", "key_dots", "own_dots"),
+    outputs=("values", "slopes", "key_dots", "past_dots"),
     launch=_launch,
-    header=PAIRS,
+    header=PAIRS + PACKS,
     body="""
     // scores, pulled, values, slopes (B, NH, NC, L, L); all others but root (B, NH, NC, L).
-    threadgroup float part[SIMDGROUPS * 32];
+    threadgroup float part[2 * SIMDGROUPS * 32 * PACK];
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = simdgroup_index_in_threadgroup;
     const uint steps = scores_shape[3];
-    const uint column = threadgroup_position_in_grid.x * 32 + lane;
     const size_t place =
         static_cast<size_t>(threadgroup_position_in_grid.z) * scores_shape[2]
         + threadgroup_position_in_grid.y;
     const size_t first = place * steps;
-    float dot = 0.0f;
-    if (column < steps) {
-        const float2 past = float2(prefix[first + column], prefix_rest[first + column]);
-        const float gate = admitted[first + column];
-        for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {
-            const size_t step = first + row;
-            const size_t pair = step * steps + column;
-            float value = 0.0f;
-            float slope = 0.0f;
-            if (column <= row) {
-                const float2 here = float2(prefix[step], prefix_rest[step]);
-                const float weight =
-                    root * metal::precise::exp(gate + xlstm_pair_difference(here, past));
-                const float score = static_cast<float>(scores[pair]);
-                value = weight * score * inverse[step];
-                slope = weight * (inverse[step] * static_cast<float>(pulled[pair]) + bias[step]);
-                if (column == row) {
-                    own_dots[step] = slope * score;
-                } else {
-                    dot += slope * score;
-                }
-            }
-            values[pair] = static_cast<T>(value);
-            slopes[pair] = static_cast<T>(slope);
+    const uint column = lane * PACK;
+    const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
+    const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
+    const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
+    const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
+    xlstm_pack<float, PACK> key_sums = {};
+    xlstm_pack<float, PACK> past_sums = {};
+    for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {
+        const size_t step = first + row;
+        const float2 here = float2(prefix[step], prefix_rest[step]);
+        const float of_row = inverse[step];
+        const float bias_of_row = bias[step];
+        auto score = xlstm_load<PACK>(scores + step * steps + column, 1, left);
+        auto slope = xlstm_load<PACK>(pulled + step * steps + column, 1, left);
+        float of_lane = 0.0f;
+        xlstm_pack<float, PACK> earlier;
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {
+            const float2 there = float2(past.at[k], past_rest.at[k]);
+            const float weight = root * metal::precise::exp(
+                gate.at[k] + xlstm_pair_difference(here, there));
+            const bool is_past = column + k <= row;
+            slope.at[k] = is_past ? weight * (of_row * slope.at[k] + bias_of_row) : 0.0f;
+            const float product = is_past ? slope.at[k] * score.at[k] : 0.0f;
+            score.at[k] = is_past ? weight * score.at[k] * of_row : 0.0f;
+            key_sums.at[k] += product;
+            earlier.at[k] = of_lane;
+            of_lane += product;
         }
+        const float before = simd_prefix_exclusive_sum(of_lane);
+        for (uint k = 0; k < PACK; ++k) {
+            past_sums.at[k] += column + k <= row ? before + earlier.at[k] : 0.0f;
+        }
+        xlstm_store(values + step * steps + column, score, left);
+        xlstm_store(slopes + step * steps + column, slope, left);
     }
-    part[simdgroup * 32 + lane] = dot;
+    for (uint k = 0; k < PACK; ++k) {
+        part[simdgroup * 32 * PACK + column + k] = key_sums.at[k];
+        part[(SIMDGROUPS + simdgroup) * 32 * PACK + column + k] = past_sums.at[k];
+    }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (simdgroup == 0 && column < steps) {
-        for (uint other = 1; other < SIMDGROUPS; ++other) {
-            dot += part[other * 32 + lane];
+    for (uint own = simdgroup * 32 + lane; own < steps; own += SIMDGROUPS * 32) {
+        float key_dot = 0.0f;
+        float past_dot = 0.0f;
+        for (uint other = 0; other < SIMDGROUPS; ++other) {
+            key_dot += part[other * 32 * PACK + own];
+            past_dot += part[(SIMDGROUPS + other) * 32 * PACK + own];
         }
-        key_dots[first + column] = dot;
+        key_dots[first + own] = key_dot;
+        past_dots[first + own] = past_dot;
     }
     """,
 )

@@ -18,8 +18,8 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import weights_from_start, weights_within
-from xlstm_kernels.msl import PAIRS
+from xlstm_kernels.mlstm.chunks import lane_pack, weights_from_start, weights_within
+from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
@@ -97,7 +97,7 @@ def chunk_rows_reference(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes a chunk, a simdgroup a row at a time, a lane every 32nd column.
+# A threadgroup takes a chunk, a simdgroup a row at a time, a lane a pack of its columns.
 
 
 def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
@@ -107,7 +107,11 @@ def _launch(scores: mx.array, q: mx.array, *_others: mx.array, dtype: mx.Dtype) 
         threadgroup=(32, _SIMDGROUPS, 1),
         output_shapes=(scores.shape, q.shape, (batch, heads, chunks, steps)),
         output_dtypes=(dtype, dtype, mx.float32),
-        template=(("T", dtype), ("SIMDGROUPS", _SIMDGROUPS)),
+        template=(
+            ("SIMDGROUPS", _SIMDGROUPS),
+            ("PACK", lane_pack(steps)),
+            ("KEYS", min(8, lane_pack(q.shape[-1]))),
+        ),
     )
 
 
@@ -122,7 +126,7 @@ def _kernel(normalize: bool) -> Kernel:
         outputs=("within", "of_state", "row_sums"),
         launch=_launch,
         contiguous_inputs=False,
-        header=PAIRS,
+        header=PAIRS + PACKS,
         body=f"""
     // queries (B, NH, NC, L, DK): strided; all others contiguous: scores, within (B, NH, NC, L, L),
     // n_states (B, NH, NC, DK), of_state (B, NH, NC, L, DK); what belongs to steps (B, NH, NC, L).
@@ -138,38 +142,51 @@ def _kernel(normalize: bool) -> Kernel:
     const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
     const size_t first = place * steps;
     const float root = metal::precise::rsqrt(static_cast<float>(width));
+    const uint column = lane * PACK;
+    const uint left = column < steps ? metal::min(steps - column, uint(PACK)) : 0;
+    const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
+    const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
+    const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
     for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
         const size_t step = first + row;
         const float2 here = float2(prefix[step], prefix_rest[step]);
         const float least = least_normaliser[step];
         const float decay = root * metal::precise::exp(here.x);
+        auto weights = xlstm_load<PACK>(scores + step * steps + column, 1, left);
         float sum = 0.0f;
-        for (uint column = lane; column <= row; column += 32) {{
-            const float2 past = float2(prefix[first + column], prefix_rest[first + column]);
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < PACK; ++k) {{
+            const float2 there = float2(past.at[k], past_rest.at[k]);
             const float weight = metal::precise::exp(
-                admitted[first + column] + xlstm_pair_difference(here, past));
-            sum += weight * root * static_cast<float>(scores[step * steps + column]);
+                gate.at[k] + xlstm_pair_difference(here, there));
+            weights.at[k] = column + k <= row ? weight * root * weights.at[k] : 0.0f;
+            sum += weights.at[k];
         }}
-        for (uint key = lane; key < width; key += 32) {{
-            const auto at = row * queries_strides[3] + key * queries_strides[4];
-            sum += decay * static_cast<float>(source[at]) * n_states[place * width + key];
+        for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
+            const uint keys = metal::min(width - key, uint(KEYS));
+            const auto query = xlstm_load<KEYS>(
+                source + row * queries_strides[3] + key * queries_strides[4],
+                queries_strides[4], keys);
+            const auto n = xlstm_load<KEYS>(n_states + place * width + key, 1, keys);
+            for (uint k = 0; k < KEYS; ++k) {{
+                sum += decay * query.at[k] * n.at[k];
+            }}
         }}
         sum = simd_sum(sum);
         const float inverse = metal::isfinite(least) ? 1.0f / ({divisor}) : 0.0f;
-        for (uint column = lane; column < steps; column += 32) {{
-            float value = 0.0f;
-            if (column <= row) {{
-                const float2 past = float2(prefix[first + column], prefix_rest[first + column]);
-                const float weight = metal::precise::exp(
-                    admitted[first + column] + xlstm_pair_difference(here, past));
-                value = weight * root * static_cast<float>(scores[step * steps + column]);
-            }}
-            within[step * steps + column] = static_cast<T>(value * inverse);
+        for (uint k = 0; k < PACK; ++k) {{
+            weights.at[k] *= inverse;
         }}
-        for (uint key = lane; key < width; key += 32) {{
-            const auto at = row * queries_strides[3] + key * queries_strides[4];
-            const float value = decay * static_cast<float>(source[at]) * inverse;
-            of_state[step * width + key] = static_cast<T>(value);
+        xlstm_store(within + step * steps + column, weights, left);
+        for (uint key = lane * KEYS; key < width; key += 32 * KEYS) {{
+            const uint keys = metal::min(width - key, uint(KEYS));
+            auto query = xlstm_load<KEYS>(
+                source + row * queries_strides[3] + key * queries_strides[4],
+                queries_strides[4], keys);
+            for (uint k = 0; k < KEYS; ++k) {{
+                query.at[k] *= decay * inverse;
+            }}
+            xlstm_store(of_state + step * width + key, query, keys);
         }}
         if (lane == 0) {{
             row_sums[step] = sum;

@@ -38,8 +38,13 @@ from xlstm_kernels.mlstm.arguments import (
 )
 from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
 from xlstm_kernels.mlstm.chunk_rows import chunk_rows
-from xlstm_kernels.mlstm.chunks import chunk_length, in_chunks, in_sequence
-from xlstm_kernels.mlstm.gate_gradients import gate_gradients
+from xlstm_kernels.mlstm.chunks import (
+    chunk_length,
+    in_chunks,
+    in_sequence,
+    weights_from_start,
+)
+from xlstm_kernels.mlstm.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.gates import LogGates, log_gates
 from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
 from xlstm_kernels.mlstm.products import Precision, Products
@@ -231,7 +236,11 @@ class Call:
 
     def chunks(self, form: Form) -> tuple[mx.array, mx.array, mx.array]:
         """q, k and v in chunks, zero where a step is masked: it may hold NaN."""
-        return self.in_chunks(form, self.q), self.in_chunks(form, self.k), self.in_chunks(form, self.v)
+        return (
+            self.in_chunks(form, self.q),
+            self.in_chunks(form, self.k),
+            self.in_chunks(form, self.v),
+        )
 
     def in_chunks(self, form: Form, rows: mx.array) -> mx.array:
         """(B, NH, S, D) in chunks, zero where a step is masked."""
@@ -335,34 +344,37 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
     )
     slopes = multiply.operand(pairs.scores)
     c_before, c_behind = multiply.operand(before.c), multiply.operand(behind.c)
-    by_query = read_by_queries(
-        pulled @ c_before.transposed, before.n, gates, of_h.inverse, of_h.bias, backend=backend
+    by_query, from_start = read_by_queries(
+        pulled @ c_before.transposed, before.n, q, gates, of_h.inverse, of_h.bias, backend=backend
     )
-    by_key, state_dots = read_by_keys(
-        values @ c_behind.transposed, behind.n, k, gates, backend=backend
-    )
+    by_key, to_end = read_by_keys(values @ c_behind.transposed, behind.n, k, gates, backend=backend)
     dq = slopes.times(keys, plus=by_query)
     dk = slopes.transposed.times(queries, plus=by_key)
     dv = multiply.operand(pairs.values).transposed.times(pulled, plus=weighted @ c_behind)
-    flows = _flows(call.states, before, behind, (c_cotangent, n_cotangent), backend)
+    across = weights_from_start(gates)[..., -1] * (
+        mx.sum(row_dots(before.c, behind.c, backend=backend), axis=-1)
+        + mx.sum(before.n * behind.n, axis=-1)
+    )
+    initial = States(behind.c_end, behind.n_end, _inner(call.states, behind.c_end, behind.n_end))
     by_m = None
     if form.normalizer_grad:
         # The last states are scaled by exp(-m).
+        last_states = States(before.c_end, before.n_end, gates.m)
+        last = m_cotangent - _inner(last_states, c_cotangent, n_cotangent)
         by_eps = in_sequence(of_h.by_eps, call.steps)
-        last = by_eps[..., -1:] + m_cotangent - flows[..., -1:]
-        by_m = mx.concatenate([by_eps[..., :-1], last], axis=-1)
+        by_m = mx.concatenate([by_eps[..., :-1], by_eps[..., -1:] + last], axis=-1)
     of_gates = gate_gradients(
         call.i,
         call.f,
         gates,
         call.mask,
-        (of_h.q_dot - pairs.own_dots, pairs.key_dots + state_dots, pairs.own_dots),
-        flows,
+        Exponents(pairs.key_dots, pairs.past_dots, from_start, to_end, across),
+        initial.m,
         by_m,
         sigmoid_input=form.sigmoid_input,
     )
+    initial = initial._replace(m=of_gates.m)
     rows = (in_sequence(gradient, call.steps) for gradient in (dq, dk, dv))
-    initial = (behind.c_end, behind.n_end, of_gates.m)
     return (
         *(gradient.astype(call.q.dtype) for gradient in rows),
         *(of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype)),
@@ -371,25 +383,7 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
     )
 
 
-def _flows(
-    first: States, before: Scan, behind: Scan, cotangents: tuple[mx.array, mx.array], backend: str
-) -> mx.array:
-    """<C, dC> + <n, dn> before every chunk and after the last, (B, NH, NC + 1)."""
-    c_cotangent, n_cotangent = cotangents
-
-    def at_end(
-        c: mx.array, c_gradient: mx.array, n: mx.array, n_gradient: mx.array
-    ) -> mx.array:
-        of_c = mx.sum(c * c_gradient, axis=(-2, -1))
-        return mx.expand_dims(of_c + mx.sum(n * n_gradient, axis=-1), axis=-1)
-
-    ends = (
-        at_end(first.c, behind.c_end, first.n, behind.n_end),
-        at_end(before.c_end, c_cotangent, before.n_end, n_cotangent),
-    )
-    if before.c.shape[2] == 1:
-        return mx.concatenate(ends, axis=-1)
-    products_of_rows = row_dots(before.c[:, :, 1:], behind.c[:, :, :-1], backend=backend)
-    of_n = mx.sum(before.n[:, :, 1:] * behind.n[:, :, :-1], axis=-1)
-    between = mx.sum(products_of_rows, axis=-1) + of_n
-    return mx.concatenate([ends[0], between, ends[1]], axis=-1)
+def _inner(states: States, c: mx.array, n: mx.array) -> mx.array:
+    """<C, c> + <n, n'>: (B, NH, 1)."""
+    of_c = mx.sum(states.c * c, axis=(-2, -1))
+    return mx.expand_dims(of_c + mx.sum(states.n * n, axis=-1), axis=-1)

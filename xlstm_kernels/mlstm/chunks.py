@@ -8,6 +8,7 @@ So exp of a difference of two G needs no more digits than a float has, but exp(l
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -30,6 +31,11 @@ def chunk_length(steps: int, chunk_size: int | None) -> int:
     if chunk_size is None:
         chunk_size = 128 if steps > GREATEST else 64
     return min(chunk_size, steps, GREATEST)
+
+
+def lane_pack(width: int) -> int:
+    """Neighbouring elements that each of 32 lanes takes of a row, a power of two."""
+    return 1 << (math.ceil(width / 32) - 1).bit_length()
 
 
 def in_chunks(array: mx.array, length: int, *, fill: float = 0.0) -> mx.array:

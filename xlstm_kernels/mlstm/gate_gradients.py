@@ -1,17 +1,13 @@
-"""Gradients of the mLSTM in its gates and in m, from those of queries and keys.
+"""Gradients of the mLSTM in its gates and in m, from those in the exponents.
 
-With m for a constant, and L_t = log sigmoid(f_t),
-
-    di_t = k_t . dk_t
-    dL_t = sum_{r >= t} (q_r . dq_r - k_r . dk_r) + <C, dC> + <n, dn>   (C, n the last states)
-
-The sum is what flows past step t. What a step has of itself flows past none, and drops out of both
-products beforehand; between two chunks the flow is the inner product of the states and their
-gradients. So each sum goes over a part of a chunk, forward or backward, whichever has less to sum.
+With m for a constant, each exponent is a log i'_s or a sum of some log f'. So the gradient in log
+i'_s is the sum of those in all exponents of step s, and the gradient in log f'_t of those that reach
+across t: of pairs of steps of the chunk, of steps from t on that read the state before the chunk, of
+steps before t in the state after it, and of the one state in the other. Nothing is subtracted.
 
 m itself matters twice: by eps, which is in units of exp(-m), and for the last states, which are
 scaled by exp(-m). Its gradient runs back along the maxima that it was taken of, m_t = max(L_t +
-m_{t-1}, i_t), and ends at the input gate that was the greater one.
+m_{t-1}, i_t) with L_t = log sigmoid(f_t), and ends at the input gate that was the greater one.
 """
 
 from __future__ import annotations
@@ -34,13 +30,31 @@ class GateGradients(NamedTuple):
     m: mx.array
 
 
+class Exponents(NamedTuple):
+    """Gradients in the exponents, float32.
+
+    Attributes:
+        keys: sum over the chunk's pairs of each key, (B, NH, NC, L).
+        past: sum over the chunk's pairs that reach across each step, likewise.
+        from_start: of what each step reads of the state before the chunk, likewise.
+        to_end: of each step in the state after the chunk, likewise.
+        across: of the state before each chunk in the one after it, (B, NH, NC).
+    """
+
+    keys: mx.array
+    past: mx.array
+    from_start: mx.array
+    to_end: mx.array
+    across: mx.array
+
+
 def gate_gradients(
     i: mx.array,
     f: mx.array,
     gates: LogGates,
     mask: mx.array | None,
-    dots: tuple[mx.array, mx.array, mx.array],
-    flows: mx.array,
+    exponents: Exponents,
+    m_initial: mx.array,
     m_cotangent: mx.array | None,
     *,
     sigmoid_input: bool,
@@ -52,18 +66,17 @@ def gate_gradients(
         f: (B, NH, S).
         gates: of the S steps.
         mask: (B, S) booleans, or None.
-        dots: q . dq and k . dk, each but for what a step has of itself, and that, (B, NH, NC, L).
-        flows: <C, dC> + <n, dn> of the states before every chunk and after the last,
-            (B, NH, NC + 1).
+        exponents: the gradients in them.
+        m_initial: the gradient in m as the scale of the initial states, (B, NH, 1).
         m_cotangent: what eps makes of m at every step, (B, NH, S); the last m's own cotangent is
             in its last step. None takes m for a constant.
         sigmoid_input: there is no m, and the input gate is a sigmoid.
     """
     steps = i.shape[-1]
-    q_dot, k_dot, own_dot = dots
-    forget = in_sequence(_past_steps(q_dot, k_dot, flows), steps)
-    admit = in_sequence(k_dot + own_dot, steps)
-    m_gradient = flows[..., :1]
+    forget = exponents.past + mx.cumsum(exponents.from_start, axis=-1, reverse=True)
+    forget = forget + mx.cumsum(exponents.to_end, axis=-1, inclusive=False)
+    forget = in_sequence(forget + mx.expand_dims(exponents.across, axis=-1), steps)
+    admit = in_sequence(exponents.keys + exponents.to_end, steps)
     if m_cotangent is not None and not sigmoid_input:
         admitted = in_sequence(gates.admitted, steps)
         chosen = admitted == mx.zeros_like(admitted)
@@ -72,7 +85,7 @@ def gate_gradients(
         admit = admit + mx.where(chosen, flowing, nothing)
         passed = mx.where(chosen, nothing, flowing)
         forget = forget + passed
-        m_gradient = m_gradient + passed[..., :1]
+        m_initial = m_initial + passed[..., :1]
     if sigmoid_input:
         admit = admit * mx.sigmoid(mx.negative(i.astype(mx.float32)))
     forget = forget * mx.sigmoid(mx.negative(f.astype(mx.float32)))
@@ -80,19 +93,7 @@ def gate_gradients(
         live = mx.expand_dims(mask, axis=1)
         admit = mx.where(live, admit, mx.zeros_like(admit))
         forget = mx.where(live, forget, mx.zeros_like(forget))
-    return GateGradients(admit, forget, m_gradient)
-
-
-def _past_steps(ending: mx.array, beginning: mx.array, flows: mx.array) -> mx.array:
-    """Return the sums of terms across steps, each from the chunk's edge with smaller terms."""
-    terms = ending - beginning
-    sizes = mx.abs(ending) + mx.abs(beginning)
-    before, behind = (mx.expand_dims(edge, axis=-1) for edge in (flows[..., :-1], flows[..., 1:]))
-    forward = before - mx.cumsum(terms, axis=-1, inclusive=False)
-    backward = behind + mx.cumsum(terms, axis=-1, reverse=True)
-    forward_size = mx.abs(before) + mx.cumsum(sizes, axis=-1, inclusive=False)
-    backward_size = mx.abs(behind) + mx.cumsum(sizes, axis=-1, reverse=True)
-    return mx.where(forward_size < backward_size, forward, backward)
+    return GateGradients(admit, forget, m_initial)
 
 
 def _back_to_choices(cotangent: mx.array, chosen: mx.array) -> mx.array:

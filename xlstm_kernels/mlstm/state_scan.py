@@ -16,6 +16,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunks import weights_from_start
+from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
@@ -92,15 +93,17 @@ def state_scan_reference(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A thread takes an element of C, or of n, and goes along the chunks: neighbours, neighbouring
-# elements.
+# A thread takes a pack of elements of C, or an element of n, and goes along the chunks.
+
+_PACK_BYTES = 16
 
 
 def _launch(added: mx.array, n_added: mx.array, *_others: mx.array) -> Launch:
     batch, heads, _, key_width, value_width = added.shape
-    elements = key_width * value_width + key_width
+    pack = _PACK_BYTES // added.dtype.size
+    threads = math.ceil(key_width * value_width / pack) + key_width
     return Launch(
-        grid=(math.ceil(elements / _THREADS) * _THREADS, batch * heads, 1),
+        grid=(math.ceil(threads / _THREADS) * _THREADS, batch * heads, 1),
         threadgroup=(_THREADS, 1, 1),
         output_shapes=(
             added.shape,
@@ -109,48 +112,57 @@ def _launch(added: mx.array, n_added: mx.array, *_others: mx.array) -> Launch:
             (batch, heads, key_width),
         ),
         output_dtypes=(added.dtype, mx.float32, mx.float32, mx.float32),
-        template=(("T", added.dtype),),
+        template=(("PACK", pack),),
     )
 
 
 def _kernel(reverse: bool) -> Kernel:
+    first_chunk = "(chunks - 1 - begin)" if reverse else "begin"
     return Kernel(
         name="xlstm_mlstm_state_scan" + "_reverse" * reverse,
         inputs=("added", "n_added", "prefix", "c_begin", "n_begin"),
         outputs=("c_between", "n_between", "c_end", "n_end"),
         launch=_launch,
+        header=PACKS,
         body=f"""
     // added, c_between (B, NH, NC, DK, DV); n_added, n_between (B, NH, NC, DK);
     // prefix (B, NH, NC, L); c_begin, c_end (B, NH, DK, DV); n_begin, n_end (B, NH, DK).
+    constexpr uint CHUNKS = 4;  // under way together
     const uint chunks = added_shape[2];
     const uint key_width = added_shape[3];
     const uint size = key_width * added_shape[4];
     const uint length = prefix_shape[3];
-    const uint element = thread_position_in_grid.x;
+    const uint packs_of_c = (size + PACK - 1) / PACK;
+    const uint member = thread_position_in_grid.x;
     const size_t sequence = threadgroup_position_in_grid.y;
-    const size_t first_chunk = sequence * chunks;
-    const uint row = element - size;
-    const bool of_c = element < size;
-    if (!of_c && row >= key_width) {{
-        return;
-    }}
-    float state = of_c ? c_begin[sequence * size + element] : n_begin[sequence * key_width + row];
-    for (uint round = 0; round < chunks; ++round) {{
-        const size_t chunk = first_chunk + {"(chunks - 1 - round)" if reverse else "round"};
-        const float decay = metal::precise::exp(prefix[chunk * length + length - 1]);
-        if (of_c) {{
-            const size_t place = chunk * size + element;
-            c_between[place] = static_cast<T>(state);
-            state = decay * state + static_cast<float>(added[place]);
-        }} else {{
-            const size_t place = chunk * key_width + row;
-            n_between[place] = state;
-            state = decay * state + n_added[place];
+    if (member < packs_of_c) {{
+        const uint element = member * PACK;
+        const uint left = metal::min(size - element, uint(PACK));
+        auto state = xlstm_load<PACK>(c_begin + sequence * size + element, 1, left);
+        for (uint begin = 0; begin < chunks; begin += CHUNKS) {{
+            const uint present = metal::min(chunks - begin, CHUNKS);
+            const size_t first = sequence * chunks + {first_chunk};
+            const auto gained = xlstm_load_packs<CHUNKS, PACK>(added + first * size + element,
+                {"-static_cast<int64_t>(size)" if reverse else "size"}, 1, present, left);
+            for (uint i = 0; i < present; ++i) {{
+                const size_t chunk = first {"-" if reverse else "+"} i;
+                const float decay = metal::precise::exp(prefix[chunk * length + length - 1]);
+                xlstm_store(c_between + chunk * size + element, state, left);
+                for (uint k = 0; k < PACK; ++k) {{
+                    state.at[k] = decay * state.at[k] + gained.at[i].at[k];
+                }}
+            }}
         }}
-    }}
-    if (of_c) {{
-        c_end[sequence * size + element] = state;
-    }} else {{
+        xlstm_store(c_end + sequence * size + element, state, left);
+    }} else if (member - packs_of_c < key_width) {{
+        const uint row = member - packs_of_c;
+        float state = n_begin[sequence * key_width + row];
+        for (uint begin = 0; begin < chunks; ++begin) {{
+            const size_t chunk = sequence * chunks + {first_chunk};
+            const float decay = metal::precise::exp(prefix[chunk * length + length - 1]);
+            n_between[chunk * key_width + row] = state;
+            state = decay * state + n_added[chunk * key_width + row];
+        }}
         n_end[sequence * key_width + row] = state;
     }}
     """,

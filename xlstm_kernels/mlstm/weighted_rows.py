@@ -19,13 +19,10 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunks import weights_from_start, weights_to_end
-from xlstm_kernels.msl import PAIRS
+from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
-
-_COLUMNS = 32
-_SIMDGROUPS = 8
 
 
 def weighted_keys(
@@ -91,29 +88,35 @@ def _rows_and_sums(
 
 # --- Metal -------------------------------------------------------------------------------------
 
-# A threadgroup takes 32 columns of a chunk, a lane a column; its simdgroups share the rows.
+# A threadgroup takes columns of a chunk, a thread a pack of them, of every GROUPS-th row.
+
+_THREADS = 256
+_PACK_BYTES = 16
 
 
 def _launch(rows: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     batch, heads, chunks, _, width = rows.shape
+    pack = _PACK_BYTES // rows.dtype.size
+    lanes = min(32, 1 << (math.ceil(width / pack) - 1).bit_length())
+    columns = math.ceil(width / (lanes * pack)) * lanes
     return Launch(
-        grid=(math.ceil(width / _COLUMNS) * _COLUMNS, chunks * _SIMDGROUPS, batch * heads),
-        threadgroup=(_COLUMNS, _SIMDGROUPS, 1),
+        grid=(columns, chunks * _THREADS // lanes, batch * heads),
+        threadgroup=(lanes, _THREADS // lanes, 1),
         output_shapes=(rows.shape, (batch, heads, chunks, width)),
         output_dtypes=(dtype, mx.float32),
-        template=(("T", dtype), ("SIMDGROUPS", _SIMDGROUPS)),
+        template=(("T", dtype), ("PACK", pack), ("LANES", lanes), ("GROUPS", _THREADS // lanes)),
     )
 
 
 _KEY_WEIGHTS = """
-            const float2 here = float2(prefix[step], prefix_rest[step]);
-            const float weight = metal::precise::exp(
-                admitted[step] + xlstm_pair_difference(total, here));
-            const float sum_weight = weight;"""
+                const float2 here = float2(prefix[step], prefix_rest[step]);
+                const float weight = metal::precise::exp(
+                    admitted[step] + xlstm_pair_difference(total, here));
+                const float sum_weight = weight;"""
 _QUERY_WEIGHTS = """
-            const float read = root * metal::precise::exp(prefix[step]);
-            const float weight = read * inverse[step];
-            const float sum_weight = read * bias[step];"""
+                const float read = root * metal::precise::exp(prefix[step]);
+                const float weight = read * inverse[step];
+                const float sum_weight = read * bias[step];"""
 
 
 def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) -> Kernel:
@@ -123,18 +126,20 @@ def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) ->
         outputs=("weighted", "sums"),
         launch=_launch,
         contiguous_inputs=False,
-        header=PAIRS,
+        header=PAIRS + PACKS,
         body=f"""
     // rows (B, NH, NC, L, D): strided; what belongs to steps (B, NH, NC, L): contiguous;
     // weighted (B, NH, NC, L, D), sums (B, NH, NC, D).
-    threadgroup float part[SIMDGROUPS * 32];
-    const uint lane = thread_index_in_simdgroup;
-    const uint simdgroup = simdgroup_index_in_threadgroup;
+    constexpr uint ROWS = 4;  // under way together
+    threadgroup float part[GROUPS * LANES * PACK];
+    const uint lane = thread_position_in_threadgroup.x;
+    const uint group = thread_position_in_threadgroup.y;
     const uint heads = rows_shape[1];
     const uint chunks = rows_shape[2];
     const uint steps = rows_shape[3];
     const uint width = rows_shape[4];
-    const uint column = threadgroup_position_in_grid.x * 32 + lane;
+    const uint column = thread_position_in_grid.x * PACK;
+    const uint left = column < width ? metal::min(width - column, uint(PACK)) : 0;
     const uint chunk = threadgroup_position_in_grid.y;
     const uint sequence = threadgroup_position_in_grid.z;
     const auto source = rows + (sequence / heads) * rows_strides[0]
@@ -143,22 +148,38 @@ def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) ->
     const size_t place = static_cast<size_t>(sequence) * chunks + chunk;
     const size_t first = place * steps;
     {beginning}
-    float sum = 0.0f;
-    if (column < width) {{
-        for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {{
-            const size_t step = first + row;{weights}
-            const float value = static_cast<float>(source[row * rows_strides[3]]);
-            weighted[step * width + column] = static_cast<T>(weight * value);
-            sum += sum_weight * value;
+    xlstm_pack<float, PACK> sum = {{}};
+    if (left > 0) {{
+        for (uint begin = group; begin < steps; begin += ROWS * GROUPS) {{
+            const uint present = (steps - begin + GROUPS - 1) / GROUPS;
+            auto packs = xlstm_load_packs<ROWS, PACK>(source + begin * rows_strides[3],
+                GROUPS * rows_strides[3], rows_strides[4], present, left);
+            for (uint i = 0; i < metal::min(present, ROWS); ++i) {{
+                const size_t step = first + begin + i * GROUPS;{weights}
+                xlstm_pack<float, PACK> values = packs.at[i];
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    sum.at[k] += sum_weight * values.at[k];
+                    values.at[k] *= weight;
+                }}
+                xlstm_store(weighted + step * width + column, values, left);
+            }}
         }}
     }}
-    part[simdgroup * 32 + lane] = sum;
+    for (uint k = 0; k < PACK; ++k) {{
+        part[(group * LANES + lane) * PACK + k] = sum.at[k];
+    }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (simdgroup == 0 && column < width) {{
-        for (uint other = 1; other < SIMDGROUPS; ++other) {{
-            sum += part[other * 32 + lane];
+    const uint member = group * LANES + lane;
+    for (uint own = member; own < LANES * PACK; own += GROUPS * LANES) {{
+        const uint at = threadgroup_position_in_grid.x * LANES * PACK + own;
+        if (at < width) {{
+            float total_of_column = 0.0f;
+            for (uint other = 0; other < GROUPS; ++other) {{
+                total_of_column += part[other * LANES * PACK + own];
+            }}
+            sums[place * width + at] = total_of_column;
         }}
-        sums[place * width + column] = sum;
     }}
     """,
     )

@@ -406,8 +406,6 @@ def elementwise_cases() -> Iterator[Case]:
 #: By group: what is checked in one process.
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "mlstm_chunkwise": partial(mlstm_cases, pack.mlstm_chunkwise, "mlstm_chunkwise"),
-    "fused": partial(mlstm_cases, pack.mlstm_chunkwise, "mlstm_chunkwise fused", fused=True),
-    "mlstm_parallel": partial(mlstm_cases, pack.mlstm_parallel, "mlstm_parallel"),
     "mlstm_sequence": partial(mlstm_cases, pack.mlstm_sequence, "mlstm_sequence"),
     "mlstm_siging": siging_cases,
     "mlstm_step": lambda: iter([mlstm_step_case()]),
