@@ -85,9 +85,9 @@ def chunk_pairs_reference(
 ) -> ChunkPairs:
     """`chunk_pairs` in MLX operations."""
     scores = scores.astype(mx.float32)
-    weights = weights_within(gates) * root
+    weights = weights_within(gates, root)
     of_row = mx.expand_dims(inverse, axis=-1)
-    values = weights * scores * of_row
+    values = weights * of_row * scores
     slopes = weights * (of_row * pulled.astype(mx.float32) + mx.expand_dims(bias, axis=-1))
     products = slopes * scores
     # Of row r and column t: the terms of earlier columns than t; they are zero beyond the diagonal.

@@ -70,8 +70,8 @@ def weights_from_start(gates: LogGates) -> mx.array:
     return mx.exp(gates.prefix)
 
 
-def weights_within(gates: LogGates) -> mx.array:
-    """exp(log i'_s + G_t - G_s) for s <= t, else zero: (B, NH, NC, L, L), t before s."""
+def weights_within(gates: LogGates, scale: mx.array) -> mx.array:
+    """exp(log i'_s + G_t - G_s) times `scale` for s <= t, else zero: (B, NH, NC, L, L), t first."""
     high = mx.expand_dims(gates.prefix, axis=-1) - mx.expand_dims(gates.prefix, axis=-2)
     low = mx.expand_dims(gates.prefix_rest, axis=-1) - mx.expand_dims(gates.prefix_rest, axis=-2)
     order = mx.arange(gates.prefix.shape[-1])
@@ -79,7 +79,7 @@ def weights_within(gates: LogGates) -> mx.array:
     nothing = mx.array(0, dtype=high.dtype)
     # Of later steps the exponent would be positive, and might overflow; and a gate may be NaN.
     decay = mx.exp(mx.where(past, high + low, nothing))
-    return decay * mx.where(past, mx.expand_dims(_admitted(gates), axis=-2), nothing)
+    return decay * mx.where(past, mx.expand_dims(_admitted(gates) * scale, axis=-2), nothing)
 
 
 def _admitted(gates: LogGates) -> mx.array:

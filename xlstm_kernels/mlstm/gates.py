@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 32
 _CUT = -200.0
+_RESET = -1e4  # stands for a forget gate of -inf in sums
 
 
 class LogGates(NamedTuple):
@@ -97,73 +98,65 @@ def log_gates_reference(
     chunk_size: int,
     sigmoid_input: bool,
 ) -> LogGates:
-    """`log_gates` in MLX operations: scans that double their reach at every step."""
-    forget = pairs.log_sigmoid(f.astype(mx.float32))
-    admit = i.astype(mx.float32)
-    if sigmoid_input:
-        admit = pairs.log_sigmoid(admit).high
-    live = None
-    if mask is not None:
-        live = mx.broadcast_to(mx.expand_dims(mask, axis=1), i.shape)
-        forget = pairs.where(live, forget, pairs.pair(mx.zeros_like(admit)))
-        admit = mx.where(live, admit, mx.full(admit.shape, -mx.inf, dtype=mx.float32))
-    if sigmoid_input:
-        decay, floor, m_last = forget.high, mx.ones_like(admit), m_initial
-    else:
-        decay, admit, floor, m_last = _stabilised(forget, admit, m_initial)
-    if live is not None:
-        floor = mx.where(live, floor, mx.full(floor.shape, mx.inf, dtype=mx.float32))
-    cut = mx.array(_CUT, dtype=decay.dtype)
-    decay = in_chunks(mx.where(decay < cut, cut, decay), chunk_size)
-    prefix = _sums_in_chunks(decay)
-    admit = in_chunks(admit, chunk_size, fill=-mx.inf)
-    floor = in_chunks(floor, chunk_size, fill=mx.inf)
+    """`log_gates` in MLX operations, its sums in float64, which only the CPU has."""
+    with mx.stream(mx.cpu):
+        forget = _doubled(pairs.log_sigmoid(f.astype(mx.float32)))
+        admit = i.astype(mx.float32)
+        if sigmoid_input:
+            admit = pairs.log_sigmoid(admit).high
+        if mask is not None:
+            live = mx.broadcast_to(mx.expand_dims(mask, axis=1), i.shape)
+            forget = mx.where(live, forget, mx.zeros_like(forget))
+            admit = mx.where(live, admit, mx.array(-mx.inf, dtype=admit.dtype))
+        if sigmoid_input:
+            floor, m_last = mx.ones_like(admit), m_initial
+        else:
+            forget, admit, floor, m_last = _stabilised(forget, admit, m_initial)
+        if mask is not None:
+            floor = mx.where(live, floor, mx.array(mx.inf, dtype=floor.dtype))
+        cut = mx.array(_CUT, dtype=mx.float64)
+        decay = in_chunks(mx.where(forget < cut, cut, forget), chunk_size)
+        prefix = _halved(mx.cumsum(decay, axis=-1))
+        admit = in_chunks(admit, chunk_size, fill=-mx.inf)
+        floor = in_chunks(floor, chunk_size, fill=mx.inf)
     return LogGates(prefix.high, prefix.low, admit, floor, m_last)
 
 
 def _stabilised(
-    forget: Pair, admit: mx.array, m_initial: mx.array
+    forget: mx.array, admit: mx.array, m_initial: mx.array
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
-    """Decay log f' (before it is cut off), log i', the floor, and the last m."""
-    steps = admit.shape[-1]
-    sums, after = forget, pairs.pair(admit)
-    reach = 1
-    while reach < steps:
-        earlier = pairs.Pair(*(_later(part, reach, -mx.inf) for part in after))
-        after = pairs.maximum(after, pairs.add(earlier, sums))
-        sums = pairs.add(pairs.Pair(*(_later(part, reach, 0.0) for part in sums)), sums)
-        reach += reach
-    after = pairs.maximum(after, pairs.add(pairs.pair(m_initial), sums))
+    """Decay log f' (before it is cut off, float64), log i', the floor, and the last m."""
+    nothing = mx.array(-mx.inf, dtype=mx.float64)
+    first, gate = m_initial.astype(mx.float64), admit.astype(mx.float64)
+    sums = mx.cumsum(mx.maximum(forget, mx.array(_RESET, dtype=mx.float64)), axis=-1)
+    after = sums + mx.maximum(first, mx.cummax(gate - sums, axis=-1))
+    # Nothing is left after a reset, or if nothing was there, until a gate admits something.
+    order, before_all = mx.arange(1, admit.shape[-1] + 1), mx.array(0)
+    reset = mx.cummax(mx.where(mx.isneginf(forget), order, before_all), axis=-1)
+    admitted = mx.cummax(mx.where(mx.isneginf(admit), before_all, order), axis=-1)
+    never = mx.maximum(admitted, reset) == before_all
+    off = mx.logical_or(admitted < reset, mx.logical_and(mx.isneginf(first), never))
+    after = mx.where(off, nothing, after)
     # The caller gets m as one float: from the last step on everything is scaled by just that.
-    m_last = after.high[..., -1:]
-    rounded = mx.concatenate([after.low[..., :-1], mx.zeros_like(m_last)], axis=-1)
-    after = pairs.Pair(after.high, rounded)
-    before = pairs.Pair(
-        mx.concatenate([m_initial, after.high[..., :-1]], axis=-1),
-        mx.concatenate([mx.zeros_like(m_initial), after.low[..., :-1]], axis=-1),
-    )
-    off = mx.isneginf(after.high)
+    m_last = after[..., -1:].astype(mx.float32)
+    after = mx.concatenate([after[..., :-1], m_last.astype(mx.float64)], axis=-1)
+    before = mx.concatenate([first, after[..., :-1]], axis=-1)
     # Where nothing is left, the differences would be of infinities.
-    scale = pairs.where(off, pairs.pair(mx.zeros_like(after.high)), after)
-    nothing = pairs.minus_infinity(admit)
-    decay = pairs.difference(pairs.where(off, nothing, pairs.add(before, forget)), scale)
-    admitted = pairs.difference(pairs.where(off, nothing, pairs.pair(admit)), scale)
-    return decay, admitted, pairs.exp(pairs.negative(after)), m_last
+    scale = mx.where(off, mx.zeros_like(after), after)
+    decay = mx.where(off, nothing, before + forget) - scale
+    admit = (mx.where(off, nothing, gate) - scale).astype(mx.float32)
+    return decay, admit, pairs.exp(_halved(mx.negative(after))), m_last
 
 
-def _sums_in_chunks(decay: mx.array) -> Pair:
-    """For each step of (B, NH, NC, L) the sum of `decay` since its chunk began."""
-    sums, reach = pairs.pair(decay), 1
-    while reach < decay.shape[-1]:
-        sums = pairs.add(pairs.Pair(*(_later(part, reach, 0.0) for part in sums)), sums)
-        reach += reach
-    return sums
+def _doubled(pair: Pair) -> mx.array:
+    return pair.high.astype(mx.float64) + pair.low.astype(mx.float64)
 
 
-def _later(array: mx.array, steps: int, before: float) -> mx.array:
-    """`array` as many steps later, and `before` in front."""
-    front = mx.full((*array.shape[:-1], steps), before, dtype=array.dtype)
-    return mx.concatenate([front, array[..., :-steps]], axis=-1)
+def _halved(numbers: mx.array) -> Pair:
+    """Two float32 for each float64; infinities have no second part."""
+    high = numbers.astype(mx.float32)
+    low = (numbers - high.astype(mx.float64)).astype(mx.float32)
+    return pairs.Pair(high, mx.where(mx.isinf(high), mx.zeros_like(low), low))
 
 
 # --- Metal -------------------------------------------------------------------------------------
