@@ -129,7 +129,9 @@ def _stabilised(
     nothing = mx.array(-mx.inf, dtype=mx.float64)
     first, gate = m_initial.astype(mx.float64), admit.astype(mx.float64)
     sums = mx.cumsum(mx.maximum(forget, mx.array(_RESET, dtype=mx.float64)), axis=-1)
-    after = sums + mx.maximum(first, mx.cummax(gate - sums, axis=-1))
+    greatest = mx.maximum(first, mx.cummax(gate - sums, axis=-1))
+    # Where the gate is what m becomes, it is that to the last digit.
+    after = mx.where(gate - sums == greatest, gate, sums + greatest)
     # Nothing is left after a reset, or if nothing was there, until a gate admits something.
     order, before_all = mx.arange(1, admit.shape[-1] + 1), mx.array(0)
     reset = mx.cummax(mx.where(mx.isneginf(forget), order, before_all), axis=-1)
