@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CudaSource:
-    """What `mx.fast.cuda_kernel` takes in place of a kernel's names and text."""
+    """A kernel's input names and text, as `mx.fast.cuda_kernel` takes them."""
 
     input_names: tuple[str, ...]
     body: str
@@ -125,8 +125,8 @@ _ATTRIBUTES = {
 
 
 def thread_limit(threads: int) -> int:
-    """The threads to compile a kernel for: a power of two, lest each size compiles it anew."""
-    return max(_ALWAYS_FIT, 1 << (threads - 1).bit_length())
+    """The threads to compile a kernel for: a multiple of 128, lest each size compiles it anew."""
+    return max(_ALWAYS_FIT, -(-threads // 128) * 128)
 
 
 @cache
@@ -146,7 +146,7 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
     if threads > _ALWAYS_FIT:
         header += (
             "#undef __global__\n"
-            f"#define __global__ __attribute__((global, launch_bounds({threads})))\n"
+            f"#define __global__ __attribute__((global, launch_bounds({threads}, 1)))\n"
         )
     return CudaSource(
         input_names=tuple(pointers.get(name, name) for name in kernel.inputs),
