@@ -170,9 +170,13 @@ XLSTM_INLINE float divide(float a, float b) { return __fdividef(a, b); }
 XLSTM_FUNCTION(floor, ::floorf(x))
 XLSTM_FUNCTION(ceil, ::ceilf(x))
 XLSTM_FUNCTION(rint, ::rintf(x))
+XLSTM_FUNCTION(round, ::roundf(x))
+XLSTM_FUNCTION(trunc, ::truncf(x))
 XLSTM_INLINE bool isfinite(float x) { return (__float_as_uint(x) & 0x7fffffffu) < 0x7f800000u; }
 XLSTM_INLINE bool isinf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }
 XLSTM_INLINE bool isnan(float x) { return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u; }
+XLSTM_INLINE float copysign(float size, float sign) { return ::copysignf(size, sign); }
+XLSTM_INLINE float fmod(float a, float b) { return ::fmodf(a, b); }
 XLSTM_INLINE float pow(float a, float b) { return ::powf(a, b); }
 XLSTM_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 
