@@ -199,8 +199,7 @@ def _name(name: str, before: str, after: list[str]) -> str:
 
 def _declares_storage(after: list[str]) -> bool:
     """Return whether `threadgroup` before these words is of an array or number, not a pointer."""
-    end = next(word for word in after if word in {"*", "&", "[", ";", "="})
-    return end not in {"*", "&"}
+    return next((word for word in after if word in "*&[;="), "*") not in "*&"
 
 
 def _directive(text: str) -> str:
