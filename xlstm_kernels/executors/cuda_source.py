@@ -42,7 +42,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-_WORDS = {
+_SCALARS = {
     "uchar": "uint8_t",
     "ushort": "uint16_t",
     "uint": "uint32_t",
@@ -52,6 +52,9 @@ _WORDS = {
     "float16_t": "__half",
     "bfloat": "__nv_bfloat16",
     "bfloat16_t": "__nv_bfloat16",
+}
+
+_WORDS = _SCALARS | {
     "inline": "__device__ __forceinline__",
     "METAL_FUNC": "__device__ __forceinline__",
     # Pointers of CUDA have no address space.
@@ -62,7 +65,7 @@ _WORDS = {
 
 _VECTORS = frozenset(
     f"{scalar}{length}"
-    for scalar in ("bool", "char", "short", "int", "float", *_WORDS)
+    for scalar in ("bool", "char", "short", "int", "float", *_SCALARS)
     for length in (2, 3, 4)
 )
 
