@@ -150,7 +150,10 @@ def test_body(metal, expected):
 )
 def test_header(metal, expected):
     header = cuda_source(kernel_of("", metal), frozenset(), 256).header
-    assert header.endswith(f"}}  // namespace metal\n{expected}\n")
+    include, _, rest = header.partition("\n")
+    assert rest == f"{expected}\n"
+    assert include.startswith('#include "/')
+    assert include.endswith('/executors/prelude.cuh"')
 
 
 def test_attributes_are_variables_where_the_body_names_them():

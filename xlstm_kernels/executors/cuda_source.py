@@ -27,6 +27,9 @@ class CudaSource:
     header: str
 
 
+# Included, not copied: MLX copies and hashes the text of a kernel in each launch.
+_PRELUDE = Path(__file__).resolve().with_name("prelude.cuh")
+
 # Of any kernel a block of so many threads finds enough registers: 255 a thread at most, 65,536 in
 # all. A kernel that is launched with more is compiled for so many.
 _ALWAYS_FIT = 256
@@ -145,7 +148,7 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
     lines = [f"    const auto {name} = *{pointer};" for name, pointer in sorted(pointers.items())]
     used = {token for kind, token in _tokens(kernel.body) if kind == "name"}
     lines += [f"    const auto {n} = {text};" for n, text in _ATTRIBUTES.items() if n in used]
-    header = _prelude() + _translated(kernel.header, file_scope=True) + "\n"
+    header = f'#include "{_PRELUDE.as_posix()}"\n{_translated(kernel.header, file_scope=True)}\n'
     if threads > _ALWAYS_FIT:
         header += (
             "#undef __global__\n"
@@ -156,11 +159,6 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
         body="\n".join([*lines, _translated(kernel.body, file_scope=False)]),
         header=header,
     )
-
-
-@cache
-def _prelude() -> str:
-    return Path(__file__).with_name("prelude.cuh").read_text(encoding="utf-8")
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

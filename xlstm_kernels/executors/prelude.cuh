@@ -1,5 +1,5 @@
-// The part of Metal's library that kernel bodies use, in CUDA C++: text of the header that
-// `xlstm_kernels.executors.cuda` hands to MLX. It is compiled by NVRTC after MLX's own headers.
+// The part of Metal's library that kernel bodies use, in CUDA C++. The text that
+// `xlstm_kernels.executors.cuda` hands to MLX includes it, after MLX's own headers.
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
