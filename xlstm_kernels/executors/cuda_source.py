@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CudaSource:
-    """What `mx.fast.cuda_kernel` takes in place of a kernel's names and text."""
+    """A kernel's input names and text, as `mx.fast.cuda_kernel` takes them."""
 
     input_names: tuple[str, ...]
     body: str
     header: str
 
+
+# Included, not copied: MLX copies and hashes the text of a kernel in each launch.
+_PRELUDE = Path(__file__).resolve().with_name("prelude.cuh")
 
 # Of any kernel a block of so many threads finds enough registers: 255 a thread at most, 65,536 in
 # all. A kernel that is launched with more is compiled for so many.
@@ -42,7 +45,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-_WORDS = {
+_SCALARS = {
     "uchar": "uint8_t",
     "ushort": "uint16_t",
     "uint": "uint32_t",
@@ -52,6 +55,9 @@ _WORDS = {
     "float16_t": "__half",
     "bfloat": "__nv_bfloat16",
     "bfloat16_t": "__nv_bfloat16",
+}
+
+_WORDS = _SCALARS | {
     "inline": "__device__ __forceinline__",
     "METAL_FUNC": "__device__ __forceinline__",
     # Pointers of CUDA have no address space.
@@ -62,7 +68,7 @@ _WORDS = {
 
 _VECTORS = frozenset(
     f"{scalar}{length}"
-    for scalar in ("bool", "char", "short", "int", "float", *_WORDS)
+    for scalar in ("bool", "char", "short", "int", "float", *_SCALARS)
     for length in (2, 3, 4)
 )
 
@@ -125,8 +131,8 @@ _ATTRIBUTES = {
 
 
 def thread_limit(threads: int) -> int:
-    """The threads to compile a kernel for: a power of two, lest each size compiles it anew."""
-    return max(_ALWAYS_FIT, 1 << (threads - 1).bit_length())
+    """The threads to compile a kernel for: a multiple of 128, lest each size compiles it anew."""
+    return max(_ALWAYS_FIT, -(-threads // 128) * 128)
 
 
 @cache
@@ -142,22 +148,17 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
     lines = [f"    const auto {name} = *{pointer};" for name, pointer in sorted(pointers.items())]
     used = {token for kind, token in _tokens(kernel.body) if kind == "name"}
     lines += [f"    const auto {n} = {text};" for n, text in _ATTRIBUTES.items() if n in used]
-    header = _prelude() + _translated(kernel.header, file_scope=True) + "\n"
+    header = f'#include "{_PRELUDE.as_posix()}"\n{_translated(kernel.header, file_scope=True)}\n'
     if threads > _ALWAYS_FIT:
         header += (
             "#undef __global__\n"
-            f"#define __global__ __attribute__((global, launch_bounds({threads})))\n"
+            f"#define __global__ __attribute__((global, launch_bounds({threads}, 1)))\n"
         )
     return CudaSource(
         input_names=tuple(pointers.get(name, name) for name in kernel.inputs),
         body="\n".join([*lines, _translated(kernel.body, file_scope=False)]),
         header=header,
     )
-
-
-@cache
-def _prelude() -> str:
-    return Path(__file__).with_name("prelude.cuh").read_text(encoding="utf-8")
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -199,8 +200,7 @@ def _name(name: str, before: str, after: list[str]) -> str:
 
 def _declares_storage(after: list[str]) -> bool:
     """Return whether `threadgroup` before these words is of an array or number, not a pointer."""
-    end = next(word for word in after if word in {"*", "&", "[", ";", "="})
-    return end not in {"*", "&"}
+    return next((word for word in after if word in "*&[;="), "*") not in "*&"
 
 
 def _directive(text: str) -> str:

@@ -1,5 +1,5 @@
-// The part of Metal's library that kernel bodies use, in CUDA C++: text of the header that
-// `xlstm_kernels.executors.cuda` hands to MLX. It is compiled by NVRTC after MLX's own headers.
+// The part of Metal's library that kernel bodies use, in CUDA C++. The text that
+// `xlstm_kernels.executors.cuda` hands to MLX includes it, after MLX's own headers.
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
@@ -13,60 +13,49 @@ namespace metal {
 
 // --- vectors -----------------------------------------------------------------------------------
 
+// swizzle<1, 0>() is what Metal writes v.yx, by value: an assignment to it does not compile.
+#define XLSTM_VECTOR                                                                 \
+    vec() = default;                                                                 \
+    XLSTM_INLINE T& operator[](int i) { return (&x)[i]; }                            \
+    XLSTM_INLINE const T& operator[](int i) const { return (&x)[i]; }                \
+    template <int... I>                                                              \
+    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(&x)[I]...}; }
+
 template <typename T, int N>
 struct vec;
 
 template <typename T>
 struct alignas(2 * sizeof(T)) vec<T, 2> {
     T x, y;
-    vec() = default;
-    XLSTM_INLINE constexpr vec(T value) : x(value), y(value) {}
-    XLSTM_INLINE constexpr vec(T a, T b) : x(a), y(b) {}
+    XLSTM_VECTOR
+    XLSTM_INLINE vec(T a) : x(a), y(a) {}
+    XLSTM_INLINE vec(T a, T b) : x(a), y(b) {}
     template <typename U>
-    XLSTM_INLINE explicit vec(const vec<U, 2>& v) : x(static_cast<T>(v.x)), y(static_cast<T>(v.y)) {}
-    XLSTM_INLINE T& operator[](int i) { return i == 0 ? x : y; }
-    XLSTM_INLINE const T& operator[](int i) const { return i == 0 ? x : y; }
-    // What Metal writes v.yx, by value: an assignment to it does not compile.
-    template <int... I>
-    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(*this)[I]...}; }
+    XLSTM_INLINE explicit vec(const vec<U, 2>& v) : vec(T(v.x), T(v.y)) {}
 };
 
 template <typename T>
 struct alignas(4 * sizeof(T)) vec<T, 3> {
     T x, y, z;
-    vec() = default;
-    XLSTM_INLINE constexpr vec(T value) : x(value), y(value), z(value) {}
-    XLSTM_INLINE constexpr vec(T a, T b, T c) : x(a), y(b), z(c) {}
+    XLSTM_VECTOR
+    XLSTM_INLINE vec(T a) : x(a), y(a), z(a) {}
+    XLSTM_INLINE vec(T a, T b, T c) : x(a), y(b), z(c) {}
     XLSTM_INLINE vec(vec<T, 2> a, T b) : x(a.x), y(a.y), z(b) {}
     template <typename U>
-    XLSTM_INLINE explicit vec(const vec<U, 3>& v)
-        : x(static_cast<T>(v.x)), y(static_cast<T>(v.y)), z(static_cast<T>(v.z)) {}
-    XLSTM_INLINE T& operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
-    XLSTM_INLINE const T& operator[](int i) const { return i == 0 ? x : i == 1 ? y : z; }
-    template <int... I>
-    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(*this)[I]...}; }
+    XLSTM_INLINE explicit vec(const vec<U, 3>& v) : vec(T(v.x), T(v.y), T(v.z)) {}
 };
 
 template <typename T>
 struct alignas(4 * sizeof(T)) vec<T, 4> {
     T x, y, z, w;
-    vec() = default;
-    XLSTM_INLINE constexpr vec(T value) : x(value), y(value), z(value), w(value) {}
-    XLSTM_INLINE constexpr vec(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
+    XLSTM_VECTOR
+    XLSTM_INLINE vec(T a) : x(a), y(a), z(a), w(a) {}
+    XLSTM_INLINE vec(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
     XLSTM_INLINE vec(vec<T, 2> a, vec<T, 2> b) : x(a.x), y(a.y), z(b.x), w(b.y) {}
     XLSTM_INLINE vec(vec<T, 2> a, T b, T c) : x(a.x), y(a.y), z(b), w(c) {}
     XLSTM_INLINE vec(vec<T, 3> a, T b) : x(a.x), y(a.y), z(a.z), w(b) {}
-    XLSTM_INLINE vec(T a, vec<T, 3> b) : x(a), y(b.x), z(b.y), w(b.z) {}
     template <typename U>
-    XLSTM_INLINE explicit vec(const vec<U, 4>& v)
-        : x(static_cast<T>(v.x)), y(static_cast<T>(v.y)), z(static_cast<T>(v.z)),
-          w(static_cast<T>(v.w)) {}
-    XLSTM_INLINE T& operator[](int i) { return i == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
-    XLSTM_INLINE const T& operator[](int i) const {
-        return i == 0 ? x : i == 1 ? y : i == 2 ? z : w;
-    }
-    template <int... I>
-    XLSTM_INLINE const vec<T, sizeof...(I)> swizzle() const { return {(*this)[I]...}; }
+    XLSTM_INLINE explicit vec(const vec<U, 4>& v) : vec(T(v.x), T(v.y), T(v.z), T(v.w)) {}
 };
 
 #define XLSTM_VECTORS(name, T)      \
@@ -146,92 +135,72 @@ XLSTM_INLINE To as_type(const From& from) {
 
 // --- functions of numbers, and of vectors element by element -----------------------------------
 
-#define XLSTM_ELEMENTWISE(name)                                  \
-    template <typename T, int N>                                 \
-    XLSTM_INLINE vec<T, N> name(vec<T, N> a) {                   \
-        _Pragma("unroll") for (int i = 0; i < N; ++i) {          \
-            a[i] = name(a[i]);                                   \
-        }                                                        \
-        return a;                                                \
+#define XLSTM_EACH(parameters, expression)                                            \
+    template <typename T, int N>                                                      \
+    XLSTM_INLINE vec<T, N> parameters {                                               \
+        vec<T, N> result;                                                             \
+        _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = expression; }     \
+        return result;                                                                \
     }
-#define XLSTM_FUNCTION(name, expression)             \
+#define XLSTM_FUNCTION(name, expression)                    \
     XLSTM_INLINE float name(float x) { return expression; } \
-    XLSTM_ELEMENTWISE(name)
-#define XLSTM_FUNCTIONS                      \
-    XLSTM_FUNCTION(exp, ::expf(x))           \
-    XLSTM_FUNCTION(exp2, ::exp2f(x))         \
-    XLSTM_FUNCTION(log, ::logf(x))           \
-    XLSTM_FUNCTION(log2, ::log2f(x))         \
-    XLSTM_FUNCTION(sqrt, __fsqrt_rn(x))      \
-    XLSTM_FUNCTION(rsqrt, __frsqrt_rn(x))    \
-    XLSTM_FUNCTION(sin, ::sinf(x))           \
-    XLSTM_FUNCTION(cos, ::cosf(x))           \
+    XLSTM_EACH(name(const vec<T, N>& a), name(a[i]))
+#define XLSTM_EXACT                       \
+    XLSTM_FUNCTION(exp, ::expf(x))        \
+    XLSTM_FUNCTION(exp2, ::exp2f(x))      \
+    XLSTM_FUNCTION(log, ::logf(x))        \
+    XLSTM_FUNCTION(log2, ::log2f(x))      \
+    XLSTM_FUNCTION(sqrt, __fsqrt_rn(x))   \
+    XLSTM_FUNCTION(rsqrt, __frsqrt_rn(x)) \
+    XLSTM_FUNCTION(sin, ::sinf(x))        \
+    XLSTM_FUNCTION(cos, ::cosf(x))        \
     XLSTM_FUNCTION(tanh, ::tanhf(x))
 
-XLSTM_FUNCTIONS
-XLSTM_FUNCTION(floor, ::floorf(x))
-XLSTM_FUNCTION(ceil, ::ceilf(x))
-XLSTM_FUNCTION(rint, ::rintf(x))
+XLSTM_EXACT
 namespace precise {
-XLSTM_FUNCTIONS
+XLSTM_EXACT
 }
 namespace fast {
 XLSTM_FUNCTION(exp, __expf(x))
-XLSTM_FUNCTION(exp2, ::exp2f(x))
 XLSTM_FUNCTION(log, __logf(x))
-XLSTM_FUNCTION(log2, __log2f(x))
-XLSTM_FUNCTION(sqrt, __fsqrt_rn(x))
 XLSTM_FUNCTION(rsqrt, ::rsqrtf(x))
-XLSTM_FUNCTION(tanh, ::tanhf(x))
 XLSTM_INLINE float divide(float a, float b) { return __fdividef(a, b); }
 }  // namespace fast
 
+XLSTM_FUNCTION(floor, ::floorf(x))
+XLSTM_FUNCTION(ceil, ::ceilf(x))
+XLSTM_FUNCTION(rint, ::rintf(x))
+XLSTM_FUNCTION(round, ::roundf(x))
+XLSTM_FUNCTION(trunc, ::truncf(x))
 XLSTM_INLINE bool isfinite(float x) { return (__float_as_uint(x) & 0x7fffffffu) < 0x7f800000u; }
 XLSTM_INLINE bool isinf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }
 XLSTM_INLINE bool isnan(float x) { return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u; }
+XLSTM_INLINE float copysign(float size, float sign) { return ::copysignf(size, sign); }
+XLSTM_INLINE float fmod(float a, float b) { return ::fmodf(a, b); }
 XLSTM_INLINE float pow(float a, float b) { return ::powf(a, b); }
+XLSTM_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 
-// Of a NaN and a number they give the number, as Metal's do.
-XLSTM_INLINE float min(float a, float b) { return ::fminf(a, b); }
-XLSTM_INLINE float max(float a, float b) { return ::fmaxf(a, b); }
 template <typename T>
 XLSTM_INLINE T min(T a, T b) { return b < a ? b : a; }
 template <typename T>
 XLSTM_INLINE T max(T a, T b) { return a < b ? b : a; }
-XLSTM_INLINE float abs(float x) { return ::fabsf(x); }
 template <typename T>
 XLSTM_INLINE T abs(T x) { return x < static_cast<T>(0) ? -x : x; }
-XLSTM_ELEMENTWISE(abs)
-XLSTM_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+// Of a NaN and a number they give the number, as Metal's do.
+XLSTM_INLINE float min(float a, float b) { return ::fminf(a, b); }
+XLSTM_INLINE float max(float a, float b) { return ::fmaxf(a, b); }
+XLSTM_INLINE float abs(float x) { return ::fabsf(x); }
 template <typename T>
 XLSTM_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }
 template <typename T>
 XLSTM_INLINE T select(T a, T b, bool second) { return second ? b : a; }
 
-template <typename T, int N>
-XLSTM_INLINE vec<T, N> min(const vec<T, N>& a, const vec<T, N>& b) {
-    vec<T, N> result;
-    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = min(a[i], b[i]); }
-    return result;
-}
-template <typename T, int N>
-XLSTM_INLINE vec<T, N> max(const vec<T, N>& a, const vec<T, N>& b) {
-    vec<T, N> result;
-    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = max(a[i], b[i]); }
-    return result;
-}
-template <typename T, int N>
-XLSTM_INLINE vec<T, N> fma(const vec<T, N>& a, const vec<T, N>& b, const vec<T, N>& c) {
-    vec<T, N> result;
-    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = fma(a[i], b[i], c[i]); }
-    return result;
-}
-template <typename T, int N>
-XLSTM_INLINE vec<T, N> select(const vec<T, N>& a, const vec<T, N>& b, const vec<bool, N>& second) {
-    vec<T, N> result;
-    _Pragma("unroll") for (int i = 0; i < N; ++i) { result[i] = second[i] ? b[i] : a[i]; }
-    return result;
-}
+XLSTM_EACH(abs(const vec<T, N>& a), abs(a[i]))
+XLSTM_EACH(min(const vec<T, N>& a, const vec<T, N>& b), min(a[i], b[i]))
+XLSTM_EACH(max(const vec<T, N>& a, const vec<T, N>& b), max(a[i], b[i]))
+XLSTM_EACH(fma(const vec<T, N>& a, const vec<T, N>& b, const vec<T, N>& c), fma(a[i], b[i], c[i]))
+XLSTM_EACH(select(const vec<T, N>& a, const vec<T, N>& b, const vec<bool, N>& second), second[i] ? b[i] : a[i])
+
 template <typename T, int N>
 XLSTM_INLINE T dot(const vec<T, N>& a, const vec<T, N>& b) {
     T sum = a[0] * b[0];
