@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Up to six arrays of them are in registers, in addition to x.
 _ELEMENTS = 8
-_ROWS_PER_SIMDGROUP = 16
+_ROWS_PER_SIMDGROUP = 32
 
 
 def norm_gradient(

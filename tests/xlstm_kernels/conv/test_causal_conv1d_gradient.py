@@ -113,7 +113,7 @@ def test_golden_values(device):
 
 
 @pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize(("steps", "width"), [(1, 4), (7, 4), (70, 1), (131, 4)], ids=str)
+@pytest.mark.parametrize(("steps", "width"), [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8)], ids=str)
 def test_packs_of_channels(
     steps, width, activation, monkeypatch, precision, simulator, drawn, judge
 ):
