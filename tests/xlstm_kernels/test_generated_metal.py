@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import mlx.core as mx
 import pytest
 
 from xlstm_kernels import rms_norm, soft_cap
 from xlstm_kernels.activation import soft_cap as soft_cap_module
-from xlstm_kernels.norm import rms_norm as rms_norm_module
+from xlstm_kernels.norm.rows import row_launch
 
 MSL_TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t"}
 ROW_ATTRIBUTES = [
-    "uint simdgroup_index_in_threadgroup [[simdgroup_index_in_threadgroup]]",
-    "uint simdgroups_per_threadgroup [[simdgroups_per_threadgroup]]",
     "uint thread_index_in_simdgroup [[thread_index_in_simdgroup]]",
-    "uint thread_index_in_threadgroup [[thread_index_in_threadgroup]]",
+    "uint3 thread_position_in_threadgroup [[thread_position_in_threadgroup]]",
     "uint3 threadgroup_position_in_grid [[threadgroup_position_in_grid]]",
     "uint3 threadgroups_per_grid [[threadgroups_per_grid]]",
     "uint3 threads_per_threadgroup [[threads_per_threadgroup]]",
@@ -80,60 +80,49 @@ def test_rms_norm(shape, weighted, dtype, understudy):
     launched = {name: generated for name, _, generated in understudy.launched}
     suffix = "_weighted" if weighted else ""
     names = [f"xlstm_rms_norm{suffix}", f"xlstm_rms_norm_gradient{suffix}"]
-    assert list(launched) == names + ["xlstm_rms_norm_weight_gradient"] * weighted
+    assert list(launched) == names
 
     columns = shape[-1]
     rows = x.size // columns
     type_, where = MSL_TYPES[dtype], space(x.size)
-    values = (f"const {where} {type_}* values", "const constant int* values_shape")
-    weight = [f"const {space(columns)} float* weight"] * weighted
-    weight_strides = ["const constant int64_t* weight_strides"] * weighted
+    values = (
+        f"const {where} {type_}* values",
+        "const constant int* values_shape",
+        "const constant int64_t* values_strides",
+        "const constant float& epsilon",
+    )
+    weight = (
+        f"const {space(columns)} float* weight",
+        "const constant int64_t* weight_strides",
+    )
+    cotangent = (
+        f"const {where} {type_}* cotangent",
+        "const constant int64_t* cotangent_strides",
+    )
     forward, gradient = (launched[name] for name in names)
     assert forward.signature == [
-        *numbered(
-            *values,
-            "const constant int64_t* values_strides",
-            "const constant float& epsilon",
-            *weight,
-            *weight_strides,
-            f"device {type_}* normalised",
-        ),
+        *numbered(*values, *weight * weighted, f"device {type_}* normalised"),
         *ROW_ATTRIBUTES,
     ]
     assert gradient.signature == [
         *numbered(
             *values,
-            f"const {where} {type_}* cotangent",
-            "const constant float& epsilon",
-            *weight,
+            *cotangent,
+            *weight * weighted,
             f"device {type_}* values_gradient",
-            "device float* inverse_rms",
+            *("device float* weight_sums",) * weighted,
         ),
         *ROW_ATTRIBUTES,
     ]
-    for generated in (forward, gradient):
-        threads = generated.threadgroup[0]
-        assert threads % 32 == 0
-        assert 4 * threads >= min(columns, 2048) > 4 * (threads - 32)
-        assert generated.grid == (rows * threads, 1, 1)
-        assert generated.threadgroup[1:] == (1, 1)
-        assert generated.template_values == f"{type_}, 16, 4"
-    if weighted:
-        in_weight = launched["xlstm_rms_norm_weight_gradient"]
-        assert in_weight.signature == [
-            *numbered(
-                *values,
-                f"const {where} {type_}* cotangent",
-                f"const {space(rows)} float* inverse_rms",
-                "device float* block_sums",
-            ),
-            "uint thread_index_in_simdgroup [[thread_index_in_simdgroup]]",
-            "uint3 thread_position_in_grid [[thread_position_in_grid]]",
-            "uint3 threads_per_grid [[threads_per_grid]]",
-            "uint threads_per_simdgroup [[threads_per_simdgroup]]",
-        ]
-        # A row of whole simdgroups, as their lanes hand each other numbers.
-        assert in_weight.grid == (-(-columns // 32) * 32, 1, 1)
+    # A pack is 16 bytes at most, divides a row, and leaves at most half of the lanes without one.
+    sizes = [pack for pack in (8, 4, 2, 1) if pack * dtype.size <= 16 and columns % pack == 0]
+    pack = next(pack for pack in sizes if pack == 1 or pack * 32 < 2 * columns)
+    for generated, elements in ((forward, 16), (gradient, 8)):
+        threads, places, _ = generated.threadgroup
+        assert threads == 32 * -(-columns // (32 * elements))
+        assert places == (4 if threads == 32 else 1)
+        assert generated.grid == (-(-rows // places) * threads, places, 1)
+        assert generated.template_values.startswith(f"{type_}, {pack}, ")
 
 
 def big(*shape: int) -> mx.array:
@@ -154,14 +143,12 @@ def test_soft_cap_counts_beyond_32_bits(generate):
     assert generated.template_values == "float, int64_t, 4"
 
 
-def test_rms_norm_grids_stay_launchable_for_any_number_of_rows():
+def test_norm_grids_stay_launchable_for_any_number_of_rows():
     for rows, columns in ((2**24, 64), (2**20, 2**14), (1, 2**30)):
-        x = big(rows, columns)
-        row_launch = rms_norm_module._gradient_launch(x)
-        weight_launch = rms_norm_module._weight_gradient_launch(x)
-        for launch in (row_launch, weight_launch):
+        for elements in (8, 16):
+            launch = row_launch(big(1, rows, 1, columns), elements=elements)
             groups = [-(-g // t) for g, t in zip(launch.grid, launch.threadgroup, strict=True)]
             assert all(extent < 2**31 for extent in launch.grid)
             assert groups[1] <= 65535
-        assert row_launch.grid[0] % row_launch.threadgroup[0] == 0
-        assert row_launch.threadgroup[0] <= 512
+            assert launch.grid[0] % launch.threadgroup[0] == 0
+            assert math.prod(launch.threadgroup) <= 512

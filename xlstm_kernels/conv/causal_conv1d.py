@@ -134,7 +134,7 @@ def _launch(final_states: bool, values: mx.array, weight: mx.array, *_others: mx
 
 _SILU = """
     inline float xlstm_activation(float value) {
-        return value / (1.0f + metal::precise::exp(-value));
+        return metal::fast::divide(value, 1.0f + metal::precise::exp(-value));
     }
 """
 _IDENTITY = """

@@ -53,7 +53,7 @@ def rms_norm(
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros_like(x)
     extras, arrays = (("weight",), (weight,)) if weight is not None else ((), ())
-    # The norm of one head. Its kernel reads rows that are not contiguous as they lie.
+    # The norm of one head.
     rows = x.reshape((1, -1, 1, x.shape[-1]))
     operation = norm_operation(resolved, epsilon, extras, centred=False)
     normalised: mx.array = operation(rows, *arrays)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.xlstm_kernels.conv import oracle
+from xlstm_kernels.conv import causal_runs
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 
 LENGTHS = [0, 1, 2, 3, 8, 63, 64, 65, 129, 372]
@@ -184,6 +185,35 @@ def test_nan_stays_in_its_channel_and_window(device):
     assert sorted(zip(*np.nonzero(np.isnan(y)), strict=True)) == [
         (0, step, 1) for step in (14, 15, 16, 17)
     ]
+
+
+@pytest.mark.parametrize("channels", [40, 42, 45])
+@pytest.mark.parametrize("size", [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8), (20, 9)], ids=str)
+def test_packs_of_channels(
+    size, channels, monkeypatch, precision, simulator, draw, wide, relative_error
+):
+    """Of 4, 2 and 1, as in arrays that keep a GPU busy; states may be of another dtype."""
+    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
+    steps, width = size
+    arrays = drawn(draw, 3, steps, channels, width, precision.dtype, mx.float32)
+    y, final = causal_conv1d(*arrays, True, "silu", backend="metal")
+    in_full, state = expected(wide, *arrays, "silu")
+    assert relative_error(y, in_full) < precision.value
+    if precision.dtype == mx.float32 or steps >= width - 1:
+        assert (wide(final) == state).all()
+
+
+@pytest.mark.parametrize("start", [1, 2, 4])
+def test_packs_of_views(start, monkeypatch, simulator, draw, wide, relative_error):
+    """Rows that begin anywhere, and channels that are apart."""
+    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
+    weight = draw((16, 4), mx.float32)
+    for x in (
+        draw((2, 30, 21), mx.float32)[:, :, start : start + 16],
+        draw((2, 16, 30), mx.float32).transpose(0, 2, 1),
+    ):
+        y = causal_conv1d(x, weight, backend="metal")
+        assert relative_error(y, expected(wide, x, weight)[0]) < 2e-6
 
 
 # --- pieces ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mlx import nn
 
 from tests.xlstm_kernels.conv import oracle
+from xlstm_kernels.conv import causal_runs
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.causal_runs import runs
@@ -109,6 +110,18 @@ def test_golden_values(device):
 
 
 # --- values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize(("steps", "width"), [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8)], ids=str)
+def test_packs_of_channels(
+    steps, width, activation, monkeypatch, precision, simulator, drawn, judge
+):
+    """As in arrays that keep a GPU busy: a thread takes several channels."""
+    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
+    primals, cotangents = drawn(3, steps, 34, width, precision.dtype)
+    found = gradients_of(primals, cotangents, activation, "metal")
+    judge(found, primals, cotangents, activation, by_terms=True)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])

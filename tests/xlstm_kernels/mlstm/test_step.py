@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge
+from xlstm_kernels.mlstm import step as step_module
 from xlstm_kernels.mlstm.step import mlstm_step
 
 INF = math.inf
@@ -74,6 +75,22 @@ def test_sizes(device, sizes):
     batch, heads, keys, values = sizes
     inputs = Draw(batch, heads, 1, keys, values, initial=True, seed=5).inputs()
     judge(inputs, *step(inputs, device))
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 70, 160), (2, 1, 9, 34), (1, 1, 33, 5)], ids=str)
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
+def test_packs_of_columns(sizes, dtype, monkeypatch, simulator):
+    """Of 16 bytes, 2 columns, and 1, as with states that keep a GPU busy."""
+    monkeypatch.setattr(step_module, "_FEWEST_TILES", 0)
+    batch, heads, keys, values = sizes
+    inputs = Draw(batch, heads, 1, keys, values, initial=True, seed=5).inputs()
+    c, n, m = inputs.states
+    # C lies anywhere in what it is a part of.
+    c = mx.pad(c.astype(dtype), [(0, 0)] * 3 + [(1, 0)])[..., 1:]
+    for state in (c, mx.contiguous(c)):
+        given = replace(inputs, states=(state, n, m))
+        h, states = step(given, "metal", dtype_state=dtype)
+        judge(given, h, states, Bars() if dtype == mx.float32 else Bars(states=5e-3))
 
 
 def test_many_steps(device):

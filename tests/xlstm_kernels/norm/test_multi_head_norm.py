@@ -144,6 +144,18 @@ def test_strided_inputs(norm, device, draw, wide, relative_error):
     assert relative_error(result, expected) < 2e-6
 
 
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
+@pytest.mark.parametrize("start", [1, 2, 8])
+def test_views_that_begin_anywhere(start, dtype, norm, simulator, draw, wide, relative_error):
+    """Packs of 16 bytes are loaded where a row is aligned, elements where it is not."""
+    x = draw((1, 3, 2, 600), dtype)[..., start : start + 512]
+    extras = {"weight": draw((1032,), dtype)[start : start + 1024]}
+    extras["gate"] = draw((1, 3, 1033), dtype)[..., start : start + 1024]
+    result = NORMS[norm](x, eps=EPS, backend="metal", **extras)
+    expected = oracle(wide(x), norm, **widened(extras, wide))
+    assert relative_error(result, expected) < (2e-6 if dtype == mx.float32 else 5e-3)
+
+
 @pytest.mark.sampled(0)
 def test_many_rows(monkeypatch, norm, device, arrays, wide, relative_error):
     """More than threadgroups, each of several simdgroups, as a big batch has them."""

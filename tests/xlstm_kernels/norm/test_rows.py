@@ -8,27 +8,42 @@ import pytest
 from xlstm_kernels.norm.rows import norm_kernel, row_launch
 
 
-def launched(rows, columns, heads=1):
-    launch = row_launch(rows, columns, mx.float32, ((1,),), (mx.float32,), heads=heads)
-    return launch, dict(launch.template)["VALUES"]
+def launched(rows, columns, heads=1, dtype=mx.float32, elements=16):
+    """The launch for an array of any size, which takes no memory, and its template arguments."""
+    values = mx.broadcast_to(mx.array(0, dtype=dtype), (rows, 1, heads, columns))
+    launch = row_launch(values, elements=elements)
+    return launch, dict(launch.template)
 
 
 @pytest.mark.parametrize("columns", [1, 31, 32, 33, 128, 129, 512, 2048, 2049, 4096, 4097, 8192])
-def test_rows_up_to_8192_fit_the_registers(columns):
-    launch, values = launched(3, columns)
-    threads = launch.threadgroup[0]
-    assert threads % 32 == 0
-    assert threads <= 512
-    assert values * threads >= columns
-    # No more registers than it takes, and whole threadgroups.
-    assert values == 4 or values // 2 * threads < columns
-    assert launch.grid == (3 * threads, 1, 1)
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
+@pytest.mark.parametrize("elements", [8, 16])
+def test_rows_up_to_8192_fit_the_registers(columns, dtype, elements):
+    launch, numbers = launched(3, columns, dtype=dtype, elements=elements)
+    threads, places, _ = launch.threadgroup
+    assert threads == 32 * numbers["SIMDGROUPS"]
+    assert threads * places <= 512
+    held = numbers["VALUES"] * numbers["PACK"]
+    assert held <= elements
+    assert columns % numbers["PACK"] == 0
+    assert numbers["HELD"] == (columns <= 512 * elements)
+    if numbers["HELD"]:
+        # No more registers than it takes.
+        assert held * threads >= columns > (held - numbers["PACK"]) * threads - 32
+    assert launch.grid == (-(-3 // places) * threads, places, 1)
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
+@pytest.mark.parametrize("columns", [512, 4096])
+def test_packs_have_16_bytes(columns, dtype):
+    assert launched(3, columns, dtype=dtype)[1]["PACK"] * dtype.size == 16
 
 
 @pytest.mark.parametrize("columns", [8193, 2**20, 2**30])
 def test_wider_rows_take_no_more_registers(columns):
-    launch, values = launched(1, columns)
-    assert (launch.threadgroup[0], values) == (512, 16)
+    launch, numbers = launched(1, columns)
+    assert (launch.threadgroup[0], numbers["VALUES"] * numbers["PACK"]) == (512, 16)
+    assert not numbers["HELD"]
 
 
 @pytest.mark.parametrize(
@@ -36,17 +51,18 @@ def test_wider_rows_take_no_more_registers(columns):
     [
         (1, 4096, 1, 1),  # decoding
         (64, 4096, 1, 64),  # a row each, since otherwise most of the GPU would wait
-        (512, 4096, 1, 64),
-        (1024, 4096, 1, 64),
-        (8192, 4096, 1, 512),
-        (1024, 512, 8, 64),  # for each of the heads
+        (512, 4096, 1, 512),
+        (1024, 4096, 1, 512),
+        (32768, 4096, 1, 2048),
+        (2048, 512, 8, 128),  # for each of the heads, four rows at a time
         (1, 512, 8, 1),
         (2**24, 64, 1, 65535),
     ],
 )
 def test_threadgroups_take_several_rows_where_there_are_many(rows, columns, heads, groups):
     launch, _ = launched(rows, columns, heads)
-    assert launch.grid == (groups * launch.threadgroup[0], heads, 1)
+    threads, places, _ = launch.threadgroup
+    assert launch.grid == (groups * threads, heads * places, 1)
 
 
 @pytest.mark.parametrize(("rows", "columns", "heads"), [(0, 5, 2), (5, 0, 2), (5, 2, 0)])
