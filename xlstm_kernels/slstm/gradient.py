@@ -32,7 +32,12 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from xlstm_kernels.executors import NATIVE
+from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, slopes_of
 from xlstm_kernels.slstm.gradient_kernel import KERNELS
+from xlstm_kernels.slstm.layout import Shares, most_threads
+from xlstm_kernels.slstm.products import product
+from xlstm_kernels.slstm.reference import open_gates, unmasked
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -48,52 +53,137 @@ def slstm_gradient(
 ) -> Arrays:
     """The gradients in Wx, R, b and the initial states, in their dtypes, and zeros for the mask.
 
-    In addition to the inputs and outputs of the kernel, it moves R y of all steps, once out and
-    once in, and y a step later: gates are recomputed by one matrix product, not step by step.
+    What doesn't go backward is computed for all steps at once, and R y again, by one product. The
+    gradients in R and b are one product and one sum over all steps too.
 
     Args:
         inputs: Wx (B, T, 4, N, D), R, b, the initial states (4, B, N, D) float32, and a mask
             (B, T) or none.
-        states: what the forward kernel gave, (4, B, T, N, D).
+        states: the result of the forward pass, (4, B, T, N, D).
         cotangents: of the states after each step, (4, B, T, N, D), and after the last,
             (4, B, N, D).
         rule: what is done to the gradient that R feeds back.
-        backend: name of an executor.
+        backend: name of an executor, or "native".
     """
     gate_input, recurrent, bias, initial, *masks = inputs
+    mask = masks[0] if masks else None
     batch, steps, gates, heads, units = gate_input.shape
-    before = _heard(states, initial, masks[0] if masks else None)
-    before = before.reshape((batch * steps, heads, units)).transpose(1, 0, 2)
-    fed_back = before @ recurrent.astype(mx.float32).swapaxes(-1, -2)
-    limit = math.inf if rule.clipval is None else rule.clipval
-    gate_gradient, bias_sums, initial_gradient = KERNELS[len(masks)](
-        gate_input,
-        mx.contiguous(recurrent),
-        *(mx.contiguous(array) for array in (bias, fed_back, initial, states)),
-        *cotangents,
-        mx.array(limit, dtype=mx.float32),
-        *(mx.contiguous(mask) for mask in masks),
-        backend=backend,
-        cut=rule.cut,
+    of_each, of_last = cotangents
+    before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
+    heard = _heard(before[0], mask).reshape((batch * steps, heads, units)).transpose(1, 0, 2)
+    fed_back = product(heard, recurrent.astype(mx.float32).swapaxes(-1, -2))
+    factors = _factors(
+        unmasked(gate_input, mask),
+        fed_back.reshape((gates, heads, batch, steps, units)).transpose(2, 3, 0, 1, 4),
+        bias.astype(mx.float32),
+        before,
+        states,
+        of_each,
+        *masks,
     )
-    by_unit = gate_gradient.reshape((batch * steps, gates, heads, units)).transpose(1, 2, 3, 0)
+    last = states[:, :, -1]
+    slopes = mx.stack([of_last[0], *slopes_of(last, of_last[1:])])
+    limit = math.inf if rule.clipval is None else rule.clipval
+    if backend == NATIVE:
+        gradient, slopes = _backward(recurrent, factors, slopes, limit, mask, cut=rule.cut)
+    else:
+        threads = most_threads(backend, units)
+        gradient, slopes = KERNELS[len(masks)](
+            Shares.of(units, threads).arranged(recurrent, backward=True),
+            *factors,
+            slopes,
+            mx.array(limit, dtype=mx.float32),
+            *masks,
+            backend=backend,
+            threads=threads,
+            cut=rule.cut,
+        )
+    by_unit = gradient.reshape((batch * steps, gates, heads, units)).transpose(1, 2, 3, 0)
     return (
-        gate_gradient.astype(gate_input.dtype),
-        (by_unit @ before).astype(recurrent.dtype),
-        mx.sum(bias_sums, axis=0).astype(bias.dtype),
-        initial_gradient,
+        gradient.astype(gate_input.dtype),
+        product(by_unit, heard).astype(recurrent.dtype),
+        mx.sum(gradient, axis=(0, 1)).astype(bias.dtype),
+        gradients_of(initial, slopes),
         *(mx.zeros_like(mask) for mask in masks),
     )
 
 
-def _heard(states: mx.array, initial: mx.array, mask: mx.array | None) -> mx.array:
-    """The y that each step hears, (B, T, N, D): of the last step before it that is not masked."""
-    after = mx.concatenate([mx.expand_dims(initial[0], axis=1), states[0, :, :-1]], axis=1)
+def _factors(
+    gate_input: mx.array,
+    fed_back: mx.array,
+    bias: mx.array,
+    before: mx.array,
+    states: mx.array,
+    cotangents: mx.array,
+    mask: mx.array | None = None,
+) -> Factors:
+    return factors_of(open_gates(gate_input, fed_back, bias), before, states, cotangents, mask)
+
+
+def _backward(
+    recurrent: mx.array,
+    factors: Factors,
+    slopes: mx.array,
+    limit: float,
+    mask: mx.array | None,
+    *,
+    cut: bool,
+) -> tuple[mx.array, mx.array]:
+    """What the kernel computes, in MLX operations, a step at a time."""
+    batch, steps, heads, units = factors.opened.shape
+    weights = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
+    weights = weights.reshape((heads, 4 * units, units))
+    # Factors of a step lie together, (T, 15, N, B, D); so do slopes, (4, N, B, D).
+    by_step = mx.split(mx.contiguous(mx.stack(factors).transpose(2, 0, 3, 1, 4)), steps)
+    live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
+    bound = mx.array(limit, dtype=mx.float32)
+    slopes = slopes.transpose(0, 2, 1, 3)
+    trace = []
+    for step in reversed(range(steps)):
+        gradient, memory = _step_back(slopes, mx.squeeze(by_step[step], 0))
+        trace.append(gradient)
+        if cut:
+            fed = mx.zeros_like(slopes[0])
+        else:
+            fed = gradient.reshape((heads, batch, 4 * units)) @ weights
+        fed = mx.clip(fed, mx.negative(bound), bound)
+        if live is not None:
+            fed = mx.where(live[step][0], fed, slopes[0])
+        slopes = mx.concatenate([mx.expand_dims(fed, 0), memory])
+    # From (T, N, B, 4, D) to (B, T, 4, N, D).
+    gradient = mx.stack(trace[::-1]).transpose(2, 0, 3, 1, 4)
+    return gradient, slopes.transpose(0, 2, 1, 3)
+
+
+@mx.compile
+def _step_back(slopes: mx.array, factors: mx.array) -> tuple[mx.array, mx.array]:
+    """The gradients in the gates, (N, B, 4, D), and H, L and E before the step, (3, N, B, D)."""
+    by = Factors(*factors)
+    y, h, l, e = slopes  # noqa: E741  (the names of the equations)
+    y = y + by.add_y
+    h = h + by.add_h + by.opened * y
+    l = l + by.add_l  # noqa: E741
+    e = e + by.add_e
+    old_l = by.kept * l + by.lost * h
+    past = by.past * e
+    of_admit = by.share * l + by.moved * h + (e - past)
+    of_forget = by.forgetting * (old_l + past) + by.alone * h
+    gradients = mx.stack([of_admit, of_forget, by.value * h, by.output * y], axis=2)
+    return gradients, mx.stack([by.kept * h, old_l, past + by.limited * h])
+
+
+def _heard(before: mx.array, mask: mx.array | None) -> mx.array:
+    """The y that each step hears, (B, T, N, D): of the last step before it that is not masked.
+
+    Args:
+        before: the initial y, then that of each step but the last, zero where it is masked.
+        mask: (B, T) booleans, or None for all True.
+    """
     if mask is None:
-        return after
+        return before
     batch, steps = mask.shape
     places = mx.broadcast_to(mx.arange(1, steps, dtype=mx.int32), (batch, steps - 1))
     live = mx.where(mask[:, :-1], places, mx.zeros_like(places))
     start = mx.zeros((batch, 1), dtype=mx.int32)
     latest = mx.cummax(mx.concatenate([start, live], axis=1), axis=1)
-    return mx.take_along_axis(after, mx.expand_dims(latest, (2, 3)), axis=1)
+    return mx.take_along_axis(before, mx.expand_dims(latest, (2, 3)), axis=1)

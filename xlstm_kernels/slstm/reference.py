@@ -6,22 +6,12 @@ Exponents are pairs of float32, as in the kernel.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import pairs
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.slstm.arguments import EXACT, RecurrentGradient
-
-
-class _Unit(NamedTuple):
-    """The state, (B, N, D) each; c and n belong to the pair m."""
-
-    y: mx.array
-    c: mx.array
-    n: mx.array
-    m: pairs.Pair
 
 
 def slstm_reference(
@@ -47,32 +37,63 @@ def slstm_reference(
         The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
         after the last; float32.
     """
-    batch, steps, gates, heads, units = gate_input.shape
-    # One product a step: (N, B, in) @ (N, in, gates * out).
-    weights = recurrent.astype(mx.float32).transpose(1, 3, 0, 2)
-    weights = weights.reshape((heads, units, gates * units))
-    offset = bias.astype(mx.float32)
-    unit = _Unit(initial[0], initial[1], initial[2], pairs.pair(initial[3]))
+    batch, steps = gate_input.shape[:2]
+    weights = recurrent.astype(mx.float32).swapaxes(-1, -2)
     hear = _hearing(rule)
-    if mask is not None:
-        # Whatever a masked step holds, NaN even, must not come back in gradients.
-        live = mask.reshape((batch, steps, 1, 1, 1))
-        gate_input = mx.where(live, gate_input, mx.zeros_like(gate_input))
-    # Not by indices: the gradient of each would be as big as the whole.
-    arrivals = mx.split(gate_input, steps, axis=1)
+    # Time and gates first, so that what a step reads of them is contiguous. Split, not indexed: the
+    # gradient of each index would be as big as the whole.
+    arriving = unmasked(gate_input, mask).astype(mx.float32).transpose(1, 2, 3, 0, 4)
+    arriving = pairs.two_sum(arriving, mx.expand_dims(bias.astype(mx.float32), axis=2))
+    arrivals = zip(mx.split(arriving.high, steps), mx.split(arriving.low[:, :2], steps), strict=True)
+    live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
+
+    state = initial.transpose(0, 2, 1, 3)
+    state = mx.concatenate([state, mx.zeros_like(state[:1])])
     trace = []
-    for step, arrival in enumerate(arrivals):
-        fed_back = (hear(unit.y).transpose(1, 0, 2) @ weights).reshape((heads, batch, gates, units))
-        arriving = mx.squeeze(arrival, axis=1).astype(mx.float32)
-        after = _step(unit, arriving, offset, fed_back.transpose(1, 2, 0, 3))
-        if mask is None:
-            unit = after
-            trace.append(_told(unit))
-        else:
-            live = mask[:, step].reshape((batch, 1, 1))
-            unit = _chosen(live, after, unit)
-            trace.append(_told(unit._replace(y=mx.where(live, unit.y, mx.zeros_like(unit.y)))))
-    return mx.stack(trace, axis=2), _told(unit)
+    for step, (high, low) in enumerate(arrivals):
+        after = _step(state, hear(state[:1]) @ weights, mx.squeeze(high, 0), mx.squeeze(low, 0))
+        state = after if live is None else mx.where(live[step], after, state)
+        trace.append(state)
+    # From (T, 5, N, B, D) to (5, B, T, N, D).
+    states = _rounded(mx.stack(trace).transpose(1, 3, 0, 2, 4))
+    last = _rounded(state.transpose(0, 2, 1, 3))
+    if mask is None:
+        return states, last
+    shown = mx.where(mx.expand_dims(mask, (2, 3)), states[0], mx.zeros_like(states[0]))
+    return mx.concatenate([mx.expand_dims(shown, 0), states[1:]]), last
+
+
+def open_gates(
+    gate_input: mx.array, fed_back: mx.array, bias: mx.array
+) -> tuple[pairs.Pair, pairs.Pair, mx.array, mx.array]:
+    """The gates i and f as pairs, z and o, of arrays whose gates come third, (B, T, 4, N, D)."""
+    gates = pairs.add(pairs.two_sum(gate_input.astype(mx.float32), bias), pairs.pair(fed_back))
+    admit, forget = (pairs.Pair(gates.high[:, :, k], gates.low[:, :, k]) for k in (0, 1))
+    return admit, forget, gates.high[:, :, 2], gates.high[:, :, 3]
+
+
+def decayed_by(forget: pairs.Pair, m: pairs.Pair) -> pairs.Pair:
+    """The exponent log sigmoid(f) + m, where low moves the logarithm along its slope."""
+    log = pairs.log_sigmoid(forget.high)
+    slope = mx.sigmoid(mx.negative(forget.high))
+    return pairs.add(m, pairs.Pair(log.high, log.low + forget.low * slope))
+
+
+def kept_and_admitted(
+    decayed: pairs.Pair, admit: pairs.Pair, m: pairs.Pair, fresh: mx.array
+) -> tuple[mx.array, mx.array]:
+    """The factors f' and i', where `fresh` says that n was zero."""
+    # Above zero only where m ignores the past, since it is nothing; it must not become something.
+    decay = pairs.difference(decayed, m)
+    decay = mx.where(fresh, mx.minimum(decay, mx.zeros_like(decay)), decay)
+    return mx.exp(decay), mx.exp(pairs.difference(admit, m))
+
+
+def unmasked(gate_input: mx.array, mask: mx.array | None) -> mx.array:
+    """Zeros where a step is masked: what it holds, NaN even, must not come back in gradients."""
+    if mask is None:
+        return gate_input
+    return mx.where(mx.expand_dims(mask, (2, 3, 4)), gate_input, mx.zeros_like(gate_input))
 
 
 @functools.cache
@@ -92,40 +113,27 @@ def _hearing(rule: RecurrentGradient) -> Operation:
     return differentiable(lambda y: y, clipped)
 
 
-def _told(unit: _Unit) -> mx.array:
-    """The state as (4, B, N, D): m rounded to one float, c and n belonging to that."""
-    scale = mx.exp(unit.m.low)
-    return mx.stack([unit.y, unit.c * scale, unit.n * scale, unit.m.high])
+def _rounded(state: mx.array) -> mx.array:
+    """y, c, n and m of y, c, n and the pair m: c and n belong to the rounded m then."""
+    scale = mx.exp(state[4])
+    return mx.stack([state[0], state[1] * scale, state[2] * scale, state[3]])
 
 
-def _step(before: _Unit, arriving: mx.array, offset: mx.array, fed_back: mx.array) -> _Unit:
-    """One step; arriving and fed_back are (B, 4, N, D), offset (4, N, D)."""
-    gates = pairs.add(pairs.two_sum(arriving, offset), pairs.pair(fed_back))
-    admit, forget = (pairs.Pair(gates.high[:, gate], gates.low[:, gate]) for gate in (0, 1))
-    candidate, output = gates.high[:, 2], gates.high[:, 3]
+@mx.compile
+def _step(state: mx.array, fed_back: mx.array, high: mx.array, low: mx.array) -> mx.array:
+    """One step; the state is y, c, n and the pair m, (5, N, B, D), the others are (4, N, B, D)."""
+    _, c, n, *m = state
+    gates = pairs.add(pairs.Pair(high[:2], low), pairs.pair(fed_back[:2]))
+    admit, forget = (pairs.Pair(gates.high[k], gates.low[k]) for k in (0, 1))
+    candidate, output = high[2] + fed_back[2], high[3] + fed_back[3]
 
-    decayed = pairs.add(before.m, _log_sigmoid(forget))
-    zero = mx.zeros_like(before.n)
-    fresh = before.n == zero
-    m = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
-    # Above zero only where m ignores the past, since it is nothing; it must not become something.
-    decay = pairs.difference(decayed, m)
-    kept = mx.exp(mx.where(fresh, mx.minimum(decay, zero), decay))
-    admitted = mx.exp(pairs.difference(admit, m))
-
-    c = kept * before.c + admitted * mx.tanh(candidate)
-    n = kept * before.n + admitted
+    decayed = decayed_by(forget, pairs.Pair(*m))
+    zero = mx.zeros_like(n)
+    fresh = n == zero
+    stabiliser = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
+    kept, admitted = kept_and_admitted(decayed, admit, stabiliser, fresh)
+    c = kept * c + admitted * mx.tanh(candidate)
+    n = kept * n + admitted
     empty = n == zero
     ratio = c / mx.where(empty, mx.ones_like(n), n)
-    return _Unit(mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, m)
-
-
-def _log_sigmoid(x: pairs.Pair) -> pairs.Pair:
-    """The logarithm of the sigmoid of a pair: low moves it along its slope, sigmoid(-x)."""
-    log = pairs.log_sigmoid(x.high)
-    return pairs.Pair(log.high, log.low + x.low * mx.sigmoid(mx.negative(x.high)))
-
-
-def _chosen(live: mx.array, after: _Unit, before: _Unit) -> _Unit:
-    y, c, n = (mx.where(live, a, b) for a, b in zip(after[:3], before[:3], strict=True))
-    return _Unit(y, c, n, pairs.where(live, after.m, before.m))
+    return mx.stack([mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, *stabiliser])

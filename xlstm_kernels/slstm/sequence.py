@@ -31,6 +31,7 @@ from xlstm_kernels.slstm.arguments import (
     require_inputs,
 )
 from xlstm_kernels.slstm.gradient import slstm_gradient
+from xlstm_kernels.slstm.layout import Shares, most_threads
 from xlstm_kernels.slstm.reference import slstm_reference
 from xlstm_kernels.slstm.sequence_kernel import KERNELS
 
@@ -171,32 +172,30 @@ def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
     """The differentiable operation (Wx, R, b, initial) or (..., mask) -> (states, last)."""
     reference = functools.partial(slstm_reference, rule=rule)
 
-    def reference_gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        inputs, masks = primals[:4], primals[4:]
-        gradients = gradient_of(lambda *arrays: reference(*arrays, *masks))(inputs, cotangents)
-        return (*gradients, *(mx.zeros_like(mask) for mask in masks))
-
-    if backend == executors.NATIVE:
-        return differentiable(reference, reference_gradient)
-
-    def launch(gate_input: mx.array, *others: mx.array) -> Arrays:
+    def launch(gate_input: mx.array, recurrent: mx.array, *others: mx.array) -> Arrays:
+        threads = most_threads(backend, recurrent.shape[-1])
+        arranged = Shares.of(recurrent.shape[-1], threads).arranged(recurrent)
         laid_out = (mx.contiguous(array) for array in others)
-        return KERNELS[len(others) - 3](gate_input, *laid_out, backend=backend)
+        kernel = KERNELS[len(others) - 2]
+        return kernel(gate_input, arranged, *laid_out, backend=backend, threads=threads)
 
     # Arrays are the primals, the two cotangents, and the states after each step.
-    def kernel_gradient(*arrays: mx.array) -> Arrays:
+    def gradient_of_values(*arrays: mx.array) -> Arrays:
         *primals, states_cotangent, last_cotangent, states = arrays
         cotangents = states_cotangent, last_cotangent
         return slstm_gradient(tuple(primals), states, cotangents, rule, backend)
 
     # The states are a function of the primals, and count there.
     def same_by_reference(*arrays: mx.array) -> Arrays:
-        return reference_gradient(arrays[:-3], arrays[-3:-1])
+        inputs, masks, cotangents = arrays[:4], arrays[4:-3], arrays[-3:-1]
+        gradients = gradient_of(lambda *inputs: reference(*inputs, *masks))(inputs, cotangents)
+        return (*gradients, *(mx.zeros_like(mask) for mask in masks))
 
-    gradient = differentiable(kernel_gradient, gradient_of(same_by_reference))
+    gradient = differentiable(gradient_of_values, gradient_of(same_by_reference))
 
     def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         gradients: Arrays = gradient(*primals, *cotangents, outputs[0])
         return gradients
 
-    return differentiable(launch, pull_back, of_outputs=True)
+    forward = reference if backend == executors.NATIVE else launch
+    return differentiable(forward, pull_back, of_outputs=True)
