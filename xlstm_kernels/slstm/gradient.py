@@ -72,10 +72,12 @@ def slstm_gradient(
     before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
     heard = _heard(before[0], mask).reshape((batch * steps, heads, units)).transpose(1, 0, 2)
     fed_back = product(heard, recurrent.astype(mx.float32).swapaxes(-1, -2))
+    # Gates first, (4, B, T, N, D).
+    fed_back = fed_back.reshape((gates, heads, batch, steps, units)).transpose(0, 2, 3, 1, 4)
     factors = _factors(
-        unmasked(gate_input, mask),
-        fed_back.reshape((gates, heads, batch, steps, units)).transpose(2, 3, 0, 1, 4),
-        bias.astype(mx.float32),
+        mx.contiguous(unmasked(gate_input, mask).transpose(2, 0, 1, 3, 4)),
+        mx.contiguous(fed_back),
+        mx.expand_dims(bias.astype(mx.float32), (1, 2)),
         before,
         states,
         of_each,
@@ -133,43 +135,43 @@ def _backward(
     batch, steps, heads, units = factors.opened.shape
     weights = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
     weights = weights.reshape((heads, 4 * units, units))
-    # Factors of a step lie together, (T, 15, N, B, D); so do slopes, (4, N, B, D).
-    by_step = mx.split(mx.contiguous(mx.stack(factors).transpose(2, 0, 3, 1, 4)), steps)
+    # From (B, T, N, D) to (1, N, B, D) each, those of a step together.
+    parts = mx.flatten(mx.stack(factors).transpose(2, 0, 3, 1, 4), 0, 1)
+    parts = mx.split(parts, len(factors) * steps)
     live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
     bound = mx.array(limit, dtype=mx.float32)
-    slopes = slopes.transpose(0, 2, 1, 3)
+    y, *memory = mx.split(slopes.transpose(0, 2, 1, 3), 4)
     trace = []
     for step in reversed(range(steps)):
-        gradient, memory = _step_back(slopes, mx.squeeze(by_step[step], 0))
+        begin = len(factors) * step
+        gradient, *memory = _step_back(y, *memory, *parts[begin : begin + len(factors)])
         trace.append(gradient)
-        if cut:
-            fed = mx.zeros_like(slopes[0])
-        else:
-            fed = gradient.reshape((heads, batch, 4 * units)) @ weights
-        fed = mx.clip(fed, mx.negative(bound), bound)
-        if live is not None:
-            fed = mx.where(live[step][0], fed, slopes[0])
-        slopes = mx.concatenate([mx.expand_dims(fed, 0), memory])
-    # From (T, N, B, 4, D) to (B, T, 4, N, D).
-    gradient = mx.stack(trace[::-1]).transpose(2, 0, 3, 1, 4)
-    return gradient, slopes.transpose(0, 2, 1, 3)
+        fed = mx.zeros_like(y) if cut else gradient @ weights
+        if not math.isinf(limit):
+            fed = mx.clip(fed, mx.negative(bound), bound)
+        y = fed if live is None else mx.where(live[step], fed, y)
+    gradient = mx.concatenate(trace[::-1]).reshape((steps, heads, batch, 4, units))
+    slopes = mx.concatenate([y, *memory]).transpose(0, 2, 1, 3)
+    return gradient.transpose(2, 0, 3, 1, 4), slopes
 
 
 @mx.compile
-def _step_back(slopes: mx.array, factors: mx.array) -> tuple[mx.array, mx.array]:
-    """The gradients in the gates, (N, B, 4, D), and H, L and E before the step, (3, N, B, D)."""
+def _step_back(y: mx.array, h: mx.array, l: mx.array, e: mx.array, *factors: mx.array) -> Arrays:  # noqa: E741
+    """The gradients in all gates, (1, N, B, 4 D), and H, L and E before the step."""
     by = Factors(*factors)
-    y, h, l, e = slopes  # noqa: E741  (the names of the equations)
     y = y + by.add_y
     h = h + by.add_h + by.opened * y
     l = l + by.add_l  # noqa: E741
     e = e + by.add_e
     old_l = by.kept * l + by.lost * h
     past = by.past * e
-    of_admit = by.share * l + by.moved * h + (e - past)
-    of_forget = by.forgetting * (old_l + past) + by.alone * h
-    gradients = mx.stack([of_admit, of_forget, by.value * h, by.output * y], axis=2)
-    return gradients, mx.stack([by.kept * h, old_l, past + by.limited * h])
+    gates = (
+        by.share * l + by.moved * h + (e - past),
+        by.forgetting * (old_l + past) + by.alone * h,
+        by.value * h,
+        by.output * y,
+    )
+    return mx.concatenate(gates, axis=-1), by.kept * h, old_l, past + by.limited * h
 
 
 def _heard(before: mx.array, mask: mx.array | None) -> mx.array:

@@ -146,7 +146,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         }}
         for (uint slot = 0; slot < SLOTS; ++slot) {{
             if (owner && live) {{
-                for (uint other = 1; other < SLICES; ++other) {{
+                for (uint other = 1; !CUT && other < SLICES; ++other) {{
                     back[slot] += partial[other * COLUMNS + column];
                 }}
                 // Not clamp, which would make a number of NaN.

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # What Metal runs of any kernel, whatever registers that needs.
 _THREADS = 256
-# Four float32 registers each, so that a thread of 512 has room for them on CUDA.
+# Four registers each, so that 512 threads have room for them on CUDA: 128 KB of 256. Halves take as
+# much, since the compiler widens them before the first step.
 _RESIDENT = 16
 _BLOCK = 8  # rows that a thread reads at once
 
@@ -67,7 +68,7 @@ class Shares:
 
     def template(self, dtype: mx.Dtype) -> tuple[tuple[str, mx.Dtype | int], ...]:
         """The template arguments of both kernels, for an R of this dtype."""
-        resident = min(self.rows // max(self.slices, 1), _RESIDENT * 4 // dtype.size)
+        resident = min(self.rows // max(self.slices, 1), _RESIDENT)
         return (
             ("T", dtype),
             ("COLUMNS", self.columns),

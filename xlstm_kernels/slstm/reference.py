@@ -44,19 +44,23 @@ def slstm_reference(
     # gradient of each index would be as big as the whole.
     arriving = unmasked(gate_input, mask).astype(mx.float32).transpose(1, 2, 3, 0, 4)
     arriving = pairs.two_sum(arriving, mx.expand_dims(bias.astype(mx.float32), axis=2))
-    arrivals = zip(mx.split(arriving.high, steps), mx.split(arriving.low[:, :2], steps), strict=True)
+    exponents, others = mx.split(arriving.high, [2], axis=1)
+    parts = (exponents, arriving.low[:, :2], others)
+    parts = (mx.split(mx.flatten(part, 0, 1), steps) for part in parts)
     live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
 
-    state = initial.transpose(0, 2, 1, 3)
-    state = mx.concatenate([state, mx.zeros_like(state[:1])])
+    state = mx.split(initial.transpose(0, 2, 1, 3), 4)
+    state.append(mx.zeros_like(state[0]))
     trace = []
-    for step, (high, low) in enumerate(arrivals):
-        after = _step(state, hear(state[:1]) @ weights, mx.squeeze(high, 0), mx.squeeze(low, 0))
-        state = after if live is None else mx.where(live[step], after, state)
+    for step, arrival in enumerate(zip(*parts, strict=True)):
+        after = _step(*state[1:], hear(state[0]) @ weights, *arrival)
+        if live is not None:
+            after = [mx.where(live[step], a, b) for a, b in zip(after, state, strict=True)]
+        state = after
         trace.append(state)
-    # From (T, 5, N, B, D) to (5, B, T, N, D).
-    states = _rounded(mx.stack(trace).transpose(1, 3, 0, 2, 4))
-    last = _rounded(state.transpose(0, 2, 1, 3))
+    # From (T, N, B, D) each to (4, B, T, N, D).
+    states = _rounded(*(mx.concatenate(part).transpose(2, 0, 1, 3) for part in zip(*trace, strict=True)))
+    last = _rounded(*(mx.squeeze(part, 0).transpose(1, 0, 2) for part in state))
     if mask is None:
         return states, last
     shown = mx.where(mx.expand_dims(mask, (2, 3)), states[0], mx.zeros_like(states[0]))
@@ -66,10 +70,12 @@ def slstm_reference(
 def open_gates(
     gate_input: mx.array, fed_back: mx.array, bias: mx.array
 ) -> tuple[pairs.Pair, pairs.Pair, mx.array, mx.array]:
-    """The gates i and f as pairs, z and o, of arrays whose gates come third, (B, T, 4, N, D)."""
-    gates = pairs.add(pairs.two_sum(gate_input.astype(mx.float32), bias), pairs.pair(fed_back))
-    admit, forget = (pairs.Pair(gates.high[:, :, k], gates.low[:, :, k]) for k in (0, 1))
-    return admit, forget, gates.high[:, :, 2], gates.high[:, :, 3]
+    """The gates i and f as pairs, z and o, of arrays whose gates come first, (4, ...)."""
+    arriving = pairs.two_sum(gate_input.astype(mx.float32), bias)
+    exponents = pairs.add(pairs.Pair(arriving.high[:2], arriving.low[:2]), pairs.pair(fed_back[:2]))
+    candidate, output = arriving.high[2:] + fed_back[2:]
+    admit, forget = map(pairs.Pair, *exponents)
+    return admit, forget, candidate, output
 
 
 def decayed_by(forget: pairs.Pair, m: pairs.Pair) -> pairs.Pair:
@@ -85,7 +91,7 @@ def kept_and_admitted(
     """The factors f' and i', where `fresh` says that n was zero."""
     # Above zero only where m ignores the past, since it is nothing; it must not become something.
     decay = pairs.difference(decayed, m)
-    decay = mx.where(fresh, mx.minimum(decay, mx.zeros_like(decay)), decay)
+    decay = mx.where(fresh, mx.minimum(decay, mx.array(0.0)), decay)
     return mx.exp(decay), mx.exp(pairs.difference(admit, m))
 
 
@@ -113,27 +119,39 @@ def _hearing(rule: RecurrentGradient) -> Operation:
     return differentiable(lambda y: y, clipped)
 
 
-def _rounded(state: mx.array) -> mx.array:
+def _rounded(y: mx.array, c: mx.array, n: mx.array, *m: mx.array) -> mx.array:
     """y, c, n and m of y, c, n and the pair m: c and n belong to the rounded m then."""
-    scale = mx.exp(state[4])
-    return mx.stack([state[0], state[1] * scale, state[2] * scale, state[3]])
+    scale = mx.exp(m[1])
+    return mx.stack([y, c * scale, n * scale, m[0]])
 
 
 @mx.compile
-def _step(state: mx.array, fed_back: mx.array, high: mx.array, low: mx.array) -> mx.array:
-    """One step; the state is y, c, n and the pair m, (5, N, B, D), the others are (4, N, B, D)."""
-    _, c, n, *m = state
-    gates = pairs.add(pairs.Pair(high[:2], low), pairs.pair(fed_back[:2]))
-    admit, forget = (pairs.Pair(gates.high[k], gates.low[k]) for k in (0, 1))
-    candidate, output = high[2] + fed_back[2], high[3] + fed_back[3]
+def _step(
+    c: mx.array,
+    n: mx.array,
+    m: mx.array,
+    m_low: mx.array,
+    fed_back: mx.array,
+    exponents: mx.array,
+    exponents_low: mx.array,
+    others: mx.array,
+) -> list[mx.array]:
+    """y, c, n and the pair m after a step, (1, N, B, D) each.
 
-    decayed = decayed_by(forget, pairs.Pair(*m))
-    zero = mx.zeros_like(n)
+    The pair of `exponents` is what arrives at the gates i and f, (2, N, B, D), `others` at z and o.
+    """
+    fed_exponents, fed_others = mx.split(fed_back, 2)
+    gates = pairs.add(pairs.Pair(exponents, exponents_low), pairs.pair(fed_exponents))
+    admit, forget = map(pairs.Pair, mx.split(gates.high, 2), mx.split(gates.low, 2))
+    candidate, output = mx.split(others + fed_others, 2)
+
+    decayed = decayed_by(forget, pairs.Pair(m, m_low))
+    zero = mx.array(0.0)
     fresh = n == zero
     stabiliser = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
     kept, admitted = kept_and_admitted(decayed, admit, stabiliser, fresh)
     c = kept * c + admitted * mx.tanh(candidate)
     n = kept * n + admitted
     empty = n == zero
-    ratio = c / mx.where(empty, mx.ones_like(n), n)
-    return mx.stack([mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, *stabiliser])
+    ratio = c / mx.where(empty, mx.array(1.0), n)
+    return [mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, *stabiliser]
