@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import pairs
-from xlstm_kernels.slstm.reference import decayed_by, kept_and_admitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +76,10 @@ def factors_of(
     _, c, n, m = after
     zero, one = mx.zeros_like(n), mx.ones_like(n)
     fresh, empty = old_n == zero, n == zero
-    decayed = decayed_by(forget, pairs.pair(old_m))
+    decayed = _decayed_by(forget, pairs.pair(old_m))
     past = mx.where(fresh | pairs.less(decayed, admit), zero, one)
     limited = fresh & pairs.less(pairs.pair(m), decayed)
-    kept, admitted = kept_and_admitted(decayed, admit, pairs.pair(m), fresh)
+    kept, admitted = _kept_and_admitted(decayed, admit, pairs.pair(m), fresh)
 
     size = mx.where(empty, one, n)
     h, old_h = c / size, old_c / mx.where(fresh, one, old_n)
@@ -138,6 +137,34 @@ def gradients_of(states: mx.array, slopes: mx.array) -> mx.array:
     size = mx.where(empty, mx.ones_like(n), n)
     by_n = mx.where(empty, by_l, (by_l - by_h * c / size) / size)
     return mx.stack([by_y, by_h / size, by_n, by_m + mx.where(empty, c * by_h, by_l)])
+
+
+def open_gates(
+    gate_input: mx.array, fed_back: mx.array, bias: mx.array
+) -> tuple[pairs.Pair, pairs.Pair, mx.array, mx.array]:
+    """The gates i and f as pairs, z and o, of arrays whose gates come first, (4, ...)."""
+    arriving = pairs.two_sum(gate_input.astype(mx.float32), bias)
+    exponents = pairs.add(pairs.Pair(arriving.high[:2], arriving.low[:2]), pairs.pair(fed_back[:2]))
+    candidate, output = arriving.high[2:] + fed_back[2:]
+    admit, forget = map(pairs.Pair, *exponents)
+    return admit, forget, candidate, output
+
+
+def _decayed_by(forget: pairs.Pair, m: pairs.Pair) -> pairs.Pair:
+    """The exponent log sigmoid(f) + m, where low moves the logarithm along its slope."""
+    log = pairs.log_sigmoid(forget.high)
+    slope = mx.sigmoid(mx.negative(forget.high))
+    return pairs.add(m, pairs.Pair(log.high, log.low + forget.low * slope))
+
+
+def _kept_and_admitted(
+    decayed: pairs.Pair, admit: pairs.Pair, m: pairs.Pair, fresh: mx.array
+) -> tuple[mx.array, mx.array]:
+    """The factors f' and i', where `fresh` says that n was zero."""
+    # Above zero only where m ignores the past, since it is nothing; it must not become something.
+    decay = pairs.difference(decayed, m)
+    decay = mx.where(fresh, mx.minimum(decay, mx.array(0.0)), decay)
+    return mx.exp(decay), mx.exp(pairs.difference(admit, m))
 
 
 def _tanh_slope(x: mx.array) -> mx.array:

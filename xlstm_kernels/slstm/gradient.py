@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels.executors import NATIVE
-from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, slopes_of
+from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, open_gates, slopes_of
 from xlstm_kernels.slstm.gradient_kernel import KERNELS
 from xlstm_kernels.slstm.layout import Shares, most_threads
 from xlstm_kernels.slstm.products import product
-from xlstm_kernels.slstm.reference import open_gates, unmasked
+from xlstm_kernels.slstm.reference import unmasked
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays

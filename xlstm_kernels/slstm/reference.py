@@ -67,34 +67,6 @@ def slstm_reference(
     return mx.concatenate([mx.expand_dims(shown, 0), states[1:]]), last
 
 
-def open_gates(
-    gate_input: mx.array, fed_back: mx.array, bias: mx.array
-) -> tuple[pairs.Pair, pairs.Pair, mx.array, mx.array]:
-    """The gates i and f as pairs, z and o, of arrays whose gates come first, (4, ...)."""
-    arriving = pairs.two_sum(gate_input.astype(mx.float32), bias)
-    exponents = pairs.add(pairs.Pair(arriving.high[:2], arriving.low[:2]), pairs.pair(fed_back[:2]))
-    candidate, output = arriving.high[2:] + fed_back[2:]
-    admit, forget = map(pairs.Pair, *exponents)
-    return admit, forget, candidate, output
-
-
-def decayed_by(forget: pairs.Pair, m: pairs.Pair) -> pairs.Pair:
-    """The exponent log sigmoid(f) + m, where low moves the logarithm along its slope."""
-    log = pairs.log_sigmoid(forget.high)
-    slope = mx.sigmoid(mx.negative(forget.high))
-    return pairs.add(m, pairs.Pair(log.high, log.low + forget.low * slope))
-
-
-def kept_and_admitted(
-    decayed: pairs.Pair, admit: pairs.Pair, m: pairs.Pair, fresh: mx.array
-) -> tuple[mx.array, mx.array]:
-    """The factors f' and i', where `fresh` says that n was zero."""
-    # Above zero only where m ignores the past, since it is nothing; it must not become something.
-    decay = pairs.difference(decayed, m)
-    decay = mx.where(fresh, mx.minimum(decay, mx.array(0.0)), decay)
-    return mx.exp(decay), mx.exp(pairs.difference(admit, m))
-
-
 def unmasked(gate_input: mx.array, mask: mx.array | None) -> mx.array:
     """Zeros where a step is masked: what it holds, NaN even, must not come back in gradients."""
     if mask is None:
@@ -141,17 +113,35 @@ def _step(
     The pair of `exponents` is what arrives at the gates i and f, (2, N, B, D), `others` at z and o.
     """
     fed_exponents, fed_others = mx.split(fed_back, 2)
-    gates = pairs.add(pairs.Pair(exponents, exponents_low), pairs.pair(fed_exponents))
-    admit, forget = map(pairs.Pair, mx.split(gates.high, 2), mx.split(gates.low, 2))
+    gates = pairs.two_sum(exponents, fed_exponents)
+    admit, forget = mx.split(gates.high, 2)
+    admit_low, forget_low = mx.split(gates.low + exponents_low, 2)
     candidate, output = mx.split(others + fed_others, 2)
 
-    decayed = decayed_by(forget, pairs.Pair(m, m_low))
-    zero = mx.array(0.0)
+    # log sigmoid(f) + m; the low part of f moves the logarithm along its slope.
+    zero, one = mx.array(0.0), mx.array(1.0)
+    below = forget < zero
+    # Not by abs: at zero its slope would be zero.
+    tail = mx.exp(mx.where(below, forget, mx.negative(forget)))
+    slope = mx.where(below, one, tail) / (one + tail)
+    decayed = pairs.two_sum(m, mx.where(below, forget, zero))
+    decayed_low = decayed.low + (m_low + (forget_low * slope - mx.log1p(tail)))
+
+    # The exponent of f' over that of i'. Where both are minus infinity it must not be formed.
+    nothing, never = mx.isneginf(decayed.high), mx.isneginf(admit)
+    apart = pairs.two_sum(decayed.high, mx.negative(mx.where(nothing & never, zero, admit)))
+    distance = apart.high + (apart.low + (decayed_low - admit_low))
     fresh = n == zero
-    stabiliser = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
-    kept, admitted = kept_and_admitted(decayed, admit, stabiliser, fresh)
+    by_input = fresh | (distance < zero)
+    kept = mx.where(nothing, zero, mx.exp(mx.minimum(distance, zero)))
+    # Where m ignores the past, since it is nothing, i' is one.
+    admitted = mx.exp(mx.where(by_input, zero, mx.negative(distance)))
+    admitted = mx.where(never, zero, admitted)
+    stabiliser = pairs.two_sum(
+        mx.where(by_input, admit, decayed.high), mx.where(by_input, admit_low, decayed_low)
+    )
     c = kept * c + admitted * mx.tanh(candidate)
     n = kept * n + admitted
     empty = n == zero
-    ratio = c / mx.where(empty, mx.array(1.0), n)
-    return [mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, *stabiliser]
+    y = c / mx.where(empty, one, n) * mx.sigmoid(output)
+    return [mx.where(empty, zero, y), c, n, *stabiliser]
