@@ -74,7 +74,8 @@ def slstm_gradient(
     fed_back = product(heard, recurrent.astype(mx.float32).swapaxes(-1, -2))
     # Gates first, (4, B, T, N, D).
     fed_back = fed_back.reshape((gates, heads, batch, steps, units)).transpose(0, 2, 3, 1, 4)
-    factors = _factors(
+    on_gpu = mx.default_device() == mx.gpu
+    factors = (_fused_factors if on_gpu else _factors)(
         mx.contiguous(unmasked(gate_input, mask).transpose(2, 0, 1, 3, 4)),
         mx.contiguous(fed_back),
         mx.expand_dims(bias.astype(mx.float32), (1, 2)),
@@ -120,6 +121,10 @@ def _factors(
     mask: mx.array | None = None,
 ) -> Factors:
     return factors_of(open_gates(gate_input, fed_back, bias), before, states, cotangents, mask)
+
+
+# A GPU would be bound by the memory that some eighty operations move.
+_fused_factors = mx.compile(_factors)
 
 
 def _backward(
