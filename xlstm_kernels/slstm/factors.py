@@ -6,15 +6,11 @@ that depend on nothing but the values; see `gradient`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import pairs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _OF_MEMORY = ("add_h", "add_l", "add_e")
 _HANDED_ON = ("kept", "past")
@@ -93,10 +89,12 @@ def factors_of(
     by_limit = mx.where(limited, by_kept, zero)
     forgetting = mx.sigmoid(mx.negative(forget.high))
     opened = mx.where(empty, zero, mx.sigmoid(output))
-    by_y, *by_memory = cotangents
+    add_h, add_l, add_e = slopes_of(after, *cotangents[1:])
     factors = Factors(
-        by_y,
-        *slopes_of(after, by_memory),
+        add_y=cotangents[0],
+        add_h=add_h,
+        add_l=add_l,
+        add_e=add_e,
         opened=opened,
         output=opened * h * mx.sigmoid(mx.negative(output)),
         value=share * _tanh_slope(candidate),
@@ -113,17 +111,20 @@ def factors_of(
         return factors
     # A masked step hands everything on.
     live, masked = mx.expand_dims(mask, (2, 3)), dict.fromkeys(_HANDED_ON, one)
-    return factors._replace(**{
-        name: mx.where(live, factor, masked.get(name, zero))
-        for name, factor in factors._asdict().items()
-        if name not in _OF_MEMORY
-    })
+    return factors._replace(
+        **{
+            name: mx.where(live, factor, masked.get(name, zero))
+            for name, factor in factors._asdict().items()
+            if name not in _OF_MEMORY
+        }
+    )
 
 
-def slopes_of(states: mx.array, gradients: Sequence[mx.array]) -> tuple[mx.array, ...]:
+def slopes_of(
+    states: mx.array, by_c: mx.array, by_n: mx.array, by_m: mx.array
+) -> tuple[mx.array, mx.array, mx.array]:
     """H, L and E of gradients in c, n and m; `states` are y, c, n and m."""
     _, c, n, _ = states
-    by_c, by_n, by_m = gradients
     empty = n == mx.zeros_like(n)
     through = c * by_c + n * by_n
     return mx.where(empty, by_c, n * by_c), mx.where(empty, by_n, through), by_m - through

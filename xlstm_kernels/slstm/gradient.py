@@ -85,7 +85,7 @@ def slstm_gradient(
         *masks,
     )
     last = states[:, :, -1]
-    slopes = mx.stack([of_last[0], *slopes_of(last, of_last[1:])])
+    slopes = mx.stack([of_last[0], *slopes_of(last, *of_last[1:])])
     limit = math.inf if rule.clipval is None else rule.clipval
     if backend == NATIVE:
         gradient, slopes = _backward(recurrent, factors, slopes, limit, mask, cut=rule.cut)
@@ -141,7 +141,7 @@ def _backward(
     weights = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
     weights = weights.reshape((heads, 4 * units, units))
     # From (B, T, N, D) to (1, N, B, D) each, those of a step together.
-    parts = mx.flatten(mx.stack(factors).transpose(2, 0, 3, 1, 4), 0, 1)
+    parts = mx.flatten(mx.stack(list(factors)).transpose(2, 0, 3, 1, 4), 0, 1)
     parts = mx.split(parts, len(factors) * steps)
     live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
     bound = mx.array(limit, dtype=mx.float32)
@@ -170,12 +170,12 @@ def _step_back(y: mx.array, h: mx.array, l: mx.array, e: mx.array, *factors: mx.
     e = e + by.add_e
     old_l = by.kept * l + by.lost * h
     past = by.past * e
-    gates = (
+    gates = [
         by.share * l + by.moved * h + (e - past),
         by.forgetting * (old_l + past) + by.alone * h,
         by.value * h,
         by.output * y,
-    )
+    ]
     return mx.concatenate(gates, axis=-1), by.kept * h, old_l, past + by.limited * h
 
 

@@ -56,7 +56,8 @@ def _launch(
         threadgroup=(shares.threads, 1, 1),
         output_shapes=((batch, steps, STATES, heads, units), (STATES, batch, heads, units)),
         output_dtypes=(mx.float32, mx.float32),
-        template=(*shares.template(recurrent.dtype), ("CUT", cut)),  # nothing goes back through R
+        # CUT: nothing goes back through R.
+        template=(*shares.template(recurrent.dtype, resident=not cut), ("CUT", cut)),
     )
 
 
@@ -71,8 +72,8 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         launch=_launch,
         header=PRODUCT + _FACTORS,
         body=f"""
-    // recurrent (N, ROWS, WIDTH, 4); factors (B, T, N, D); of_last, of_initial (4, B, N, D): Y, H, L
-    // and E; limit: 0-d; mask (B, T); gate_gradient (B, T, 4, N, D).
+    // recurrent (N, ROWS, WIDTH, 4); factors (B, T, N, D); of_last, of_initial (4, B, N, D): Y, H,
+    // L and E; limit: 0-d; mask (B, T); gate_gradient (B, T, 4, N, D).
     {PLACE}
     constexpr uint ROWS_OF_SLOT = ROWS / SLOTS;
     threadgroup float4 drawn[ROWS_OF_SLOT];

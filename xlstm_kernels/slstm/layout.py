@@ -12,12 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
-
-if TYPE_CHECKING:
-    from xlstm_kernels.kernel import Launch
 
 # What Metal runs of any kernel, whatever registers that needs.
 _THREADS = 256
@@ -54,7 +50,7 @@ class Shares:
 
         Units are rounded up, as each number of them is compiled: to 8, 16, 32, 64, 96 and so on.
         """
-        capacity = _up(units, 32) if units > 16 else _up(units, 8)  # noqa: PLR2004
+        capacity = _up(units, 32) if units > 16 else _up(units, 8)
         if capacity > threads:
             capacity = _up(units, threads)
             return Shares(threads, capacity // threads, 1, capacity)
@@ -66,16 +62,18 @@ class Shares:
         """The threads of a threadgroup."""
         return self.columns * self.slices
 
-    def template(self, dtype: mx.Dtype) -> tuple[tuple[str, mx.Dtype | int], ...]:
+    def template(
+        self, dtype: mx.Dtype, *, resident: bool = True
+    ) -> tuple[tuple[str, mx.Dtype | int], ...]:
         """The template arguments of both kernels, for an R of this dtype."""
-        resident = min(self.rows // max(self.slices, 1), _RESIDENT)
+        span = self.rows // max(self.slices, 1)
         return (
             ("T", dtype),
             ("COLUMNS", self.columns),
             ("SLOTS", self.slots),
             ("SLICES", self.slices),
             ("ROWS", self.rows),
-            ("RESIDENT", resident if self.slots == 1 else 0),
+            ("RESIDENT", min(span, _RESIDENT) if resident and self.slots == 1 else 0),
         )
 
     def arranged(self, recurrent: mx.array, *, backward: bool = False) -> mx.array:

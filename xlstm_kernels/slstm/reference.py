@@ -37,29 +37,28 @@ def slstm_reference(
         The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
         after the last; float32.
     """
-    batch, steps = gate_input.shape[:2]
+    batch, steps, _, heads, units = gate_input.shape
     weights = recurrent.astype(mx.float32).swapaxes(-1, -2)
     hear = _hearing(rule)
     # Time and gates first, so that what a step reads of them is contiguous. Split, not indexed: the
     # gradient of each index would be as big as the whole.
-    arriving = unmasked(gate_input, mask).astype(mx.float32).transpose(1, 2, 3, 0, 4)
-    arriving = pairs.two_sum(arriving, mx.expand_dims(bias.astype(mx.float32), axis=2))
-    exponents, others = mx.split(arriving.high, [2], axis=1)
-    parts = (exponents, arriving.low[:, :2], others)
-    parts = (mx.split(mx.flatten(part, 0, 1), steps) for part in parts)
+    moved = unmasked(gate_input, mask).astype(mx.float32).transpose(1, 2, 3, 0, 4)
+    arriving = pairs.two_sum(moved, mx.expand_dims(bias.astype(mx.float32), axis=2))
+    parts = (arriving.high[:, :2], arriving.low[:, :2], arriving.high[:, 2:])
+    arrivals = [mx.split(mx.flatten(part, 0, 1), steps) for part in parts]
     live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
 
-    state = mx.split(initial.transpose(0, 2, 1, 3), 4)
-    state.append(mx.zeros_like(state[0]))
+    state = [*mx.split(initial.transpose(0, 2, 1, 3), 4), mx.zeros((1, heads, batch, units))]
     trace = []
-    for step, arrival in enumerate(zip(*parts, strict=True)):
+    for step, arrival in enumerate(zip(*arrivals, strict=True)):
         after = _step(*state[1:], hear(state[0]) @ weights, *arrival)
         if live is not None:
             after = [mx.where(live[step], a, b) for a, b in zip(after, state, strict=True)]
         state = after
         trace.append(state)
     # From (T, N, B, D) each to (4, B, T, N, D).
-    states = _rounded(*(mx.concatenate(part).transpose(2, 0, 1, 3) for part in zip(*trace, strict=True)))
+    parts_of_all = (mx.concatenate(list(part)) for part in zip(*trace, strict=True))
+    states = _rounded(*(part.transpose(2, 0, 1, 3) for part in parts_of_all))
     last = _rounded(*(mx.squeeze(part, 0).transpose(1, 0, 2) for part in state))
     if mask is None:
         return states, last
@@ -98,20 +97,14 @@ def _rounded(y: mx.array, c: mx.array, n: mx.array, *m: mx.array) -> mx.array:
 
 
 @mx.compile
-def _step(
-    c: mx.array,
-    n: mx.array,
-    m: mx.array,
-    m_low: mx.array,
-    fed_back: mx.array,
-    exponents: mx.array,
-    exponents_low: mx.array,
-    others: mx.array,
-) -> list[mx.array]:
-    """y, c, n and the pair m after a step, (1, N, B, D) each.
+def _step(*arrays: mx.array) -> list[mx.array]:
+    """Return y, c, n and the pair m after a step, (1, N, B, D) each.
 
-    The pair of `exponents` is what arrives at the gates i and f, (2, N, B, D), `others` at z and o.
+    Args:
+        *arrays: c, n and the pair m before it; R y, (4, N, B, D); and what arrives, (2, N, B, D)
+            each: at i and f, the low part of that, and at z and o.
     """
+    c, n, m, m_low, fed_back, exponents, exponents_low, others = arrays
     fed_exponents, fed_others = mx.split(fed_back, 2)
     gates = pairs.two_sum(exponents, fed_exponents)
     admit, forget = mx.split(gates.high, 2)

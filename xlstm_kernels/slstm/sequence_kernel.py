@@ -86,8 +86,8 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         contiguous_inputs=False,
         header=LOG_SIGMOID + PAIRS + _STEP + PRODUCT,
         body=f"""
-    // gate_input: (B, T, 4, N, D), strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias (4, N, D),
-    // initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).
+    // gate_input: (B, T, 4, N, D), strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias
+    // (4, N, D), initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).
     {PLACE}
     threadgroup float hidden[2 * ROWS];
     threadgroup float4 partial[SLICES > 1 ? SLICES * COLUMNS : 1];
