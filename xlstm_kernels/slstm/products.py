@@ -12,25 +12,32 @@ _LENGTH = 1024  # of the sums that are left to the matrix hardware, which rounds
 def product(a: mx.array, b: mx.array) -> mx.array:
     """The product a @ b of float32 arrays (..., M, K) and (..., K, N).
 
-    A GPU may take only the leading 11 bits of a factor, whatever MLX_ENABLE_TF32 says about the
-    others. So factors are split there into these bits and the rest, of which the product of the two
-    rests is left out: it is 2^-22 of the whole. MLX has no derivative of this.
+    A GPU may take only the leading 11 bits of a factor, unless MLX_ENABLE_TF32 is 0. So factors are
+    split there into these bits and the rest. The product of the two rests is left out: it is 2^-22
+    of the whole. MLX has no derivative of this.
     """
     if mx.default_device() != mx.gpu:
         return a @ b
-    shared = a.shape[-1]
-    if shared > _LENGTH:
-        parts = range(0, shared, _LENGTH)
-        return mx.sum(
-            mx.stack([product(a[..., k : k + _LENGTH], b[..., k : k + _LENGTH, :]) for k in parts]),
-            axis=0,
-        )
+    parts = range(0, a.shape[-1], _LENGTH)
+    return sum(
+        (_by_parts(a[..., k : k + _LENGTH], b[..., k : k + _LENGTH, :]) for k in parts[1:]),
+        start=_by_parts(a[..., :_LENGTH], b[..., :_LENGTH, :]),
+    )
+
+
+def _by_parts(a: mx.array, b: mx.array) -> mx.array:
     (a, more_of_a), (b, more_of_b) = _split(a), _split(b)
     left = mx.concatenate([a, a, more_of_a], axis=-1)
-    return left @ mx.concatenate([b, more_of_b, b], axis=-2)
+    return _multiply(left, mx.concatenate([b, more_of_b, b], axis=-2))
 
 
 def _split(x: mx.array) -> tuple[mx.array, mx.array]:
-    """The leading bits of each number, and the rest; of an infinite number or NaN there is none."""
+    """The leading bits of each number, and the rest; infinity and NaN have no rest."""
     leading = (x.view(mx.uint32) & mx.array(_KEPT_BITS, dtype=mx.uint32)).view(mx.float32)
-    return leading, mx.where(mx.isfinite(x), x - leading, mx.zeros_like(x))
+    finite = mx.isfinite(x)
+    rest = mx.where(finite, x - leading, mx.zeros_like(x))
+    return mx.where(finite, leading, x), rest
+
+
+def _multiply(a: mx.array, b: mx.array) -> mx.array:
+    return a @ b
