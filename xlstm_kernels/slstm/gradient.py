@@ -68,35 +68,23 @@ def slstm_gradient(
     gate_input, recurrent, bias, initial, *masks = inputs
     mask = masks[0] if masks else None
     batch, steps, gates, heads, units = gate_input.shape
-    of_each, of_last = cotangents
     before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
     heard = _heard(before[0], mask).reshape((batch * steps, heads, units)).transpose(1, 0, 2)
     fed_back = product(heard, recurrent.astype(mx.float32).swapaxes(-1, -2))
-    # Gates first, (4, B, T, N, D).
-    fed_back = fed_back.reshape((gates, heads, batch, steps, units)).transpose(0, 2, 3, 1, 4)
-    on_gpu = mx.default_device() == mx.gpu
-    factors = (_fused_factors if on_gpu else _factors)(
-        mx.contiguous(unmasked(gate_input, mask).transpose(2, 0, 1, 3, 4)),
-        mx.contiguous(fed_back),
-        mx.expand_dims(bias.astype(mx.float32), (1, 2)),
-        before,
-        states,
-        of_each,
-        *masks,
-    )
-    last = states[:, :, -1]
-    slopes = mx.stack([of_last[0], *slopes_of(last, *of_last[1:])])
     limit = math.inf if rule.clipval is None else rule.clipval
     if backend == NATIVE:
-        gradient, slopes = _backward(recurrent, factors, slopes, limit, mask, cut=rule.cut)
+        gradient, of_initial = _backward(
+            inputs, before, fed_back, states, cotangents, limit, rule.cut
+        )
     else:
         threads = most_threads(backend, units)
-        gradient, slopes = KERNELS[len(masks)](
+        gradient, of_initial = KERNELS[len(masks)](
+            gate_input,
             Shares.of(units, threads).arranged(recurrent, backward=True),
-            *factors,
-            slopes,
+            *(mx.contiguous(array) for array in (bias, fed_back, initial, states)),
+            *cotangents,
             mx.array(limit, dtype=mx.float32),
-            *masks,
+            *(mx.contiguous(mask) for mask in masks),
             backend=backend,
             threads=threads,
             cut=rule.cut,
@@ -106,38 +94,35 @@ def slstm_gradient(
         gradient.astype(gate_input.dtype),
         product(by_unit, heard).astype(recurrent.dtype),
         mx.sum(gradient, axis=(0, 1)).astype(bias.dtype),
-        gradients_of(initial, slopes),
+        of_initial,
         *(mx.zeros_like(mask) for mask in masks),
     )
 
 
-def _factors(
-    gate_input: mx.array,
-    fed_back: mx.array,
-    bias: mx.array,
-    before: mx.array,
-    states: mx.array,
-    cotangents: mx.array,
-    mask: mx.array | None = None,
-) -> Factors:
-    return factors_of(open_gates(gate_input, fed_back, bias), before, states, cotangents, mask)
-
-
-# A GPU would be bound by the memory that some eighty operations move.
-_fused_factors = mx.compile(_factors)
-
-
 def _backward(
-    recurrent: mx.array,
-    factors: Factors,
-    slopes: mx.array,
+    inputs: Arrays,
+    before: mx.array,
+    fed_back: mx.array,
+    states: mx.array,
+    cotangents: Arrays,
     limit: float,
-    mask: mx.array | None,
-    *,
     cut: bool,
 ) -> tuple[mx.array, mx.array]:
-    """What the kernel computes, in MLX operations, a step at a time."""
-    batch, steps, heads, units = factors.opened.shape
+    """Do what the kernel does in MLX operations: the factors of all steps, then step by step."""
+    gate_input, recurrent, bias, initial, *masks = inputs
+    mask = masks[0] if masks else None
+    batch, steps, gates, heads, units = gate_input.shape
+    of_each, of_last = cotangents
+    # Gates first, (4, B, T, N, D).
+    fed_back = fed_back.reshape((gates, heads, batch, steps, units)).transpose(0, 2, 3, 1, 4)
+    opened = open_gates(
+        mx.contiguous(unmasked(gate_input, mask).transpose(2, 0, 1, 3, 4)),
+        mx.contiguous(fed_back),
+        mx.expand_dims(bias.astype(mx.float32), (1, 2)),
+    )
+    factors = factors_of(opened, before, states, of_each, mask)
+    last = states[:, :, -1]
+    slopes = mx.stack([of_last[0], *slopes_of(last, *of_last[1:])])
     weights = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
     weights = weights.reshape((heads, 4 * units, units))
     # From (B, T, N, D) to (1, N, B, D) each, those of a step together.
@@ -157,7 +142,7 @@ def _backward(
         y = fed if live is None else mx.where(live[step], fed, y)
     gradient = mx.concatenate(trace[::-1]).reshape((steps, heads, batch, 4, units))
     slopes = mx.concatenate([y, *memory]).transpose(0, 2, 1, 3)
-    return gradient.transpose(2, 0, 3, 1, 4), slopes
+    return gradient.transpose(2, 0, 3, 1, 4), gradients_of(initial, slopes)
 
 
 @mx.compile

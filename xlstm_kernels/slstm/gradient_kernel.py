@@ -1,9 +1,8 @@
-"""The kernel of the sLSTM's gradient: what goes backward step by step; see `gradient`.
+"""The kernel of the sLSTM's gradient; the equations are in `gradient`.
 
-The first of the threads of a column keeps the gradients in its unit's state in registers, and
-works out those in its gates. These go to threadgroup memory, and all threads multiply R^T by them
-(see `layout`). All of that is linear: the factors were computed before, for all steps at once, and
-those of a step are asked for a step before.
+Steps go from the last to the first. The first of the threads of a column keeps the gradients in its
+unit's state in registers, and works out those in its gates. These go to threadgroup memory, and all
+threads multiply R^T by them (see `layout`). What the next step reads is asked for a step before.
 """
 
 from __future__ import annotations
@@ -12,96 +11,205 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.slstm.arguments import STATES
-from xlstm_kernels.slstm.factors import Factors
-from xlstm_kernels.slstm.layout import PLACE, PRODUCT, Shares
+from xlstm_kernels.slstm.layout import PLACE, PRODUCT, UNIT, Shares
 
-_FACTORS = f"""
-    struct xlstm_slstm_factors {{
-        {" ".join(f"float {name};" for name in Factors._fields)}
-    }};
-    // Gradients, or sums of them: Y in y; H in h, L in log n, or where n is zero in c and n; E in m
-    // beyond that.
-    struct xlstm_slstm_slopes {{
+_STEP_BACK = """
+    // c, n and m after a step.
+    template <typename Numbers>
+    inline float3 xlstm_slstm_memory(Numbers first, long apart) {
+        return float3(first[apart], first[2 * apart], first[3 * apart]);
+    }
+    // Gradients: Y in y; H in h, L in log n, or where n is zero in c and n; E in m beyond that.
+    struct xlstm_slstm_slopes {
         float y;
         float h;
         float l;
         float e;
-    }};
-    // The gradients in i, f, z and o; slopes: of the state after the step, then of that before it,
-    // but for y, which R alone carries back: it becomes the sum.
+    };
+    // What a step reads.
+    struct xlstm_slstm_arrivals {
+        float4 gates;
+        float4 fed;
+        float4 gradients;  // in y, c, n and m after the step
+        float3 before;
+    };
+    // Add gradients in c, n and m.
+    inline void xlstm_slstm_add(
+        thread xlstm_slstm_slopes& slopes, float3 memory, float3 gradients) {
+        const bool empty = memory.y == 0.0f;
+        const float by_c = memory.x * gradients.x;
+        const float by_n = memory.y * gradients.y;
+        slopes.h += empty ? gradients.x : memory.y * gradients.x;
+        slopes.l += empty ? gradients.y : by_c + by_n;
+        slopes.e += gradients.z - by_c - by_n;
+    }
+    // The gradients in y, c, n and m.
+    inline float4 xlstm_slstm_gradients(xlstm_slstm_slopes slopes, float3 memory) {
+        if (memory.y == 0.0f) {
+            return float4(slopes.y, slopes.h, slopes.l, slopes.e + memory.x * slopes.h);
+        }
+        const float h = memory.x / memory.y;
+        const float along_n = (slopes.l - slopes.h * h) / memory.y;
+        return float4(slopes.y, slopes.h / memory.y, along_n, slopes.e + slopes.l);
+    }
+    // The gradients in i, f, z and o. slopes: of the state after the step, then of that before it,
+    // but for y, which R alone carries back.
     inline float4 xlstm_slstm_step_back(
-        thread xlstm_slstm_slopes& slopes, xlstm_slstm_factors by) {{
-        const float y = slopes.y + by.add_y;
-        const float h = slopes.h + by.add_h + by.opened * y;
-        const float l = slopes.l + by.add_l;
-        const float e = slopes.e + by.add_e;
-        slopes.h = by.kept * h;
-        slopes.l = by.kept * l + by.lost * h;
-        slopes.e = by.past * e + by.limited * h;
-        return float4(
-            by.share * l + by.moved * h + (1.0f - by.past) * e,
-            by.forgetting * (slopes.l + by.past * e) + by.alone * h,
-            by.value * h, by.output * y);
-    }}
+        thread xlstm_slstm_slopes& slopes, float3 before, float3 after,
+        float2 input, float2 forget, float candidate, float output) {
+        const float forgetting = xlstm_slstm_sigmoids(forget.x).y;
+        const float2 decayed = xlstm_pair_sum(
+            float2(before.z, 0.0f), xlstm_slstm_log_sigmoid(forget, forgetting));
+        const bool fresh = before.y == 0.0f;
+        const bool by_input = fresh || xlstm_pair_less(decayed, input);
+        const float2 m = float2(after.z, 0.0f);
+        const float kept = xlstm_slstm_kept(decayed, m, fresh);
+        const float admitted = xlstm_slstm_admitted(input, m);
+        const float value = metal::precise::tanh(candidate);
+        const float squared = metal::precise::exp(-2.0f * metal::abs(candidate));
+        const float value_slope = 4.0f * squared / ((1.0f + squared) * (1.0f + squared));
+
+        float4 gradients = float4(0.0f);
+        xlstm_slstm_slopes earlier = {0.0f, 0.0f, 0.0f, by_input ? 0.0f : slopes.e};
+        if (after.y == 0.0f) {
+            // Nothing is admitted; what was nothing before remains so.
+            if (fresh) {
+                earlier.h = kept * slopes.h;
+                earlier.l = kept * slopes.l;
+            }
+        } else {
+            const float h = after.x / after.y;
+            const float2 opened = xlstm_slstm_sigmoids(output);
+            slopes.h += opened.x * slopes.y;
+            gradients.w = slopes.y * opened.x * h * opened.y;
+            const float admitted_share = admitted / after.y;
+            gradients.z = admitted_share * slopes.h * value_slope;
+            if (fresh) {
+                gradients.x = admitted_share * ((value - h) * slopes.h + slopes.l);
+                earlier.h = kept * slopes.h / after.y;
+                earlier.l = kept * (slopes.l - slopes.h * h) / after.y;
+            } else {
+                const float kept_share = kept * before.y / after.y;
+                const float difference = value - before.x / before.y;
+                const float moved = admitted_share * kept_share * difference * slopes.h;
+                gradients.x = admitted_share * slopes.l + moved;
+                earlier.h = kept_share * slopes.h;
+                earlier.l = kept_share * slopes.l - moved;
+                gradients.y = earlier.l;
+            }
+        }
+        if (fresh) {
+            // A c without an n, as no sequence leaves it: the exponent of f' counts below zero.
+            const float by_kept = before.x * earlier.h;
+            const bool limited = xlstm_pair_less(m, decayed);
+            gradients.x += limited ? by_kept : 0.0f;
+            gradients.y = limited ? 0.0f : by_kept;
+            earlier.e = limited ? -by_kept : 0.0f;
+        }
+        gradients.x += by_input ? slopes.e : 0.0f;
+        gradients.y = (gradients.y + (by_input ? 0.0f : slopes.e)) * forgetting;
+        slopes = earlier;
+        return gradients;
+    }
 """
+
+# What a step reads, asked for a step before.
+_ARRIVALS = """coming[slot] = {
+                xlstm_slstm_four(incoming + next * along_time + own * along_units, along_gates),
+                xlstm_slstm_four(heard + static_cast<size_t>(next) * units + own, states_apart),
+                xlstm_slstm_four(
+                    pulled + next * cotangent_strides[2] + own * cotangent_strides[4],
+                    cotangent_strides[0]),
+                next > 0
+                    ? xlstm_slstm_memory(reached + (next - 1) * step_size + own, states_apart)
+                    : xlstm_slstm_memory(starting + own, one_state)};"""
 
 
 def _launch(
-    recurrent: mx.array, first: mx.array, *_others: mx.array, threads: int, cut: bool
+    gate_input: mx.array, recurrent: mx.array, *_others: mx.array, threads: int, cut: bool
 ) -> Launch:
-    batch, steps, heads, units = first.shape
+    batch, steps, gates, heads, units = gate_input.shape
     shares = Shares.of(units, threads)
     return Launch(
         grid=(shares.threads * heads * batch, 1, 1),
         threadgroup=(shares.threads, 1, 1),
-        output_shapes=((batch, steps, STATES, heads, units), (STATES, batch, heads, units)),
+        output_shapes=((batch, steps, gates, heads, units), (STATES, batch, heads, units)),
         output_dtypes=(mx.float32, mx.float32),
         # CUT: nothing goes back through R.
         template=(*shares.template(recurrent.dtype, resident=not cut), ("CUT", cut)),
     )
 
 
-_NEXT = ", ".join(f"{name}[next]" for name in Factors._fields)
-
-
 def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
     return Kernel(
         name=f"xlstm_slstm_gradient{suffix}",
-        inputs=("recurrent", *Factors._fields, "of_last", "limit", *mask_input),
-        outputs=("gate_gradient", "of_initial"),
+        inputs=(
+            "gate_input",
+            "recurrent",
+            "bias",
+            "fed_back",
+            "initial",
+            "states",
+            "cotangent",
+            "last_cotangent",
+            "limit",
+            *mask_input,
+        ),
+        outputs=("gate_gradient", "initial_gradient"),
         launch=_launch,
-        header=PRODUCT + _FACTORS,
+        contiguous_inputs=False,
+        header=UNIT + PRODUCT + _STEP_BACK,
         body=f"""
-    // recurrent (N, ROWS, WIDTH, 4); factors (B, T, N, D); of_last, of_initial (4, B, N, D): Y, H,
-    // L and E; limit: 0-d; mask (B, T); gate_gradient (B, T, 4, N, D).
+    // gate_input (B, T, 4, N, D), cotangent (4, B, T, N, D) and last_cotangent (4, B, N, D),
+    // strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias (4, N, D), fed_back (4, N, B, T, D),
+    // initial, initial_gradient (4, B, N, D), states (4, B, T, N, D), mask (B, T), gate_gradient
+    // (B, T, 4, N, D). limit: 0-d.
     {PLACE}
     constexpr uint ROWS_OF_SLOT = ROWS / SLOTS;
     threadgroup float4 drawn[ROWS_OF_SLOT];
     threadgroup float partial[SLICES > 1 ? SLICES * COLUMNS : 1];
-    const uint batch = opened_shape[0];
-    const uint steps = opened_shape[1];
-    const uint units = opened_shape[3];
+    const uint batch = gate_input_shape[0];
+    const uint steps = gate_input_shape[1];
+    const uint units = gate_input_shape[4];
+    const long along_time = gate_input_strides[1];
+    const long along_gates = gate_input_strides[2];
+    const long along_units = gate_input_strides[4];
     const size_t step_size = static_cast<size_t>(heads) * units;
     const size_t one_state = batch * step_size;
+    const size_t states_apart = steps * one_state;
     const size_t own_head = static_cast<size_t>(head) * units;
     const size_t steps_before = static_cast<size_t>(sequence) * steps;
-    const auto starting = of_last + sequence * step_size + own_head;
-    const auto ending = of_initial + sequence * step_size + own_head;
+    const auto incoming = gate_input + sequence * gate_input_strides[0]
+        + head * gate_input_strides[3];
+    const auto heard = fed_back + (head * batch + sequence) * static_cast<size_t>(steps) * units;
+    const auto starting = initial + sequence * step_size + own_head;
+    const auto reached = states + steps_before * step_size + own_head;
+    const auto pulled = cotangent + sequence * cotangent_strides[1] + head * cotangent_strides[3];
+    const auto pulled_last = last_cotangent + sequence * last_cotangent_strides[1]
+        + head * last_cotangent_strides[2];
+    const auto leaving = gate_gradient + 4 * steps_before * step_size + own_head;
+    const auto ending = initial_gradient + sequence * step_size + own_head;
 
     for (uint row = thread_index_in_threadgroup; row < ROWS_OF_SLOT; row += SLICES * COLUMNS) {{
         drawn[row] = float4(0.0f);
     }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
+    float4 offset[SLOTS];
+    float3 memory[SLOTS];
     xlstm_slstm_slopes slopes[SLOTS];
-    xlstm_slstm_factors coming[SLOTS];
+    xlstm_slstm_arrivals coming[SLOTS];
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * COLUMNS + column;
         if (owner && own < units) {{
-            slopes[slot] = {{
-                starting[own], starting[one_state + own],
-                starting[2 * one_state + own], starting[3 * one_state + own]}};
-            const size_t next = (steps_before + steps - 1) * step_size + own_head + own;
-            coming[slot] = {{{_NEXT}}};
+            offset[slot] = xlstm_slstm_four(bias + own_head + own, step_size);
+            memory[slot] = xlstm_slstm_memory(
+                reached + (steps - 1) * step_size + own, states_apart);
+            const float4 gradients = xlstm_slstm_four(
+                pulled_last + own * last_cotangent_strides[3], last_cotangent_strides[0]);
+            slopes[slot] = {{gradients.x, 0.0f, 0.0f, 0.0f}};
+            xlstm_slstm_add(slopes[slot], memory[slot], gradients.yzw);
+            const uint next = steps - 1;
+            {_ARRIVALS}
         }}
     }}
 
@@ -115,18 +223,29 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         for (uint slot = 0; slot < SLOTS; ++slot) {{
             const uint own = slot * COLUMNS + column;
             if (owner && own < units) {{
-                const float4 gradients = xlstm_slstm_step_back(slopes[slot], coming[slot]);
-                const size_t place = steps_before + step;
+                const xlstm_slstm_arrivals now = coming[slot];
                 if (step > 0) {{
-                    const size_t next = (place - 1) * step_size + own_head + own;
-                    coming[slot] = {{{_NEXT}}};
+                    const uint next = step - 1;
+                    {_ARRIVALS}
                 }}
+                xlstm_slstm_add(slopes[slot], memory[slot], now.gradients.yzw);
+                float4 gradients = float4(0.0f);
+                if (live) {{
+                    const float4 open = now.gates + offset[slot] + now.fed;
+                    slopes[slot].y += now.gradients.x;
+                    gradients = xlstm_slstm_step_back(
+                        slopes[slot], now.before, memory[slot],
+                        xlstm_pair_add(xlstm_pair(now.gates.x, offset[slot].x), now.fed.x),
+                        xlstm_pair_add(xlstm_pair(now.gates.y, offset[slot].y), now.fed.y),
+                        open.z, open.w);
+                }}
+                memory[slot] = now.before;
                 drawn[column] = gradients;
-                const auto leaving = gate_gradient + 4 * place * step_size + own_head + own;
-                leaving[0] = gradients.x;
-                leaving[step_size] = gradients.y;
-                leaving[2 * step_size] = gradients.z;
-                leaving[3 * step_size] = gradients.w;
+                const auto left = leaving + 4 * step * step_size + own;
+                left[0] = gradients.x;
+                left[step_size] = gradients.y;
+                left[2 * step_size] = gradients.z;
+                left[3 * step_size] = gradients.w;
             }} else if (owner) {{
                 drawn[column] = float4(0.0f);
             }}
@@ -160,10 +279,11 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
     for (uint slot = 0; slot < SLOTS; ++slot) {{
         const uint own = slot * COLUMNS + column;
         if (owner && own < units) {{
-            ending[own] = slopes[slot].y;
-            ending[one_state + own] = slopes[slot].h;
-            ending[2 * one_state + own] = slopes[slot].l;
-            ending[3 * one_state + own] = slopes[slot].e;
+            const float4 gradients = xlstm_slstm_gradients(slopes[slot], memory[slot]);
+            ending[own] = gradients.x;
+            ending[one_state + own] = gradients.y;
+            ending[2 * one_state + own] = gradients.z;
+            ending[3 * one_state + own] = gradients.w;
         }}
     }}
     """,

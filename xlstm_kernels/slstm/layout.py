@@ -1,4 +1,4 @@
-"""The shares of threads in R, and the product with R that both kernels of the sLSTM form.
+"""The shares of threads in R, and the Metal text that both kernels of the sLSTM join.
 
 A threadgroup runs one head of one sequence through all steps. At each step a vector, of one value
 or of one for each gate for every unit, is multiplied by R. A thread multiplies some rows of R by
@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 
 import mlx.core as mx
+
+from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
 
 # What Metal runs of any kernel, whatever registers that needs.
 _THREADS = 256
@@ -147,3 +149,43 @@ PLACE = """
         resident[row] = weights[row * WIDTH + column];
     }
 """
+
+# m is a pair, to which c and n belong. So are the gates i and f, here input and forget, since near
+# 100 a rounding of theirs would show in the result.
+UNIT = (
+    LOG_SIGMOID
+    + PAIRS
+    + """
+    // What lies `apart` elements from each other: one number of each gate, or of each state.
+    template <typename Numbers>
+    inline float4 xlstm_slstm_four(Numbers first, long apart) {
+        return float4(
+            static_cast<float>(first[0]), static_cast<float>(first[apart]),
+            static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
+    }
+    // sigmoid(x), and sigmoid(-x) without a loss of digits.
+    inline float2 xlstm_slstm_sigmoids(float x) {
+        const float tail = metal::precise::exp(-metal::abs(x));
+        return (x < 0.0f ? float2(tail, 1.0f) : float2(1.0f, tail)) / (1.0f + tail);
+    }
+    // log sigmoid(x) of a pair: its second part moves it along the slope, which is sigmoid(-x).
+    inline float2 xlstm_slstm_log_sigmoid(float2 x, float slope) {
+        const float tail = metal::precise::exp(-metal::abs(x.x));
+        float2 log = xlstm_pair(metal::min(x.x, 0.0f), -xlstm_log1p(tail));
+        log.y += slope * x.y;
+        return log;
+    }
+    // f' and i'. Of an exponent of -inf nothing is left, even where m is that too. The exponent of
+    // f' is above zero only where m ignores the past, as that is nothing (fresh); it must not
+    // become something.
+    inline float xlstm_slstm_kept(float2 decayed, float2 m, bool fresh) {
+        const float decay = xlstm_pair_difference(decayed, m);
+        return decayed.x == -INFINITY
+            ? 0.0f : metal::precise::exp(fresh ? metal::min(decay, 0.0f) : decay);
+    }
+    inline float xlstm_slstm_admitted(float2 input, float2 m) {
+        return input.x == -INFINITY
+            ? 0.0f : metal::precise::exp(xlstm_pair_difference(input, m));
+    }
+"""
+)

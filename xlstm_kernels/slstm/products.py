@@ -6,6 +6,7 @@ import mlx.core as mx
 
 # TF32 keeps 10 of the 23 bits after the leading one.
 _KEPT_BITS = 0xFFFFE000
+_HALF_OF_LAST_BIT = 0x1000
 _LENGTH = 1024  # of the sums that are left to the matrix hardware, which rounds towards zero
 
 
@@ -32,11 +33,10 @@ def _by_parts(a: mx.array, b: mx.array) -> mx.array:
 
 
 def _split(x: mx.array) -> tuple[mx.array, mx.array]:
-    """The leading bits of each number, and the rest; infinity and NaN have no rest."""
-    leading = (x.view(mx.uint32) & mx.array(_KEPT_BITS, dtype=mx.uint32)).view(mx.float32)
-    finite = mx.isfinite(x)
-    rest = mx.where(finite, x - leading, mx.zeros_like(x))
-    return mx.where(finite, leading, x), rest
+    """The leading bits of each number, and the rest, NaN of what is not finite."""
+    half, kept = (mx.array(bits, dtype=mx.uint32) for bits in (_HALF_OF_LAST_BIT, _KEPT_BITS))
+    leading = ((x.view(mx.uint32) + half) & kept).view(mx.float32)
+    return leading, x - leading
 
 
 def _multiply(a: mx.array, b: mx.array) -> mx.array:

@@ -10,47 +10,26 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
 from xlstm_kernels.slstm.arguments import STATES
-from xlstm_kernels.slstm.layout import PLACE, PRODUCT, Shares
+from xlstm_kernels.slstm.layout import PLACE, PRODUCT, UNIT, Shares
 
-# m is a pair, to which c and n belong. So are the gates i and f, here input and forget, since near
-# 100 a rounding of theirs would show in the result.
 _STEP = """
+    // m is a pair, to which c and n belong.
     struct xlstm_slstm_unit {
         float y;
         float c;
         float n;
         float2 m;
     };
-    // What lies `apart` elements from each other: one number of each gate, or of each state.
-    template <typename Numbers>
-    inline float4 xlstm_slstm_four(Numbers first, long apart) {
-        return float4(
-            static_cast<float>(first[0]), static_cast<float>(first[apart]),
-            static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
-    }
-    // log sigmoid(x) of a pair: its second part moves it along the slope, which is sigmoid(-x).
-    inline float2 xlstm_slstm_log_sigmoid(float2 x) {
-        const float tail = metal::precise::exp(-metal::abs(x.x));
-        float2 log = xlstm_pair(metal::min(x.x, 0.0f), -xlstm_log1p(tail));
-        log.y += (x.x < 0.0f ? 1.0f : tail) / (1.0f + tail) * x.y;
-        return log;
-    }
     inline xlstm_slstm_unit xlstm_slstm_step(
         xlstm_slstm_unit before, float2 input, float2 forget, float candidate, float output) {
-        const float2 decayed = xlstm_pair_sum(before.m, xlstm_slstm_log_sigmoid(forget));
+        const float slope = xlstm_slstm_sigmoids(forget.x).y;
+        const float2 decayed = xlstm_pair_sum(before.m, xlstm_slstm_log_sigmoid(forget, slope));
         const bool fresh = before.n == 0.0f;
         xlstm_slstm_unit after;
         after.m = (fresh || xlstm_pair_less(decayed, input)) ? input : decayed;
-        // The exponent of f' is above zero only where m ignores the past, as that is nothing
-        // (fresh); it must not become something. Of an exponent of -inf nothing is left, even
-        // where m is that too.
-        const float decay = xlstm_pair_difference(decayed, after.m);
-        const float kept = decayed.x == -INFINITY
-            ? 0.0f : metal::precise::exp(fresh ? metal::min(decay, 0.0f) : decay);
-        const float admitted = input.x == -INFINITY
-            ? 0.0f : metal::precise::exp(xlstm_pair_difference(input, after.m));
+        const float kept = xlstm_slstm_kept(decayed, after.m, fresh);
+        const float admitted = xlstm_slstm_admitted(input, after.m);
         after.c = kept * before.c + admitted * metal::precise::tanh(candidate);
         after.n = kept * before.n + admitted;
         const float opened = 1.0f + metal::precise::exp(-output);
@@ -84,7 +63,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         outputs=("states", "last"),
         launch=_launch,
         contiguous_inputs=False,
-        header=LOG_SIGMOID + PAIRS + _STEP + PRODUCT,
+        header=UNIT + PRODUCT + _STEP,
         body=f"""
     // gate_input: (B, T, 4, N, D), strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias
     // (4, N, D), initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).

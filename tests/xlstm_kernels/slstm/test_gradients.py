@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.xlstm_kernels.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
-from xlstm_kernels.slstm import gradient, sequence
+from xlstm_kernels.slstm import gradient as gradient_module
+from xlstm_kernels.slstm import sequence as sequence_module
 from xlstm_kernels.slstm.layout import most_threads
 from xlstm_kernels.slstm.sequence import slstm, slstm_step
 
@@ -57,8 +58,8 @@ def test_more_units_than_a_block(units, device, draw_case):
 @pytest.mark.parametrize("masked", [False, True])
 def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
     """As on CUDA, where a head may have 512: more slices of the rows, three of them for 160."""
-    monkeypatch.setattr(sequence, "most_threads", lambda *_: 512)
-    monkeypatch.setattr(gradient, "most_threads", lambda *_: 512)
+    monkeypatch.setattr(sequence_module, "most_threads", lambda *_: 512)
+    monkeypatch.setattr(gradient_module, "most_threads", lambda *_: 512)
     case = draw_case((2, 4, 1, units), masked=masked)
     results = slstm(*case.arrays, mask=case.mask, backend="metal")
     check(results, expect(case.inputs, case.initial, case.mask))
