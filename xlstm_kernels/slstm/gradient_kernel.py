@@ -65,9 +65,10 @@ _STEP_BACK = """
         const float2 m = float2(after.z, 0.0f);
         const float kept = xlstm_slstm_kept(decayed, m, fresh);
         const float admitted = xlstm_slstm_admitted(input, m);
-        const float value = metal::precise::tanh(candidate);
+        const float value = xlstm_slstm_tanh(candidate);
         const float squared = metal::precise::exp(-2.0f * metal::abs(candidate));
-        const float value_slope = 4.0f * squared / ((1.0f + squared) * (1.0f + squared));
+        const float value_slope =
+            metal::fast::divide(4.0f * squared, (1.0f + squared) * (1.0f + squared));
 
         float4 gradients = float4(0.0f);
         xlstm_slstm_slopes earlier = {0.0f, 0.0f, 0.0f, by_input ? 0.0f : slopes.e};
@@ -78,18 +79,19 @@ _STEP_BACK = """
                 earlier.l = kept * slopes.l;
             }
         } else {
-            const float h = after.x / after.y;
+            const float inverse = 1.0f / after.y;
+            const float h = after.x * inverse;
             const float2 opened = xlstm_slstm_sigmoids(output);
             slopes.h += opened.x * slopes.y;
             gradients.w = slopes.y * opened.x * h * opened.y;
-            const float admitted_share = admitted / after.y;
+            const float admitted_share = admitted * inverse;
             gradients.z = admitted_share * slopes.h * value_slope;
             if (fresh) {
                 gradients.x = admitted_share * ((value - h) * slopes.h + slopes.l);
-                earlier.h = kept * slopes.h / after.y;
-                earlier.l = kept * (slopes.l - slopes.h * h) / after.y;
+                earlier.h = kept * slopes.h * inverse;
+                earlier.l = kept * (slopes.l - slopes.h * h) * inverse;
             } else {
-                const float kept_share = kept * before.y / after.y;
+                const float kept_share = kept * before.y * inverse;
                 const float difference = value - before.x / before.y;
                 const float moved = admitted_share * kept_share * difference * slopes.h;
                 gradients.x = admitted_share * slopes.l + moved;

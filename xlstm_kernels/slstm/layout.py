@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
+from xlstm_kernels.msl import PAIRS
 
 # What Metal runs of any kernel, whatever registers that needs.
 _THREADS = 256
@@ -153,8 +153,7 @@ PLACE = """
 # m is a pair, to which c and n belong. So are the gates i and f, here input and forget, since near
 # 100 a rounding of theirs would show in the result.
 UNIT = (
-    LOG_SIGMOID
-    + PAIRS
+    PAIRS
     + """
     // What lies `apart` elements from each other: one number of each gate, or of each state.
     template <typename Numbers>
@@ -163,17 +162,36 @@ UNIT = (
             static_cast<float>(first[0]), static_cast<float>(first[apart]),
             static_cast<float>(first[2 * apart]), static_cast<float>(first[3 * apart]));
     }
+    // Divisions of the fast kind, of two roundings at most, have no branch. A step would wait for
+    // each, so they serve wherever the divisor is between 1 and 4.
     // sigmoid(x), and sigmoid(-x) without a loss of digits.
     inline float2 xlstm_slstm_sigmoids(float x) {
         const float tail = metal::precise::exp(-metal::abs(x));
-        return (x < 0.0f ? float2(tail, 1.0f) : float2(1.0f, tail)) / (1.0f + tail);
+        const float greater = metal::fast::divide(1.0f, 1.0f + tail);
+        return x < 0.0f ? float2(tail * greater, greater) : float2(greater, tail * greater);
     }
     // log sigmoid(x) of a pair: its second part moves it along the slope, which is sigmoid(-x).
+    // Metal has no log1p: what the rounding of 1 + tail took away is given back to first order.
     inline float2 xlstm_slstm_log_sigmoid(float2 x, float slope) {
         const float tail = metal::precise::exp(-metal::abs(x.x));
-        float2 log = xlstm_pair(metal::min(x.x, 0.0f), -xlstm_log1p(tail));
+        const float sum = 1.0f + tail;
+        const float lost = metal::fast::divide(tail - (sum - 1.0f), sum);
+        float2 log = xlstm_pair(metal::min(x.x, 0.0f), -(metal::precise::log(sum) + lost));
         log.y += slope * x.y;
         return log;
+    }
+    // tanh(x) without a branch: below 0.55 x + x^3 P(x^2), with P from a least-squares fit, since
+    // the quotient loses digits there. The relative error is below 4e-7.
+    inline float xlstm_slstm_tanh(float x) {
+        const float tail = metal::precise::exp(-2.0f * metal::abs(x));
+        const float far = metal::fast::divide(1.0f - tail, 1.0f + tail);
+        const float square = x * x;
+        float series = 0.01632615f;
+        series = metal::fma(series, square, -0.05261931f);
+        series = metal::fma(series, square, 0.13320038f);
+        series = metal::fma(series, square, -0.33332926f);
+        return metal::abs(x) < 0.55f
+            ? metal::fma(x * square, series, x) : metal::copysign(far, x);
     }
     // f' and i'. Of an exponent of -inf nothing is left, even where m is that too. The exponent of
     // f' is above zero only where m ignores the past, as that is nothing (fresh); it must not

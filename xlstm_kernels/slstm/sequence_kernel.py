@@ -30,10 +30,10 @@ _STEP = """
         after.m = (fresh || xlstm_pair_less(decayed, input)) ? input : decayed;
         const float kept = xlstm_slstm_kept(decayed, after.m, fresh);
         const float admitted = xlstm_slstm_admitted(input, after.m);
-        after.c = kept * before.c + admitted * metal::precise::tanh(candidate);
+        after.c = kept * before.c + admitted * xlstm_slstm_tanh(candidate);
         after.n = kept * before.n + admitted;
-        const float opened = 1.0f + metal::precise::exp(-output);
-        after.y = after.n == 0.0f ? 0.0f : after.c / after.n / opened;
+        const float opened = xlstm_slstm_sigmoids(output).x;
+        after.y = after.n == 0.0f ? 0.0f : opened * (after.c / after.n);
         return after;
     }
     // The state as it is returned: m rounded to one float, c and n belonging to that.
