@@ -1,4 +1,4 @@
-"""The exact gradient of the sLSTM over a sequence, from its last step to its first, by a kernel.
+"""The exact gradient of the sLSTM over a sequence, from its last step to its first.
 
 Only h = c / n and the size n exp(m) of a unit's memory mean something. With the share that a step
 has in its memory, w_t = i'_t / n_t, the equations of `sequence` are
@@ -108,7 +108,10 @@ def _backward(
     limit: float,
     cut: bool,
 ) -> tuple[mx.array, mx.array]:
-    """Do what the kernel does in MLX operations: the factors of all steps, then step by step."""
+    """Return what the kernel does: the factors of all steps at once, then one step after another.
+
+    The gradients are (B, T, 4, N, D) in the gates and (4, B, N, D) in the initial states.
+    """
     gate_input, recurrent, bias, initial, *masks = inputs
     mask = masks[0] if masks else None
     batch, steps, gates, heads, units = gate_input.shape

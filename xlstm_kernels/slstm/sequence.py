@@ -57,11 +57,12 @@ def slstm(
     model goes on in half precision.
 
     Differentiable any number of times, in `Wx`, `R`, `b` and `states`. The first derivative is
-    computed by a kernel where values are, and is exact: it flows through the stabiliser m too, so
-    that c, n and m may be used like y. It needs the states, which are the result, and gates are
-    found again. Derivatives of derivatives, and all of them with `backend="native"`, go through MLX
-    operations, so that their graph grows with T. What is done to the gradient that R feeds back,
-    below, is done in derivatives of any order.
+    exact: it includes the stabiliser m, so that c, n and m may be used like y. It needs the states,
+    which are the result, and computes the gates again, with float32's digits also on GPUs that
+    multiply in TF32. With `backend="native"` the graph grows with T, and on such a GPU R y has the
+    digits of TF32 in the forward pass. Derivatives of derivatives go through MLX operations on any
+    backend. What is done to the gradient that R feeds back, below, is done in derivatives of any
+    order.
 
     Args:
         Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order; float32,
