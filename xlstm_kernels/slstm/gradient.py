@@ -1,4 +1,4 @@
-"""The exact gradient of the sLSTM over a sequence, from its last step to its first, by a kernel.
+"""The exact gradient of the sLSTM over a sequence, from its last step to its first.
 
 Only h = c / n and the size n exp(m) of a unit's memory mean something. With the share that a step
 has in its memory, w_t = i'_t / n_t, the equations of `sequence` are
@@ -32,7 +32,12 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from xlstm_kernels.executors import NATIVE
+from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, open_gates, slopes_of
 from xlstm_kernels.slstm.gradient_kernel import KERNELS
+from xlstm_kernels.slstm.layout import Shares, most_threads
+from xlstm_kernels.slstm.products import product
+from xlstm_kernels.slstm.reference import unmasked
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -48,52 +53,132 @@ def slstm_gradient(
 ) -> Arrays:
     """The gradients in Wx, R, b and the initial states, in their dtypes, and zeros for the mask.
 
-    In addition to the inputs and outputs of the kernel, it moves R y of all steps, once out and
-    once in, and y a step later: gates are recomputed by one matrix product, not step by step.
+    What doesn't go backward is computed for all steps at once, and R y again, by one product. The
+    gradients in R and b are one product and one sum over all steps too.
 
     Args:
         inputs: Wx (B, T, 4, N, D), R, b, the initial states (4, B, N, D) float32, and a mask
             (B, T) or none.
-        states: what the forward kernel gave, (4, B, T, N, D).
+        states: the result of the forward pass, (4, B, T, N, D).
         cotangents: of the states after each step, (4, B, T, N, D), and after the last,
             (4, B, N, D).
         rule: what is done to the gradient that R feeds back.
-        backend: name of an executor.
+        backend: name of an executor, or "native".
     """
     gate_input, recurrent, bias, initial, *masks = inputs
+    mask = masks[0] if masks else None
     batch, steps, gates, heads, units = gate_input.shape
-    before = _heard(states, initial, masks[0] if masks else None)
-    before = before.reshape((batch * steps, heads, units)).transpose(1, 0, 2)
-    fed_back = before @ recurrent.astype(mx.float32).swapaxes(-1, -2)
+    before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
+    heard = _heard(before[0], mask).reshape((batch * steps, heads, units)).transpose(1, 0, 2)
+    fed_back = product(heard, recurrent.astype(mx.float32).swapaxes(-1, -2))
     limit = math.inf if rule.clipval is None else rule.clipval
-    gate_gradient, bias_sums, initial_gradient = KERNELS[len(masks)](
-        gate_input,
-        mx.contiguous(recurrent),
-        *(mx.contiguous(array) for array in (bias, fed_back, initial, states)),
-        *cotangents,
-        mx.array(limit, dtype=mx.float32),
-        *(mx.contiguous(mask) for mask in masks),
-        backend=backend,
-        cut=rule.cut,
-    )
-    by_unit = gate_gradient.reshape((batch * steps, gates, heads, units)).transpose(1, 2, 3, 0)
+    if backend == NATIVE:
+        gradient, of_initial = _backward(
+            inputs, before, fed_back, states, cotangents, limit, rule.cut
+        )
+    else:
+        threads = most_threads(backend, units)
+        gradient, of_initial = KERNELS[len(masks)](
+            gate_input,
+            Shares.of(units, threads).arranged(recurrent, backward=True),
+            *(mx.contiguous(array) for array in (bias, fed_back, initial, states)),
+            *cotangents,
+            mx.array(limit, dtype=mx.float32),
+            *(mx.contiguous(mask) for mask in masks),
+            backend=backend,
+            threads=threads,
+            cut=rule.cut,
+        )
+    by_unit = gradient.reshape((batch * steps, gates, heads, units)).transpose(1, 2, 3, 0)
     return (
-        gate_gradient.astype(gate_input.dtype),
-        (by_unit @ before).astype(recurrent.dtype),
-        mx.sum(bias_sums, axis=0).astype(bias.dtype),
-        initial_gradient,
+        gradient.astype(gate_input.dtype),
+        product(by_unit, heard).astype(recurrent.dtype),
+        mx.sum(gradient, axis=(0, 1)).astype(bias.dtype),
+        of_initial,
         *(mx.zeros_like(mask) for mask in masks),
     )
 
 
-def _heard(states: mx.array, initial: mx.array, mask: mx.array | None) -> mx.array:
-    """The y that each step hears, (B, T, N, D): of the last step before it that is not masked."""
-    after = mx.concatenate([mx.expand_dims(initial[0], axis=1), states[0, :, :-1]], axis=1)
+def _backward(
+    inputs: Arrays,
+    before: mx.array,
+    fed_back: mx.array,
+    states: mx.array,
+    cotangents: Arrays,
+    limit: float,
+    cut: bool,
+) -> tuple[mx.array, mx.array]:
+    """Return what the kernel does: the factors of all steps at once, then one step after another.
+
+    The gradients are (B, T, 4, N, D) in the gates and (4, B, N, D) in the initial states.
+    """
+    gate_input, recurrent, bias, initial, *masks = inputs
+    mask = masks[0] if masks else None
+    batch, steps, gates, heads, units = gate_input.shape
+    of_each, of_last = cotangents
+    # Gates first, (4, B, T, N, D).
+    fed_back = fed_back.reshape((gates, heads, batch, steps, units)).transpose(0, 2, 3, 1, 4)
+    opened = open_gates(
+        mx.contiguous(unmasked(gate_input, mask).transpose(2, 0, 1, 3, 4)),
+        mx.contiguous(fed_back),
+        mx.expand_dims(bias.astype(mx.float32), (1, 2)),
+    )
+    factors = factors_of(opened, before, states, of_each, mask)
+    last = states[:, :, -1]
+    slopes = mx.stack([of_last[0], *slopes_of(last, *of_last[1:])])
+    weights = recurrent.astype(mx.float32).transpose(1, 0, 2, 3)
+    weights = weights.reshape((heads, 4 * units, units))
+    # From (B, T, N, D) to (1, N, B, D) each, those of a step together.
+    parts = mx.flatten(mx.stack(list(factors)).transpose(2, 0, 3, 1, 4), 0, 1)
+    parts = mx.split(parts, len(factors) * steps)
+    live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
+    bound = mx.array(limit, dtype=mx.float32)
+    y, *memory = mx.split(slopes.transpose(0, 2, 1, 3), 4)
+    trace = []
+    for step in reversed(range(steps)):
+        begin = len(factors) * step
+        gradient, *memory = _step_back(y, *memory, *parts[begin : begin + len(factors)])
+        trace.append(gradient)
+        fed = mx.zeros_like(y) if cut else gradient @ weights
+        if not math.isinf(limit):
+            fed = mx.clip(fed, mx.negative(bound), bound)
+        y = fed if live is None else mx.where(live[step], fed, y)
+    gradient = mx.concatenate(trace[::-1]).reshape((steps, heads, batch, 4, units))
+    slopes = mx.concatenate([y, *memory]).transpose(0, 2, 1, 3)
+    return gradient.transpose(2, 0, 3, 1, 4), gradients_of(initial, slopes)
+
+
+@mx.compile
+def _step_back(y: mx.array, h: mx.array, l: mx.array, e: mx.array, *factors: mx.array) -> Arrays:  # noqa: E741
+    """The gradients in all gates, (1, N, B, 4 D), and H, L and E before the step."""
+    by = Factors(*factors)
+    y = y + by.add_y
+    h = h + by.add_h + by.opened * y
+    l = l + by.add_l  # noqa: E741
+    e = e + by.add_e
+    old_l = by.kept * l + by.lost * h
+    past = by.past * e
+    gates = [
+        by.share * l + by.moved * h + (e - past),
+        by.forgetting * (old_l + past) + by.alone * h,
+        by.value * h,
+        by.output * y,
+    ]
+    return mx.concatenate(gates, axis=-1), by.kept * h, old_l, past + by.limited * h
+
+
+def _heard(before: mx.array, mask: mx.array | None) -> mx.array:
+    """The y that each step hears, (B, T, N, D): of the last step before it that is not masked.
+
+    Args:
+        before: the initial y, then that of each step but the last, zero where it is masked.
+        mask: (B, T) booleans, or None for all True.
+    """
     if mask is None:
-        return after
+        return before
     batch, steps = mask.shape
     places = mx.broadcast_to(mx.arange(1, steps, dtype=mx.int32), (batch, steps - 1))
     live = mx.where(mask[:, :-1], places, mx.zeros_like(places))
     start = mx.zeros((batch, 1), dtype=mx.int32)
     latest = mx.cummax(mx.concatenate([start, live], axis=1), axis=1)
-    return mx.take_along_axis(after, mx.expand_dims(latest, (2, 3)), axis=1)
+    return mx.take_along_axis(before, mx.expand_dims(latest, (2, 3)), axis=1)

@@ -1,10 +1,8 @@
 """The kernel of the sLSTM's gradient; the equations are in `gradient`.
 
-Steps go from the last to the first, each lane taking those of its units (see `layout`). In a step,
-a simdgroup hands the gradients in its units' gates from lane to lane, and adds up its rows of R^T
-times these with a lane for every 32nd column, so that lanes read neighbouring weights. The sums of
-the simdgroups go through threadgroup memory, for a block of columns at a time, in which blocks take
-turns with two halves, so that one barrier each is enough.
+Steps go from the last to the first. The first of the threads of a column keeps the gradients in its
+unit's state in registers, and works out those in its gates. These go to threadgroup memory, and all
+threads multiply R^T by them (see `layout`). What the next step reads is asked for a step before.
 """
 
 from __future__ import annotations
@@ -13,17 +11,7 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.slstm.arguments import STATES
-from xlstm_kernels.slstm.layout import (
-    MAX_SIMDGROUPS,
-    OWN_UNITS,
-    RESIDENT_WEIGHTS,
-    SIMD_WIDTH,
-    UNIT,
-    Shares,
-)
-
-# The sums of all simdgroups, twice, take 24 KB of a threadgroup's memory then.
-_MAX_CHUNKS = 8
+from xlstm_kernels.slstm.layout import PLACE, PRODUCT, UNIT, Shares
 
 _STEP_BACK = """
     // c, n and m after a step.
@@ -38,6 +26,13 @@ _STEP_BACK = """
         float l;
         float e;
     };
+    // What a step reads.
+    struct xlstm_slstm_arrivals {
+        float4 gates;
+        float4 fed;
+        float4 gradients;  // in y, c, n and m after the step
+        float3 before;
+    };
     // Add gradients in c, n and m.
     inline void xlstm_slstm_add(
         thread xlstm_slstm_slopes& slopes, float3 memory, float3 gradients) {
@@ -49,7 +44,7 @@ _STEP_BACK = """
         slopes.e += gradients.z - by_c - by_n;
     }
     // The gradients in y, c, n and m.
-    inline float4 xlstm_slstm_told(xlstm_slstm_slopes slopes, float3 memory) {
+    inline float4 xlstm_slstm_gradients(xlstm_slstm_slopes slopes, float3 memory) {
         if (memory.y == 0.0f) {
             return float4(slopes.y, slopes.h, slopes.l, slopes.e + memory.x * slopes.h);
         }
@@ -70,9 +65,10 @@ _STEP_BACK = """
         const float2 m = float2(after.z, 0.0f);
         const float kept = xlstm_slstm_kept(decayed, m, fresh);
         const float admitted = xlstm_slstm_admitted(input, m);
-        const float value = metal::precise::tanh(candidate);
+        const float value = xlstm_slstm_tanh(candidate);
         const float squared = metal::precise::exp(-2.0f * metal::abs(candidate));
-        const float value_slope = 4.0f * squared / ((1.0f + squared) * (1.0f + squared));
+        const float value_slope =
+            metal::fast::divide(4.0f * squared, (1.0f + squared) * (1.0f + squared));
 
         float4 gradients = float4(0.0f);
         xlstm_slstm_slopes earlier = {0.0f, 0.0f, 0.0f, by_input ? 0.0f : slopes.e};
@@ -83,18 +79,19 @@ _STEP_BACK = """
                 earlier.l = kept * slopes.l;
             }
         } else {
-            const float h = after.x / after.y;
+            const float inverse = 1.0f / after.y;
+            const float h = after.x * inverse;
             const float2 opened = xlstm_slstm_sigmoids(output);
             slopes.h += opened.x * slopes.y;
             gradients.w = slopes.y * opened.x * h * opened.y;
-            const float admitted_share = admitted / after.y;
+            const float admitted_share = admitted * inverse;
             gradients.z = admitted_share * slopes.h * value_slope;
             if (fresh) {
                 gradients.x = admitted_share * ((value - h) * slopes.h + slopes.l);
-                earlier.h = kept * slopes.h / after.y;
-                earlier.l = kept * (slopes.l - slopes.h * h) / after.y;
+                earlier.h = kept * slopes.h * inverse;
+                earlier.l = kept * (slopes.l - slopes.h * h) * inverse;
             } else {
-                const float kept_share = kept * before.y / after.y;
+                const float kept_share = kept * before.y * inverse;
                 const float difference = value - before.x / before.y;
                 const float moved = admitted_share * kept_share * difference * slopes.h;
                 gradients.x = admitted_share * slopes.l + moved;
@@ -118,26 +115,30 @@ _STEP_BACK = """
     }
 """
 
+# What a step reads, asked for a step before.
+_ARRIVALS = """coming[slot] = {
+                xlstm_slstm_four(incoming + next * along_time + own * along_units, along_gates),
+                xlstm_slstm_four(heard + static_cast<size_t>(next) * units + own, states_apart),
+                xlstm_slstm_four(
+                    pulled + next * cotangent_strides[2] + own * cotangent_strides[4],
+                    cotangent_strides[0]),
+                next > 0
+                    ? xlstm_slstm_memory(reached + (next - 1) * step_size + own, states_apart)
+                    : xlstm_slstm_memory(starting + own, one_state)};"""
 
-def _launch(gate_input: mx.array, *_others: mx.array, cut: bool) -> Launch:
+
+def _launch(
+    gate_input: mx.array, recurrent: mx.array, *_others: mx.array, threads: int, cut: bool
+) -> Launch:
     batch, steps, gates, heads, units = gate_input.shape
-    shares = Shares.of(units)
+    shares = Shares.of(units, threads)
     return Launch(
         grid=(shares.threads * heads * batch, 1, 1),
         threadgroup=(shares.threads, 1, 1),
-        output_shapes=(
-            (batch, steps, gates, heads, units),
-            (batch, gates, heads, units),
-            (STATES, batch, heads, units),
-        ),
-        output_dtypes=(mx.float32, mx.float32, mx.float32),
-        template=(
-            ("CHUNKS", min(shares.capacity // SIMD_WIDTH, _MAX_CHUNKS)),  # of columns, in a block
-            ("ROWS", shares.rows),
-            ("SLOTS", shares.slots),
-            ("RESIDENT", shares.resident and not cut),
-            ("CUT", cut),  # nothing goes back through R
-        ),
+        output_shapes=((batch, steps, gates, heads, units), (STATES, batch, heads, units)),
+        output_dtypes=(mx.float32, mx.float32),
+        # CUT: nothing goes back through R.
+        template=(*shares.template(recurrent.dtype, resident=not cut), ("CUT", cut)),
     )
 
 
@@ -156,152 +157,135 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
             "limit",
             *mask_input,
         ),
-        outputs=("gate_gradient", "bias_sums", "initial_gradient"),
+        outputs=("gate_gradient", "initial_gradient"),
         launch=_launch,
         contiguous_inputs=False,
-        header=UNIT + _STEP_BACK,
+        header=UNIT + PRODUCT + _STEP_BACK,
         body=f"""
-    // cotangent (4, B, T, N, D) and last_cotangent (4, B, N, D), strided. Contiguous: fed_back
-    // (4, N, B, T, D), initial, initial_gradient (4, B, N, D), states (4, B, T, N, D), mask (B, T),
-    // gate_gradient (B, T, 4, N, D), bias_sums (B, 4, N, D). limit: 0-d.
-    {OWN_UNITS}
-    constexpr uint BLOCK = CHUNKS * LANES;
-    constexpr uint HALF = {MAX_SIMDGROUPS} * BLOCK;
-    threadgroup float partial[CUT ? 1 : 2 * HALF];
-
-    const size_t steps_before = static_cast<size_t>(sequence) * steps;
+    // gate_input (B, T, 4, N, D), cotangent (4, B, T, N, D) and last_cotangent (4, B, N, D),
+    // strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias (4, N, D), fed_back (4, N, B, T, D),
+    // initial, initial_gradient (4, B, N, D), states (4, B, T, N, D), mask (B, T), gate_gradient
+    // (B, T, 4, N, D). limit: 0-d.
+    {PLACE}
+    constexpr uint ROWS_OF_SLOT = ROWS / SLOTS;
+    threadgroup float4 drawn[ROWS_OF_SLOT];
+    threadgroup float partial[SLICES > 1 ? SLICES * COLUMNS : 1];
+    const uint batch = gate_input_shape[0];
+    const uint steps = gate_input_shape[1];
+    const uint units = gate_input_shape[4];
+    const long along_time = gate_input_strides[1];
+    const long along_gates = gate_input_strides[2];
+    const long along_units = gate_input_strides[4];
+    const size_t step_size = static_cast<size_t>(heads) * units;
+    const size_t one_state = batch * step_size;
     const size_t states_apart = steps * one_state;
+    const size_t own_head = static_cast<size_t>(head) * units;
+    const size_t steps_before = static_cast<size_t>(sequence) * steps;
+    const auto incoming = gate_input + sequence * gate_input_strides[0]
+        + head * gate_input_strides[3];
+    const auto heard = fed_back + (head * batch + sequence) * static_cast<size_t>(steps) * units;
     const auto starting = initial + sequence * step_size + own_head;
-    const auto told = states + steps_before * step_size + own_head;
-    const auto heard = fed_back
-        + (static_cast<size_t>(head) * batch * steps + steps_before) * units + first;
-    const long pulled_apart = cotangent_strides[0];
-    const long pulled_time = cotangent_strides[2];
-    const long pulled_units = cotangent_strides[4];
-    const auto pulled = cotangent + sequence * cotangent_strides[1]
-        + head * cotangent_strides[3] + first * pulled_units;
+    const auto reached = states + steps_before * step_size + own_head;
+    const auto pulled = cotangent + sequence * cotangent_strides[1] + head * cotangent_strides[3];
     const auto pulled_last = last_cotangent + sequence * last_cotangent_strides[1]
-        + head * last_cotangent_strides[2] + first * last_cotangent_strides[3];
+        + head * last_cotangent_strides[2];
     const auto leaving = gate_gradient + 4 * steps_before * step_size + own_head;
+    const auto ending = initial_gradient + sequence * step_size + own_head;
 
-    {RESIDENT_WEIGHTS}
+    for (uint row = thread_index_in_threadgroup; row < ROWS_OF_SLOT; row += SLICES * COLUMNS) {{
+        drawn[row] = float4(0.0f);
+    }}
+    threadgroup_barrier(mem_flags::mem_threadgroup);
     float4 offset[SLOTS];
     float3 memory[SLOTS];
     xlstm_slstm_slopes slopes[SLOTS];
-    float4 sums[SLOTS];
+    xlstm_slstm_arrivals coming[SLOTS];
     for (uint slot = 0; slot < SLOTS; ++slot) {{
-        const uint own = slot * LANES + lane;
-        offset[slot] = float4(0.0f);
-        memory[slot] = float3(0.0f);
-        slopes[slot] = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        sums[slot] = float4(0.0f);
-        if (own < count) {{
+        const uint own = slot * COLUMNS + column;
+        if (owner && own < units) {{
             offset[slot] = xlstm_slstm_four(bias + own_head + own, step_size);
             memory[slot] = xlstm_slstm_memory(
-                told + (steps - 1) * step_size + own, states_apart);
+                reached + (steps - 1) * step_size + own, states_apart);
             const float4 gradients = xlstm_slstm_four(
                 pulled_last + own * last_cotangent_strides[3], last_cotangent_strides[0]);
-            slopes[slot].y = gradients.x;
+            slopes[slot] = {{gradients.x, 0.0f, 0.0f, 0.0f}};
             xlstm_slstm_add(slopes[slot], memory[slot], gradients.yzw);
+            const uint next = steps - 1;
+            {_ARRIVALS}
         }}
     }}
 
-    uint writing = 0;
     for (uint done = 0; done < steps; ++done) {{
         const uint step = steps - 1 - done;
         const bool live = {live};
-        float4 drawn[SLOTS];
+        float back[SLOTS];  // what R feeds back
         for (uint slot = 0; slot < SLOTS; ++slot) {{
-            const uint own = slot * LANES + lane;
-            drawn[slot] = float4(0.0f);
-            if (own < count) {{
-                const float4 gradients = xlstm_slstm_four(
-                    pulled + step * pulled_time + own * pulled_units, pulled_apart);
-                const float3 before = step > 0
-                    ? xlstm_slstm_memory(told + (step - 1) * step_size + own, states_apart)
-                    : xlstm_slstm_memory(starting + own, one_state);
-                xlstm_slstm_add(slopes[slot], memory[slot], gradients.yzw);
+            back[slot] = 0.0f;
+        }}
+        for (uint slot = 0; slot < SLOTS; ++slot) {{
+            const uint own = slot * COLUMNS + column;
+            if (owner && own < units) {{
+                const xlstm_slstm_arrivals now = coming[slot];
+                if (step > 0) {{
+                    const uint next = step - 1;
+                    {_ARRIVALS}
+                }}
+                xlstm_slstm_add(slopes[slot], memory[slot], now.gradients.yzw);
+                float4 gradients = float4(0.0f);
                 if (live) {{
-                    const float4 gates = xlstm_slstm_four(
-                        incoming + step * along_time + own * along_units, along_gates);
-                    const float4 fed = xlstm_slstm_four(
-                        heard + static_cast<size_t>(step) * units + own, steps * one_state);
-                    const float4 open = gates + offset[slot] + fed;
-                    slopes[slot].y += gradients.x;
-                    drawn[slot] = xlstm_slstm_step_back(
-                        slopes[slot], before, memory[slot],
-                        xlstm_pair_add(xlstm_pair(gates.x, offset[slot].x), fed.x),
-                        xlstm_pair_add(xlstm_pair(gates.y, offset[slot].y), fed.y),
+                    const float4 open = now.gates + offset[slot] + now.fed;
+                    slopes[slot].y += now.gradients.x;
+                    gradients = xlstm_slstm_step_back(
+                        slopes[slot], now.before, memory[slot],
+                        xlstm_pair_add(xlstm_pair(now.gates.x, offset[slot].x), now.fed.x),
+                        xlstm_pair_add(xlstm_pair(now.gates.y, offset[slot].y), now.fed.y),
                         open.z, open.w);
                 }}
-                memory[slot] = before;
-                sums[slot] += drawn[slot];
+                memory[slot] = now.before;
+                drawn[column] = gradients;
                 const auto left = leaving + 4 * step * step_size + own;
-                left[0] = drawn[slot].x;
-                left[step_size] = drawn[slot].y;
-                left[2 * step_size] = drawn[slot].z;
-                left[3 * step_size] = drawn[slot].w;
+                left[0] = gradients.x;
+                left[step_size] = gradients.y;
+                left[2 * step_size] = gradients.z;
+                left[3 * step_size] = gradients.w;
+            }} else if (owner) {{
+                drawn[column] = float4(0.0f);
+            }}
+            if (!CUT) {{
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                for (uint other = 0; other < SLOTS; ++other) {{
+                    const float4 sums = xlstm_slstm_product<SPAN / SLOTS, RESIDENT, WIDTH>(
+                        resident,
+                        weights + slot * ROWS_OF_SLOT * WIDTH + other * COLUMNS + column,
+                        drawn + slice * SPAN);
+                    back[other] += sums.x + sums.y + sums.z + sums.w;
+                }}
+                if (SLICES > 1) {{
+                    partial[slice * COLUMNS + column] = back[slot];
+                }}
+                threadgroup_barrier(mem_flags::mem_threadgroup);
             }}
         }}
-        for (uint start = 0; !CUT && start < units; start += BLOCK) {{
-            float columns[CHUNKS];
-            for (uint chunk = 0; chunk < CHUNKS; ++chunk) {{
-                columns[chunk] = 0.0f;
-            }}
-            if (RESIDENT) {{
-                for (uint row = 0; row < ROWS; ++row) {{
-                    const float4 gradients = simd_broadcast(drawn[0], row);
-                    for (uint chunk = 0; chunk < CHUNKS; ++chunk) {{
-                        columns[chunk] += metal::dot(resident[row * CHUNKS + chunk], gradients);
-                    }}
+        for (uint slot = 0; slot < SLOTS; ++slot) {{
+            if (owner && live) {{
+                for (uint other = 1; !CUT && other < SLICES; ++other) {{
+                    back[slot] += partial[other * COLUMNS + column];
                 }}
-            }} else {{
-                for (uint slot = 0; slot < SLOTS; ++slot) {{
-                    const uint end = metal::min(count, (slot + 1) * LANES);
-                    for (uint row = slot * LANES; row < end; ++row) {{
-                        const float4 gradients = simd_broadcast(drawn[slot], row - slot * LANES);
-                        const auto columns_of = weights + static_cast<size_t>(row) * units;
-                        for (uint chunk = 0; chunk < CHUNKS; ++chunk) {{
-                            const uint to = start + chunk * LANES + lane;
-                            if (to < units) {{
-                                columns[chunk] += metal::dot(
-                                    xlstm_slstm_four(columns_of + to, one_gate), gradients);
-                            }}
-                        }}
-                    }}
-                }}
+                // Not clamp, which would make a number of NaN.
+                const float sum = back[slot];
+                slopes[slot].y = sum > limit ? limit : (sum < -limit ? -limit : sum);
             }}
-            const uint mine = writing + simdgroup_index_in_threadgroup * BLOCK;
-            for (uint chunk = 0; chunk < CHUNKS; ++chunk) {{
-                partial[mine + chunk * LANES + lane] = columns[chunk];
-            }}
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-            for (uint slot = 0; slot < SLOTS; ++slot) {{
-                const uint own = slot * LANES + lane;
-                const uint unit = first + own;
-                if (live && own < count && unit >= start && unit < start + BLOCK) {{
-                    float sum = 0.0f;
-                    for (uint group = 0; group < simdgroups_per_threadgroup; ++group) {{
-                        sum += partial[writing + group * BLOCK + unit - start];
-                    }}
-                    // Not clamp, which would make a number of NaN.
-                    slopes[slot].y = sum > limit ? limit : (sum < -limit ? -limit : sum);
-                }}
-            }}
-            writing = HALF - writing;
         }}
     }}
 
-    const auto ending = initial_gradient + sequence * step_size + own_head;
-    const auto summed = bias_sums + 4 * sequence * step_size + own_head;
     for (uint slot = 0; slot < SLOTS; ++slot) {{
-        const uint own = slot * LANES + lane;
-        if (own < count) {{
-            const float4 gradients = xlstm_slstm_told(slopes[slot], memory[slot]);
-            for (uint k = 0; k < 4; ++k) {{
-                ending[k * one_state + own] = gradients[k];
-                summed[k * step_size + own] = sums[slot][k];
-            }}
+        const uint own = slot * COLUMNS + column;
+        if (owner && own < units) {{
+            const float4 gradients = xlstm_slstm_gradients(slopes[slot], memory[slot]);
+            ending[own] = gradients.x;
+            ending[one_state + own] = gradients.y;
+            ending[2 * one_state + own] = gradients.z;
+            ending[3 * one_state + own] = gradients.w;
         }}
     }}
     """,

@@ -6,22 +6,12 @@ Exponents are pairs of float32, as in the kernel.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import pairs
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.slstm.arguments import EXACT, RecurrentGradient
-
-
-class _Unit(NamedTuple):
-    """The state, (B, N, D) each; c and n belong to the pair m."""
-
-    y: mx.array
-    c: mx.array
-    n: mx.array
-    m: pairs.Pair
 
 
 def slstm_reference(
@@ -47,32 +37,40 @@ def slstm_reference(
         The states (4, B, T, N, D) after each step, y zero where it is masked, and (4, B, N, D)
         after the last; float32.
     """
-    batch, steps, gates, heads, units = gate_input.shape
-    # One product a step: (N, B, in) @ (N, in, gates * out).
-    weights = recurrent.astype(mx.float32).transpose(1, 3, 0, 2)
-    weights = weights.reshape((heads, units, gates * units))
-    offset = bias.astype(mx.float32)
-    unit = _Unit(initial[0], initial[1], initial[2], pairs.pair(initial[3]))
+    batch, steps, _, heads, units = gate_input.shape
+    weights = recurrent.astype(mx.float32).swapaxes(-1, -2)
     hear = _hearing(rule)
-    if mask is not None:
-        # Whatever a masked step holds, NaN even, must not come back in gradients.
-        live = mask.reshape((batch, steps, 1, 1, 1))
-        gate_input = mx.where(live, gate_input, mx.zeros_like(gate_input))
-    # Not by indices: the gradient of each would be as big as the whole.
-    arrivals = mx.split(gate_input, steps, axis=1)
+    # Time and gates first, so that what a step reads of them is contiguous. Split, not indexed: the
+    # gradient of each index would be as big as the whole.
+    moved = unmasked(gate_input, mask).astype(mx.float32).transpose(1, 2, 3, 0, 4)
+    arriving = pairs.two_sum(moved, mx.expand_dims(bias.astype(mx.float32), axis=2))
+    parts = (arriving.high[:, :2], arriving.low[:, :2], arriving.high[:, 2:])
+    arrivals = [mx.split(mx.flatten(part, 0, 1), steps) for part in parts]
+    live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
+
+    state = [*mx.split(initial.transpose(0, 2, 1, 3), 4), mx.zeros((1, heads, batch, units))]
     trace = []
-    for step, arrival in enumerate(arrivals):
-        fed_back = (hear(unit.y).transpose(1, 0, 2) @ weights).reshape((heads, batch, gates, units))
-        arriving = mx.squeeze(arrival, axis=1).astype(mx.float32)
-        after = _step(unit, arriving, offset, fed_back.transpose(1, 2, 0, 3))
-        if mask is None:
-            unit = after
-            trace.append(_told(unit))
-        else:
-            live = mask[:, step].reshape((batch, 1, 1))
-            unit = _chosen(live, after, unit)
-            trace.append(_told(unit._replace(y=mx.where(live, unit.y, mx.zeros_like(unit.y)))))
-    return mx.stack(trace, axis=2), _told(unit)
+    for step, arrival in enumerate(zip(*arrivals, strict=True)):
+        after = _step(*state[1:], hear(state[0]) @ weights, *arrival)
+        if live is not None:
+            after = [mx.where(live[step], a, b) for a, b in zip(after, state, strict=True)]
+        state = after
+        trace.append(state)
+    # From (T, N, B, D) each to (4, B, T, N, D).
+    parts_of_all = (mx.concatenate(list(part)) for part in zip(*trace, strict=True))
+    states = _rounded(*(part.transpose(2, 0, 1, 3) for part in parts_of_all))
+    last = _rounded(*(mx.squeeze(part, 0).transpose(1, 0, 2) for part in state))
+    if mask is None:
+        return states, last
+    shown = mx.where(mx.expand_dims(mask, (2, 3)), states[0], mx.zeros_like(states[0]))
+    return mx.concatenate([mx.expand_dims(shown, 0), states[1:]]), last
+
+
+def unmasked(gate_input: mx.array, mask: mx.array | None) -> mx.array:
+    """Zeros where a step is masked: what it holds, NaN even, must not come back in gradients."""
+    if mask is None:
+        return gate_input
+    return mx.where(mx.expand_dims(mask, (2, 3, 4)), gate_input, mx.zeros_like(gate_input))
 
 
 @functools.cache
@@ -92,40 +90,51 @@ def _hearing(rule: RecurrentGradient) -> Operation:
     return differentiable(lambda y: y, clipped)
 
 
-def _told(unit: _Unit) -> mx.array:
-    """The state as (4, B, N, D): m rounded to one float, c and n belonging to that."""
-    scale = mx.exp(unit.m.low)
-    return mx.stack([unit.y, unit.c * scale, unit.n * scale, unit.m.high])
+def _rounded(y: mx.array, c: mx.array, n: mx.array, *m: mx.array) -> mx.array:
+    """y, c, n and m of y, c, n and the pair m: c and n belong to the rounded m then."""
+    scale = mx.exp(m[1])
+    return mx.stack([y, c * scale, n * scale, m[0]])
 
 
-def _step(before: _Unit, arriving: mx.array, offset: mx.array, fed_back: mx.array) -> _Unit:
-    """One step; arriving and fed_back are (B, 4, N, D), offset (4, N, D)."""
-    gates = pairs.add(pairs.two_sum(arriving, offset), pairs.pair(fed_back))
-    admit, forget = (pairs.Pair(gates.high[:, gate], gates.low[:, gate]) for gate in (0, 1))
-    candidate, output = gates.high[:, 2], gates.high[:, 3]
+@mx.compile
+def _step(*arrays: mx.array) -> list[mx.array]:
+    """Return y, c, n and the pair m after a step, (1, N, B, D) each.
 
-    decayed = pairs.add(before.m, _log_sigmoid(forget))
-    zero = mx.zeros_like(before.n)
-    fresh = before.n == zero
-    m = pairs.where(fresh | pairs.less(decayed, admit), admit, decayed)
-    # Above zero only where m ignores the past, since it is nothing; it must not become something.
-    decay = pairs.difference(decayed, m)
-    kept = mx.exp(mx.where(fresh, mx.minimum(decay, zero), decay))
-    admitted = mx.exp(pairs.difference(admit, m))
+    Args:
+        *arrays: c, n and the pair m before it; R y, (4, N, B, D); and what arrives, (2, N, B, D)
+            each: at i and f, the low part of that, and at z and o.
+    """
+    c, n, m, m_low, fed_back, exponents, exponents_low, others = arrays
+    fed_exponents, fed_others = mx.split(fed_back, 2)
+    gates = pairs.two_sum(exponents, fed_exponents)
+    admit, forget = mx.split(gates.high, 2)
+    admit_low, forget_low = mx.split(gates.low + exponents_low, 2)
+    candidate, output = mx.split(others + fed_others, 2)
 
-    c = kept * before.c + admitted * mx.tanh(candidate)
-    n = kept * before.n + admitted
+    # log sigmoid(f) + m; the low part of f moves the logarithm along its slope.
+    zero, one = mx.array(0.0), mx.array(1.0)
+    below = forget < zero
+    # Not by abs: at zero its slope would be zero.
+    tail = mx.exp(mx.where(below, forget, mx.negative(forget)))
+    slope = mx.where(below, one, tail) / (one + tail)
+    decayed = pairs.two_sum(m, mx.where(below, forget, zero))
+    decayed_low = decayed.low + (m_low + (forget_low * slope - mx.log1p(tail)))
+
+    # The exponent of f' over that of i'. Where both are minus infinity it must not be formed.
+    nothing, never = mx.isneginf(decayed.high), mx.isneginf(admit)
+    apart = pairs.two_sum(decayed.high, mx.negative(mx.where(nothing & never, zero, admit)))
+    distance = apart.high + (apart.low + (decayed_low - admit_low))
+    fresh = n == zero
+    by_input = fresh | (distance < zero)
+    kept = mx.where(nothing, zero, mx.exp(mx.minimum(distance, zero)))
+    # Where m ignores the past, since it is nothing, i' is one.
+    admitted = mx.exp(mx.where(by_input, zero, mx.negative(distance)))
+    admitted = mx.where(never, zero, admitted)
+    stabiliser = pairs.two_sum(
+        mx.where(by_input, admit, decayed.high), mx.where(by_input, admit_low, decayed_low)
+    )
+    c = kept * c + admitted * mx.tanh(candidate)
+    n = kept * n + admitted
     empty = n == zero
-    ratio = c / mx.where(empty, mx.ones_like(n), n)
-    return _Unit(mx.where(empty, zero, ratio * mx.sigmoid(output)), c, n, m)
-
-
-def _log_sigmoid(x: pairs.Pair) -> pairs.Pair:
-    """The logarithm of the sigmoid of a pair: low moves it along its slope, sigmoid(-x)."""
-    log = pairs.log_sigmoid(x.high)
-    return pairs.Pair(log.high, log.low + x.low * mx.sigmoid(mx.negative(x.high)))
-
-
-def _chosen(live: mx.array, after: _Unit, before: _Unit) -> _Unit:
-    y, c, n = (mx.where(live, a, b) for a, b in zip(after[:3], before[:3], strict=True))
-    return _Unit(y, c, n, pairs.where(live, after.m, before.m))
+    y = c / mx.where(empty, one, n) * mx.sigmoid(output)
+    return [mx.where(empty, zero, y), c, n, *stabiliser]

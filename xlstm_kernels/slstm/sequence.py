@@ -31,6 +31,7 @@ from xlstm_kernels.slstm.arguments import (
     require_inputs,
 )
 from xlstm_kernels.slstm.gradient import slstm_gradient
+from xlstm_kernels.slstm.layout import Shares, most_threads
 from xlstm_kernels.slstm.reference import slstm_reference
 from xlstm_kernels.slstm.sequence_kernel import KERNELS
 
@@ -56,11 +57,12 @@ def slstm(
     model goes on in half precision.
 
     Differentiable any number of times, in `Wx`, `R`, `b` and `states`. The first derivative is
-    computed by a kernel where values are, and is exact: it flows through the stabiliser m too, so
-    that c, n and m may be used like y. It needs the states, which are the result, and gates are
-    found again. Derivatives of derivatives, and all of them with `backend="native"`, go through MLX
-    operations, so that their graph grows with T. What is done to the gradient that R feeds back,
-    below, is done in derivatives of any order.
+    exact: it includes the stabiliser m, so that c, n and m may be used like y. It needs the states,
+    which are the result, and computes the gates again, with float32's digits also on GPUs that
+    multiply in TF32. With `backend="native"` the graph grows with T, and on such a GPU R y has the
+    digits of TF32 in the forward pass. Derivatives of derivatives go through MLX operations on any
+    backend. What is done to the gradient that R feeds back, below, is done in derivatives of any
+    order.
 
     Args:
         Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order; float32,
@@ -171,32 +173,30 @@ def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
     """The differentiable operation (Wx, R, b, initial) or (..., mask) -> (states, last)."""
     reference = functools.partial(slstm_reference, rule=rule)
 
-    def reference_gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        inputs, masks = primals[:4], primals[4:]
-        gradients = gradient_of(lambda *arrays: reference(*arrays, *masks))(inputs, cotangents)
-        return (*gradients, *(mx.zeros_like(mask) for mask in masks))
-
-    if backend == executors.NATIVE:
-        return differentiable(reference, reference_gradient)
-
-    def launch(gate_input: mx.array, *others: mx.array) -> Arrays:
+    def launch(gate_input: mx.array, recurrent: mx.array, *others: mx.array) -> Arrays:
+        threads = most_threads(backend, recurrent.shape[-1])
+        arranged = Shares.of(recurrent.shape[-1], threads).arranged(recurrent)
         laid_out = (mx.contiguous(array) for array in others)
-        return KERNELS[len(others) - 3](gate_input, *laid_out, backend=backend)
+        kernel = KERNELS[len(others) - 2]
+        return kernel(gate_input, arranged, *laid_out, backend=backend, threads=threads)
 
     # Arrays are the primals, the two cotangents, and the states after each step.
-    def kernel_gradient(*arrays: mx.array) -> Arrays:
+    def gradient_of_values(*arrays: mx.array) -> Arrays:
         *primals, states_cotangent, last_cotangent, states = arrays
         cotangents = states_cotangent, last_cotangent
         return slstm_gradient(tuple(primals), states, cotangents, rule, backend)
 
     # The states are a function of the primals, and count there.
     def same_by_reference(*arrays: mx.array) -> Arrays:
-        return reference_gradient(arrays[:-3], arrays[-3:-1])
+        inputs, masks, cotangents = arrays[:4], arrays[4:-3], arrays[-3:-1]
+        gradients = gradient_of(lambda *inputs: reference(*inputs, *masks))(inputs, cotangents)
+        return (*gradients, *(mx.zeros_like(mask) for mask in masks))
 
-    gradient = differentiable(kernel_gradient, gradient_of(same_by_reference))
+    gradient = differentiable(gradient_of_values, gradient_of(same_by_reference))
 
     def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         gradients: Arrays = gradient(*primals, *cotangents, outputs[0])
         return gradients
 
-    return differentiable(launch, pull_back, of_outputs=True)
+    forward = reference if backend == executors.NATIVE else launch
+    return differentiable(forward, pull_back, of_outputs=True)

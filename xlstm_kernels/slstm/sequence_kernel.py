@@ -1,9 +1,8 @@
 """The kernel of the sLSTM over a sequence: its states after each step; see `sequence`.
 
-For each of its units in turn a simdgroup adds up R y with a lane to every 32nd input; then each
-lane takes one of these units through its gates, and keeps its state in registers. The y of all
-units goes through threadgroup memory, in which steps take turns with two halves, so that one
-barrier a step is enough. `layout` says which units are whose.
+All threads multiply R by y, which is in threadgroup memory (see `layout`). Then the first of the
+threads of a column adds up their sums, takes the unit through its gates, and keeps its state in
+registers. What the next step reads of the inputs is asked for a step before.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.slstm.arguments import STATES
-from xlstm_kernels.slstm.layout import OWN_UNITS, RESIDENT_WEIGHTS, UNIT, Shares
+from xlstm_kernels.slstm.layout import PLACE, PRODUCT, UNIT, Shares
 
 _STEP = """
     // m is a pair, to which c and n belong.
@@ -31,34 +30,29 @@ _STEP = """
         after.m = (fresh || xlstm_pair_less(decayed, input)) ? input : decayed;
         const float kept = xlstm_slstm_kept(decayed, after.m, fresh);
         const float admitted = xlstm_slstm_admitted(input, after.m);
-        after.c = kept * before.c + admitted * metal::precise::tanh(candidate);
+        after.c = kept * before.c + admitted * xlstm_slstm_tanh(candidate);
         after.n = kept * before.n + admitted;
-        const float opened = 1.0f + metal::precise::exp(-output);
-        after.y = after.n == 0.0f ? 0.0f : after.c / after.n / opened;
+        const float opened = xlstm_slstm_sigmoids(output).x;
+        after.y = after.n == 0.0f ? 0.0f : opened * (after.c / after.n);
         return after;
     }
-    // The state as it is told: m rounded to one float, c and n belonging to that.
-    inline float4 xlstm_slstm_told(xlstm_slstm_unit unit) {
+    // The state as it is returned: m rounded to one float, c and n belonging to that.
+    inline float4 xlstm_slstm_rounded(xlstm_slstm_unit unit) {
         const float scale = metal::precise::exp(unit.m.y);
         return float4(unit.y, unit.c * scale, unit.n * scale, unit.m.x);
     }
 """
 
 
-def _launch(gate_input: mx.array, *_others: mx.array) -> Launch:
+def _launch(gate_input: mx.array, recurrent: mx.array, *_others: mx.array, threads: int) -> Launch:
     batch, steps, _, heads, units = gate_input.shape
-    shares = Shares.of(units)
+    shares = Shares.of(units, threads)
     return Launch(
         grid=(shares.threads * heads * batch, 1, 1),
         threadgroup=(shares.threads, 1, 1),
         output_shapes=((STATES, batch, steps, heads, units), (STATES, batch, heads, units)),
         output_dtypes=(mx.float32, mx.float32),
-        template=(
-            ("CAPACITY", shares.capacity),
-            ("ROWS", shares.rows),
-            ("SLOTS", shares.slots),
-            ("RESIDENT", shares.resident),
-        ),
+        template=shares.template(recurrent.dtype),
     )
 
 
@@ -69,74 +63,72 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         outputs=("states", "last"),
         launch=_launch,
         contiguous_inputs=False,
-        header=UNIT + _STEP,
+        header=UNIT + PRODUCT + _STEP,
         body=f"""
-    // Contiguous: initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).
-    {OWN_UNITS}
-    constexpr uint CHUNKS = RESIDENT ? CAPACITY / LANES : 1;
-    threadgroup float hidden[2 * CAPACITY];
-    const uint chunks = RESIDENT ? CHUNKS : (units + LANES - 1) / LANES;
+    // gate_input: (B, T, 4, N, D), strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias
+    // (4, N, D), initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).
+    {PLACE}
+    threadgroup float hidden[2 * ROWS];
+    threadgroup float4 partial[SLICES > 1 ? SLICES * COLUMNS : 1];
+    const uint batch = gate_input_shape[0];
+    const uint steps = gate_input_shape[1];
+    const uint units = gate_input_shape[4];
+    const long along_time = gate_input_strides[1];
+    const long along_gates = gate_input_strides[2];
+    const long along_units = gate_input_strides[4];
+    const size_t step_size = static_cast<size_t>(heads) * units;
+    const size_t one_state = batch * step_size;
+    const size_t own_head = static_cast<size_t>(head) * units;
+    const auto incoming = gate_input + sequence * gate_input_strides[0]
+        + head * gate_input_strides[3];
     const auto starting = initial + sequence * step_size + own_head;
     const auto leaving = states + step_size * sequence * steps + own_head;
     const auto ending = last + sequence * step_size + own_head;
 
-    {RESIDENT_WEIGHTS}
+    for (uint row = thread_index_in_threadgroup; row < 2 * ROWS; row += SLICES * COLUMNS) {{
+        hidden[row] = 0.0f;
+    }}
+    threadgroup_barrier(mem_flags::mem_threadgroup);
     xlstm_slstm_unit unit[SLOTS];
     float4 offset[SLOTS];
+    float4 coming[SLOTS];
     for (uint slot = 0; slot < SLOTS; ++slot) {{
-        const uint own = slot * LANES + lane;
+        const uint own = slot * COLUMNS + column;
         unit[slot] = {{0.0f, 0.0f, 0.0f, float2(0.0f)}};
         offset[slot] = float4(0.0f);
-        if (own < count) {{
+        coming[slot] = float4(0.0f);
+        if (owner && own < units) {{
             const float4 start = xlstm_slstm_four(starting + own, one_state);
             unit[slot] = {{start.x, start.y, start.z, float2(start.w, 0.0f)}};
             offset[slot] = xlstm_slstm_four(bias + own_head + own, step_size);
-            hidden[first + own] = unit[slot].y;
+            coming[slot] = xlstm_slstm_four(incoming + own * along_units, along_gates);
+            hidden[own] = unit[slot].y;
         }}
     }}
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     for (uint step = 0; step < steps; ++step) {{
-        const auto arriving = incoming + step * along_time;
-        const uint reading = (step & 1) * CAPACITY;
-        const uint writing = CAPACITY - reading;
+        const uint reading = (step & 1) * ROWS;
+        const uint writing = ROWS - reading;
         const bool live = {live};
         for (uint slot = 0; slot < SLOTS; ++slot) {{
-            const uint own = slot * LANES + lane;
-            // Asked for before the sums, which need not wait for it.
-            const float4 gates = own < count
-                ? xlstm_slstm_four(arriving + own * along_units, along_gates) : float4(0.0f);
-            float4 fed_back = float4(0.0f);
-            const uint end = metal::min(count, (slot + 1) * LANES);
-            for (uint start = slot * LANES; start < end; start += ROWS) {{
-                const uint rows = metal::min(static_cast<uint>(ROWS), end - start);
-                float4 sums[ROWS];
-                for (uint row = 0; row < ROWS; ++row) {{
-                    sums[row] = float4(0.0f);
-                }}
-                for (uint chunk = 0; chunk < chunks; ++chunk) {{
-                    const uint from = chunk * LANES + lane;
-                    if (from < units) {{
-                        const float y = hidden[reading + from];
-                        for (uint row = 0; row < ROWS; ++row) {{
-                            if (RESIDENT) {{
-                                sums[row] += resident[row * CHUNKS + chunk] * y;
-                            }} else if (row < rows) {{
-                                const size_t weight =
-                                    static_cast<size_t>(start + row) * units + from;
-                                sums[row] += xlstm_slstm_four(weights + weight, one_gate) * y;
-                            }}
-                        }}
-                    }}
-                }}
-                for (uint row = 0; row < ROWS; ++row) {{
-                    const float4 sum = float4(
-                        simd_sum(sums[row].x), simd_sum(sums[row].y),
-                        simd_sum(sums[row].z), simd_sum(sums[row].w));
-                    fed_back = start + row == own ? sum : fed_back;
-                }}
+            const uint own = slot * COLUMNS + column;
+            const bool owned = owner && own < units;
+            const float4 gates = coming[slot];
+            if (owned && step + 1 < steps) {{
+                coming[slot] = xlstm_slstm_four(
+                    incoming + (step + 1) * along_time + own * along_units, along_gates);
             }}
-            if (own < count) {{
+            float4 fed_back = xlstm_slstm_product<SPAN, RESIDENT, WIDTH>(
+                resident, weights + own, hidden + reading + slice * SPAN);
+            if (SLICES > 1) {{
+                partial[slice * COLUMNS + column] = fed_back;
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+            }}
+            if (owned) {{
+                for (uint other = 1; other < SLICES; ++other) {{
+                    fed_back += partial[other * COLUMNS + column];
+                }}
                 const float4 open = gates + offset[slot] + fed_back;
                 const xlstm_slstm_unit after = xlstm_slstm_step(
                     unit[slot],
@@ -146,27 +138,27 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
                 if (live) {{
                     unit[slot] = after;
                 }}
-                hidden[writing + first + own] = unit[slot].y;
-                const float4 told = xlstm_slstm_told(unit[slot]);
+                hidden[writing + own] = unit[slot].y;
+                const float4 rounded = xlstm_slstm_rounded(unit[slot]);
                 const auto state = leaving + step * step_size + own;
                 const size_t states_apart = steps * one_state;
-                state[0] = live ? told.x : 0.0f;
-                state[states_apart] = told.y;
-                state[2 * states_apart] = told.z;
-                state[3 * states_apart] = told.w;
+                state[0] = live ? rounded.x : 0.0f;
+                state[states_apart] = rounded.y;
+                state[2 * states_apart] = rounded.z;
+                state[3 * states_apart] = rounded.w;
             }}
         }}
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }}
 
     for (uint slot = 0; slot < SLOTS; ++slot) {{
-        const uint own = slot * LANES + lane;
-        if (own < count) {{
-            const float4 told = xlstm_slstm_told(unit[slot]);
-            ending[own] = told.x;
-            ending[one_state + own] = told.y;
-            ending[2 * one_state + own] = told.z;
-            ending[3 * one_state + own] = told.w;
+        const uint own = slot * COLUMNS + column;
+        if (owner && own < units) {{
+            const float4 rounded = xlstm_slstm_rounded(unit[slot]);
+            ending[own] = rounded.x;
+            ending[one_state + own] = rounded.y;
+            ending[2 * one_state + own] = rounded.z;
+            ending[3 * one_state + own] = rounded.w;
         }}
     }}
     """,

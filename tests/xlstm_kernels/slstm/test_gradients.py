@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from tests.xlstm_kernels.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
+from xlstm_kernels.slstm import gradient as gradient_module
+from xlstm_kernels.slstm import sequence as sequence_module
+from xlstm_kernels.slstm.layout import most_threads
 from xlstm_kernels.slstm.sequence import slstm, slstm_step
 
 WIDTHS = (1, 8, 33, 64, 65, 130)
@@ -49,6 +52,20 @@ def test_options(units, options, masked, device, draw_case):
 def test_more_units_than_a_block(units, device, draw_case):
     case = draw_case((1, 2, 1, units))
     judge(case.computed(device, clipval=0.5), case.expected(clipval=0.5))
+
+
+@pytest.mark.parametrize("units", [70, 160])
+@pytest.mark.parametrize("masked", [False, True])
+def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
+    """As on CUDA, where a head may have 512: more slices of the rows, three of them for 160."""
+    monkeypatch.setattr(sequence_module, "most_threads", lambda *_: 512)
+    monkeypatch.setattr(gradient_module, "most_threads", lambda *_: 512)
+    case = draw_case((2, 4, 1, units), masked=masked)
+    results = slstm(*case.arrays, mask=case.mask, backend="metal")
+    check(results, expect(case.inputs, case.initial, case.mask))
+    judge(case.computed("metal"), case.expected())
+    launched = {launch.kernel.removesuffix("_masked") for launch in simulator.launches}
+    assert launched == {"xlstm_slstm", "xlstm_slstm_gradient"}
 
 
 @pytest.mark.sampled(0)
@@ -113,6 +130,16 @@ def test_a_slow_forgetting(device, draw_case):
 def test_big_gates(scale, device, draw_case):
     case = only(draw_case((2, 40, 2, 33), scale=scale), of_states=(0,), of_last=(0,))
     judge(case.computed(device), case.expected())
+
+
+@pytest.mark.parametrize(
+    ("backend", "units", "threads"),
+    [("metal", 64, 256), ("metal", 65, 256), ("cuda", 64, 256), ("cuda", 65, 512),
+     ("cuda", 512, 512), ("cuda", 513, 256)],
+)  # fmt: skip
+def test_threads(backend, units, threads):
+    """Never more than any kernel may have on Metal; on CUDA more where registers suffice."""
+    assert most_threads(backend, units) == threads
 
 
 # --- limits ------------------------------------------------------------------------------------
