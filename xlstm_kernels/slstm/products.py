@@ -23,7 +23,7 @@ def left_factor(x: mx.array, axis: int) -> mx.array:
 
 
 def right_factor(x: mx.array, axis: int) -> mx.array:
-    """The right factor of such a product."""
+    """The second factor of such a product; see `left_factor`."""
     if mx.default_device() != mx.gpu:
         return x
     leading, rest = _split(x)
