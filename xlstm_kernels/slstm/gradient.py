@@ -36,12 +36,14 @@ from xlstm_kernels.executors import NATIVE
 from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, open_gates, slopes_of
 from xlstm_kernels.slstm.gradient_kernel import KERNELS
 from xlstm_kernels.slstm.layout import Shares, most_threads
-from xlstm_kernels.slstm.products import product
+from xlstm_kernels.slstm.products import left_factor, right_factor
 from xlstm_kernels.slstm.reference import unmasked
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.slstm.arguments import RecurrentGradient
+
+_LENGTH = 2048  # of the sums left to matrix hardware, which rounds towards zero
 
 
 def slstm_gradient(
@@ -69,8 +71,9 @@ def slstm_gradient(
     mask = masks[0] if masks else None
     batch, steps, gates, heads, units = gate_input.shape
     before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
-    heard = _heard(before[0], mask).reshape((batch * steps, heads, units)).transpose(1, 0, 2)
-    fed_back = product(heard, recurrent.astype(mx.float32).swapaxes(-1, -2))
+    heard = mx.contiguous(_heard(before[0], mask)).reshape((batch * steps, heads, units))
+    weights = right_factor(recurrent.astype(mx.float32), -1).swapaxes(-1, -2)
+    fed_back = left_factor(heard, -1).transpose(1, 0, 2) @ weights
     limit = math.inf if rule.clipval is None else rule.clipval
     if backend == NATIVE:
         gradient, of_initial = _backward(
@@ -89,10 +92,15 @@ def slstm_gradient(
             threads=threads,
             cut=rule.cut,
         )
-    by_unit = gradient.reshape((batch * steps, gates, heads, units)).transpose(1, 2, 3, 0)
+    by_unit = gradient.reshape((batch * steps, gates, heads, units))
+    by_weights = [
+        left_factor(by_unit[k : k + _LENGTH], 0).transpose(1, 2, 3, 0)
+        @ right_factor(heard[k : k + _LENGTH], 0).transpose(1, 0, 2)
+        for k in range(0, batch * steps, _LENGTH)
+    ]
     return (
         gradient.astype(gate_input.dtype),
-        product(by_unit, heard).astype(recurrent.dtype),
+        sum(by_weights, start=mx.zeros(recurrent.shape)).astype(recurrent.dtype),
         mx.sum(gradient, axis=(0, 1)).astype(bias.dtype),
         of_initial,
         *(mx.zeros_like(mask) for mask in masks),

@@ -19,7 +19,7 @@ from xlstm_kernels.msl import PAIRS
 
 # What Metal runs of any kernel, whatever registers that needs.
 _THREADS = 256
-# Four registers each, so that 512 threads have room for them on CUDA: 128 KB of 256. Halves take as
+# Four registers each, so that 512 threads fit on CUDA: 128 KB of 256. Halves take as
 # much, since the compiler widens them before the first step.
 _RESIDENT = 16
 _BLOCK = 8  # rows that a thread reads at once

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.xlstm_kernels.slstm.gradient_case import judge
 from xlstm_kernels.slstm import products
 
 
@@ -23,24 +24,35 @@ def gpu(monkeypatch):
     monkeypatch.setattr(mx, "default_device", lambda: mx.gpu)
 
 
-@pytest.mark.parametrize("shape", [(5, 7, 3), (33, 256, 20), (4, 2500, 6), (3, 1024, 3)], ids=str)
-def test_factors_of_tf32_keep_the_digits(shape, gpu, draw, wide, relative_error, monkeypatch):
+def multiplied(a: mx.array, b: mx.array) -> mx.array:
+    """As a GPU does it that rounds its factors to TF32."""
+    return as_tf32(products.left_factor(a, -1)) @ as_tf32(products.right_factor(b, -2))
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (33, 256, 20), (3, 1024, 3)], ids=str)
+def test_factors_of_tf32_keep_the_digits(shape, gpu, draw, wide, relative_error):
     rows, shared, columns = shape
     a, b = draw((2, rows, shared), mx.float32), draw((2, shared, columns), mx.float32)
     exact = wide(a) @ wide(b)
     assert relative_error(as_tf32(a) @ as_tf32(b), exact) > 1e-4
-    monkeypatch.setattr(products, "_multiply", lambda x, y: as_tf32(x) @ as_tf32(y))
-    assert relative_error(products.product(a, b), exact) < 2e-6
+    assert relative_error(multiplied(a, b), exact) < 2e-6
 
 
 def test_what_is_not_finite_stays_so(gpu):
     a, b = mx.array([[np.inf, 1.0], [np.nan, 1.0], [2.0, 3.0]]), mx.ones((2, 1))
-    found = np.array(products.product(a, b)).ravel()
+    found = np.array(products.left_factor(a, -1) @ products.right_factor(b, -2)).ravel()
     assert np.isfinite(found).tolist() == [False, False, True]
     assert found[2] == 5
 
 
-def test_a_cpu_multiplies_at_once(draw):
-    a, b = draw((4, 5), mx.float32), draw((5, 6), mx.float32)
+def test_a_cpu_takes_factors_whole(draw):
+    x = draw((4, 5), mx.float32)
     if mx.default_device() == mx.cpu:
-        assert mx.array_equal(products.product(a, b), a @ b)
+        assert products.left_factor(x, 0) is products.right_factor(x, 0) is x
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_with_split_factors(masked, gpu, draw_case):
+    """By the operations of the native backend, for which the GPU's factors are split."""
+    case = draw_case((2, 5, 3, 33), masked=masked)
+    judge(case.computed("native"), case.expected())
