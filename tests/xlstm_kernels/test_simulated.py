@@ -19,26 +19,26 @@ WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has
 
 def test_every_kernel_of_soft_cap_and_rms_norm_runs_and_is_checked(simulator, draw):
     x, weight = draw((3, 40), mx.float32), draw((40,), mx.float32)
+    half = x.astype(mx.bfloat16)
     # With no backend named: kernels are what runs where Metal is, and here it seems to be.
     mx.eval(mx.grad(lambda v: soft_cap(v, 15.0).sum())(x))
     mx.eval(mx.grad(lambda v: rms_norm(v).sum())(x))
-    mx.eval(mx.grad(lambda v, w: rms_norm(v, w).sum(), argnums=(0, 1))(x, weight))
+    mx.eval(mx.grad(lambda v, w: rms_norm(v, w).sum(), argnums=(0, 1))(half, weight))
     launched = {launch.kernel: launch for launch in simulator.launches}
     assert set(launched) == {
         "xlstm_soft_cap",
         "xlstm_soft_cap_gradient",
-        "xlstm_rms_norm",
         "xlstm_rms_norm_weighted",
         "xlstm_rms_norm_gradient",
         "xlstm_rms_norm_gradient_weighted",
     }
     assert all(launch.accesses > 0 for launch in launched.values())
-    assert launched["xlstm_rms_norm"].shapes["values"] == (1, 3, 1, 40)
+    assert launched["xlstm_rms_norm_weighted"].shapes["values"] == (1, 3, 1, 40)
 
 
 def test_findings_in_a_kernel_of_the_pack_would_be_seen(monkeypatch, draw):
     """Without the barriers of the sum over a threadgroup there is a race: it must be told."""
-    kernel = norm_kernel()
+    kernel = norm_kernel(("weight",))
     barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);"
     assert kernel.header.count(barrier) == 2
     broken = type(kernel)(
@@ -52,23 +52,23 @@ def test_findings_in_a_kernel_of_the_pack_would_be_seen(monkeypatch, draw):
     monkeypatch.setattr(multi_head_norm, "norm_kernel", lambda _, centred: broken)
     with activate() as recorder:
         # Two simdgroups a row, and an operation that no other test has made and kept.
-        mx.eval(rms_norm(draw((2, 900), mx.float32), eps=0.0625))
+        mx.eval(rms_norm(draw((2, 900), mx.bfloat16), mx.ones((900,)), eps=0.0625))
     multi_head_norm.norm_operation.cache_clear()
     assert "threadgroup-race" in {finding.kind for finding in recorder.findings}
 
 
 @WITHOUT_METAL
 def test_no_simulated_kernel_is_left_behind(draw):
-    kernel, x = norm_kernel(), draw((3, 40), mx.float32)
+    kernel, x = norm_kernel(("weight",)), draw((3, 40), mx.bfloat16)
     before = metal_kernel(kernel)
     for _ in range(2):
         with activate() as recorder:
             inside = metal_kernel(kernel)
             assert inside is not before
             assert metal_kernel(kernel) is inside
-            mx.eval(rms_norm(x, backend="metal"))
-        assert [launch.kernel for launch in recorder.launches] == ["xlstm_rms_norm"]
+            mx.eval(rms_norm(x, mx.ones((40,)), backend="metal"))
+        assert [launch.kernel for launch in recorder.launches] == ["xlstm_rms_norm_weighted"]
         assert metal_kernel(kernel) is before
         assert executors.resolve(None) == executors.NATIVE
         with pytest.raises(RuntimeError, match="this MLX has no Metal"):
-            rms_norm(x, backend="metal")
+            rms_norm(x, mx.ones((40,)), backend="metal")

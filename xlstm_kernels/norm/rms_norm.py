@@ -22,7 +22,9 @@ def rms_norm(
 ) -> mx.array:
     """Scale each row of `x` to a root mean square of one, then by `weight`.
 
-    Computed in float32 and rounded once. Differentiable any number of times, in `x` and `weight`.
+    Computed in float32 and rounded once; with a half-precision weight of the dtype of `x` also
+    before the weight, as in `mx.fast.rms_norm`, which is the forward pass of the kernels then.
+    Differentiable any number of times, in `x` and `weight`.
 
     Args:
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
@@ -53,9 +55,10 @@ def rms_norm(
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros_like(x)
     extras, arrays = (("weight",), (weight,)) if weight is not None else ((), ())
-    # The norm of one head.
+    # The norm of one head. MLX's kernel is faster, but promotes x to the dtype of the weight.
     rows = x.reshape((1, -1, 1, x.shape[-1]))
-    operation = norm_operation(resolved, epsilon, extras, centred=False)
+    by_mlx = weight is None or weight.dtype == x.dtype
+    operation = norm_operation(resolved, epsilon, extras, centred=False, by_mlx=by_mlx)
     normalised: mx.array = operation(rows, *arrays)
     return normalised.reshape(x.shape)
 

@@ -26,7 +26,7 @@ _NARROW_ROWS = 4
 _MAX_ROW_GROUPS = 65535
 # Rows that a simdgroup takes one after the other: the cost of a weight is then small compared with
 # them. Fewer if they would leave less in flight than the memory of a large GPU needs to be busy.
-_ROWS_PER_SIMDGROUP = 8
+_ROWS_PER_SIMDGROUP = 16
 _BUSY_ELEMENTS = 2**21
 EXTRAS = ("weight", "bias", "gate")
 
