@@ -302,14 +302,6 @@ def convolution_cases() -> Iterator[Case]:
             f"causal_conv1d{suffix}, bias, states", call_with_states, drawn, values, gradients
         )
     yield _update_case()
-    for arrays in (((2, 70, 300), (70, 3)), ((2, 70, 300), (70, 3), (70,))):
-        yield Case(
-            "depthwise_conv_3tap" + ", bias" * (len(arrays) - 2),
-            lambda *given, backend: [pack.depthwise_conv_3tap(*given, backend=backend)],
-            normal(*arrays),
-            lambda *given: [conv.centred(*given)],
-            lambda given, pulled: conv.centred_gradients(*given[:2], *pulled)[: len(given)],
-        )
 
 
 def _update_case() -> Case:
@@ -394,13 +386,6 @@ def elementwise_cases() -> Iterator[Case]:
             partial(_in_float64, _soft_cap),
             partial(_pulled_in_float64, _soft_cap),
         )
-    yield Case(
-        "copy, transposed",
-        lambda x, backend: [pack.copy(x.T, backend=backend)],
-        normal((33, 129)),
-        lambda x: [x.T],
-        lambda _, cotangents: [cotangents[0].T],
-    )
 
 
 #: By group: what is checked in one process.
