@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import executors
+from xlstm_kernels import executors, products
 from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
-from xlstm_kernels.mlstm import products
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
@@ -47,13 +46,13 @@ from xlstm_kernels.mlstm.chunks import (
 from xlstm_kernels.mlstm.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.gates import LogGates, log_gates
 from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
-from xlstm_kernels.mlstm.products import Precision, Products
 from xlstm_kernels.mlstm.state_reads import read_by_keys, read_by_queries
 from xlstm_kernels.mlstm.state_scan import Scan, state_scan
 from xlstm_kernels.mlstm.weighted_rows import weighted_keys, weighted_queries
+from xlstm_kernels.products import Precision, Products
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.products import Operand
+    from xlstm_kernels.products import Operand
 
 Result = mx.array | tuple[mx.array, States]
 

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from xlstm_kernels import products
 from xlstm_kernels.executors import NATIVE
 from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, open_gates, slopes_of
 from xlstm_kernels.slstm.gradient_kernel import KERNELS
 from xlstm_kernels.slstm.layout import Shares, most_threads
-from xlstm_kernels.slstm.products import left_factor, right_factor
 from xlstm_kernels.slstm.reference import unmasked
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def slstm_gradient(
     batch, steps, gates, heads, units = gate_input.shape
     before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
     heard = mx.contiguous(_heard(before[0], mask)).reshape((batch * steps, heads, units))
-    weights = right_factor(recurrent.astype(mx.float32), -1).swapaxes(-1, -2)
-    fed_back = left_factor(heard, -1).transpose(1, 0, 2) @ weights
+    multiply = products.exact()
+    fed_back = multiply.operand(heard.transpose(1, 0, 2)) @ multiply.operand(recurrent).transposed
     limit = math.inf if rule.clipval is None else rule.clipval
     if backend == NATIVE:
         gradient, of_initial = _backward(
@@ -94,8 +94,8 @@ def slstm_gradient(
         )
     by_unit = gradient.reshape((batch * steps, gates, heads, units))
     by_weights = [
-        left_factor(by_unit[k : k + _LENGTH], 0).transpose(1, 2, 3, 0)
-        @ right_factor(heard[k : k + _LENGTH], 0).transpose(1, 0, 2)
+        multiply.operand(by_unit[k : k + _LENGTH].transpose(1, 2, 3, 0))
+        @ multiply.operand(heard[k : k + _LENGTH].transpose(1, 0, 2))
         for k in range(0, batch * steps, _LENGTH)
     ]
     return (

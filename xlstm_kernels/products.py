@@ -1,4 +1,4 @@
-"""Matrix products of the chunked mLSTM: what their operands are rounded to.
+"""Products of matrices: what their operands are rounded to.
 
 MLX multiplies float32 matrices in TF32, 11 bits of mantissa, on GPUs whose matrix hardware has that
 format (NVIDIA's, Apple's from the M5 on), unless the variable MLX_ENABLE_TF32 is 0. A float32
@@ -92,7 +92,12 @@ def chosen(dtype: mx.Dtype, precision: Precision, *, on_gpu: bool) -> Products:
     """
     if dtype == mx.bfloat16 and precision is Precision.DEFAULT and on_gpu:
         return Products(mx.bfloat16)
-    return Products(mx.float32, in_parts=dtype == mx.float32 and _rounds_to_tf32())
+    return exact() if dtype == mx.float32 else Products(mx.float32)
+
+
+def exact() -> Products:
+    """Products of float32 numbers to the digits of float32. MLX has no derivative of parts."""
+    return Products(mx.float32, in_parts=_rounds_to_tf32())
 
 
 def _rounds_to_tf32() -> bool:
@@ -106,7 +111,7 @@ def _rounds_to_tf32() -> bool:
 
 
 def _parts(array: mx.array) -> tuple[mx.array, mx.array]:
-    """The nearest TF32 number, and what is missing."""
+    """The nearest TF32 number, and what is missing; NaN of what is not finite."""
     bits = array.view(mx.uint32) + mx.array(_HALF_BIT, dtype=mx.uint32)
     high = mx.bitwise_and(bits, mx.array(_HIGH_BITS, dtype=mx.uint32)).view(mx.float32)
     return high, array - high
