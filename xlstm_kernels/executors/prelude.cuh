@@ -198,8 +198,11 @@ XLSTM_INLINE T select(T a, T b, bool second) { return second ? b : a; }
 XLSTM_EACH(abs(const vec<T, N>& a), abs(a[i]))
 XLSTM_EACH(min(const vec<T, N>& a, const vec<T, N>& b), min(a[i], b[i]))
 XLSTM_EACH(max(const vec<T, N>& a, const vec<T, N>& b), max(a[i], b[i]))
-XLSTM_EACH(fma(const vec<T, N>& a, const vec<T, N>& b, const vec<T, N>& c), fma(a[i], b[i], c[i]))
-XLSTM_EACH(select(const vec<T, N>& a, const vec<T, N>& b, const vec<bool, N>& second), second[i] ? b[i] : a[i])
+XLSTM_EACH(
+    fma(const vec<T, N>& a, const vec<T, N>& b, const vec<T, N>& c), fma(a[i], b[i], c[i]))
+XLSTM_EACH(
+    select(const vec<T, N>& a, const vec<T, N>& b, const vec<bool, N>& second),
+    second[i] ? b[i] : a[i])
 
 template <typename T, int N>
 XLSTM_INLINE T dot(const vec<T, N>& a, const vec<T, N>& b) {

@@ -66,7 +66,7 @@ def check_group(backend: str, dtype: str, group: str) -> None:
     for case in GROUPS[group]():
         try:
             errors = case_errors(case, backend, DTYPES[dtype])
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             report(f"FAIL {case.name}: {str(error)[:2000]}")
             continue
         passed = all(error.size <= bar for error, bar in zip(errors, bars, strict=True))
