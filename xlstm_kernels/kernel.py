@@ -8,7 +8,7 @@ rule made of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import mlx.core as mx
 
@@ -16,6 +16,10 @@ from xlstm_kernels import executors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+
+#: What a launch rule may ask of a call beside its arrays.
+Setting: TypeAlias = mx.Dtype | int | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Launch:
     threadgroup: tuple[int, int, int]
     output_shapes: tuple[tuple[int, ...], ...]
     output_dtypes: tuple[mx.Dtype, ...]
-    template: tuple[tuple[str, mx.Dtype | int | bool], ...] = ()
+    template: tuple[tuple[str, Setting], ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -101,7 +105,7 @@ class Kernel:
         *inputs: mx.array,
         backend: str | None = None,
         verbose: bool = False,
-        **settings: int | bool,
+        **settings: Setting,
     ) -> tuple[mx.array, ...]:
         """Run the kernel and return its outputs, lazily, in the order of `outputs`.
 
@@ -111,7 +115,7 @@ class Kernel:
             *inputs: one array for each name in `self.inputs`.
             backend: name of the executor, or None for the first one that can run here.
             verbose: print the source that MLX generates, which `generated_source` returns.
-            **settings: numbers of the host that the launch rule asks for, such as a size of blocks.
+            **settings: what the launch rule asks for of the host, such as a size of blocks.
 
         Raises:
             ValueError: for an incorrect number of inputs, or an unknown backend.
@@ -128,7 +132,7 @@ class Kernel:
             )
         return tuple(executor.run(self, inputs, launch, verbose=verbose))
 
-    def generated_source(self, *inputs: mx.array, **settings: int | bool) -> str:
+    def generated_source(self, *inputs: mx.array, **settings: Setting) -> str:
         """Return the whole Metal source that MLX writes for a launch on such inputs.
 
         Needs no Metal and runs nothing: shapes and dtypes of the inputs are all it looks at.
@@ -146,7 +150,7 @@ class Kernel:
             raise ValueError(f"kernel {self.name!r}: a launch without threads has no source")
         return executors.generated_source(self, inputs, launch)
 
-    def _launch(self, inputs: Sequence[mx.array], settings: Mapping[str, int | bool]) -> Launch:
+    def _launch(self, inputs: Sequence[mx.array], settings: Mapping[str, Setting]) -> Launch:
         if len(inputs) != len(self.inputs):
             raise ValueError(
                 f"kernel {self.name!r} takes {len(self.inputs)} inputs "

@@ -239,15 +239,7 @@ PROBE = kernel_of(
     const uint lane = thread_index_in_simdgroup;
     halves[lane] = static_cast<half>(a[lane]);
     threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
-    simdgroup_half8x8 left;
-    simdgroup_load(left, halves, 8, ulong2(0, 0));
-    simdgroup_bfloat8x8 narrow(bfloat(2.0f));
-    simdgroup_float8x8 sum = make_filled_simdgroup_matrix<float, 8, 8>(1.0f);
-    simdgroup_multiply_accumulate(sum, left, left, sum);
-    simdgroup_multiply_accumulate(sum, narrow, narrow, sum);
-    simdgroup_multiply_accumulate(sum, left, sum, sum);
-    simdgroup_multiply(sum, sum, sum);
-    simdgroup_store(sum, tile, 8, ulong2(0), true);
+    tile[lane] = a[lane];
     simdgroup_barrier(mem_flags::mem_none);
     const auto four = *reinterpret_cast<const threadgroup vec<half, 4>*>(halves + 4 * lane);
     float4 x = float4(four) * 2.0f + tile[lane];

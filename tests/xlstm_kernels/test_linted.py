@@ -117,7 +117,7 @@ def run_mlstm() -> None:
     arrays, m = (keys, keys, values, gate, gate), mx.ones((BATCH, HEADS, 1))
     shared = {"mask": (None, mask), "return_last_states": (False, True)}
     for form in (pack.mlstm_chunkwise, pack.mlstm_sequence):
-        own = {"chunk_size": (32,), "fused": (False, True)}
+        own = {"chunk_size": (32,)}
         choices = shared | {"normalizer_grad": (True, False)}
         for settings in each_setting(**choices, **own if form is pack.mlstm_chunkwise else {}):
             differentiate(form, *arrays, **settings)

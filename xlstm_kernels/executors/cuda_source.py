@@ -75,7 +75,6 @@ _VECTORS = frozenset(
 # Names of `prelude.cuh` that Metal text uses without `metal::`.
 _LIBRARY = _VECTORS | {
     "as_type",
-    "make_filled_simdgroup_matrix",
     "mem_flags",
     "simd_all",
     "simd_any",
@@ -94,14 +93,6 @@ _LIBRARY = _VECTORS | {
     "simd_shuffle_xor",
     "simd_sum",
     "simdgroup_barrier",
-    "simdgroup_bfloat8x8",
-    "simdgroup_float8x8",
-    "simdgroup_half8x8",
-    "simdgroup_load",
-    "simdgroup_matrix",
-    "simdgroup_multiply",
-    "simdgroup_multiply_accumulate",
-    "simdgroup_store",
     "threadgroup_barrier",
     "vec",
 }

@@ -97,8 +97,8 @@ class mLSTMBackend(nn.Module):  # noqa: N801
     In inference a single step goes to the step kernel; up to 16 steps, where kernels run, to the
     sequence kernel; and everything longer, of any length, to the chunkwise kernel. MLX operations
     are fewer, and faster, in the chunkwise form from two steps on, so that without kernels the
-    sequence form is taken for masked single steps only. A form with a sigmoid input gate has neither a step nor a sequence
-    kernel: it takes every length itself.
+    sequence form is taken for masked single steps only. A form with a sigmoid input gate has
+    neither a step nor a sequence kernel: it takes every length itself.
 
     Args:
         config: see `mLSTMBackendConfig`.

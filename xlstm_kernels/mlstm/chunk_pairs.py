@@ -34,8 +34,9 @@ class ChunkPairs(NamedTuple):
     Attributes:
         values: A, (B, NH, NC, L, L), t before s.
         scores: E, likewise.
-        key_dots: sum over t >= s of E_ts (q_t . k_s), (B, NH, NC, L) float32: the gradient in log i'.
-        past_dots: sum over r >= t > s of E_rs (q_r . k_s), likewise: the gradient in log f'.
+        key_dots: sum over t >= s of E_ts (q_t . k_s), the gradient in log i', (B, NH, NC, L)
+            float32.
+        past_dots: sum over r >= t > s of E_rs (q_r . k_s), the gradient in log f', likewise.
     """
 
     values: mx.array

@@ -1,9 +1,10 @@
 """Gradients of the mLSTM in its gates and in m, from those in the exponents.
 
-With m for a constant, each exponent is a log i'_s or a sum of some log f'. So the gradient in log
-i'_s is the sum of those in all exponents of step s, and the gradient in log f'_t of those that reach
-across t: of pairs of steps of the chunk, of steps from t on that read the state before the chunk, of
-steps before t in the state after it, and of the one state in the other. Nothing is subtracted.
+With m for a constant, each exponent is a log i'_s or a sum of some log f'. So the gradient in
+log i'_s is the sum of those in all exponents of step s, and the gradient in log f'_t of those that
+reach across t: of pairs of steps of the chunk, of steps from t on that read the state before the
+chunk, of steps before t in the state after it, and of the one state in the other. Nothing is
+subtracted.
 
 m itself matters twice: by eps, which is in units of exp(-m), and for the last states, which are
 scaled by exp(-m). Its gradient runs back along the maxima that it was taken of, m_t = max(L_t +
