@@ -86,7 +86,16 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
             return ArrayAt(Array(traced=True))
         evidence.show_array(frame, node.value, base)
         return Array(traced=True)
+    if base is UNKNOWN and frame.module.arrays_are_mlx and any(map(_is_mask, indices)):
+        if frame.record:
+            frame.add(ArrayIndexFact(node, frame.place(), Array(traced=True), tuple(indices)))
+        return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))
+
+
+def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
+    """Test whether an index is an array of booleans, which only arrays take."""
+    return index is not None and type(index[1]) is Array and index[1].dtype == "bool"
 
 
 def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:

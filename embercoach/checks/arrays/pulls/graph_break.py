@@ -22,6 +22,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.arrays.pulls.mixed_tests import mixed_test
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.arrays.pulls.pull_uses import only_exits
 from embercoach.checks.hoisted_reads import iteration_fix
@@ -100,6 +101,9 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005")
 def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     """``if x:``, ``while x > 0:``, ``assert x``, ``a and b``."""
+    if definite_array(fact.value) is None:
+        yield from mixed_test(fact, module)
+        return
     if _compares_none(fact.node):
         return  # GRAPH-BREAK-009: it raises
     if _compares_reduced(fact.node, module):
