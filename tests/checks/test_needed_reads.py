@@ -1,0 +1,161 @@
+"""Reads in loops that no plain change makes fewer are notes, and their near misses warnings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.findings import findings
+
+PULLS = tuple(
+    f"{family}-00{n}"
+    for family, last in (("GRAPH-BREAK", 8), ("HOST-PULL", 8))
+    for n in range(1, last + 1)
+)
+
+SEARCHES = {
+    "a candidate of the best": (
+        "mx.argsort(x)[::-1]",
+        "if int(c) not in banned:\n    break",
+        "sink",
+    ),
+    "a sorted array": ("mx.sort(x)", "if c.item() > 3:\n    return c", "sink"),
+    "in the order of the text": ("x", "if int(c) not in banned:\n    break", "loop"),
+    "all of them": ("mx.argsort(x)[::-1]", "if int(c) not in banned:\n    out.append(c)", "loop"),
+    "a break of an inner loop": (
+        "mx.argsort(x)",
+        "for b in banned:\n    if int(c) == b:\n        break",
+        "loop",
+    ),
+}
+
+
+@pytest.mark.parametrize(("array", "body", "expected"), SEARCHES.values(), ids=SEARCHES)
+def test_a_search(array: str, body: str, expected: str) -> None:
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    source = f"def find(x: mx.array, banned, out):\n    for c in {array}:\n{lines}\n"
+    assert findings(source, PULLS)[-1].context == expected
+
+
+TABLE = """
+def frequencies(dim: int, base: float, given: mx.array):
+    inverse = 1.0 / (base ** (mx.arange(0, dim, 2).astype(mx.float32) / dim))
+    out = []
+    for i in range({}.shape[0]):
+        out.append({}[i].item())
+    return out
+"""
+
+
+@pytest.mark.parametrize(("array", "expected"), [("inverse", "sink"), ("given", "loop")])
+def test_a_table(array: str, expected: str) -> None:
+    assert findings(TABLE.format(array, array), PULLS)[-1].context == expected
+
+
+def test_a_table_that_a_loop_makes_again() -> None:
+    again = "def run(n, given):\n    for _ in range(n):\n        frequencies(8, 2.0, given)\n"
+    assert findings(TABLE.format("inverse", "inverse") + again, PULLS)[-1].context == "loop"
+
+
+SHORT = {
+    "before the main loop": ("for i in range(width):", "while True:\n        model(x)", "sink"),
+    "alone": ("for i in range(width):", "return out", "loop"),
+    "of many iterations": ("for i in range(64):", "while True:\n        model(x)", "loop"),
+    "of any number": ("for i in range(count):", "while True:\n        model(x)", "loop"),
+}
+
+
+@pytest.mark.parametrize(("loop", "after", "expected"), SHORT.values(), ids=SHORT)
+def test_a_short_loop(loop: str, after: str, expected: str) -> None:
+    source = f"""
+def search(model, x: mx.array, count, width=4):
+    out = []
+    {loop}
+        out.append(x[i].item())
+    {after}
+"""
+    assert findings(source, PULLS)[0].context == expected
+
+
+LISTS = {
+    "handed over in parts": "out.append(v.item())\nif len(out) > 8:\n    send(out)\n    out = []",
+    "tested": "out.append(v.item())\nif max(out) > 3:\n    print(out)",
+}
+KEPT = {
+    "kept": "out.append(v.item())",
+    "counted": "out.append(v.item())\nif len(out) > 8:\n    print(v.shape)",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [*((b, "sink") for b in LISTS.values()), *((b, "loop") for b in KEPT.values())],
+    ids=[*LISTS, *KEPT],
+)
+def test_a_list_that_the_loop_reads(body: str, expected: str) -> None:
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    source = (
+        f"def run(batches: list[mx.array], send):\n    out = []\n    for v in batches:\n{lines}\n"
+    )
+    assert findings(source, ("GRAPH-BREAK-001",))[-1].context == expected
+
+
+ROWS = {
+    "a part that moves": ("mx.max(x[a : a + n])", "sink"),
+    "limits that move": ("mx.max(mx.clip(x, 0, a))", "sink"),
+    "rows": ("mx.max(x[a])", "loop"),
+    "the same part": ("mx.max(x[1:5])", "loop"),
+}
+
+
+@pytest.mark.parametrize(("array", "expected"), ROWS.values(), ids=ROWS)
+def test_a_reduction(array: str, expected: str) -> None:
+    source = f"def run(x: mx.array, n, use):\n    for a in range(n):\n        use({array}.item())\n"
+    assert findings(source, PULLS)[-1].context == expected
+
+
+MIXED = {
+    "a closure": (
+        """
+def run(x: mx.array, out):
+    first = x[0] < 5
+    def add(part):
+        if first:
+            out.append(part)
+    for i in range(9):
+        add(i)
+        first = not first
+""",
+        ["loop", "loop"],
+    ),
+    "the end of a loop": (
+        """
+def run(x: mx.array, step):
+    done = False
+    while not done:
+        x = step(x)
+        done = mx.all(x == 3)
+""",
+        ["sink"],
+    ),
+    "a parameter": (
+        "def run(x: mx.array, mask: bool | mx.array):\n    if mask:\n        x += 1\n",
+        [],
+    ),
+    "a number": (
+        "def run(x: mx.array):\n    n = 0\n    for _ in x:\n        if n:\n            n = x[0]\n",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), MIXED.values(), ids=MIXED)
+def test_a_name_that_holds_an_array_or_a_bool(source: str, expected: list[str]) -> None:
+    found = findings(source, ("GRAPH-BREAK-003", "GRAPH-BREAK-004"))
+    assert [one.context for one in found] == expected
+
+
+def test_the_test_of_a_builtin_reduction_is_reported_once() -> None:
+    source = (
+        "def run(x: mx.array, xs, t):\n    if len(xs) > t and max(x) < max(xs):\n        return 1\n"
+    )
+    assert [one.code for one in findings(source, PULLS)] == ["GRAPH-BREAK-007"]
