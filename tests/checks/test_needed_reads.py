@@ -159,3 +159,48 @@ def test_the_test_of_a_builtin_reduction_is_reported_once() -> None:
         "def run(x: mx.array, xs, t):\n    if len(xs) > t and max(x) < max(xs):\n        return 1\n"
     )
     assert [one.code for one in findings(source, PULLS)] == ["GRAPH-BREAK-007"]
+
+
+ONCE = {
+    "a cached function": "@functools.lru_cache\ndef run(n):\n    {}\n",
+    "an empty cache": """
+class Rope:
+    def run(self, n):
+        if n > 9 or self.key not in self.tables:
+            self.tables[self.key] = n
+            {}
+""",
+    "an empty attribute": """
+class Rope:
+    def run(self, n):
+        if n > self.n or self.cos is None or self.sin is None:
+            self.cos = n
+            {}
+""",
+}
+AGAIN = {
+    "a plain function": "def run(n):\n    {}\n",
+    "a cache that stays empty": """
+class Rope:
+    def run(self, n):
+        if self.key not in self.tables:
+            {}
+""",
+    "a test for a key": """
+class Rope:
+    def run(self, n):
+        if self.key in self.tables:
+            self.tables[self.key] = n
+            {}
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [*((s, "script") for s in ONCE.values()), *((s, "loop") for s in AGAIN.values())],
+    ids=[*ONCE, *AGAIN],
+)
+def test_a_read_that_runs_once(source: str, expected: str) -> None:
+    read = "return [v.item() for v in mx.random.normal((n,))]"
+    assert findings("import functools\n" + source.format(read), PULLS)[-1].context == expected
