@@ -204,3 +204,19 @@ class Rope:
 def test_a_read_that_runs_once(source: str, expected: str) -> None:
     read = "return [v.item() for v in mx.random.normal((n,))]"
     assert findings("import functools\n" + source.format(read), PULLS)[-1].context == expected
+
+
+MASKS = {
+    "an unknown value": ("x[mask]", 1),
+    "an attribute": ("x.rows[mask]", 1),
+    "an assignment": ("x[mask] = 0", 0),
+    "one boolean": ("x[mx.all(mask)]", 0),
+    "a list": ("[1, 2][mask]", 0),
+}
+
+
+@pytest.mark.parametrize(("read", "count"), MASKS.values(), ids=MASKS)
+def test_a_mask_that_reads_an_unknown_value(read: str, count: int) -> None:
+    source = f"def run(x, given: mx.array, use):\n    mask = given == 3\n    {read}\n"
+    assert len(findings(source, "API-005")) == count
+    assert findings("import numpy as np\n" + source, "API-005") == []

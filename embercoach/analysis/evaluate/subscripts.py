@@ -22,6 +22,7 @@ from embercoach.analysis.values.joins import (
 )
 from embercoach.analysis.values.lattice import (
     NONE,
+    SCALAR,
     STR,
     UNKNOWN,
     Array,
@@ -94,8 +95,12 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
 
 
 def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
-    """Test whether an index is an array of booleans, which only arrays take."""
-    return index is not None and type(index[1]) is Array and index[1].dtype == "bool"
+    """Test whether an index is an array of booleans, which only arrays take.
+
+    One boolean may be the index of a list: ``names[mx.all(x)]``.
+    """
+    value = None if index is None else index[1]
+    return type(value) is Array and value.dtype == "bool" and value.shape != SCALAR
 
 
 def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:

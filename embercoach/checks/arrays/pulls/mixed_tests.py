@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.contexts import EFFECTS
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.joins import as_number, options
 from embercoach.analysis.values.lattice import Array
 from embercoach.checks.arrays.pulls.pull_reports import pull
@@ -31,11 +35,12 @@ def mixed_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         return
     array = next(o for o in options(fact.value) if type(o) is Array)
     is_operand = fact.form in ("not", "and", "or")
+    operation = f"`{fact.form}` on" if is_operand else "test of"
     report = pull(
         fact,
         "GRAPH-BREAK-004" if is_operand else "GRAPH-BREAK-003",
         module,
-        f"`{fact.form}` on a possible mx.array" if is_operand else "test of a possible mx.array",
+        f"{operation} a possible mx.array",
         value=array,
         help="Read the array where it is assigned, or all elements by one .tolist() before",
         array_node=fact.node,
@@ -43,7 +48,27 @@ def mixed_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     )
     if isinstance(fact.place.statement, cst.While):
         report = replace(report, context="sink")  # each iteration needs to know if it is the last
+    elif _is_tested_around(fact, module):
+        message = f"{operation} a possible mx.array {EFFECTS['evaluated']}"
+        report = replace(report, context="evaluated", message=message)
     yield report
+
+
+def _is_tested_around(fact: TruthFact, module: Module) -> bool:
+    """Test whether an ``if`` around, or one that an ``elif`` belongs to, has tested the array."""
+    assert isinstance(fact.node, cst.Name)
+    name, statement = fact.node.value, fact.place.statement
+    reaching = scope_of(module, fact.place.function).reaching
+    held = None if reaching is None else reaching.before(statement, name)
+    for level in layout_of(module, fact.place.function).outward(statement):
+        owner = level.owner
+        if isinstance(owner, cst.If) and name in names_below(owner.test):
+            return (
+                held is not None and reaching is not None and held == reaching.before(owner, name)
+            )
+        if isinstance(owner, (cst.For, cst.While)):
+            break
+    return False
 
 
 def _is_parameter(name: str, function: FunctionInfo | None) -> bool:
