@@ -220,3 +220,40 @@ def test_a_mask_that_reads_an_unknown_value(read: str, count: int) -> None:
     source = f"def run(x, given: mx.array, use):\n    mask = given == 3\n    {read}\n"
     assert len(findings(source, "API-005")) == count
     assert findings("import numpy as np\n" + source, "API-005") == []
+
+
+def test_an_attribute_is_no_table() -> None:
+    """Weights that are loaded replace what ``__init__`` has made."""
+    source = """
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parents = mx.zeros((9,))
+
+    def run(self):
+        return [int(self.parents[i].item()) for i in range(self.parents.size)]
+"""
+    assert findings(source, PULLS)[-1].context == "loop"
+
+
+def test_a_table_that_is_assigned_to_is_none() -> None:
+    source = """
+def run(counts, n):
+    frames = mx.zeros((n,))
+    for i in range(n):
+        frames[i] = counts[i]
+    return [int(frames[i].item()) for i in range(n)]
+"""
+    assert findings(source, PULLS)[-1].context == "loop"
+
+
+def test_a_list_whose_end_an_array_takes_may_be_an_array() -> None:
+    source = """
+def run(parts: list[mx.array]):
+    ends = [0]
+    for part in parts:
+        lengths = mx.cumsum(part) + ends[-1]
+        ends.extend(lengths.tolist())
+    return mx.array(ends)
+"""
+    assert findings(source, PULLS)[-1].context == "loop"

@@ -16,6 +16,7 @@ from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
+from embercoach.checks.arrays.pulls.invariance import is_changed
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -117,19 +118,23 @@ def _is_of_table(place: FactPlace, subject: cst.BaseExpression, module: Module) 
         return False
     if function.compiled or function.vmapped or function.differentiated:
         return False
-    return _Table(module).holds(sources_of(module).at_place(subject, place))
+    return _Table(module, function).holds(sources_of(module).at_place(subject, place))
 
 
 class _Table:
     """The search for what an array is computed from."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, function: FunctionInfo) -> None:
         self._module = module
+        self._function = function
         self._sources = sources_of(module)
         self._evaluation = evaluation_of(module)
         self._operations = _MOST_OPERATIONS
 
     def holds(self, source: Source) -> bool:
+        node, function = source.node, source.function
+        if isinstance(node, cst.Name) and function and is_changed(node.value, function.node.body):
+            return False
         ends = self._sources.ends(source)
         return bool(ends) and all(self._is_computed(end) for end in ends)
 
@@ -138,6 +143,8 @@ class _Table:
         node = end.node
         if self._operations < 0 or end.module is not self._module:
             return False
+        if end.function is not self._function and end.call is None:
+            return False  # an attribute, which others may set
         if isinstance(node, cst.Subscript):
             return self.holds(end.at(node.value))
         if isinstance(node, cst.BinaryOperation):
@@ -198,28 +205,34 @@ def is_used_up(
     names = lists_of(pull, loop.body, module, place.function)
     if not names:
         return False
-    if _reads_list(loop, names):
+    if _reads_list(loop, names, module):
         return True
     layout = layout_of(module, place.function)
     levels = layout.outward(place.statement)
     is_conditional = any(isinstance(v.owner, cst.If) for v in levels if v.owner is not loop)
     outer = [one for one in layout.loops(place.statement) if one is not loop]
-    return is_conditional and any(_reads_list(one, names) for one in outer)
+    return is_conditional and any(_reads_list(one, names, module) for one in outer)
 
 
-def _reads_list(loop: cst.For | cst.While, names: frozenset[str]) -> bool:
-    """Test whether a loop reads items of a list: more than its length, other than to grow it."""
-    region = region_of(loop.body)
+def _reads_list(loop: cst.For | cst.While, names: frozenset[str], module: Module) -> bool:
+    """Test whether the host reads items of a list in a loop, other than to grow it.
+
+    Its length is known without them; an operation of arrays takes them back to the device.
+    """
+    region, evaluation = region_of(loop.body), evaluation_of(module)
     for name in names:
         for read, _ in region.reads.get(name, ()):
-            parent = region.parents.get(read)
+            item: cst.CSTNode = read
+            while isinstance(region.parents.get(item), cst.Subscript):
+                item = region.parents[item]
+            parent = region.parents.get(item)
             if isinstance(parent, (cst.Attribute, cst.AssignTarget, cst.AugAssign)):
                 continue
-            call = region.parents.get(parent) if isinstance(parent, cst.Arg) else None
-            if isinstance(call, cst.Call) and call.func.deep_equals(_LEN):
+            if parent in evaluation.operations:
                 continue
-            return True
+            call = region.parents.get(parent) if isinstance(parent, cst.Arg) else None
+            fact = None if call is None else evaluation.calls.get(call)
+            symbol = fact.symbol if fact is not None else None
+            if symbol is None or not (symbol == "builtins.len" or symbol.startswith("mlx.")):
+                return True
     return False
-
-
-_LEN = cst.Name("len")
