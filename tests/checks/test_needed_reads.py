@@ -257,3 +257,34 @@ def run(parts: list[mx.array]):
     return mx.array(ends)
 """
     assert findings(source, PULLS)[-1].context == "loop"
+
+
+def test_an_array_that_numpy_holds_is_pulled_once_by_an_expression() -> None:
+    source = """
+import numpy as np
+def run(x: mx.array, scale: mx.array, table):
+    for _ in range(9):
+        project(np.array(table), x, scale)
+def project(states, x, scale):
+    return (states @ x) / scale
+"""
+    assert [one.code for one in findings(source, PULLS)] == ["HOST-PULL-004"]
+
+
+KEYS = {
+    "keys": ("mx.array(list(counts.keys()))", 0),
+    "a set": ("mx.array(sorted({*tokens})).astype(mx.int32)", 0),
+    "keys by a comprehension": ("mx.array(list({t: 1 for t in tokens}))", 0),
+    "values": ("mx.array(list(counts.values())).astype(mx.int32)", 1),
+    "the tokens": ("mx.array(tokens).astype(mx.int32)", 1),
+}
+
+
+@pytest.mark.parametrize(("index", "count"), KEYS.values(), ids=KEYS)
+def test_indices_of_a_dictionary(index: str, count: int) -> None:
+    source = f"""
+def run(logits: mx.array, counts: dict, tokens: list[int], penalty: mx.array):
+    index = {index}
+    logits[:, index] = logits[:, index] - penalty
+"""
+    assert len(findings(source, "INDEX-003")) == count
