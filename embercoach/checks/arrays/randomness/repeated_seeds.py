@@ -227,7 +227,11 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
     pending, seen = [(node, statement)], set[int]()
     while pending and len(seen) < _MOST_BINDINGS:
         node, statement = pending.pop()
-        for name in names_below(node):
+        keywords = {n.keyword for n in walk(node) if isinstance(n, cst.Arg)}
+        for used in walk(node):
+            if not isinstance(used, cst.Name) or used in keywords:
+                continue
+            name = used.value
             if name in call.place.loop_names:
                 return True
             for binding in (reaching and reaching.before(statement, name)) or ():
