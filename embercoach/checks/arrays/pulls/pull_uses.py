@@ -80,7 +80,7 @@ def verdict_of(
         return "step"
     if evaluated or uses & _NEEDED:
         return "leaves"
-    return _in_callers(pull, function, module) if Use.RETURNED in uses else ""
+    return _in_callers(function, module) if Use.RETURNED in uses else ""
 
 
 def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verdict:
@@ -114,13 +114,9 @@ def _is_transformed(function: FunctionInfo) -> bool:
 
 
 def _in_loop(
-    place: FactPlace,
-    pull: cst.CSTNode,
-    subject: cst.CSTNode | None,
-    module: Module,
-    read: cst.CSTNode | None = None,
+    place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode | None, module: Module
 ) -> Verdict:
-    """Judge a pull in a loop; ``pull`` is the call of a function whose result ``read`` gives."""
+    """Judge a pull in a loop, or the call of a function that returns what it pulls."""
     loop, function = place.loop, place.function
     layout = layout_of(module, function)
     loops = list(layout.loops(place.statement))
@@ -142,17 +138,14 @@ def _in_loop(
         return "leaves"
     if _trains(loop, module):
         return "step"
-    return _by_uses(place, pull, read or pull, uses, module)
+    return _by_uses(place, pull, uses, module)
 
 
-def _by_uses(
-    place: FactPlace, pull: cst.CSTNode, read: cst.CSTNode, uses: frozenset[Use], module: Module
-) -> Verdict:
+def _by_uses(place: FactPlace, pull: cst.CSTNode, uses: frozenset[Use], module: Module) -> Verdict:
     """Judge a pull in a loop by the uses of its value there."""
     loop, function = place.loop, place.function
     assert loop is not None
-    is_whole = _is_whole(read) or _is_whole(pull)
-    if is_whole and not (_is_list(read) and uses & _GATHERED):
+    if _is_whole(pull) and not (_is_list(pull) and uses & _GATHERED):
         return "leaves"  # collected, the arrays would all be in memory
     if uses & _NEEDED or (Use.STORED in uses and uses <= _REPORTED):
         return "leaves"
@@ -194,7 +187,7 @@ def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     return isinstance(node, cst.DictComp)
 
 
-def _in_callers(read: cst.CSTNode, function: FunctionInfo, module: Module) -> Verdict:
+def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
     """Judge the loops that call a function, whose result is what it has read."""
     calls = [
         call
@@ -203,7 +196,7 @@ def _in_callers(read: cst.CSTNode, function: FunctionInfo, module: Module) -> Ve
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
-    verdicts = {_in_loop(call.place, call.node, None, module, read) for call in calls}
+    verdicts = {_in_loop(call.place, call.node, None, module) for call in calls}
     return verdicts.pop() if len(verdicts) == 1 else ""
 
 
