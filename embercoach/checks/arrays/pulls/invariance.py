@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import libcst as cst
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Bindings that a name is followed through; operations in an expression that are looked at.
 _MOST_NAMES, _MOST_OPERATIONS = 4, 32
+#: Reductions of a part of a list, which may be read before the loop.
+_OF_LISTS = frozenset(("all", "any", "max", "min", "sum"))
 
 
 @lru_cache(maxsize=64)
@@ -88,6 +90,8 @@ class _Invariance:
             operands.append(node.func.value)
         elif not isinstance(callee, Symbol) or not _is_operation(callee.name):
             return False
+        if callee.name.rpartition(".")[2] in _OF_LISTS:
+            operands = [o.value if _is_part(o) else o for o in operands]
         numbers = [a.node for a in fact.arguments if as_array(a.value) is None]
         return (
             bool(operands)
@@ -140,6 +144,12 @@ class _Invariance:
             if not self.holds(binding.value, binding.statement):
                 return False
         return True
+
+
+def _is_part(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
+    """Test whether a node is ``x[a:b]``, which a list has too."""
+    is_single = isinstance(node, cst.Subscript) and len(node.slice) == 1
+    return is_single and isinstance(node.slice[0].slice, cst.Slice)  # type: ignore[attr-defined]
 
 
 def _is_operation(name: str) -> bool:
