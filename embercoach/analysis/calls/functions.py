@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -113,7 +114,7 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        result = with_traced(_refined(annotated, info, frame), values)
+        result = with_traced(_refined(annotated, info, frame, values), values)
         if type(result) is not Array or not evaluates_before_return(info):
             return result
         if not info.in_progress and frame.depth < MAX_DEPTH:
@@ -145,11 +146,21 @@ def _result(
     return yielded_values(annotated, known) if generates and annotated is not None else known
 
 
-def _refined(annotated: Value, info: FunctionInfo, frame: Frame) -> Value:
-    """An array with the dtype that the body has been seen to return, whatever it is called with."""
-    if info.module is frame.module and type(annotated) is type(info.returned) is Array:
-        return info.returned
-    return annotated
+def _refined(
+    annotated: Value, info: FunctionInfo, frame: Frame, values: dict[str, Value]
+) -> Value:
+    """An array with the dtype that the body returns: whatever it is given, or for these values."""
+    if type(annotated) is not Array or annotated.dtype is not None:
+        return annotated
+    if info.module is frame.module and type(info.returned) is Array:
+        if info.returned.dtype is not None:
+            return info.returned
+        annotated = info.returned
+    if info.in_progress or frame.depth >= MAX_DEPTH:
+        info.module.project.calls.cut(info)
+        return annotated
+    known = as_array(_summary(frame, info, values, annotated))
+    return annotated if known is None else replace(annotated, dtype=known.dtype)
 
 
 def _marked_result(
@@ -200,7 +211,7 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return without_shapes(first)
+            return vague if type(vague) is Array else without_shapes(first)
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
