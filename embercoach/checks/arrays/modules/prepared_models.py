@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo
     from embercoach.analysis.facts.facts import Fact, ProjectCall
     from embercoach.analysis.project.module import Module
+    from embercoach.checks.arrays.modules.mode_effects import Effect
 
 #: What a file would say that chooses the mode, or that differentiates.
 _BY_MODE = (".eval()", "train(False", "train(mode=", "value_and_grad", "mx.grad")
@@ -31,13 +33,12 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     if not imported and not any(name in module.source for name in NAMES):
         return
     effects = ModeEffects(module)
-    kinds = {
-        fact: {effect.kind for effect in effects.of(fact.function.node.body)} for fact in imported
-    }
-    if any("eval" in found for found in kinds.values()):
+    found = {fact: tuple(effects.of(fact.function.node.body)) for fact in imported}
+    kinds = {effect.kind for ofs in found.values() for effect in ofs}
+    if "eval" in kinds:
         return
-    trainers = [fact for fact, found in kinds.items() if "update" in found]
-    is_loaded = ".load_weights(" in module.source or any("load" in k for k in kinds.values())
+    trained = [(fact, cls) for fact in imported for cls in _trained_by(fact, found[fact], module)]
+    is_loaded = ".load_weights(" in module.source or "load" in kinds
     ranges = module.parsed.converted.ranges or {}
     for fact in facts:
         if not (type(fact) is LocalCall or is_imported(fact, module)):
@@ -48,12 +49,12 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
         if ".eval()" in cls.module.source:
             continue
         is_trained = any(
-            _trains(trainer, cls)
+            one is cls
             and (
                 trainer.place.function is not fact.place.function
                 or ranges.get(id(trainer.node), 0) < ranges.get(id(fact.node), 0)
             )
-            for trainer in trainers
+            for trainer, one in trained
         )
         if (is_trained and changes_by_mode(cls, module, DEEPEST)) or (
             is_loaded and changes_by_mode(cls, module, DEEPEST, certain=True)
@@ -66,10 +67,18 @@ def inference_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
             )
 
 
-def _trains(trainer: ProjectCall, cls: ClassInfo) -> bool:
-    """Return whether a function that updates weights is passed a model of this class."""
-    values = (argument.value for argument in trainer.arguments)
-    return any(type(value) is Instance and value.info is cls for value in values)
+def _trained_by(
+    call: ProjectCall, effects: tuple[Effect, ...], module: Module
+) -> Iterator[ClassInfo]:
+    """Yield the classes of the models that a function updates: its arguments, or its object's."""
+    updated = [effect.path.split(".") for effect in effects if effect.kind == "update"]
+    if not updated:
+        return
+    values = [argument.value for argument in call.arguments]
+    if call.is_bound and call.function.cls is not None:
+        owner = Instance(call.function.cls)
+        values += [member(module.frame, owner, path[1]) for path in updated if len(path) == 2]
+    yield from (value.info for value in values if type(value) is Instance)
 
 
 def _is_inference(call: LocalCall | ProjectCall) -> bool:
