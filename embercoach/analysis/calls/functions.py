@@ -146,9 +146,7 @@ def _result(
     return yielded_values(annotated, known) if generates and annotated is not None else known
 
 
-def _refined(
-    annotated: Value, info: FunctionInfo, frame: Frame, values: dict[str, Value]
-) -> Value:
+def _refined(annotated: Value, info: FunctionInfo, frame: Frame, values: dict[str, Value]) -> Value:
     """An array with the dtype that the body returns: whatever it is given, or for these values."""
     if type(annotated) is not Array or annotated.dtype is not None:
         return annotated

@@ -61,17 +61,27 @@ class GradientRoot:
     place: FactPlace
 
 
+class UnreachedLayer(NamedTuple):
+    """A call of a layer, the operation that lets no gradient through, and its method."""
+
+    layer: cst.Call
+    operation: str
+    method: FunctionInfo
+
+
 class DifferentiatedResult(NamedTuple):
     """The result of a differentiated function, with the marks of its gradient.
 
     is_complete: no call was of something unknown, whose result may depend on the arguments.
     imported: calls in the file of functions of others, with the pulls that detach their results.
+    unreached: the calls of layers that get no gradient.
     """
 
     root: GradientRoot
     value: Value
     is_complete: bool
     imported: dict[ImportedCall, frozenset[cst.CSTNode]]
+    unreached: tuple[UnreachedLayer, ...]
 
 
 def note(
