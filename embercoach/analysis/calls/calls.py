@@ -24,6 +24,7 @@ from embercoach.analysis.calls.call_relevance import (
     record_calls,
 )
 from embercoach.analysis.calls.call_results import api_result, result_value
+from embercoach.analysis.calls.layer_dtypes import layer_dtype
 from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
@@ -302,9 +303,9 @@ def _library_object(
     value = result_value(entry.call_returns)
     if type(value) is Array:
         traced = any(may_be_traced(a.value) for a in arguments)
-        return Array(
-            None, False, False, traced, pulls, shape=shapes.of_layer(entry.name, arguments)
-        )
+        dtype = layer_dtype(frame.module, callee.cls, arguments)
+        shape = shapes.of_layer(entry.name, arguments)
+        return Array(dtype, False, False, traced, pulls, shape=shape)
     return with_pulls(value, pulls)
 
 
