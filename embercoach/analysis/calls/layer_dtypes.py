@@ -60,19 +60,18 @@ def model_dtype(module: Module) -> str | None:
     """
     if ".set_dtype" not in module.source and ".apply" not in module.source:
         return None
-    found: set[str] = set()
-    for node in walk(module.tree):
-        func = node.func if isinstance(node, cst.Call) else None
-        if not isinstance(node, cst.Call) or not isinstance(func, cst.Attribute) or not node.args:
-            continue
-        given = node.args[0].value
-        if func.attr.value == "apply":
-            cast = given.body if isinstance(given, cst.Lambda) else None
-            is_cast = isinstance(cast, cst.Call) and isinstance(cast.func, cst.Attribute)
-            if not is_cast or cast.func.attr.value != "astype" or not cast.args:
-                continue
-            given = cast.args[0].value
-        elif func.attr.value != "set_dtype":
-            continue
-        found.add((dotted(given) or "").rpartition(".")[2])
+    given = (_set_by(node) for node in walk(module.tree) if isinstance(node, cst.Call))
+    found = {(dotted(one) or "").rpartition(".")[2] for one in given if one is not None}
     return found.pop() if len(found) == 1 and found <= set(HALF) else None
+
+
+def _set_by(node: cst.Call) -> cst.BaseExpression | None:
+    """The dtype that a call sets for a model."""
+    if not isinstance(node.func, cst.Attribute) or not node.args:
+        return None
+    first, name = node.args[0].value, node.func.attr.value
+    if name == "set_dtype":
+        return first
+    cast = first.body if name == "apply" and isinstance(first, cst.Lambda) else None
+    is_cast = isinstance(cast, cst.Call) and (dotted(cast.func) or "").endswith(".astype")
+    return cast.args[0].value if isinstance(cast, cst.Call) and is_cast and cast.args else None

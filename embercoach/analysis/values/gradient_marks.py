@@ -62,8 +62,8 @@ def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
     if not pulls or not any(isinstance(pull, GradientMark) for pull in pulls):
         return pulls
     kept = frozenset(p for p in pulls if not isinstance(p, GradientMark) or p.zero_by)
-    live = (p for p in pulls if p == GRADIENT or (isinstance(p, GradientMark) and p.layer))
-    zeros = (p._replace(zero_by=p.zero_by or operation) for p in live)
+    marks = (p for p in pulls if isinstance(p, GradientMark) and (p == GRADIENT or p.layer))
+    zeros = (mark._replace(zero_by=mark.zero_by or operation) for mark in marks)
     return kept.union(zeros)
 
 

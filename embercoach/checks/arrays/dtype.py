@@ -85,7 +85,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
         if not is_scalar and (not constant.literal or dtype != array.dtype):
             continue
         if dtype in HALF:
-            if not is_scalar and is_cast_back(fact, module):
+            if not constant.scalar and is_cast_back(fact, module):
                 continue
             yield Report.at(
                 fact,

@@ -11,6 +11,7 @@ from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
     from embercoach.analysis.value_sources import Source, Sources
 
 
+_NAMED = (cst.Name, cst.Attribute)
+
+
 def is_kept_constant(
     fact: Fact, node: cst.BaseExpression, module: Module, *, of_any_shape: bool
 ) -> bool:
     """Return whether a name or attribute holds ``mx.array`` of a float, wherever it was made.
 
-    Or, ``of_any_shape``, ``mx.zeros(shape)``, to which the operation itself adds in a loop. Public
-    attributes of modules are parameters: ``set_dtype`` and loaded weights change them.
+    Or, ``of_any_shape``, ``mx.zeros(shape)``, to which the operation itself may add in a loop, or a
+    function that returns it. Public attributes of modules are parameters: ``set_dtype`` and loaded
+    weights change them.
     """
-    if not isinstance(node, (cst.Name, cst.Attribute)):
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Call) if of_any_shape else _NAMED):
         return False
     if may_be_parameter(fact, node):
         return False
@@ -53,15 +58,14 @@ def _is_float(end: Source, sources: Sources) -> bool:
 
 
 def _is_filled(end: Source, sources: Sources) -> bool:
-    """Test for ``mx.zeros(shape)`` and ``mx.ones(shape)`` without a dtype."""
-    call = sources.library_call(end)
-    node = end.node
-    return (
-        call is not None
-        and call.name in ("mlx.core.zeros", "mlx.core.ones")
-        and isinstance(node, cst.Call)
-        and len(node.args) == 1
-    )
+    """Test for ``mx.zeros(shape)``, ``mx.triu(mx.full(shape, -1e9))`` without a dtype."""
+    if not isinstance(end.node, cst.Call):
+        return False
+    names = (node.attr.value for node in walk(end.node) if isinstance(node, cst.Attribute))
+    if "float32" in names:
+        return False
+    value = as_array(sources.value(end))
+    return value is not None and value.literal and value.dtype == "float32"
 
 
 def is_cast_back(fact: Fact, module: Module) -> bool:
