@@ -1,4 +1,4 @@
-"""Dtypes that a script's callers, results, fields and layers show, and what goes wrong with them."""
+"""Rules about dtypes that a script's callers, results, fields and layers show."""
 
 from __future__ import annotations
 
