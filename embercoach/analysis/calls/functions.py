@@ -27,7 +27,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.evaluating_functions import evaluates_before_return
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
+from embercoach.analysis.facts.scopes import assigned_attributes
 from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
 from embercoach.analysis.values.evaluation_state import is_evaluated, with_evaluation
 from embercoach.analysis.values.gradient_marks import marked, marks_of
@@ -57,7 +57,7 @@ from embercoach.analysis.values.torch_values import Torch
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
@@ -363,19 +363,6 @@ def must_execute(
     with suppress(WorkExceededError):
         _execute(info, frame)
     return frame.must.calls
-
-
-def constants_passed(
-    info: FunctionInfo, arguments: tuple[Argument, ...]
-) -> Iterator[tuple[str, Value]]:
-    """The parameters that hold a constant in a call and are not bound again."""
-    if any(argument.star for argument in arguments):
-        return
-    values = bind(info, UNKNOWN if info.is_method else None, arguments)
-    for parameter in info.parameters:
-        known = constants.of_parameter(info, parameter, values.get(parameter.name))
-        if known is not None and not is_rebound(info.module, info, parameter.name):
-            yield parameter.name, known
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

@@ -52,6 +52,12 @@ def layer_dtype(module: Module, layer: str, arguments: tuple[Argument, ...]) -> 
     return dtype if dtype == weights else "float32"
 
 
+def weight_dtype(module: Module, layer: str) -> str | None:
+    """The dtype of a layer's weights, None if unknown; quantized ones are integers."""
+    name = layer.removeprefix("mlx.nn.")
+    return model_dtype(module) if name in _WEIGHTED or name == "Embedding" else None
+
+
 @lru_cache(maxsize=2)
 def model_dtype(module: Module) -> str | None:
     """The one dtype that a file sets for its models, if it is half precision.

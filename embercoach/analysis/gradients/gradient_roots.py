@@ -204,7 +204,7 @@ def _copies(frame: Frame, name: str) -> Iterator[str]:
 
 
 def _passed_to(frame: Frame, info: FunctionInfo, name: str) -> Iterator[tuple[FunctionInfo, str]]:
-    """Yield the parameters that a function passes one of its own to: ``lambda m: loss(m)``."""
+    """Yield the parameters that get a parameter of a function: ``lambda m: loss(m)``."""
     for node in walk(info.node.body):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
             callee = frame.lookup(node.func.value)

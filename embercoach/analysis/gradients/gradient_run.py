@@ -36,7 +36,7 @@ class GradientRun:
 
     module: the file that is checked.
     of_parameters: the gradient is taken for the parameters of modules, whose results are marked.
-    by_layer: results of layers have marks of their own.
+    by_layer: the marks of results of layers name the call.
     results: of the calls so far, by function and arguments.
     is_complete: no call was of something unknown, whose result may depend on the arguments.
     imported: calls in the file of functions of others, with the pulls that detach their results.
