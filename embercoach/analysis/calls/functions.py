@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -28,7 +27,13 @@ from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.evaluating_functions import evaluates_before_return
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes
-from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
+from embercoach.analysis.values.declared_results import (
+    lacks_dtypes,
+    may_be_kernel,
+    with_dtypes,
+    with_traced,
+    yielded_values,
+)
 from embercoach.analysis.values.evaluation_state import is_evaluated, with_evaluation
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
@@ -147,18 +152,17 @@ def _result(
 
 
 def _refined(annotated: Value, info: FunctionInfo, frame: Frame, values: dict[str, Value]) -> Value:
-    """An array with the dtype that the body returns: whatever it is given, or for these values."""
-    if type(annotated) is not Array or annotated.dtype is not None:
+    """Arrays with the dtypes that the body returns: whatever it is given, or for these values."""
+    if not lacks_dtypes(annotated):
         return annotated
-    if info.module is frame.module and type(info.returned) is Array:
+    if info.module is frame.module and type(annotated) is type(info.returned) is Array:
         if info.returned.dtype is not None:
             return info.returned
         annotated = info.returned
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated
-    known = as_array(_summary(frame, info, values, annotated))
-    return annotated if known is None else replace(annotated, dtype=known.dtype)
+    return with_dtypes(annotated, _summary(frame, info, values, annotated))
 
 
 def _marked_result(
@@ -209,7 +213,7 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return vague if type(vague) is Array else without_shapes(first)
+            return vague if lacks_dtypes(vague) else without_shapes(first)
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
