@@ -47,7 +47,7 @@ def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...
             return ()
         for statement in small_statements(setter.node.body):
             if path in map(dotted, targets_of(statement)):
-                value = _value_of(statement)
+                value = _value_of(statement, path)
                 if value is None:
                     return ()
                 found.append(AssignedValue(value, statement, setter))
@@ -56,14 +56,22 @@ def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...
     return tuple(one for one in found if getattr(one.value, "value", None) != "None")
 
 
-def _value_of(statement: cst.CSTNode) -> cst.BaseExpression | None:
-    """The value that a statement assigns to one target."""
+def _value_of(statement: cst.CSTNode, path: str) -> cst.BaseExpression | None:
+    """The value that a statement assigns to a path: of several, the one at its place."""
     if isinstance(statement, cst.AnnAssign):
         return statement.value
     if not isinstance(statement, cst.Assign) or len(statement.targets) > 1:
         return None
-    is_tuple = isinstance(statement.targets[0].target, (cst.Tuple, cst.List))
-    return None if is_tuple else statement.value
+    target, value = statement.targets[0].target, statement.value
+    if not isinstance(target, (cst.Tuple, cst.List)):
+        return value
+    if not isinstance(value, (cst.Tuple, cst.List)) or len(value.elements) != len(target.elements):
+        return None
+    if any(isinstance(e, cst.StarredElement) for e in (*target.elements, *value.elements)):
+        return None
+    pairs = zip(target.elements, value.elements, strict=True)
+    found = [given.value for bound, given in pairs if dotted(bound.value) == path]
+    return found[0] if len(found) == 1 else None
 
 
 @lru_cache(maxsize=16)

@@ -22,6 +22,8 @@ Effect = Literal["lazy", "evaluates", "unknown"]
 
 EVALUATING = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
 _SAVING = ("mlx.core.save", "mlx.core.export")
+#: Writes the graph of an array, which stays lazy.
+_GRAPHS = frozenset(("mlx.core.export_to_dot",))
 _LAZY_BUILTINS = frozenset(
     f"builtins.{name}"
     for name in (
@@ -50,7 +52,7 @@ def effect_of(callee: Value) -> Effect:
 
 
 def _of_symbol(name: str) -> Effect:
-    if name in EVALUATING or name.startswith(_SAVING):
+    if name in EVALUATING or (name.startswith(_SAVING) and name not in _GRAPHS):
         return "evaluates"
     if name.startswith("mlx.") or name in _LAZY_BUILTINS:
         return "lazy"

@@ -23,8 +23,14 @@ from embercoach.checks.arrays.lazy.accumulation import (
     path_of,
 )
 from embercoach.checks.arrays.lazy.growth import grows
-from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
-from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
+from embercoach.checks.arrays.lazy.lazy_loops import (
+    HELP,
+    MESSAGE,
+    is_short_loop,
+    is_traced,
+    may_ask,
+)
+from embercoach.checks.arrays.lazy.loop_lengths import is_long
 from embercoach.checks.arrays.lazy.step_loops import is_older
 from embercoach.checks.registry import Report, check
 
@@ -80,7 +86,7 @@ def _reports(
         for loop in layout_of(module, place.function).loops(place.statement):
             if not _is_kept(found, loop, fact, module):
                 break
-            if walks_short_list(loop, place.function, module):
+            if is_short_loop(loop, place, module):
                 continue
             if is_long(loop) and grows(found, loop, place, module, is_state=True):
                 yield Report.at(

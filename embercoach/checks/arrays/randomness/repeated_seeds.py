@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.attribute_values import assigned_values
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall
 from embercoach.analysis.facts.layout import layout_of
@@ -151,12 +152,15 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
     sources = sources_of(module)
     ends = sources.ends(sources.of(fact, seed.node), through_callers=True)
     constants = {getattr(end.node, "value", None) for end in ends}
-    if len(constants) != 1 or not all(isinstance(end.node, cst.Integer) for end in ends):
+    is_constant = len(constants) == 1 and all(isinstance(end.node, cst.Integer) for end in ends)
+    if not is_constant and not _is_unchanging(seed.node, function, module):
         return
     if not _draws_from(fact, function):
         return
     call = _repeating_call(function, sources, set())
-    if call is None and not _runs_per_item(function):
+    if call is None and not (is_constant and _runs_per_item(function)):
+        return
+    if call is not None and not is_constant and not _is_of_one_object(call, function, module):
         return
     text = "called in every iteration"
     yield Report.at(
@@ -166,6 +170,36 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
         help="Seed once, before the loop, or pass a key for each call",
         related=() if call is None else (Stop(call.node, call.place.statement, text),),
     )
+
+
+def _is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> bool:
+    """Return whether a seed is ``self.seed`` that ``__init__`` sets, or a variable around."""
+    owner, *rest = (dotted(node) or "").split(".")
+    cls = function.cls
+    if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
+        found = assigned_values(cls, owner, rest[0], module)
+        is_set = [one.setter.name for one in found] == ["__init__"]
+        return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
+    if rest or function.outer is None or scope_of(module, function).binds(owner):
+        return False
+    reaching = scope_of(module, function.outer).reaching
+    bindings = [] if reaching is None else reaching.bindings.get(owner, [])
+    layout = layout_of(module, function.outer)
+    is_bound_once = len(bindings) == 1 and bindings[0].kind in ("parameter", "assigned")
+    return is_bound_once and next(layout.loops(bindings[0].statement), None) is None
+
+
+def _is_of_one_object(
+    call: LocalCall | ProjectCall, function: FunctionInfo, module: Module
+) -> bool:
+    """Return whether a loop calls a method of an object, or a closure, that is older."""
+    path, loop = dotted(call.node.func), call.place.loop
+    reaching = scope_of(module, call.place.function).reaching
+    if call.function is not function or path is None or loop is None or reaching is None:
+        return False
+    layout = layout_of(module, call.place.function)
+    bindings = reaching.before(call.place.statement, path.partition(".")[0]) or ()
+    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
 
 
 def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
@@ -217,6 +251,25 @@ def _repeating_call(
     return None
 
 
+def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether an argument is a state that the loop updates: ``x = step(x, t)``."""
+    function, loop, statement = call.place.function, call.place.loop, call.place.statement
+    reaching = scope_of(module, function).reaching
+    if not isinstance(node, cst.Name) or reaching is None or loop is None:
+        return False
+    bindings = reaching.before(statement, node.value) or ()
+    inside = [b for b in bindings if layout_of(module, function).is_inside(b.statement, loop)]
+    return 0 < len(inside) < len(bindings)
+
+
+def _is_result(node: cst.CSTNode, call: LocalCall | ProjectCall) -> bool:
+    """Return whether a statement assigns a call's result to one of its arguments."""
+    statement = call.place.statement
+    targets = statement.targets if isinstance(statement, cst.Assign) else ()
+    names = {name for target in targets for name in target_names(target.target)}
+    return isinstance(node, cst.Name) and node.value in names
+
+
 def _repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
     """Return whether the calls of a loop pass the same arguments, or data alone.
 
@@ -230,6 +283,9 @@ def _repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sou
         if given is None or given.statement is not source.statement:
             continue
         is_array = as_array(value) is not None
+        is_state = is_array or _is_result(given.node, call)
+        if is_state and _is_carried(given.node, call, sources.module):
+            return True
         if any(name in call.place.loop_names for name in names_below(given.node)):
             varying, data = True, data or is_array
         else:
