@@ -260,7 +260,7 @@ class Evaluation:
             return "evaluated"
         if local is not None and depth < _MOST_CALLS:
             return self._passed(local, given, names, depth)
-        called = called_back(self.calls.get(node)) if effect == "unknown" else None
+        called = called_back(self.calls.get(node))
         if called is None or depth >= _MOST_CALLS or not self._escapes:
             return self._unclear
         uses = {self._passed(call, given, names, depth) for call in called}
