@@ -1,0 +1,102 @@
+"""GRAPH-BREAK, HOST-PULL-001: functions of other files that read arrays in a forward pass."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.calls.functions import must_execute
+from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.evaluate.dispatch import evaluate
+from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.facts.host_uses import is_forward
+from embercoach.analysis.values.joins import definite_array
+from embercoach.analysis.values.lattice import UNKNOWN, Function
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.evaluate.must_execute import Read
+    from embercoach.analysis.facts.facts import Argument, ProjectCall
+    from embercoach.analysis.project.module import Module
+
+#: Calls inside of each other that are followed, and calls of one function.
+_MOST_CALLS, _MOST_FOLLOWED = 3, 16
+_METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
+_EFFECTS = {"compiled": ": raises when traced", "forward": " in every forward pass"}
+_HELP = {
+    "tests": "Select with mx.where, or move the test out of the model's forward pass",
+    "pulls": "Keep the value an mx.array, or read it outside of the model's forward pass",
+}
+
+
+class _Read(NamedTuple):
+    """A read that must execute in a function, or in one that it calls."""
+
+    node: cst.CSTNode
+    how: Read
+
+
+@check("GRAPH-BREAK-001", "GRAPH-BREAK-002", "GRAPH-BREAK-003", "HOST-PULL-001")
+def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
+    """``guard(x)`` of another file, which has ``if mx.any(mx.isnan(x))``, in a forward pass."""
+    function = fact.place.function
+    if function is None or fact.function.module is module or module.is_test or function.is_test:
+        return
+    is_traced = function.compiled or function.vmapped
+    if not is_traced and not is_forward(function):
+        return
+    read = _read(fact.function, _arrays(fact.function, fact.arguments, is_bound=fact.is_bound))
+    if read is None or read.node in module.detaching:
+        return  # the gradient's rule reports what detaches it
+    context = "compiled" if is_traced else "forward"
+    where = f"`{fact.function.name[:16]}()` in {fact.function.module.path.name[-12:]}"
+    yield Report.at(
+        fact,
+        _code(read),
+        message=f"{where} {read.how} an array{_EFFECTS[context]}",
+        help=_HELP[read.how],
+        context=context,
+    )
+
+
+def _arrays(
+    info: FunctionInfo, arguments: tuple[Argument, ...], *, is_bound: bool
+) -> frozenset[str]:
+    """The parameters that certainly are arrays in a call, computed from traced ones."""
+    values = bind(info, UNKNOWN if is_bound else None, arguments)
+    arrays = ((name, definite_array(value)) for name, value in values.items())
+    return frozenset(name for name, array in arrays if array is not None and array.traced)
+
+
+@lru_cache(maxsize=64)
+def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read | None:
+    """The first read of an array that must execute when a function is called."""
+    if not arrays or info.is_async:
+        return None
+    must = must_execute(info, arrays, ())
+    for node, how in must.reads.items():
+        return _Read(node, how)
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    for call, arguments in [*must.calls.items()][: _MOST_FOLLOWED if depth < _MOST_CALLS else 0]:
+        callee = evaluate(frame, call.func) if isinstance(call.func, cst.Name) else UNKNOWN
+        if isinstance(callee, Function):
+            bound = callee.bound is not None
+            given = _arrays(callee.info, arguments, is_bound=bound)
+            found = _read(callee.info, given, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _code(read: _Read) -> str:
+    if read.how == "tests":
+        return "GRAPH-BREAK-003"
+    func = read.node.func if isinstance(read.node, cst.Call) else None
+    name = func.attr.value if isinstance(func, cst.Attribute) else ""
+    return _METHODS.get(name, "GRAPH-BREAK-002")
