@@ -37,12 +37,14 @@ class MustExecute:
     arrays: names that hold arrays, and not None.
     calls: the calls that must execute, with their arguments.
     reads: the expressions that must read an array which depends on an argument.
+    shown: names that a use shows to hold arrays.
     certain: whether the statement at hand must execute.
     """
 
     arrays: frozenset[str]
     calls: dict[cst.Call, tuple[Argument, ...]] = field(default_factory=dict)
     reads: dict[cst.CSTNode, Read] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
     certain: bool = True
     returns: int = 0
     jumps: int = 0  # out of a loop, or to its next round

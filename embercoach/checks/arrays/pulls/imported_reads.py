@@ -9,12 +9,14 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
-from embercoach.analysis.calls.parameters import closure_of
+from embercoach.analysis.calls.parameters import annotated_value, closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.host_uses import is_forward
+from embercoach.analysis.facts.scopes import by_parameter
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import definite_array
-from embercoach.analysis.values.lattice import UNKNOWN, Function
+from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -51,7 +53,10 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     is_traced = function.compiled or function.vmapped
     if not is_traced and not is_forward(function):
         return
-    read = _read(fact.function, _arrays(fact.function, fact.arguments, is_bound=fact.is_bound))
+    arrays = _arrays(fact.function, fact.arguments, is_bound=fact.is_bound)
+    if is_traced:
+        arrays |= _shown_arrays(fact)
+    read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
     context = "compiled" if is_traced else "forward"
@@ -74,6 +79,29 @@ def _arrays(
     return frozenset(name for name, array in arrays if array is not None and array.traced)
 
 
+def _shown_arrays(fact: ProjectCall) -> frozenset[str]:
+    """The parameters that a compiled function passes its own for, and that are used as arrays."""
+    function = fact.place.function
+    own = {p.name for p in function.parameters} if function is not None else set()
+    values = ((a.keyword, a.node) for a in fact.arguments if not a.star)
+    passed = by_parameter(fact.function, values, is_bound=fact.is_bound)
+    unknown = {id(a.node) for a in fact.arguments if a.value is UNKNOWN}
+    names = frozenset(
+        name
+        for name, node in passed.items()
+        if id(node) in unknown and isinstance(node, cst.Name) and node.value in own
+    )
+    if not names:
+        return names
+    used = must_execute(fact.function, frozenset(), ()).shown
+    return frozenset(
+        p.name
+        for p in fact.function.parameters
+        if p.name in names
+        and (p.name in used or isinstance(annotated_value(fact.function, p), Array))
+    )
+
+
 @lru_cache(maxsize=64)
 def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read | None:
     """The first read of an array that must execute when a function is called."""
@@ -83,12 +111,13 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
     for node, how in must.reads.items():
         return _Read(node, how)
     frame = Frame(info.module, info, closure_of(info), record=False)
+    if info.is_method and info.cls is not None and info.parameters:
+        frame.names[info.parameters[0].name] = Instance(info.cls)
     for call, arguments in [*must.calls.items()][: _MOST_FOLLOWED if depth < _MOST_CALLS else 0]:
-        callee = evaluate(frame, call.func) if isinstance(call.func, cst.Name) else UNKNOWN
+        callee = evaluate(frame, call.func) if dotted(call.func) is not None else UNKNOWN
         if isinstance(callee, Function):
-            bound = callee.bound is not None
-            given = _arrays(callee.info, arguments, is_bound=bound)
-            found = _read(callee.info, given, depth + 1)
+            given = _arrays(callee.info, arguments, is_bound=callee.bound is not None)
+            found = _read(callee.info, given, depth + 1) if given else None
             if found is not None:
                 return found
     return None
