@@ -179,17 +179,29 @@ def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     return isinstance(node, cst.DictComp)
 
 
-def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
-    """Judge the loops that call a function, whose result is what it has read."""
+def _in_callers(function: FunctionInfo, module: Module, depth: int = 0) -> Verdict:
+    """Judge the loops that call a function, here or through others, whose result it has read."""
     calls = [
         call
         for call in calls_by_function(module).get(function, ())
-        if call.place.loops and not call.place.periodic
+        if not call.place.periodic
+        and (call.place.loops or call.place.function in hot_functions(module))
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
-    verdicts = {_in_loop(call.place, call.node, None, module, 1) for call in calls}
+    verdicts = {_in_caller(call, module, depth) for call in calls}
     return verdicts.pop() if len(verdicts) == 1 else ""
+
+
+def _in_caller(call: LocalCall, module: Module, depth: int) -> Verdict:
+    caller = call.place.function
+    if call.place.loops or caller is None:
+        return _in_loop(call.place, call.node, None, module, 1)
+    uses = uses_of(call.node, caller.node.body, module, caller)
+    if uses & _NEEDED:
+        return "leaves"
+    is_returned = Use.RETURNED in uses and depth < _MOST_FUNCTIONS
+    return _in_callers(caller, module, depth + 1) if is_returned else ""
 
 
 @lru_cache(maxsize=16)
