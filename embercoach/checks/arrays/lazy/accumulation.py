@@ -10,7 +10,7 @@ from embercoach.analysis.facts.call_effects import is_append, is_at_update
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import by_parameter, display, scope_of
 from embercoach.analysis.held_sources import returned_by
-from embercoach.analysis.syntax.trees import dotted, names_below
+from embercoach.analysis.syntax.trees import dotted, names_below, walk
 from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:
@@ -244,6 +244,8 @@ def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
     path, value = path_of(statement.targets[0].target), statement.value
     if path is None:
         return None
+    if isinstance(value, cst.IfExp):  # ``x if total is None else total + x``
+        value = value.body if path in map(path_of, walk(value.body)) else value.orelse
     while (inner := _wrapped(value, f"mlx.core.{_name(value)}")) is not None:
         value = inner
     if isinstance(value, cst.BinaryOperation) and isinstance(
