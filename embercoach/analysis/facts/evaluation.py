@@ -213,6 +213,8 @@ class Evaluation:
             return self.use(node.value, names, depth)  # type: ignore[attr-defined]
         if kind is cst.Call:
             return self._call(node, names, depth)  # type: ignore[arg-type]
+        if isinstance(node, cst.BaseComp) and self.use(node.for_in.iter, names, depth) == "derived":
+            names = names.union(target_names(node.for_in.target))
         uses = {self.use(child, names, depth) for child in children(node)}
         if "evaluated" in uses:
             return "evaluated"

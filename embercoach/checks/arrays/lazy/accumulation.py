@@ -87,6 +87,7 @@ def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
                 yield Accumulation(path, *found, value, None, in_place)
     elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         yield from _appended(statement.value, module)
+        yield from _averaged(statement.value, place, module)
 
 
 def _unwrapped(
@@ -133,6 +134,29 @@ def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
     array = as_array(first.value)
     if array is not None and not array.evaluated:
         yield Accumulation(path, "list", (first.node,), call, None, True)
+
+
+def _averaged(call: cst.Call, place: FactPlace, module: Module) -> Iterator[Accumulation]:
+    """``teacher.update(tree_map(average, teacher.parameters(), model.parameters()))``."""
+    path = dotted(call.func) or ""
+    owner, _, method = path.rpartition(".")
+    if not owner or method != "update" or len(call.args) != 1:
+        return
+    tree = _unwrapped(call.args[0].value, place, module)
+    fact = evaluation_of(module).calls.get(tree) if isinstance(tree, cst.Call) else None
+    if fact is None or fact.symbol != "mlx.utils.tree_map" or not isinstance(tree, cst.Call):
+        return
+    given = [argument.value for argument in tree.args[1:]]
+    others = tuple(value for value in given if _module_of(value) != owner)
+    if len(others) < len(given):
+        yield Accumulation(owner, "tree", others, call, None, True)
+
+
+def _module_of(node: cst.BaseExpression) -> str | None:
+    """The path of the module in ``module.parameters()``."""
+    path = dotted(node.func) if isinstance(node, cst.Call) and not node.args else None
+    owner, _, method = (path or "").rpartition(".")
+    return owner if method in ("parameters", "trainable_parameters") else None
 
 
 def added_to(
