@@ -12,11 +12,15 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
-from embercoach.analysis.facts.callbacks import called_back
+from embercoach.analysis.facts.caller_evaluation import called_back
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
-from embercoach.analysis.facts.passed_names import derived_attributes, names_inside
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter
+from embercoach.analysis.facts.scopes import (
+    assigned_attributes,
+    by_parameter,
+    derived_attributes,
+    names_inside,
+)
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,

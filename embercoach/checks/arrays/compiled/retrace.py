@@ -23,9 +23,8 @@ from embercoach.analysis.values.joins import any_item, as_array, as_number
 from embercoach.analysis.values.lattice import UNKNOWN, Dict, Sequence, Str
 from embercoach.checks.arrays.compiled.between_calls import member_of
 from embercoach.checks.arrays.compiled.compilations import root_of
-from embercoach.checks.arrays.compiled.growing_lists import growing_list
 from embercoach.checks.arrays.compiled.varying import FEW_VALUED, Varying
-from embercoach.checks.arrays.compiled.varying_shapes import changes_shape
+from embercoach.checks.arrays.compiled.varying_shapes import changes_shape, growing_list
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
