@@ -1,4 +1,4 @@
-"""What the callers of a function in the file pass: evaluated arrays, and optional callbacks."""
+"""Arguments that the callers of a function in the file pass: evaluated arrays, and callbacks."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _reports(
 
 
 def _declared(function: FunctionInfo, parameter: FunctionParameter) -> Value:
-    """What a parameter holds by its annotation, or as the object of a method."""
+    """The value of a parameter by its annotation, or as the object of a method."""
     is_own = function.is_method and parameter is function.parameters[0]
     if is_own and function.cls is not None:
         return Instance(function.cls)
