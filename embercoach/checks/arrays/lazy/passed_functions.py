@@ -63,7 +63,7 @@ def _function(node: cst.BaseExpression, scope: Scope) -> Function | None:
 def _containers(
     loop: cst.For | cst.CompFor, function: FunctionInfo | None, module: Module
 ) -> list[Expression]:
-    """The container that a loop walks over; for a parameter, those that callers in the file pass."""
+    """The container that a loop walks over; of a parameter, those that callers pass."""
     node, func = loop.iter, getattr(loop.iter, "func", None)
     if _view(loop) is not None and isinstance(func, cst.Attribute):
         node = func.value
