@@ -12,9 +12,10 @@ from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.parameters import annotated_value, closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.facts.host_uses import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.joins import definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
@@ -38,15 +39,19 @@ _HELP = {
 
 
 class _Read(NamedTuple):
-    """A read that must execute in a function, or in one that it calls."""
+    """A read that must execute in a function, or in one that it calls: where it is."""
 
     node: cst.CSTNode
     how: Read
+    function: FunctionInfo
 
 
 @check("GRAPH-BREAK-001", "GRAPH-BREAK-002", "GRAPH-BREAK-003", "HOST-PULL-001")
 def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
-    """``guard(x)`` of another file, which has ``if mx.any(mx.isnan(x))``, in a forward pass."""
+    """``guard(x)`` of another file, which raises if ``mx.any(mx.isnan(x))``, in a forward pass.
+
+    In a compiled function, any read raises.
+    """
     function = fact.place.function
     if function is None or fact.function.module is module or module.is_test or function.is_test:
         return
@@ -59,6 +64,8 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
+    if not is_traced and (is_forward(read.function) or not _is_guard(read)):
+        return  # reported in its own file, where its use is known
     context = "compiled" if is_traced else "forward"
     where = f"`{fact.function.name[:16]}()` in {fact.function.module.path.name[-12:]}"
     yield Report.at(
@@ -109,7 +116,7 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
         return None
     must = must_execute(info, arrays, ())
     for node, how in must.reads.items():
-        return _Read(node, how)
+        return _Read(node, how, info)
     frame = Frame(info.module, info, closure_of(info), record=False)
     if info.is_method and info.cls is not None and info.parameters:
         frame.names[info.parameters[0].name] = Instance(info.cls)
@@ -121,6 +128,17 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
             if found is not None:
                 return found
     return None
+
+
+def _is_guard(read: _Read) -> bool:
+    """Return whether a read only decides if an exception is raised."""
+    tests = (
+        node.test
+        for node in walk(read.function.node.body, (cst.Lambda,))
+        if isinstance(node, cst.Assert)
+        or (isinstance(node, cst.If) and without_raising(node) is not None)
+    )
+    return any(inner is read.node for test in tests for inner in walk(test))
 
 
 def _code(read: _Read) -> str:
