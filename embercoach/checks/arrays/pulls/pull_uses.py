@@ -18,6 +18,7 @@ from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import dotted, statements_below, walk
+from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import Numpy, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
@@ -197,6 +198,8 @@ def _in_caller(call: LocalCall, module: Module, depth: int) -> Verdict:
     caller = call.place.function
     if call.place.loops or caller is None:
         return _in_loop(call.place, call.node, None, module, 1)
+    if is_forward(caller) or _is_transformed(caller) or holds_arrays(call.function.returned):
+        return ""  # it returns arrays that it has computed with what it has read
     uses = uses_of(call.node, caller.node.body, module, caller)
     if uses & _NEEDED:
         return "leaves"
