@@ -63,7 +63,8 @@ def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
     added = [
         item
         for item in accumulated_by_text(fact.function)
-        if not arrays.isdisjoint(name for node in item.added for name in names_below(node))
+        if item.kind == "tree"  # of weights
+        or not arrays.isdisjoint(name for node in item.added for name in names_below(node))
     ]
     yield from _reports(_of_call(fact, added), fact, module)
 
@@ -197,7 +198,9 @@ def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
     found: list[Accumulation] = []
     for statement in small_statements(function.node.body):
         item = accumulation_by_text(statement)
-        if item is not None and item.path.partition(".")[0] in own and "." in item.path:
+        if item is None or item.path.partition(".")[0] not in own:
+            continue
+        if "." in item.path or (item.kind == "tree" and item.in_place):
             found.append(item)
     return found[:_MOST_ADDED]
 
