@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: Calls inside of each other that are followed, and calls of one function.
-_MOST_CALLS, _MOST_FOLLOWED = 3, 16
+_MOST_CALLS, _MOST_FOLLOWED = 2, 8
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
 _EFFECTS = {"compiled": ": raises when traced", "forward": " in every forward pass"}
 _HELP = {
