@@ -16,6 +16,7 @@ from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.facts.host_uses import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
@@ -64,7 +65,7 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
-    if not is_traced and (is_forward(read.function) or not _is_guard(read)):
+    if not is_traced and not _is_guard_of(read, fact.function):
         return  # reported in its own file, where its use is known
     context = "compiled" if is_traced else "forward"
     where = f"`{fact.function.name[:16]}()` in {fact.function.module.path.name[-12:]}"
@@ -130,8 +131,14 @@ def _read(info: FunctionInfo, arrays: frozenset[str], depth: int = 0) -> _Read |
     return None
 
 
-def _is_guard(read: _Read) -> bool:
-    """Return whether a read only decides if an exception is raised."""
+def _is_guard_of(read: _Read, function: FunctionInfo) -> bool:
+    """Return whether a function reads only to decide if it raises an exception.
+
+    The methods of a layer may prepare a whole prompt, once for many tokens.
+    """
+    classes = (info.cls for info in (function, read.function))
+    if any(cls is not None and is_layer(cls) for cls in classes):
+        return False
     tests = (
         node.test
         for node in walk(read.function.node.body, (cst.Lambda,))

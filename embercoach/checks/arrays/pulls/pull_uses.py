@@ -182,11 +182,10 @@ def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
 
 def _in_callers(function: FunctionInfo, module: Module, depth: int = 0) -> Verdict:
     """Judge the loops that call a function, here or through others, whose result it has read."""
-    calls = [
-        call
-        for call in calls_by_function(module).get(function, ())
-        if not call.place.periodic
-        and (call.place.loops or call.place.function in hot_functions(module))
+    known = calls_by_function(module).get(function, ())
+    known = tuple(call for call in known if not call.place.periodic)
+    calls = [call for call in known if call.place.loops] or [
+        call for call in known if call.place.function in hot_functions(module)
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
