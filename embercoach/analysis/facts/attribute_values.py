@@ -38,6 +38,15 @@ def assigned_values(
     return found
 
 
+def is_set_once(cls: ClassInfo, owner: str, name: str, module: Module) -> bool:
+    """Return whether one statement of ``__init__`` alone assigns to ``self.<name>``."""
+    setters = [setter.name for setter in cls.setters.get(name, ())]
+    if setters != ["__init__"] or _assigned_paths(cls)[f"{owner}.{name}"] != 1:
+        return False
+    others = _others(module)
+    return not others.assigned[name] and cls.name not in others.bases
+
+
 @lru_cache(maxsize=64)
 def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...]:
     path = f"{owner}.{name}"
@@ -47,7 +56,7 @@ def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...
             return ()
         for statement in small_statements(setter.node.body):
             if path in map(dotted, targets_of(statement)):
-                value = _value_of(statement, path)
+                value = _value_of(statement)
                 if value is None:
                     return ()
                 found.append(AssignedValue(value, statement, setter))
@@ -56,22 +65,14 @@ def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...
     return tuple(one for one in found if getattr(one.value, "value", None) != "None")
 
 
-def _value_of(statement: cst.CSTNode, path: str) -> cst.BaseExpression | None:
-    """The value that a statement assigns to a path: of several, the one at its place."""
+def _value_of(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """The value that a statement assigns to one target."""
     if isinstance(statement, cst.AnnAssign):
         return statement.value
     if not isinstance(statement, cst.Assign) or len(statement.targets) > 1:
         return None
-    target, value = statement.targets[0].target, statement.value
-    if not isinstance(target, (cst.Tuple, cst.List)):
-        return value
-    if not isinstance(value, (cst.Tuple, cst.List)) or len(value.elements) != len(target.elements):
-        return None
-    if any(isinstance(e, cst.StarredElement) for e in (*target.elements, *value.elements)):
-        return None
-    pairs = zip(target.elements, value.elements, strict=True)
-    found = [given.value for bound, given in pairs if dotted(bound.value) == path]
-    return found[0] if len(found) == 1 else None
+    is_tuple = isinstance(statement.targets[0].target, (cst.Tuple, cst.List))
+    return None if is_tuple else statement.value
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
-from embercoach.analysis.facts.attribute_values import assigned_values
+from embercoach.analysis.facts.attribute_values import is_set_once
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.layout import layout_of
@@ -178,8 +178,7 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
     owner, *rest = (dotted(node) or "").split(".")
     cls = function.cls
     if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
-        found = assigned_values(cls, owner, rest[0], module)
-        is_set = [one.setter.name for one in found] == ["__init__"]
+        is_set = is_set_once(cls, owner, rest[0], module)
         return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
     if rest or function.outer is None or scope_of(module, function).binds(owner):
         return False
