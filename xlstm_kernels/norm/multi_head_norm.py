@@ -190,26 +190,15 @@ def _normalise(
 
 @functools.cache
 def norm_operation(
-    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool, by_mlx: bool = False
+    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
 ) -> Operation:
-    """The differentiable operation (x, each of the extras) -> normalised on one backend.
-
-    With `by_mlx`, `mx.fast.rms_norm` takes the place of the forward kernel: for one head, and no
-    extra but a weight of the dtype of x.
-    """
-    plain = multi_head_layer_norm_reference if centred else multi_head_rms_norm_reference
-
-    def reference(x: mx.array, *arrays: mx.array) -> mx.array:
-        return plain(x, eps=eps, **dict(zip(extras, arrays, strict=True)))
-
+    """The differentiable operation (x, each of the extras) -> normalised on one backend."""
     if backend == executors.NATIVE:
-        return reference
+        return _reference(eps, extras, centred=centred)
     kernel = norm_kernel(extras, centred=centred)
-    input_gradient = _gradient(backend, eps, extras, reference, centred=centred)
+    input_gradient = norm_gradient_operation(backend, eps, extras, centred=centred)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
-        if by_mlx:
-            return mx.squeeze(mx.fast.rms_norm(x, arrays[0] if arrays else None, eps), axis=2)
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
         return normalised
 
@@ -220,11 +209,12 @@ def norm_operation(
     return differentiable(launch, gradient)
 
 
-def _gradient(
-    backend: str, eps: float, extras: tuple[str, ...], reference: Operation, *, centred: bool
+@functools.cache
+def norm_gradient_operation(
+    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
 ) -> Operation:
     """(cotangent, x, each of the extras) -> the gradients in all but the first, differentiable."""
-    of_reference = gradient_of(reference)
+    of_reference = gradient_of(_reference(eps, extras, centred=centred))
 
     def plain(cotangent: mx.array, *primals: mx.array) -> Arrays:
         return of_reference(primals, (cotangent,))
@@ -235,6 +225,15 @@ def _gradient(
         )
 
     return differentiable(launch, gradient_of(plain))
+
+
+def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
+    plain = multi_head_layer_norm_reference if centred else multi_head_rms_norm_reference
+
+    def reference(x: mx.array, *arrays: mx.array) -> mx.array:
+        return plain(x, eps=eps, **dict(zip(extras, arrays, strict=True)))
+
+    return reference
 
 
 def _scalar(number: float) -> mx.array:

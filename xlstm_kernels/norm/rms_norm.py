@@ -6,11 +6,19 @@ dx = r (g - n mean(g n)), dweight = sum over the rows of dy * n.
 
 from __future__ import annotations
 
+import functools
+from typing import cast
+
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.norm.multi_head_norm import checked_epsilon, norm_operation
+from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.norm.multi_head_norm import (
+    checked_epsilon,
+    norm_gradient_operation,
+    norm_operation,
+)
 
 
 def rms_norm(
@@ -54,13 +62,45 @@ def rms_norm(
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros_like(x)
-    extras, arrays = (("weight",), (weight,)) if weight is not None else ((), ())
-    # The norm of one head. MLX's kernel is faster, but promotes x to the dtype of the weight.
-    rows = x.reshape((1, -1, 1, x.shape[-1]))
-    by_mlx = weight is None or weight.dtype == x.dtype
-    operation = norm_operation(resolved, epsilon, extras, centred=False, by_mlx=by_mlx)
-    normalised: mx.array = operation(rows, *arrays)
-    return normalised.reshape(x.shape)
+    weights = () if weight is None else (weight,)
+    # MLX's kernel is faster, but promotes x to the dtype of the weight.
+    by_mlx = resolved != executors.NATIVE and all(w.dtype == x.dtype for w in weights)
+    operation = (_by_mlx if by_mlx else _by_kernels)(resolved, epsilon)
+    normalised: mx.array = operation(x, *weights)
+    return normalised
+
+
+@functools.cache
+def _by_kernels(backend: str, eps: float) -> Operation:
+    """The operation (x) or (x, weight) -> normalised: the norm of one head."""
+
+    def normalise(x: mx.array, *weight: mx.array) -> mx.array:
+        operation = norm_operation(backend, eps, ("weight",) * len(weight), centred=False)
+        return cast("mx.array", operation(_rows(x), *weight)).reshape(x.shape)
+
+    return normalise
+
+
+@functools.cache
+def _by_mlx(backend: str, eps: float) -> Operation:
+    """The same with `mx.fast.rms_norm` for the forward pass."""
+
+    def normalise(x: mx.array, *weight: mx.array) -> mx.array:
+        return mx.fast.rms_norm(x, weight[0] if weight else None, eps)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        x, *weight = primals
+        (cotangent,) = cotangents
+        extras = ("weight",) * len(weight)
+        operation = norm_gradient_operation(backend, eps, extras, centred=False)
+        in_rows, *in_weight = operation(cotangent.reshape((1, -1, x.shape[-1])), _rows(x), *weight)
+        return (in_rows.reshape(x.shape), *in_weight)
+
+    return differentiable(normalise, gradient)
+
+
+def _rows(x: mx.array) -> mx.array:
+    return x.reshape((1, -1, 1, x.shape[-1]))
 
 
 def _require_fit(x: mx.array, weight: mx.array) -> None:

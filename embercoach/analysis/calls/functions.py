@@ -26,8 +26,14 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.evaluating_functions import evaluates_before_return
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
-from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
+from embercoach.analysis.facts.scopes import assigned_attributes
+from embercoach.analysis.values.declared_results import (
+    lacks_dtypes,
+    may_be_kernel,
+    with_dtypes,
+    with_traced,
+    yielded_values,
+)
 from embercoach.analysis.values.evaluation_state import is_evaluated, with_evaluation
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
@@ -39,7 +45,6 @@ from embercoach.analysis.values.joins import (
     without_shapes,
 )
 from embercoach.analysis.values.lattice import (
-    ARRAY,
     NO_PULLS,
     NONE,
     STR,
@@ -56,7 +61,7 @@ from embercoach.analysis.values.torch_values import Torch
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
@@ -65,6 +70,7 @@ if TYPE_CHECKING:
 MAX_SUMMARIES = 6
 #: Parameters that are bound in the time of an evaluation.
 PARAMETERS_A_STEP = 2
+_TRACED = Array(traced=True)
 
 
 @link("call_function")
@@ -113,7 +119,7 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        result = with_traced(_refined(annotated, info, frame), values)
+        result = with_traced(_refined(annotated, info, frame, values), values)
         if type(result) is not Array or not evaluates_before_return(info):
             return result
         if not info.in_progress and frame.depth < MAX_DEPTH:
@@ -145,11 +151,18 @@ def _result(
     return yielded_values(annotated, known) if generates and annotated is not None else known
 
 
-def _refined(annotated: Value, info: FunctionInfo, frame: Frame) -> Value:
-    """An array with the dtype that the body has been seen to return, whatever it is called with."""
+def _refined(annotated: Value, info: FunctionInfo, frame: Frame, values: dict[str, Value]) -> Value:
+    """Arrays with the dtypes that the body returns: whatever it is given, or for these values."""
+    if not lacks_dtypes(annotated):
+        return annotated
     if info.module is frame.module and type(annotated) is type(info.returned) is Array:
-        return info.returned
-    return annotated
+        if info.returned.dtype is not None:
+            return info.returned
+        annotated = info.returned
+    if info.in_progress or frame.depth >= MAX_DEPTH:
+        info.module.project.calls.cut(info)
+        return annotated
+    return with_dtypes(annotated, _summary(frame, info, values, annotated))
 
 
 def _marked_result(
@@ -200,7 +213,7 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return without_shapes(first)
+            return vague if lacks_dtypes(vague) else without_shapes(first)
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
@@ -332,8 +345,8 @@ def seen_in(visit: FunctionVisit) -> list[Fact]:
 
 def must_execute(
     info: FunctionInfo, arrays: frozenset[str], given: Iterable[tuple[str, Value]]
-) -> dict[cst.Call, tuple[Argument, ...]]:
-    """The calls that must execute when a function runs, with their arguments.
+) -> MustExecute:
+    """The calls that must execute when a function runs, and what must read arrays.
 
     Args:
         info: the function.
@@ -341,8 +354,8 @@ def must_execute(
         given: what is known of its parameters, and of those of the functions around it.
     """
     if info.in_progress:
-        return {}
-    values: list[Value] = [ARRAY if p.name in arrays else UNKNOWN for p in info.parameters]
+        return MustExecute(arrays)
+    values: list[Value] = [_TRACED if p.name in arrays else UNKNOWN for p in info.parameters]
     owner = info.parameters[0].name if info.is_method and info.parameters else ""
     values[:1] = canonical_values(info)[:1] if owner else values[:1]
     frame = _entered(info, tuple(values), record=False, depth=1)
@@ -350,23 +363,10 @@ def must_execute(
     if owner:  # any of several assignments may hold, of whatever object they are
         repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
         frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
-    frame.must = MustExecute(arrays)
+    frame.must = must = MustExecute(arrays)
     with suppress(WorkExceededError):
         _execute(info, frame)
-    return frame.must.calls
-
-
-def constants_passed(
-    info: FunctionInfo, arguments: tuple[Argument, ...]
-) -> Iterator[tuple[str, Value]]:
-    """The parameters that hold a constant in a call and are not bound again."""
-    if any(argument.star for argument in arguments):
-        return
-    values = bind(info, UNKNOWN if info.is_method else None, arguments)
-    for parameter in info.parameters:
-        known = constants.of_parameter(info, parameter, values.get(parameter.name))
-        if known is not None and not is_rebound(info.module, info, parameter.name):
-            yield parameter.name, known
+    return must
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

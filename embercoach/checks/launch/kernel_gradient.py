@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.functions import constants_passed, must_execute
+from embercoach.analysis.calls.constants import constants_passed
+from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.facts.facts import CallFact
@@ -94,7 +95,7 @@ def _reached(
         if any(fact.symbol == "mlx.core.stop_gradient" for fact in own):
             continue
         names = _dependent(visit)
-        running = must_execute(visit.function, names, visit.given)
+        running = must_execute(visit.function, names, visit.given).calls
         for fact in filter(_is_launch, own):
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)

@@ -1,6 +1,7 @@
 """Calls that switch a model's mode or update its weights, followed through functions and methods.
 
-NN-006 asks it what an iteration of a training loop does with a model.
+NN-006 asks it what an iteration of a training loop does with a model, NN-005 what functions of
+other files do.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DEEPEST, _MOST = 4, 32
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")
 
-Kind = Literal["eval", "train", "update"]
+Kind = Literal["eval", "train", "update", "load"]
 
 
 class Effect(NamedTuple):
@@ -143,6 +144,8 @@ def _direct(node: cst.Call) -> list[tuple[str, Kind]]:
     if name == "train" and len(given) < 2:
         is_off = bool(given) and isinstance(given[0], cst.Name) and given[0].value == "False"
         return [(path, "eval" if is_off else "train")]
+    if name == "load_weights":
+        return [(path, "load")]
     if name != "update":
         return []
     if len(given) == 2 and "opt" in path.rpartition(".")[2].lower():

@@ -18,10 +18,12 @@ from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import dotted, statements_below, walk
+from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import Numpy, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.invariance import is_invariant
+from embercoach.checks.arrays.pulls.needed_reads import is_used_up
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
@@ -113,12 +115,9 @@ def _is_transformed(function: FunctionInfo) -> bool:
 
 
 def _in_loop(
-    place: FactPlace,
-    pull: cst.CSTNode,
-    subject: cst.CSTNode | None,
-    module: Module,
-    depth: int = 0,
+    place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode | None, module: Module
 ) -> Verdict:
+    """Judge a pull in a loop, or the call of a function that returns what it pulls."""
     loop, function = place.loop, place.function
     layout = layout_of(module, function)
     loops = list(layout.loops(place.statement))
@@ -127,7 +126,8 @@ def _in_loop(
     if subject is not None and is_invariant(subject, place, module):
         return "invariant"
     if is_fed_back(pull, module):
-        return _fed_back(pull)
+        detour = takes_host_detour(pull, module, only_by_numpy=True)
+        return "leaves" if detour else _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
         return "leaves" if _is_entry(pull, place, module) else ""  # in a comprehension
     if _is_read_again(pull, loop.body, place, module):
@@ -139,13 +139,22 @@ def _in_loop(
         return "leaves"
     if _trains(loop, module):
         return "step"
+    return _by_uses(place, pull, uses, module)
+
+
+def _by_uses(place: FactPlace, pull: cst.CSTNode, uses: frozenset[Use], module: Module) -> Verdict:
+    """Judge a pull in a loop by the uses of its value there."""
+    loop, function = place.loop, place.function
+    assert loop is not None
     if _is_whole(pull) and not (_is_list(pull) and uses & _GATHERED):
         return "leaves"  # collected, the arrays would all be in memory
     if uses & _NEEDED or (Use.STORED in uses and uses <= _REPORTED):
         return "leaves"
-    if Use.RETURNED in uses and function is not None and depth < _MOST_FUNCTIONS:
+    if Use.RETURNED in uses and function is not None:
         return "leaves" if function not in hot_functions(module) else ""
-    return "collected" if uses & _GATHERED else ""
+    if uses.isdisjoint(_GATHERED):
+        return ""
+    return "leaves" if is_used_up(pull, loop, place, module) else "collected"
 
 
 _GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
@@ -179,17 +188,30 @@ def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     return isinstance(node, cst.DictComp)
 
 
-def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
-    """Judge the loops that call a function, whose result is what it has read."""
-    calls = [
-        call
-        for call in calls_by_function(module).get(function, ())
-        if call.place.loops and not call.place.periodic
+def _in_callers(function: FunctionInfo, module: Module, depth: int = 0) -> Verdict:
+    """Judge the loops that call a function, here or through others, whose result it has read."""
+    known = calls_by_function(module).get(function, ())
+    known = tuple(call for call in known if not call.place.periodic)
+    calls = [call for call in known if call.place.loops] or [
+        call for call in known if call.place.function in hot_functions(module)
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
-    verdicts = {_in_loop(call.place, call.node, None, module, 1) for call in calls}
+    verdicts = {_in_caller(call, module, depth) for call in calls}
     return verdicts.pop() if len(verdicts) == 1 else ""
+
+
+def _in_caller(call: LocalCall, module: Module, depth: int) -> Verdict:
+    caller = call.place.function
+    if call.place.loops or caller is None:
+        return _in_loop(call.place, call.node, None, module)
+    if is_forward(caller) or _is_transformed(caller) or holds_arrays(call.function.returned):
+        return ""  # it returns arrays that it has computed with what it has read
+    uses = uses_of(call.node, caller.node.body, module, caller)
+    if uses & _NEEDED:
+        return "leaves"
+    is_returned = Use.RETURNED in uses and depth < _MOST_FUNCTIONS
+    return _in_callers(caller, module, depth + 1) if is_returned else ""
 
 
 @lru_cache(maxsize=16)
@@ -318,6 +340,8 @@ def takes_lists(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
 
 
 def _is_type_test(test: cst.BaseExpression, path: str, module: Module) -> bool:
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return any(_is_type_test(part, path, module) for part in (test.left, test.right))
     if not isinstance(test, cst.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
         return False
     kind = dotted(test.args[1].value) or ""
