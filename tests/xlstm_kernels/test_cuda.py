@@ -186,8 +186,9 @@ def test_kernels_are_compiled_for_blocks_that_might_want_registers():
 def test_runs_where_mlx_has_cuda(cuda):
     assert executors.resolve(None) == "cuda"
     x = mx.ones((4, 96), dtype=mx.bfloat16)
-    mx.eval(mx.grad(lambda x: soft_cap(rms_norm(x), 15.0).sum())(x))
-    names = ["rms_norm", "soft_cap", "soft_cap_gradient", "rms_norm_gradient"]
+    weight = mx.ones((96,))  # of another dtype, which mx.fast.rms_norm would promote x to
+    mx.eval(mx.grad(lambda x: soft_cap(rms_norm(x, weight), 15.0).sum())(x))
+    names = ["rms_norm_weighted", "soft_cap", "soft_cap_gradient", "rms_norm_gradient_weighted"]
     assert cuda.built == [f"xlstm_{name}" for name in names]
     assert "const __nv_bfloat16* values," in cuda.texts[0]
     assert "const float* epsilon_of_no_dimension," in cuda.texts[0]

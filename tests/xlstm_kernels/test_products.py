@@ -6,7 +6,6 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.slstm.gradient_case import judge
 from xlstm_kernels import products
 
 
@@ -88,10 +87,3 @@ def test_apples_gpus_from_the_m5_on_multiply_in_tf32(architecture, in_parts, gpu
 def test_a_cpu_takes_factors_whole(draw):
     if mx.default_device() == mx.cpu:
         assert not products.exact().in_parts
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_gradients_with_split_factors(masked, gpu, draw_case):
-    """By the operations of the native backend, for which the GPU's factors are split."""
-    case = draw_case((2, 5, 3, 33), masked=masked)
-    judge(case.computed("native"), case.expected())

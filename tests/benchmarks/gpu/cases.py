@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -99,7 +100,7 @@ def mlstm_cases(operator: Callable, name: str, **options: object) -> Iterator[Ca
             )
 
 
-def mlstm_step_case() -> Case:
+def mlstm_step_case(batch: int, heads: int, keys: int, values_of: int) -> Case:
     def call(*arrays: mx.array, backend: str) -> list[mx.array]:
         h, states = pack.mlstm_step(*arrays, backend=backend)
         return [h, *states]
@@ -116,9 +117,11 @@ def mlstm_step_case() -> Case:
         found = _mlstm_gradients(stepwise(arrays), pulled)
         return [*(array[:, :, 0] for array in found[:5]), *found[5:]]
 
-    shapes = ((3, 4, 64), (3, 4, 64), (3, 4, 96), (3, 4), (3, 4))
-    states = ((3, 4, 64, 96), (3, 4, 64), (3, 4, 1))
-    return Case("mlstm_step 3x4x64x96", call, normal(*shapes, *states), values, gradients, states=3)
+    key, value, gate = (batch, heads, keys), (batch, heads, values_of), (batch, heads)
+    states = ((*key, values_of), key, (*gate, 1))
+    drawn = normal(key, key, value, gate, gate, *states)
+    name = f"mlstm_step {batch}x{heads}x{keys}x{values_of}"
+    return Case(name, call, drawn, values, gradients, states=3)
 
 
 def _outputs(
@@ -273,9 +276,16 @@ def slstm_case(units: int, mask: NDArray[np.bool_] | None, **options: float | bo
 
 
 def convolution_cases() -> Iterator[Case]:
-    x, weight, bias, states = (2, 75, 70), (70, 4), (70,), (2, 3, 70)
+    yield from _convolution_cases(2, 75, 70)
+    yield from _convolution_cases(4, 1100, 128)  # a thread takes several channels
+    yield _update_case()
+
+
+def _convolution_cases(batch: int, steps: int, channels: int) -> Iterator[Case]:
+    x, weight, bias = (batch, steps, channels), (channels, 4), (channels,)
+    states = (batch, 3, channels)
     for activation in (None, "silu"):
-        suffix = ", silu" * bool(activation)
+        suffix = f" {steps}" + ", silu" * bool(activation)
 
         def call(*arrays: mx.array, backend: str, act: str | None = activation) -> list[mx.array]:
             return [pack.causal_conv1d(*arrays, activation=act, backend=backend)]
@@ -301,7 +311,6 @@ def convolution_cases() -> Iterator[Case]:
         yield Case(
             f"causal_conv1d{suffix}, bias, states", call_with_states, drawn, values, gradients
         )
-    yield _update_case()
 
 
 def _update_case() -> Case:
@@ -378,7 +387,7 @@ def _norm_gradients(
 
 
 def elementwise_cases() -> Iterator[Case]:
-    for shape in ((7,), (33, 129)):
+    for shape in ((7,), (33, 129), (64, 129)):
         yield Case(
             f"soft_cap {shape}",
             lambda values, backend: [pack.soft_cap(values, 3.0, backend=backend)],
@@ -393,7 +402,8 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "mlstm_chunkwise": partial(mlstm_cases, pack.mlstm_chunkwise, "mlstm_chunkwise"),
     "mlstm_sequence": partial(mlstm_cases, pack.mlstm_sequence, "mlstm_sequence"),
     "mlstm_siging": siging_cases,
-    "mlstm_step": lambda: iter([mlstm_step_case()]),
+    # The second one is so big that a thread takes several columns.
+    "mlstm_step": lambda: starmap(mlstm_step_case, [(3, 4, 64, 96), (8, 16, 40, 256)]),
     "slstm": slstm_cases,
     "convolutions": convolution_cases,
     "norms": norm_cases,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.xlstm_kernels.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
+from xlstm_kernels import products
 from xlstm_kernels.slstm import gradient as gradient_module
 from xlstm_kernels.slstm import sequence as sequence_module
 from xlstm_kernels.slstm.layout import most_threads
@@ -281,3 +282,11 @@ def test_nothing_to_do(shape, device, draw_case):
         assert gradient.shape == array.shape
     if not shape[1]:
         assert mx.array_equal(case.computed(device)[3], case.cotangents[1][:, :, 0])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
+    """By the operations of the native backend, as on a GPU that multiplies in TF32."""
+    monkeypatch.setattr(products, "_rounds_to_tf32", lambda: True)
+    case = draw_case((2, 5, 3, 33), masked=masked)
+    judge(case.computed("native"), case.expected())
