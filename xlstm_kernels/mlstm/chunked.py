@@ -384,5 +384,5 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
 
 def _inner(states: States, c: mx.array, n: mx.array) -> mx.array:
     """<C, c> + <n, n'>: (B, NH, 1)."""
-    of_c = mx.sum(states.c * c, axis=(-2, -1))
-    return mx.expand_dims(of_c + mx.sum(states.n * n, axis=-1), axis=-1)
+    of_rows = mx.sum(states.c * c, axis=-1)  # a sum of sums rounds less than one of all
+    return mx.sum(of_rows + states.n * n, axis=-1, keepdims=True)
