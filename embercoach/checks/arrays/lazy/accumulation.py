@@ -93,9 +93,9 @@ def _unwrapped(
     node: cst.BaseExpression, place: FactPlace, module: Module
 ) -> cst.BaseExpression | None:
     """The expression that a window, a cast, or a variable is of, if that is one."""
-    reaching = scope_of(module, place.function).reaching
     calls, statement = evaluation_of(module).calls, place.statement
     for _ in range(_MOST_WRAPPED):
+        reaching = scope_of(module, place.function).reaching if type(node) is cst.Name else None
         if isinstance(node, cst.Name) and reaching is not None:
             bindings = reaching.before(statement, node.value) or ()
             if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:

@@ -241,17 +241,17 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     uses = _uses_of(function.node).get(name)
     if uses is None:
         return False
-    reaching = scope_of(function.module, function).reaching
     for use in uses:
-        held = () if reaching is None else reaching.before(use.statement, name) or ()
+        passed = list(_passed_on(use, function, name, sources))
+        if not (use.is_update or passed):
+            continue
+        held = scope_of(function.module, function).reaching.before(use.statement, name) or ()
         kinds = {binding.kind for binding in held}
         if "parameter" not in kinds:
             continue
         if kinds == {"parameter"} and use.is_update and _looks_pure(function, name):
             return True
-        if any(
-            _is_changed_by(call, use.statement, function, name, sources, seen) for call in use.calls
-        ):
+        if any(_changes(callee, parameter, sources, seen) for callee, parameter in passed):
             return True
     return False
 
@@ -283,23 +283,17 @@ def _uses_of(function: cst.FunctionDef) -> dict[str, list[_Use]]:
     return found
 
 
-def _is_changed_by(
-    call: cst.Call,
-    statement: cst.CSTNode,
-    function: FunctionInfo,
-    name: str,
-    sources: Sources,
-    seen: Seen,
-) -> bool:
-    """Return whether a call that a parameter is passed to changes its argument."""
-    source = Source(call, statement, function, function.module)
-    for callee in sources.callees(source):
-        passed = _passed(call, callee)
-        nodes = ((p.name, passed.get(p.name)) for p in callee.function.parameters)
-        taken = [p for p, node in nodes if isinstance(node, cst.Name) and node.value == name]
-        if any(_changes(callee.function, parameter, sources, seen) for parameter in taken):
-            return True
-    return False
+def _passed_on(
+    use: _Use, function: FunctionInfo, name: str, sources: Sources
+) -> Iterator[tuple[FunctionInfo, str]]:
+    """Yield the functions that a statement passes a parameter to, and their parameters."""
+    for call in use.calls:
+        for callee in sources.callees(Source(call, use.statement, function, function.module)):
+            passed = _passed(call, callee)
+            for parameter in callee.function.parameters:
+                node = passed.get(parameter.name)
+                if isinstance(node, cst.Name) and node.value == name:
+                    yield callee.function, parameter.name
 
 
 def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
