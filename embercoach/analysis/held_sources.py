@@ -13,7 +13,14 @@ import libcst as cst
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.facts.attribute_values import assigned_values
 from embercoach.analysis.facts.scopes import assigned_attributes, made_in_init, scope_of
-from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated, small_statements, walk
+from embercoach.analysis.syntax.trees import (
+    SCOPES,
+    dotted,
+    evaluated,
+    nodes_of,
+    small_statements,
+    walk,
+)
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import Class, ModuleRef, Symbol
 
@@ -30,6 +37,7 @@ MOST_NESTED = 4
 _CHANGES = frozenset(
     ("pop", "popitem", "clear", "update", "setdefault", "append", "extend", "insert", "remove")
 )
+_WRITES = frozenset((cst.AssignTarget, cst.AugAssign, cst.Del))
 _FIELDS = frozenset(("field", "dataclasses.field"))
 _PLAIN_OBJECTS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 
@@ -109,7 +117,7 @@ def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
     owners: set[str] = set()
     for node in walk(module.tree):
         target: cst.CSTNode | None = None
-        if isinstance(node, (cst.AssignTarget, cst.AugAssign, cst.Del)):
+        if type(node) in _WRITES:
             target = node.target
             if isinstance(target, cst.Subscript):
                 key = _literal(target)
@@ -117,7 +125,7 @@ def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
                     owners.add((dotted(target.value) or "").rpartition(".")[2])
                 else:
                     keys.add(key)
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        elif type(node) is cst.Call and type(node.func) is cst.Attribute:
             changed = node.func.value if node.func.attr.value in _CHANGES else None
             key = _literal(changed) if isinstance(changed, cst.Subscript) else None
             if key is not None:  # ``config["optimizer"].pop("lr")``
@@ -239,7 +247,7 @@ def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CS
             if statement.value is None:
                 return []
             found.append((statement.value, statement))
-    if found and any(isinstance(inner, cst.Yield) for inner in walk(node.body, SCOPES)):
+    if found and any(nodes_of(cst.Yield, node.body, SCOPES)):
         return []
     return found
 

@@ -215,13 +215,12 @@ def _callers_are_known(info: FunctionInfo) -> bool:
     """Return whether all callers are in the file: of inner and private functions, in a script."""
     if info.name.startswith("__"):
         return False
-    return info.outer is not None or info.name.startswith("_") or "__main__" in info.module.source
+    return info.outer is not None or info.name.startswith("_") or info.module.is_script
 
 
 def _counts_axes(info: FunctionInfo) -> bool:
     """Return whether a function asks for numbers of axes: it takes arrays of several."""
-    source = info.module.source
-    return ("ndim" in source or ".shape)" in source) and _reads_rank(info.node.body)
+    return info.module.mentions_rank and _reads_rank(info.node.body)
 
 
 @lru_cache(maxsize=1024)

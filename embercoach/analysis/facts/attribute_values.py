@@ -85,9 +85,9 @@ def _others(module: Module) -> _Others:
     assigned: Counter[str] = Counter()
     bases: set[str] = set()
     for node in walk(module.tree, (cst.BaseExpression,)):
-        if isinstance(node, cst.ClassDef):
+        if type(node) is cst.ClassDef:
             bases.update((dotted(base.value) or "").rpartition(".")[2] for base in node.bases)
         for target in targets_of(node):
-            if isinstance(target, cst.Attribute) and dotted(target.value) != "self":
+            if type(target) is cst.Attribute and dotted(target.value) != "self":
                 assigned[target.attr.value] += 1
     return _Others(assigned, frozenset(bases))

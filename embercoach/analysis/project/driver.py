@@ -117,7 +117,7 @@ def _needs_evidence(info: FunctionInfo) -> bool:
 
 def _lacks_arguments(info: FunctionInfo) -> bool:
     start = 1 if info.is_method else 0
-    is_script = "__main__" in info.module.source  # what callers pass refines annotations too
+    is_script = info.module.is_script  # what callers pass refines annotations too
     return any(
         (is_script or p.annotation is None) and p.evidence is None and not p.star
         for p in info.parameters[start:]

@@ -15,7 +15,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
@@ -27,17 +27,18 @@ ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 MOST_BASES = 128
 
 
-def lineage(info: ClassInfo) -> Iterator[ClassInfo]:
+def lineage(info: ClassInfo) -> Collection[ClassInfo]:
     """The class and its bases of linted files, nearest first, each once."""
-    seen: set[ClassInfo] = set()
-    pending = [info]
-    while pending and len(seen) < MOST_BASES:
+    pending = [base.info for base in reversed(info.bases) if type(base) is Class]
+    if not pending:  # of most classes
+        return (info,)
+    found = {info: None}
+    while pending and len(found) < MOST_BASES:
         cls = pending.pop()
-        if cls not in seen:
-            seen.add(cls)
-            yield cls
-            bases = [base.info for base in cls.bases if isinstance(base, Class)]
-            pending.extend(reversed(bases))
+        if cls not in found:
+            found[cls] = None
+            pending += [base.info for base in reversed(cls.bases) if type(base) is Class]
+    return found
 
 
 def library_bases(info: ClassInfo) -> Iterator[str]:

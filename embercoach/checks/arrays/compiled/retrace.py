@@ -278,11 +278,12 @@ def _needed(root: FunctionInfo) -> frozenset[str]:
 
 def _needing_numbers(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The parts of a node where an array would not do."""
-    if isinstance(node, (cst.Slice, cst.Tuple)):
+    kind = type(node)  # ``isinstance`` is slow, and this is asked of all nodes of functions
+    if kind is cst.Slice or kind is cst.Tuple:
         return [node]
-    if isinstance(node, (cst.If, cst.IfExp, cst.While)):
-        return [node.test]
-    if not isinstance(node, cst.Call):
+    if kind is cst.If or kind is cst.IfExp or kind is cst.While:
+        return [node.test]  # type: ignore[attr-defined]
+    if type(node) is not cst.Call:
         return []
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
     if isinstance(name, cst.Name) and name.value in _SIZED:
