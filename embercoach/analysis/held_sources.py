@@ -116,9 +116,8 @@ def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
     keys: set[str | int] = set()
     owners: set[str] = set()
     for node in walk(module.tree):
-        target: cst.CSTNode | None = None
         if type(node) in _WRITES:
-            target = node.target
+            target: cst.CSTNode = node.target  # type: ignore[attr-defined]
             if isinstance(target, cst.Subscript):
                 key = _literal(target)
                 if key is None:
@@ -207,8 +206,7 @@ def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
 
 def global_of(source: Source, module: Module, name: str) -> list[Source] | None:
     """The value of a top-level name of another file, if it is bound once."""
-    reaching = scope_of(module, None).reaching
-    held = () if reaching is None else reaching.bindings.get(name, ())
+    held = scope_of(module, None).reaching.bindings.get(name, ())
     if len(held) != 1 or any(name in f.global_names for f in module.functions):
         return None
     binding = held[0]
@@ -257,8 +255,7 @@ def outer(source: Source, name: str) -> list[Source] | None:
     function = source.function
     while function is not None:
         function = function.outer
-        reaching = scope_of(source.module, function).reaching
-        held = () if reaching is None else reaching.bindings.get(name, ())
+        held = scope_of(source.module, function).reaching.bindings.get(name, ())
         if not held:
             continue
         binding = held[0]

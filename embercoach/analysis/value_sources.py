@@ -257,8 +257,6 @@ class Sources:
         function, statement = source.function, source.statement
         scope = scope_of(source.module, function)
         reaching = scope.reaching
-        if reaching is None:
-            return None
         if name not in reaching.bindings:
             return held_sources.outer(source, name)
         if function is not None and isinstance(function.node, cst.Lambda):
@@ -370,7 +368,7 @@ def _target_index(binding: Binding) -> int | None:
     return None
 
 
-def reaching_of(source: Source) -> Reaching | None:
+def reaching_of(source: Source) -> Reaching:
     """The bindings of the scope of an expression."""
     return scope_of(source.module, source.function).reaching
 

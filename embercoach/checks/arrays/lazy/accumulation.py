@@ -95,9 +95,8 @@ def _unwrapped(
     """The expression that a window, a cast, or a variable is of, if that is one."""
     calls, statement = evaluation_of(module).calls, place.statement
     for _ in range(_MOST_WRAPPED):
-        reaching = scope_of(module, place.function).reaching if type(node) is cst.Name else None
-        if isinstance(node, cst.Name) and reaching is not None:
-            bindings = reaching.before(statement, node.value) or ()
+        if isinstance(node, cst.Name):
+            bindings = scope_of(module, place.function).reaching.before(statement, node.value) or ()
             if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:
                 return node
             node, statement = bindings[0].value, bindings[0].statement

@@ -167,10 +167,10 @@ def _varies(call: Read, loop: cst.For, module: Module) -> bool:
     reaching = scope_of(module, call.place.function).reaching
     layout = layout_of(module, call.place.function)
     for name in used:
-        for binding in () if reaching is None else reaching.bindings.get(name, ()):
+        for binding in reaching.bindings.get(name, ()):
             if binding.statement is loop or layout.is_inside(binding.statement, loop):
                 return True
-    if reaching is None or reaching.gave_up:
+    if reaching.gave_up:
         return True
     roots = {n for n in used if n in reaching.bindings} | {_root(func)}
     state = _attributes_read(call.function)

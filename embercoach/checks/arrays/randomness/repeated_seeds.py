@@ -90,7 +90,7 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
         return True
     path = keyed_path(seed.node)
     reaching = scope_of(module, fact.place.function).reaching
-    if path is None or reaching is None or _is_stored(path, loop, module):
+    if path is None or _is_stored(path, loop, module):
         return False
     layout, name = layout_of(module, fact.place.function), path.partition(".")[0]
     bindings = reaching.before(fact.place.statement, name) or ()

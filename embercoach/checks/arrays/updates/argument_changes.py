@@ -129,8 +129,7 @@ def _parameter(function: FunctionInfo | None, name: str) -> FunctionParameter | 
 
 def _is_argument(function: FunctionInfo, fact: Fact, name: str, module: Module) -> bool:
     """Return whether a parameter still holds the caller's array, not updated before."""
-    reaching = scope_of(module, function).reaching
-    held = () if reaching is None else reaching.before(fact.place.statement, name) or ()
+    held = scope_of(module, function).reaching.before(fact.place.statement, name) or ()
     return bool(held) and all(binding.kind == "parameter" for binding in held)
 
 
@@ -166,8 +165,7 @@ def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     node, function = given.node, given.function
     if not isinstance(node, cst.Name) or function is None:
         return False
-    reaching = scope_of(given.module, function).reaching
-    held = () if reaching is None else reaching.before(given.statement, node.value) or ()
+    held = scope_of(given.module, function).reaching.before(given.statement, node.value) or ()
     if not any(binding.kind == "parameter" for binding in held):
         return False
     return _harmed_call(function, node.value, sources, seen) is not None
@@ -192,8 +190,6 @@ def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
     if not isinstance(node, cst.Name):
         return False
     reaching = scope_of(given.module, given.function).reaching
-    if reaching is None:
-        return False
     if node.value not in reaching.bindings:
         return _is_global_array(given, node.value)
     reads = reads_of(given.module, given.function)
@@ -313,8 +309,6 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
         return False
     statements = [*small_statements(function.node.body)]
     reaching = scope_of(function.module, function).reaching
-    if reaching is None:
-        return False
     for statement in statements:
         value = statement.value if isinstance(statement, cst.Return) else None
         if isinstance(value, cst.Name) and value.value == name:
