@@ -29,10 +29,10 @@ MOST_BASES = 128
 
 def lineage(info: ClassInfo) -> Collection[ClassInfo]:
     """The class and its bases of linted files, nearest first, each once."""
-    pending = [base.info for base in reversed(info.bases) if type(base) is Class]
-    if not pending:  # of most classes
+    if all(type(base) is not Class for base in info.bases):  # most of them
         return (info,)
-    found = {info: None}
+    found: dict[ClassInfo, None] = {}
+    pending = [info]
     while pending and len(found) < MOST_BASES:
         cls = pending.pop()
         if cls not in found:
@@ -51,7 +51,11 @@ def library_bases(info: ClassInfo) -> Iterator[str]:
 
 def is_layer(info: ClassInfo) -> bool:
     """Return whether a class is derived from ``mlx.nn.Module``."""
-    return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
+    for cls in lineage(info):
+        for base in cls.bases:
+            if type(base) is Symbol and (base.name == MODULE_CLASS or mlx_api.is_layer(base.name)):
+                return True
+    return False
 
 
 def is_torch_module(info: ClassInfo) -> bool:

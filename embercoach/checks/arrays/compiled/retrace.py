@@ -220,8 +220,11 @@ def _is_text(value: Value) -> bool:
 
 def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
     """``self.offset``, where the file has ``self.offset += 1``, or a property of such a counter."""
+    name = member_of(node)[0]
+    if not name:
+        return False
     counters = _counters(module)
-    if member_of(node)[0] in counters:
+    if name in counters:
         return True
     if not isinstance(node, cst.Attribute):
         return False
