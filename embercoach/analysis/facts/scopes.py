@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.reaching import Reaching
-from embercoach.analysis.syntax.trees import dotted, small_statements, targets_of, walk
+from embercoach.analysis.syntax.trees import all_statements, dotted, small_statements, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -226,7 +226,7 @@ def written_arguments(
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
-    for node in walk(module.tree, (cst.BaseExpression,)):
+    for node in all_statements(module.tree):
         if type(node) is cst.AnnAssign and node.value is None:
             continue
         for target in targets_of(node):

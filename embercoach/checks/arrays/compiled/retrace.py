@@ -11,6 +11,7 @@ from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.facts.facts import CompileFact, LocalCall, calls_by_function
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import (
+    all_statements,
     dotted,
     evaluated,
     names_below,
@@ -246,7 +247,7 @@ def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module:
 def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     found: set[str] = set()
-    for node in walk(module.tree, (cst.BaseExpression,)):
+    for node in all_statements(module.tree):
         if type(node) is cst.AugAssign:
             found.add(member_of(node.target)[0])
         elif type(node) is cst.Assign and type(node.targets[0].target) is cst.Attribute:

@@ -76,9 +76,11 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
     """``standardize(x)`` of another file, which changes ``x``."""
     if fact.function.module is module or _is_discarded(fact):
         return
+    arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
+    if not arrays:
+        return
     sources, source = sources_of(module), sources_of(module).of(fact, fact.node)
     passed = _passed(fact.node, Callee(fact.function, fact.is_bound))
-    arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
     for parameter in fact.function.parameters:
         node = passed.get(parameter.name)
         if node not in arrays:
@@ -221,7 +223,7 @@ def _read_attributes(module: Module) -> Counter[str]:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _changes_argument(function: FunctionInfo, name: str, module: Module) -> bool:
     """Return whether a function that a file calls changes its argument."""
     return _changes(function, name, sources_of(module), set())
