@@ -58,10 +58,8 @@ _SWALLOWING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRege
 class Reaching:
     """The bindings of one scope: a function, a lambda or a module."""
 
-    def __init__(
-        self, scope: cst.FunctionDef | cst.Lambda | cst.Module | None, *, has_walrus: bool = False
-    ) -> None:
-        """Walk the scope, if there is one. ``has_walrus``: there may be ``:=`` in it."""
+    def __init__(self, scope: cst.FunctionDef | cst.Lambda | cst.Module, *, has_walrus: bool):
+        """Walk the scope. ``has_walrus`` says whether there may be ``:=`` in it."""
         self.bindings: dict[str, list[Binding]] = {}
         self._before: dict[int, State] = {}
         self._made: dict[tuple[int, str, int], tuple[Binding]] = {}
@@ -75,8 +73,6 @@ class Reaching:
         self._loops: dict[int, tuple[State, State | None]] = {}
         self._visits = 0
         state: State = EMPTY
-        if scope is None:
-            return
         if not isinstance(scope, cst.Module):
             for parameter in parameters_of(scope.params):
                 name = parameter.name

@@ -37,6 +37,9 @@ class Expression:
         return Expression(node, self.scope)
 
 
+_UNBOUND = Reaching(cst.Module([]), has_walrus=False)
+
+
 class Scope:
     """The names of a function or module, and what one binding each binds them to."""
 
@@ -70,7 +73,7 @@ class Scope:
     @cached_property
     def reaching(self) -> Reaching:
         """The bindings of the function or module; few scopes are asked for them."""
-        return Reaching(None) if self._reaching is None else self._reaching()
+        return _UNBOUND if self._reaching is None else self._reaching()
 
     def find(self, name: str) -> tuple[Scope, Expression | None] | None:
         """The scope that binds a name, and to what, if that is one expression."""
