@@ -13,14 +13,7 @@ import libcst as cst
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.facts.attribute_values import assigned_values
 from embercoach.analysis.facts.scopes import assigned_attributes, made_in_init, scope_of
-from embercoach.analysis.syntax.trees import (
-    SCOPES,
-    dotted,
-    evaluated,
-    nodes_of,
-    small_statements,
-    walk,
-)
+from embercoach.analysis.syntax.trees import SCOPES, dotted, evaluated, small_statements, walk
 from embercoach.analysis.values.inheritance import find_method, lineage
 from embercoach.analysis.values.lattice import Class, ModuleRef, Symbol
 
@@ -245,7 +238,7 @@ def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CS
             if statement.value is None:
                 return []
             found.append((statement.value, statement))
-    if found and any(nodes_of(cst.Yield, node.body, SCOPES)):
+    if found and any(type(inner) is cst.Yield for inner in walk(node.body, SCOPES)):
         return []
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import libcst as cst
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Kinds: TypeAlias = "tuple[type, ...]"
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 #: Nodes with separate names and a separate order: they do not run where they are defined.
 SCOPES: Kinds = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 #: Fields that hold punctuation, operators and space; so do all whose names begin with ``_SPACE``.
@@ -128,12 +127,6 @@ def walk(node: cst.CSTNode, closed: Kinds = ()) -> Iterator[cst.CSTNode]:
         yield current
         if not (closed and is_one_of(type(current), closed)):
             pending.extend(reversed(children(current)))
-
-
-def nodes_of(kind: type[NodeT], node: cst.CSTNode, closed: Kinds = ()) -> Iterator[NodeT]:
-    """The nodes of one class, which has no derived ones, at and below a node."""
-    # ``isinstance`` is slow for the classes of libcst that it denies.
-    return (found for found in walk(node, closed) if type(found) is kind)
 
 
 def statements_below(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
