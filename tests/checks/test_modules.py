@@ -206,3 +206,118 @@ def test_modes_of_models_of_other_files(
     path.write_text(program)
     found = check_source(program, path, Project()).findings
     assert [f.code for f in found if f.code.startswith(("NN-005", "NN-006"))] == expected
+
+
+MODELS = """
+import mlx.core as mx
+import mlx.nn as nn
+import mlx.optimizers as optim
+
+class Net(nn.Module):
+    def __init__(self, p=0.1):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Linear(4, 4), LAYER)
+        self.drop = nn.Dropout(p)
+
+    def __call__(self, x):
+        return self.drop(self.stem(x))
+
+def build(path):
+    model = Net()
+    model.load_weights(path)
+    MODE
+    return model
+
+def fit(model, data, opt):
+    step = nn.value_and_grad(model, lambda m, x: mx.mean(m(x)))
+    for x in data:
+        opt.update(model, step(model, x)[1])
+        mx.eval(model.state, opt.state)
+
+class Trainer:
+    def __init__(self, model: Net):
+        self.model = model
+        self.opt = optim.SGD(learning_rate=0.1)
+
+    def run(self, data):
+        step = nn.value_and_grad(self.model, lambda m, x: mx.mean(m(x)))
+        for x in data:
+            self.opt.update(self.model, step(self.model, x)[1])
+"""
+USES = [
+    ("def run(path, x):\n    return build(path)(x)", "nn.BatchNorm(4)", "pass", 1),
+    ("def run(path, x):\n    return build(path)(x)", "nn.Dropout(0.2)", "pass", 1),
+    ("def run(path, x):\n    return build(path)(x)", "nn.LayerNorm(4)", "pass", 0),
+    ("def run(path, x):\n    return build(path)(x)", "nn.BatchNorm(4)", "model.train(False)", 0),
+    (
+        (
+            "class App:\n    def __init__(self, path):\n        self.net = Net()\n"
+            "        self.net.load_weights(path)\n    def run(self, x):\n        return self.net(x)"
+        ),
+        "nn.BatchNorm(4)",
+        "pass",
+        1,
+    ),
+    (
+        (
+            "def run(data, opt, x):\n    net = Net()\n    net(x)\n    fit(net, data, opt)\n"
+            "    return net(x)"
+        ),
+        "nn.ReLU()",
+        "pass",
+        1,
+    ),
+    (
+        (
+            "def run(data, x):\n    trainer = Trainer(Net())\n    trainer.run(data)\n"
+            "    return trainer.model(x)"
+        ),
+        "nn.ReLU()",
+        "pass",
+        1,
+    ),
+    ("def run(x):\n    return Net()(x).shape", "nn.BatchNorm(4)", "pass", 0),
+    (
+        (
+            "class Head(nn.Module):\n    def __init__(self, path):\n        super().__init__()\n"
+            "        self.net = build(path)\n    def __call__(self, x):\n        return self.net(x)"
+        ),
+        "nn.BatchNorm(4)",
+        "pass",
+        0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("use", "layer_name", "mode", "expected"), USES)
+def test_inference_with_models_of_other_files(
+    tmp_path: Path, use: str, layer_name: str, mode: str, expected: int
+) -> None:
+    library = MODELS.replace("LAYER", layer_name).replace("MODE", mode)
+    (tmp_path / "library.py").write_text(library)
+    program = "import mlx.core as mx\nimport mlx.nn as nn\n"
+    program += f"from library import Net, Trainer, build, fit\n{use}\n"
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    found = check_source(program, path, Project()).findings
+    assert [f.code for f in found if f.code.startswith("NN-")] == ["NN-005"] * expected
+
+
+@pytest.mark.parametrize(
+    ("attribute", "parameters", "expected"),
+    [
+        ("mx.ones((4, 4))", "group_size, bits", 1),
+        ("mx.ones((4, 4))", "group_size=64, mode='affine'", 1),
+        ("mx.ones((4, 4))", "*, bits=4, group_size=64, mode='affine', extra=None", 0),
+        ("mx.ones((4, 4))", "**options", 0),
+        ("nn.Linear(4, 4)", "bits", 0),
+        ("[nn.Linear(4, 4)]", "bits", 0),
+    ],
+)
+def test_arguments_of_quantization(attribute: str, parameters: str, expected: int) -> None:
+    program = (
+        "class Fused(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.weight = {attribute}\n    def to_quantized(self, {parameters}):\n"
+        "        return self\n"
+    )
+    assert codes(program, "NN-012") == ["NN-012"] * expected

@@ -116,3 +116,29 @@ def test_a_key_of_an_object_of_another_file(tmp_path: Path, loop: str, flagged: 
     path.write_text(source)
     found = check_source(source, path, Project()).findings
     assert ("RANDOM-001" in [finding.code for finding in found]) is flagged
+
+
+@pytest.mark.parametrize(
+    ("settings", "flagged"),
+    [
+        ("settings = make(rate=rate)", False),
+        ("half = rate / 2\n        settings = make(rate=half)", False),
+        ("settings = make(rate=1)", True),
+        ("settings = shared", True),
+    ],
+)
+def test_settings_that_a_loop_builds(settings: str, flagged: bool) -> None:
+    """Runs with other settings are compared by the same numbers."""
+    program = f"""
+def run(settings):
+    mx.random.seed(42)
+    return settings.score(mx.random.normal((4,)))
+
+def compared(rates, make, shared):
+    found = []
+    for rate in rates:
+        {settings}
+        found.append(run(settings))
+    return found
+"""
+    assert bool(codes(dedent(program), "RANDOM-004")) is flagged

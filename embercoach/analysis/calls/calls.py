@@ -24,6 +24,7 @@ from embercoach.analysis.calls.call_relevance import (
     record_calls,
 )
 from embercoach.analysis.calls.call_results import api_result, result_value
+from embercoach.analysis.calls.layer_dtypes import layer_dtype
 from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
@@ -32,7 +33,7 @@ from embercoach.analysis.facts.evaluating_functions import evaluated_by_call
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
-from embercoach.analysis.values.gradient_marks import LIVE, after_pull
+from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
     MODULE_CLASS,
     TORCH_MODULE,
@@ -293,8 +294,8 @@ def _library_object(
         return torch_api.called(arguments, is_tensor=callee.cls != TORCH_MODULE)
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
     is_module = callee.cls == MODULE_CLASS
-    if frame.gradient is not None and frame.gradient.of_parameters:
-        pulls = pulls | LIVE if is_module or mlx_api.is_layer(callee.cls) else pulls
+    if frame.gradient is not None and (is_module or mlx_api.is_layer(callee.cls)):
+        pulls = pulls | frame.gradient.marks_of_layer(node, frame.info)
     if is_module:
         return Array(traced=True, pulls=pulls)
     entry = mlx_api.lookup(callee.cls)
@@ -303,9 +304,9 @@ def _library_object(
     value = result_value(entry.call_returns)
     if type(value) is Array:
         traced = any(may_be_traced(a.value) for a in arguments)
-        return Array(
-            None, False, False, traced, pulls, shape=shapes.of_layer(entry.name, arguments)
-        )
+        dtype = layer_dtype(frame.module, callee.cls, arguments)
+        shape = shapes.of_layer(entry.name, arguments)
+        return Array(dtype, False, False, traced, pulls, shape=shape)
     return with_pulls(value, pulls)
 
 

@@ -6,15 +6,28 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.parameters import closure_of, parameter_value, plain, quiet_default
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
+from embercoach.analysis.facts.scopes import is_rebound
 from embercoach.analysis.values.joins import options
-from embercoach.analysis.values.lattice import NONE, Dict, DType, Number, Sequence, Str, Value
+from embercoach.analysis.values.lattice import (
+    NONE,
+    UNKNOWN,
+    Dict,
+    DType,
+    Number,
+    Sequence,
+    Str,
+    Value,
+)
 from embercoach.analysis.values.strings import has_unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
     from embercoach.analysis.facts.facts import Argument
 
@@ -111,3 +124,16 @@ def _constant(value: Value) -> Value | None:
         all_known = len(known_pairs) == len(pairs)
         return Dict(common, known_pairs, value.exact) if all_known else None
     return None
+
+
+def constants_passed(
+    info: FunctionInfo, arguments: tuple[Argument, ...]
+) -> Iterator[tuple[str, Value]]:
+    """The parameters that hold a constant in a call and are not bound again."""
+    if any(argument.star for argument in arguments):
+        return
+    values = bind(info, UNKNOWN if info.is_method else None, arguments)
+    for parameter in info.parameters:
+        known = of_parameter(info, parameter, values.get(parameter.name))
+        if known is not None and not is_rebound(info.module, info, parameter.name):
+            yield parameter.name, known

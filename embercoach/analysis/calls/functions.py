@@ -26,8 +26,14 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
 from embercoach.analysis.facts.evaluating_functions import evaluates_before_return
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.facts.scopes import assigned_attributes, is_rebound
-from embercoach.analysis.values.declared_results import may_be_kernel, with_traced, yielded_values
+from embercoach.analysis.facts.scopes import assigned_attributes
+from embercoach.analysis.values.declared_results import (
+    lacks_dtypes,
+    may_be_kernel,
+    with_dtypes,
+    with_traced,
+    yielded_values,
+)
 from embercoach.analysis.values.evaluation_state import is_evaluated, with_evaluation
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
@@ -56,7 +62,7 @@ from embercoach.analysis.values.torch_values import Torch
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact, FunctionVisit
@@ -113,7 +119,7 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        result = with_traced(_refined(annotated, info, frame), values)
+        result = with_traced(_refined(annotated, info, frame, values), values)
         if type(result) is not Array or not evaluates_before_return(info):
             return result
         if not info.in_progress and frame.depth < MAX_DEPTH:
@@ -145,11 +151,18 @@ def _result(
     return yielded_values(annotated, known) if generates and annotated is not None else known
 
 
-def _refined(annotated: Value, info: FunctionInfo, frame: Frame) -> Value:
-    """An array with the dtype that the body has been seen to return, whatever it is called with."""
+def _refined(annotated: Value, info: FunctionInfo, frame: Frame, values: dict[str, Value]) -> Value:
+    """Arrays with the dtypes that the body returns: whatever it is given, or for these values."""
+    if not lacks_dtypes(annotated):
+        return annotated
     if info.module is frame.module and type(annotated) is type(info.returned) is Array:
-        return info.returned
-    return annotated
+        if info.returned.dtype is not None:
+            return info.returned
+        annotated = info.returned
+    if info.in_progress or frame.depth >= MAX_DEPTH:
+        info.module.project.calls.cut(info)
+        return annotated
+    return with_dtypes(annotated, _summary(frame, info, values, annotated))
 
 
 def _marked_result(
@@ -200,7 +213,7 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return without_shapes(first)
+            return vague if lacks_dtypes(vague) else without_shapes(first)
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
@@ -354,19 +367,6 @@ def must_execute(
     with suppress(WorkExceededError):
         _execute(info, frame)
     return frame.must.calls
-
-
-def constants_passed(
-    info: FunctionInfo, arguments: tuple[Argument, ...]
-) -> Iterator[tuple[str, Value]]:
-    """The parameters that hold a constant in a call and are not bound again."""
-    if any(argument.star for argument in arguments):
-        return
-    values = bind(info, UNKNOWN if info.is_method else None, arguments)
-    for parameter in info.parameters:
-        known = constants.of_parameter(info, parameter, values.get(parameter.name))
-        if known is not None and not is_rebound(info.module, info, parameter.name):
-            yield parameter.name, known
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

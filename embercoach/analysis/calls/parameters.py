@@ -47,6 +47,7 @@ from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo, FunctionParameter
+    from embercoach.analysis.project.module import Module
 
 MAX_PIECES = 64
 
@@ -251,31 +252,35 @@ def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Valu
     others = [o for o in options(evidence) if type(o) in _CONTRADICT and type(o) not in allowed]
     if others and info.outer is not None and type(evidence) in _CONTRADICT:
         return evidence  # every caller of an inner function is in sight
-    return as_mask(join_all([declared, *others]), evidence)
+    return with_dtype(join_all([declared, *others]), evidence, info.module)
 
 
-def as_mask(declared: Value, evidence: Value | None) -> Value:
-    """A declared array, which is one of booleans if all that is passed here is.
+def with_dtype(declared: Value, evidence: Value | None, module: Module) -> Value:
+    """A declared array, with the dtype of all arrays that a script passes here.
 
     A mask is one for callers elsewhere too; other dtypes may differ.
     """
-    if type(evidence) is not Array or evidence.dtype != "bool" or type(declared) is not Array:
+    if type(declared) is not Array or declared.dtype is not None or type(evidence) is not Array:
         return declared
-    return replace(declared, dtype="bool") if declared.dtype is None else declared
+    is_known = evidence.dtype == "bool" or (evidence.dtype is not None and module.is_script)
+    return replace(declared, dtype=evidence.dtype) if is_known else declared
 
 
 def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:
     """The annotation with the dtype and the axes of the arrays that callers pass, all in sight.
 
-    They are of inner and private functions, and of those in a script.
+    They are of inner and private functions, and of those in a script; with the dtype alone for
+    methods like ``__call__`` there, which MLX may call too.
     """
     passed = as_array(evidence)
     if passed is None or not (passed.dtype or passed.shape or passed.evaluated):
         return declared
-    if not _callers_are_known(info):
+    array = Array(passed.dtype, traced=True)
+    if _callers_are_known(info):
+        shape = None if _counts_axes(info) else passed.shape
+        array = replace(array, shape=shape, evaluated=passed.evaluated)
+    elif not info.module.is_script:
         return declared  # other files may call it with any array
-    shape = None if _counts_axes(info) else passed.shape
-    array = Array(passed.dtype, traced=True, shape=shape, evaluated=passed.evaluated)
     return join_all(array if type(o) is Array else o for o in options(declared))
 
 

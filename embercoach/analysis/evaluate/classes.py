@@ -9,7 +9,7 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.functions import call_function, call_with_values, explore
 from embercoach.analysis.calls.library.torch_names import OF_MODULE
-from embercoach.analysis.calls.parameters import as_mask, plain
+from embercoach.analysis.calls.parameters import plain, with_dtype
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
 from embercoach.analysis.values.inheritance import (
@@ -55,7 +55,7 @@ def instance_member(frame: Frame, owner: Instance, name: str) -> Value:
         if annotation is not None and cls.frame is not None:
             value = evaluate_annotation(cls.frame, annotation)
             if value is not UNKNOWN:
-                return as_mask(value, frame.module.fields.get((cls, name)))
+                return with_dtype(value, frame.module.fields.get((cls, name)), frame.module)
         sources = _assigned(cls, name), frame.module.attributes.get((cls, name))
         known = [v for v in (*sources, cls.variables.get(name)) if v is not None]
         if known:

@@ -10,6 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import sibling_files
 from embercoach.analysis.calls.call_results import result_value
 from embercoach.analysis.calls.conventions import SETTING_NAMES
+from embercoach.analysis.calls.layer_dtypes import weight_dtype
 from embercoach.analysis.calls.library import fourier, numpy_api, string_methods, torch_api
 from embercoach.analysis.calls.library.torch_names import OF_MODULE
 from embercoach.analysis.evaluate import classes
@@ -17,7 +18,6 @@ from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import any_item, as_array, join_all
 from embercoach.analysis.values.lattice import (
-    ARRAY,
     FLOAT,
     INT,
     NONE,
@@ -153,10 +153,12 @@ def _library_object(frame: Frame, owner: LibraryObject, name: str) -> Value:
     entry = mlx_api.member(owner.cls, name)
     if entry is None:
         if name in LAYER_ARRAYS and mlx_api.is_layer(owner.cls):
-            return ARRAY
+            return Array(weight_dtype(frame.module, owner.cls))
         return UNKNOWN
     if entry.kind == "property":
-        return result_value(entry.returns)
+        value = result_value(entry.returns)
+        is_weight = type(value) is Array and name in LAYER_ARRAYS
+        return Array(weight_dtype(frame.module, owner.cls)) if is_weight else value
     return BoundMember(owner, name)
 
 

@@ -9,7 +9,11 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
-from embercoach.analysis.facts.facts import TensorTruthFact, TruthFact, TruthForm
+from embercoach.analysis.facts.facts import (
+    TensorTruthFact,
+    TruthFact,
+    TruthForm,
+)
 from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values.joins import as_number, definite_array, join_all, without
 from embercoach.analysis.values.lattice import (
@@ -100,6 +104,13 @@ def record_truth(
             frame.add(TruthFact(node, frame.place(), value, form, guarded))
     elif frame.record and type(value) is Torch and value.is_tensor:
         frame.add(TensorTruthFact(node, frame.place(), value))
+    elif frame.record and type(node) is cst.Name and _is_mixed(value):
+        frame.add(TruthFact(node, frame.place(), value, form))
+
+
+def _is_mixed(value: Value) -> bool:
+    """Return whether a value is an array or a number: ``done = False``, then ``mx.all(x)``."""
+    return type(value) is Union and {type(o) for o in value.options} == {Array, Number}
 
 
 def narrow(frame: Frame, node: cst.BaseExpression, truth: bool) -> None:

@@ -36,7 +36,6 @@ from embercoach.analysis.values.joins import (
 )
 from embercoach.analysis.values.lattice import (
     BOOL,
-    NO_PULLS,
     NONE,
     STR,
     UNKNOWN,
@@ -296,7 +295,7 @@ def _sequences(symbol: str, left: Sequence, right: Value) -> Value:
             if len(items) <= 64:
                 return Sequence(left.kind, None, items)
         grown = right if right.items is not None else left if left.items is not None else None
-        pulls = NO_PULLS if grown is None else collected(grown)
+        pulls = left.pulls | collected(right if grown is None else grown)
         return Sequence(left.kind, join(any_item(left), any_item(right)), None, pulls)
     return Sequence(left.kind, join(any_item(left), UNKNOWN))
 

@@ -12,6 +12,7 @@ from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact
 from embercoach.analysis.values import extents
+from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -22,6 +23,7 @@ from embercoach.analysis.values.joins import (
 )
 from embercoach.analysis.values.lattice import (
     NONE,
+    SCALAR,
     STR,
     UNKNOWN,
     Array,
@@ -79,14 +81,30 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         if frame.record and type(base) is Array:
             frame.add(ArrayIndexFact(node, frame.place(), array, tuple(indices)))
         role = None if array.role is None else fourier.sliced(array.role, node)
-        item = Array(array.dtype, array.literal, False, array.traced, array.pulls, role)
+        pulls = array.pulls
+        if frame.gradient is not None:
+            pulls = pulls.union(*(marks_of(index[1]) for index in indices if index is not None))
+        item = Array(array.dtype, array.literal, False, array.traced, pulls, role)
         return with_shape(item, shapes.of_index(array.shape, indices))
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
         if type(node.value) is cst.Attribute and node.value.attr.value == "at":
             return ArrayAt(Array(traced=True))
         evidence.show_array(frame, node.value, base)
         return Array(traced=True)
+    if base is UNKNOWN and frame.module.arrays_are_mlx and any(map(_is_mask, indices)):
+        if frame.record:
+            frame.add(ArrayIndexFact(node, frame.place(), Array(traced=True), tuple(indices)))
+        return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))
+
+
+def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
+    """Test whether an index is an array of booleans, which only arrays take.
+
+    One boolean may be the index of a list: ``names[mx.all(x)]``.
+    """
+    value = None if index is None else index[1]
+    return type(value) is Array and value.dtype == "bool" and value.shape != SCALAR
 
 
 def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.caller_evaluation import is_evaluated_by_callers
-from embercoach.analysis.facts.construction import runs_at_construction
+from embercoach.analysis.facts.construction import runs_once
 from embercoach.analysis.facts.host_uses import ends_on_host, is_forward, is_hot
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import dotted, keyed_path
@@ -72,7 +72,7 @@ def context_of(
         return "evaluated"
     if place.periodic:
         return "periodic"
-    if pull is not None and function is not None and runs_at_construction(function):
+    if pull is not None and function is not None and runs_once(place, function):
         return "script"
     if place.loops:
         return "loop"

@@ -19,7 +19,7 @@ from embercoach.analysis.values.lattice import Symbol
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.reaching import Reaching
+    from embercoach.analysis.facts.reaching import Binding, Reaching
     from embercoach.analysis.project.module import Module
 
 
@@ -111,6 +111,15 @@ def uses_of(
     return _Uses(region_of(body), module, scope_of(module, function).reaching).of(node)
 
 
+def lists_of(
+    node: cst.CSTNode, body: cst.CSTNode, module: Module, function: FunctionInfo | None
+) -> frozenset[str]:
+    """The names of the lists that an expression's value is put into."""
+    uses = _Uses(region_of(body), module, scope_of(module, function).reaching)
+    uses.of(node)
+    return frozenset(uses.lists)
+
+
 class _Uses:
     """The search for one value."""
 
@@ -119,6 +128,7 @@ class _Uses:
         self._evaluation = evaluation_of(module)
         self._reaching = reaching
         self._found: set[Use] = set()
+        self.lists: set[str] = set()
         self._pending: list[_Carrier] = []
         self._seen: set[cst.CSTNode] = set()
 
@@ -168,6 +178,8 @@ class _Uses:
             self._pending.append(_Carrier(call, is_ordered))
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _COLLECTING:
             self._found.add(Use.COLLECTED)
+            if isinstance(call.func.value, cst.Name):
+                self.lists.add(call.func.value.value)
         else:
             self._found.add(Use.NOW)
 
@@ -203,7 +215,7 @@ class _Uses:
             targets = [node.target]  # type: ignore[attr-defined]
         for target in targets:
             if isinstance(target, (cst.Attribute, cst.Subscript)):
-                self._found.add(Use.STORED if self._is_entry(target) else Use.COLLECTED)
+                self._found.add(Use.STORED if self._is_entry(target, node) else Use.COLLECTED)
                 continue
             names = set(target_names(target))
             if isinstance(value, cst.BinaryOperation) and any(
@@ -214,16 +226,27 @@ class _Uses:
         if isinstance(node, cst.NamedExpr):
             self._pending.append(_Carrier(node))
 
-    def _is_entry(self, target: cst.Attribute | cst.Subscript) -> bool:
-        """Test whether a target is an attribute, or an entry of a dictionary."""
+    def _is_entry(self, target: cst.Attribute | cst.Subscript, statement: cst.CSTNode) -> bool:
+        """Test whether a target is an attribute, or an entry of a dictionary.
+
+        Of one as written, or of what ``mx.load`` has returned.
+        """
         if isinstance(target, cst.Attribute):
             return True
         index = target.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, _STRINGS):
             return True
         name = target.value.value if isinstance(target.value, cst.Name) else None
-        bindings = self._reaching.bindings.get(name, ()) if self._reaching and name else ()
-        return bool(bindings) and all(isinstance(b.value, cst.Dict) for b in bindings)
+        if self._reaching is None or name is None:
+            return False
+        bindings = self._reaching.before(statement, name) or ()
+        return bool(bindings) and all(self._is_dictionary(b) for b in bindings)
+
+    def _is_dictionary(self, binding: Binding) -> bool:
+        if isinstance(binding.value, cst.Call):
+            made = self._evaluation.calls.get(binding.value)
+            return made is not None and made.symbol == "mlx.core.load"
+        return isinstance(binding.value, cst.Dict)
 
     def _bind(self, target: cst.CSTNode, binder: cst.CSTNode) -> None:
         """Follow the names of a target to where they are read."""

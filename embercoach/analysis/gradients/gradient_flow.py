@@ -9,15 +9,31 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.calls.functions import follow_gradient
 from embercoach.analysis.calls.parameters import canonical_values
-from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
+from embercoach.analysis.gradients.gradient_roots import (
+    DifferentiatedResult,
+    GradientRoot,
+    UnreachedLayer,
+)
 from embercoach.analysis.gradients.gradient_run import GradientRun
-from embercoach.analysis.values.gradient_marks import differentiated
+from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.values.gradient_marks import (
+    DISCRETE,
+    GRADIENT,
+    GradientMark,
+    differentiated,
+    marks_of,
+    unreached_layers,
+)
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import UNKNOWN, Sequence, Value
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.project.module import Module
 
 
@@ -29,8 +45,40 @@ def differentiated_results(module: Module) -> tuple[DifferentiatedResult, ...]:
         if key not in found:
             run = GradientRun(module, root.of_parameters)
             result = _result(root, run)
-            found[key] = DifferentiatedResult(root, result, run.is_complete, run.imported)
+            unreached = _unreached(root, result, run)
+            found[key] = DifferentiatedResult(
+                root, result, run.is_complete, run.imported, unreached
+            )
     return tuple(found.values())
+
+
+def _unreached(root: GradientRoot, result: Value, run: GradientRun) -> tuple[UnreachedLayer, ...]:
+    """The layers that get no gradient though others do: by a second run that distinguishes them.
+
+    The operation that has none is in a layer: what a loss makes of its labels is left aside.
+    """
+    marks = [mark for mark in marks_of(result) if isinstance(mark, GradientMark)]
+    is_partial = GRADIENT in marks and any(mark.zero_by in DISCRETE for mark in marks)
+    if not (root.of_parameters and run.is_complete and is_partial):
+        return ()
+    second = GradientRun(run.module, of_parameters=True, by_layer=True)
+    layers = unreached_layers(_result(root, second))
+    found = [
+        UnreachedLayer(layer, operation, method)
+        for layer, operation in layers.items()
+        if operation in DISCRETE and (method := _method_with(operation, second)) is not None
+    ]
+    return tuple(found)
+
+
+def _method_with(operation: str, run: GradientRun) -> FunctionInfo | None:
+    """The method of a layer that calls an operation."""
+    for info, _ in run.results:
+        if info.cls is not None and is_layer(info.cls):
+            calls = (node for node in walk(info.node.body) if isinstance(node, cst.Call))
+            if any((dotted(call.func) or "").rpartition(".")[2] == operation for call in calls):
+                return info
+    return None
 
 
 def _result(root: GradientRoot, run: GradientRun) -> Value:

@@ -61,17 +61,27 @@ class GradientRoot:
     place: FactPlace
 
 
+class UnreachedLayer(NamedTuple):
+    """A call of a layer, the operation that lets no gradient through, and its method."""
+
+    layer: cst.Call
+    operation: str
+    method: FunctionInfo
+
+
 class DifferentiatedResult(NamedTuple):
     """The result of a differentiated function, with the marks of its gradient.
 
     is_complete: no call was of something unknown, whose result may depend on the arguments.
     imported: calls in the file of functions of others, with the pulls that detach their results.
+    unreached: the calls of layers that get no gradient.
     """
 
     root: GradientRoot
     value: Value
     is_complete: bool
     imported: dict[ImportedCall, frozenset[cst.CSTNode]]
+    unreached: tuple[UnreachedLayer, ...]
 
 
 def note(
@@ -164,7 +174,8 @@ def _seed_module(
     if first is None or not isinstance(value, (Instance, LibraryObject)):
         return
     same_name = path is not None and path.rpartition(".")[2] == first.name
-    if same_name or "model" in first.name or _is_called(info, first.name):
+    is_model = same_name or _is_model(info, first.name)
+    if is_model or any(_is_model(*one) for one in _passed_to(frame, info, first.name)):
         info.seeds.setdefault(first.name, value)
 
 
@@ -192,7 +203,24 @@ def _copies(frame: Frame, name: str) -> Iterator[str]:
                     yield path
 
 
-def _is_called(info: FunctionInfo, name: str) -> bool:
+def _passed_to(frame: Frame, info: FunctionInfo, name: str) -> Iterator[tuple[FunctionInfo, str]]:
+    """Yield the parameters that get a parameter of a function: ``lambda m: loss(m)``."""
+    for node in walk(info.node.body):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+            callee = frame.lookup(node.func.value)
+            if isinstance(callee, Function) and callee.bound is None:
+                pairs = zip(node.args, callee.info.parameters, strict=False)
+                yield from (
+                    (callee.info, parameter.name)
+                    for argument, parameter in pairs
+                    if argument.keyword is None and _is_name(argument.value, name)
+                )
+
+
+def _is_model(info: FunctionInfo, name: str) -> bool:
+    """Return whether a parameter is named as a model, or called."""
+    if "model" in name:
+        return True
     calls = (node.func for node in walk(info.node.body) if isinstance(node, cst.Call))
     return any(isinstance(func, cst.Name) and func.value == name for func in calls)
 

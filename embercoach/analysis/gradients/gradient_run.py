@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.analysis.values.gradient_marks import detached_at, marks_of
-from embercoach.analysis.values.lattice import NONE, TREE, UNKNOWN, Symbol, Union, Value
+from embercoach.analysis.values.gradient_marks import LIVE, GradientMark, detached_at, marks_of
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import NO_PULLS, NONE, TREE, UNKNOWN, Symbol, Union, Value
 from embercoach.analysis.work import Work
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Pulls
 
 #: Evaluations of expressions for one differentiated function and all that it calls.
 _WORK = 20_000
@@ -34,6 +36,7 @@ class GradientRun:
 
     module: the file that is checked.
     of_parameters: the gradient is taken for the parameters of modules, whose results are marked.
+    by_layer: the marks of results of layers name the call.
     results: of the calls so far, by function and arguments.
     is_complete: no call was of something unknown, whose result may depend on the arguments.
     imported: calls in the file of functions of others, with the pulls that detach their results.
@@ -41,10 +44,18 @@ class GradientRun:
 
     module: Module
     of_parameters: bool
+    by_layer: bool = False
     is_complete: bool = True
     work: Work = field(default_factory=lambda: Work(_WORK))
     imported: dict[ImportedCall, frozenset[cst.CSTNode]] = field(default_factory=dict)
     results: dict[tuple[FunctionInfo, tuple[Value, ...]], Value] = field(default_factory=dict)
+
+    def marks_of_layer(self, call: cst.Call, caller: FunctionInfo | None) -> Pulls:
+        """The marks of what a layer returns, with its call if it is inside of another one."""
+        if not self.of_parameters:
+            return NO_PULLS
+        is_inner = caller is not None and caller.cls is not None and is_layer(caller.cls)
+        return LIVE | {GradientMark(layer=call)} if self.by_layer and is_inner else LIVE
 
     def note_imported(
         self, caller: FunctionInfo | None, statement: cst.CSTNode, info: FunctionInfo, result: Value

@@ -108,7 +108,10 @@ def _needs_evidence(info: FunctionInfo) -> bool:
     """Return whether callers may show more of a function's parameters, or of its object."""
     if _lacks_arguments(info):
         return True
-    setters = info.cls.set_by if info.is_method and info.cls is not None else {}
+    cls = info.cls if info.is_method else None
+    if cls is not None and cls.annotations and "__init__" not in cls.methods:
+        return True  # what fills its fields
+    setters = {} if cls is None else cls.set_by
     return any(
         other is not info and other.analysed_with is None and _lacks_arguments(other)
         for other in setters
@@ -117,8 +120,8 @@ def _needs_evidence(info: FunctionInfo) -> bool:
 
 def _lacks_arguments(info: FunctionInfo) -> bool:
     start = 1 if info.is_method else 0
-    is_script = info.module.is_script  # what callers pass refines annotations too
+    refines = info.module.is_script  # what callers pass refines annotations too
     return any(
-        (is_script or p.annotation is None) and p.evidence is None and not p.star
+        (refines or p.annotation is None) and p.evidence is None and not p.star
         for p in info.parameters[start:]
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.joins import any_item, options
+from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -55,3 +56,23 @@ def with_traced(value: Value, values: dict[str, Value]) -> Value:
         evaluated = value.evaluated
         return Array(value.dtype, False, False, traced, shape=value.shape, evaluated=evaluated)
     return value
+
+
+def lacks_dtypes(value: Value) -> bool:
+    """Return whether a value is an array of unknown dtype, or a tuple of such arrays."""
+    if type(value) is Sequence and value.items:
+        return all(lacks_dtypes(item) for item in value.items)
+    return type(value) is Array and value.dtype is None
+
+
+def with_dtypes(annotated: Value, inferred: Value) -> Value:
+    """The annotated arrays with the dtypes of those that the body returns."""
+    if type(annotated) is Sequence and type(inferred) is Sequence:
+        declared, found = annotated.items or (), inferred.items or ()
+        if len(declared) != len(found):
+            return annotated
+        return replace(annotated, items=tuple(map(with_dtypes, declared, found)))
+    array = as_array(inferred)
+    if type(annotated) is not Array or array is None:
+        return annotated
+    return replace(annotated, dtype=array.dtype)

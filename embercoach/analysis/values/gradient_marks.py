@@ -28,10 +28,12 @@ class GradientMark(NamedTuple):
 
     detached_at: the pull that has detached the value.
     zero_by: the operation through which the value depends on the arguments, with a gradient of 0.
+    layer: the call of a layer that the value depends on, where a run distinguishes them.
     """
 
     detached_at: cst.CSTNode | None = None
     zero_by: str = ""
+    layer: cst.Call | None = None
 
 
 GRADIENT = GradientMark()
@@ -43,6 +45,8 @@ _TESTS = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "all", "any", "a
 _LOGIC = ("allclose", "logical_not", "logical_and", "logical_or", "zeros_like", "ones_like")
 _STEPS = ("floor", "ceil", "round", "sign", "floor_divide", "categorical", "bernoulli")
 _PLACES = ("argmax", "argmin", "argsort", "argpartition", "stop_gradient")
+#: Those that choose or round: what is computed from their results was meant to be learnt from.
+DISCRETE = frozenset(("argmax", "argmin", "round"))
 ZERO_GRADIENT = frozenset((*_COMPARISONS, *_TESTS, *_LOGIC, *_STEPS, *_PLACES))
 
 
@@ -58,7 +62,9 @@ def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
     if not pulls or not any(isinstance(pull, GradientMark) for pull in pulls):
         return pulls
     kept = frozenset(p for p in pulls if not isinstance(p, GradientMark) or p.zero_by)
-    return kept | {GradientMark(zero_by=operation)} if GRADIENT in pulls else kept
+    marks = (p for p in pulls if isinstance(p, GradientMark) and (p == GRADIENT or p.layer))
+    zeros = (mark._replace(zero_by=mark.zero_by or operation) for mark in marks)
+    return kept.union(zeros)
 
 
 def zero_by(value: Value) -> str | None:
@@ -68,6 +74,13 @@ def zero_by(value: Value) -> str | None:
         return None
     names = sorted(p.zero_by for p in pulls if isinstance(p, GradientMark) and p.zero_by)
     return names[0] if names else None
+
+
+def unreached_layers(value: Value) -> dict[cst.Call, str]:
+    """The calls of layers that a value depends on through operations without gradients alone."""
+    marks = [p for p in pulls_of(value) if isinstance(p, GradientMark) and p.layer is not None]
+    live = {mark.layer for mark in marks if not mark.zero_by}
+    return {m.layer: m.zero_by for m in marks if m.layer is not None and m.layer not in live}
 
 
 def detached_at(value: Value) -> frozenset[cst.CSTNode]:

@@ -12,7 +12,12 @@ from embercoach.analysis.facts.facts import Operand
 from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
 from embercoach.analysis.values.promotion import HALF, INTEGERS
-from embercoach.checks.arrays.kept_scalars import is_kept_scalar, may_be_parameter, model_dtype
+from embercoach.checks.arrays.kept_scalars import (
+    is_cast_back,
+    is_kept_constant,
+    may_be_parameter,
+    model_dtype,
+)
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -72,12 +77,16 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
             continue
         if not constant.literal:
             is_known = constant.dtype is not None or dtype in HALF
-            is_scalar = is_known and is_kept_scalar(fact, other.node, module)
+            is_scalar = is_known and is_kept_constant(
+                fact, other.node, module, of_any_shape=array.dtype in HALF
+            )
         elif constant.dtype is None:
             continue
         if not is_scalar and (not constant.literal or dtype != array.dtype):
             continue
         if dtype in HALF:
+            if not constant.scalar and is_cast_back(fact, module):
+                continue
             yield Report.at(
                 fact,
                 "DTYPE-001",

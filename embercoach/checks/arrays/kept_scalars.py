@@ -2,42 +2,102 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import dotted, walk
+from embercoach.analysis.calls.layer_dtypes import model_dtype as set_dtype
+from embercoach.analysis.held_sources import returned_by
+from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.promotion import HALF
+from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.value_sources import Source, Sources
 
 
-def is_kept_scalar(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
+_NAMED = (cst.Name, cst.Attribute)
+
+
+def is_kept_constant(
+    fact: Fact, node: cst.BaseExpression, module: Module, *, of_any_shape: bool
+) -> bool:
     """Return whether a name or attribute holds ``mx.array`` of a float, wherever it was made.
 
-    Public attributes of modules are parameters: ``set_dtype`` and loaded weights change them.
+    Or, ``of_any_shape``, ``mx.zeros(shape)``, to which the operation itself may add in a loop, or a
+    function that returns it. Public attributes of modules are parameters: ``set_dtype`` and loaded
+    weights change them.
     """
-    if not isinstance(node, (cst.Name, cst.Attribute)):
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Call) if of_any_shape else _NAMED):
         return False
     if may_be_parameter(fact, node):
         return False
     sources = sources_of(module)
-    ends = sources.ends(sources.of(fact, node), through_callers=True)
-    for end in ends:
-        call = sources.library_call(end)
-        if call is None or call.name != "mlx.core.array" or call.array is None:
-            return False
-        value: cst.BaseExpression = call.array.node
-        if isinstance(value, cst.UnaryOperation):
-            value = value.expression
-        if not isinstance(value, cst.Float):
-            return False
-    return bool(ends)
+    ends = [
+        end
+        for end in sources.ends(sources.of(fact, node), through_callers=True)
+        if not (of_any_shape and end.node is fact.node)
+    ]
+    return bool(ends) and all(
+        _is_float(end, sources) or (of_any_shape and _is_filled(end, sources)) for end in ends
+    )
+
+
+def _is_float(end: Source, sources: Sources) -> bool:
+    """Test for ``mx.array(0.5)``."""
+    call = sources.library_call(end)
+    if call is None or call.name != "mlx.core.array" or call.array is None:
+        return False
+    value: cst.BaseExpression = call.array.node
+    if isinstance(value, cst.UnaryOperation):
+        value = value.expression
+    return isinstance(value, cst.Float)
+
+
+def _is_filled(end: Source, sources: Sources) -> bool:
+    """Test for ``mx.zeros(shape)``, ``mx.triu(mx.full(shape, -1e9))`` without a dtype."""
+    if not isinstance(end.node, cst.Call):
+        return False
+    names = (node.attr.value for node in walk(end.node) if isinstance(node, cst.Attribute))
+    if "float32" in names:
+        return False
+    value = as_array(sources.value(end))
+    return value is not None and value.literal and value.dtype == "float32"
+
+
+def is_cast_back(fact: Fact, module: Module) -> bool:
+    """Return whether a result, or what its function makes of it, is cast: ``y.astype(x.dtype)``."""
+    function = fact.place.function
+    results = () if function is None else returned_by(function)
+    found = [node for value, _ in results for node in _parts(value)]
+    if found and all(map(_is_cast, found)):
+        return True
+    statement = fact.place.statement
+    names = {name for target in targets_of(statement) for name in names_below(target)}
+    body = statement if function is None else function.node.body
+    for node in walk(body):
+        if isinstance(node, cst.Call) and _is_cast(node):
+            receiver = cst.ensure_type(node.func, cst.Attribute).value
+            if isinstance(receiver, cst.Name) and receiver.value in names:
+                return True
+            if fact.node in walk(receiver):
+                return True
+    return False
+
+
+def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    return [e.value for e in node.elements] if isinstance(node, cst.Tuple) else [node]
+
+
+def _is_cast(node: cst.CSTNode) -> bool:
+    """Test for ``y.astype(dtype)``, but for float32."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute) or not node.args:
+        return False
+    given = dotted(node.args[0].value) or ""
+    return node.func.attr.value == "astype" and not given.endswith("float32")
 
 
 def may_be_parameter(fact: Fact, node: cst.BaseExpression) -> bool:
@@ -53,18 +113,4 @@ def model_dtype(fact: Fact, module: Module) -> str | None:
     function = fact.place.function
     if function is None or function.cls is None or not is_layer(function.cls):
         return None
-    return _set_dtype(module)
-
-
-@lru_cache(maxsize=2)
-def _set_dtype(module: Module) -> str | None:
-    """The one dtype that ``model.set_dtype(...)`` of a file sets, if it is half precision."""
-    if ".set_dtype" not in module.source:
-        return None
-    found: set[str] = set()
-    for node in walk(module.tree):
-        func = node.func if isinstance(node, cst.Call) and node.args else None
-        if isinstance(func, cst.Attribute) and func.attr.value == "set_dtype":
-            given = cst.ensure_type(node, cst.Call).args[0].value
-            found.add((dotted(given) or "").rpartition(".")[2])
-    return found.pop() if len(found) == 1 and found <= set(HALF) else None
+    return set_dtype(module)

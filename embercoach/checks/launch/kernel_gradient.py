@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.functions import constants_passed, must_execute
+from embercoach.analysis.calls.constants import constants_passed
+from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.kernel_objects import kernels_in
 from embercoach.analysis.calls.transforms import IMMEDIATE, ROLES, TRANSFORMS
 from embercoach.analysis.facts.facts import CallFact

@@ -54,15 +54,17 @@ def walks_short_list(
     return isinstance(loop, cst.For) and is_short(loop.iter, function, module)
 
 
-def is_short(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
-    """Return whether an iterable has few items."""
+def is_short(
+    node: cst.BaseExpression, function: FunctionInfo | None, module: Module, most: int = SHORT
+) -> bool:
+    """Return whether an iterable has few items: at most ``most``."""
     count = _count(node, function, module)
     if count is not None:
-        return count <= SHORT
+        return count <= most
     if isinstance(node, cst.Call) and dotted(node.func) in ("enumerate", "zip", "reversed"):
         node = node.args[0].value if node.args else node
     found = display(resolve_name(Expression(node, scope_of(module, function))).node)
-    return found is not None and 0 < len(found) <= SHORT
+    return found is not None and 0 < len(found) <= most
 
 
 def _count(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> int | None:

@@ -1,6 +1,7 @@
 """Calls that switch a model's mode or update its weights, followed through functions and methods.
 
-NN-006 asks it what an iteration of a training loop does with a model.
+NN-006 asks it what an iteration of a training loop does with a model, NN-005 what functions of
+other files do.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TRAINING = ("train", "fit")
 _CLOSED = frozenset((*DEFINITIONS, cst.Lambda))
 _STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
 
-Kind = Literal["eval", "train", "update"]
+Kind = Literal["eval", "train", "update", "load"]
 
 
 class Effect(NamedTuple):
@@ -153,6 +154,8 @@ def _direct(node: cst.Call) -> list[tuple[str, Kind]]:
     if name == "train" and len(given) < 2:
         is_off = bool(given) and isinstance(given[0], cst.Name) and given[0].value == "False"
         return [(path, "eval" if is_off else "train")]
+    if name == "load_weights":
+        return [(path, "load")]
     if name != "update":
         return []
     if len(given) == 2 and "opt" in path.rpartition(".")[2].lower():

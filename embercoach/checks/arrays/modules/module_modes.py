@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.facts import LocalCall, calls_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import made_in_init
 from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, walk
-from embercoach.analysis.values.inheritance import is_layer, lineage
-from embercoach.analysis.values.joins import any_item
-from embercoach.analysis.values.lattice import (
-    Instance,
-    LibraryObject,
-    Sequence,
-    Transformed,
-)
+from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import Transformed
 from embercoach.checks.arrays.modules.mode_effects import Effect, ModeEffects, is_imported
+from embercoach.checks.arrays.modules.mode_layers import (
+    DEEPEST,
+    NAMES,
+    changes_by_mode,
+    is_by_mode,
+)
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -30,16 +28,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import Fact, ProjectCall
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.lattice import Value
 
-#: Layers that compute something else in training.
-BY_MODE = ("mlx.nn.Dropout", "mlx.nn.BatchNorm")
-NAMES = ("Dropout", "BatchNorm")
 #: Names of functions that evaluate a model, and a definition of one.
 _EVALUATES = re.compile(r"_?(valid|eval|accuracy|predict|infer|score)")
 _EVALUATING = re.compile(r"\bdef _?(valid|eval)")
-#: How deep layers are searched for others.
-DEEPEST = 4
 #: Loops of a function that are looked at.
 MOST_LOOPS = 32
 
@@ -64,7 +56,7 @@ def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Re
     by_mode = {call for call in calls if _calls_by_mode(call, module)}
     losses = {f for c in by_mode if (f := c.place.function) is not None and f.differentiated}
     roots = {root.info for root in module.gradient_roots}
-    if any(_changes_by_mode(cls, module, DEEPEST) for cls in _layers(module)):
+    if any(changes_by_mode(cls, module, DEEPEST) for cls in _layers(module)):
         losses |= {info for info in roots if info.module is module}
     for fact in calls:
         is_loss = fact.function in losses or _is_loss_of(fact, roots, module)
@@ -101,7 +93,7 @@ def _evaluates(call: LocalCall | ProjectCall, module: Module) -> bool:
     function = call.function
     given = [a.value for a in call.arguments if not a.star]
     names = [p.name for p in function.parameters if not p.star][call.is_bound :]
-    models = {n for n, v in zip(names, given, strict=False) if _is_by_mode(v, module, DEEPEST)}
+    models = {n for n, v in zip(names, given, strict=False) if is_by_mode(v, module, DEEPEST)}
     paths = [dotted(n.func) for n in walk(function.node.body) if isinstance(n, cst.Call)]
     trains = any((path or "").rpartition(".")[2] == "value_and_grad" for path in paths)
     return not trains and not models.isdisjoint(paths)
@@ -122,7 +114,7 @@ def _calls_by_mode(call: LocalCall | ProjectCall, module: Module) -> bool:
     """Return whether a model with such layers is called."""
     cls = call.function.cls
     is_call = call.function.name == "__call__" and cls is not None
-    return is_call and cls is not None and _changes_by_mode(cls, module, DEEPEST)
+    return is_call and cls is not None and changes_by_mode(cls, module, DEEPEST)
 
 
 def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module: Module) -> bool:
@@ -130,7 +122,7 @@ def _is_loss_of(call: LocalCall | ProjectCall, losses: set[FunctionInfo], module
     if not is_imported(call, module) or call.function not in losses:
         return False
     given = (argument.value for argument in call.arguments)
-    return any(_is_by_mode(value, module, DEEPEST) for value in given)
+    return any(is_by_mode(value, module, DEEPEST) for value in given)
 
 
 def _is_transformed(call: LocalCall | ProjectCall, module: Module) -> bool:
@@ -146,38 +138,6 @@ def _is_evaluation(call: LocalCall | ProjectCall) -> bool:
         return True
     is_part = caller.cls is not None and is_layer(caller.cls)
     return not (is_part or caller.differentiated or caller.is_test)
-
-
-def _changes_by_mode(cls: ClassInfo, module: Module, depth: int) -> bool:
-    """Return whether a layer holds one that computes something else in training."""
-    if depth == 0 or not is_layer(cls):
-        return False
-    names = {name for base in lineage(cls) for name in base.setters}
-    return any(
-        _is_by_mode(member(module.frame, Instance(cls), name), module, depth)
-        or _is_in_sequence(cls, name)
-        for name in names
-    )
-
-
-def _is_in_sequence(cls: ClassInfo, name: str) -> bool:
-    """``self.layers = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))``."""
-    made = made_in_init(cls, name)
-    if not isinstance(made, cst.Call) or not (dotted(made.func) or "").endswith("Sequential"):
-        return False
-    inner = (a.value.func for a in made.args if isinstance(a.value, cst.Call))
-    return any((dotted(func) or "").rpartition(".")[2].startswith(NAMES) for func in inner)
-
-
-def _is_by_mode(value: Value, module: Module, depth: int) -> bool:
-    if type(value) is LibraryObject:
-        return value.cls.startswith(BY_MODE)
-    if type(value) is Instance:
-        return _changes_by_mode(value.info, module, depth - 1)
-    if type(value) is Sequence and depth:
-        items = value.items if value.items is not None else (any_item(value),)
-        return any(_is_by_mode(item, module, depth - 1) for item in items)
-    return False
 
 
 @check("NN-006")

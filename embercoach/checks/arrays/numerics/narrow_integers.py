@@ -95,13 +95,25 @@ def _is_excluded(fact: Fact, node: cst.BaseExpression, module: Module) -> bool:
     source = resolve_name(Expression(node, scope_of(module, fact.place.function))).node
     if isinstance(source, cst.BinaryOperation):
         return True
-    for inner in walk(fact.place.statement, (cst.BaseSuite,)):
-        if isinstance(inner, cst.Call):
-            function = inner.func
-            name = function.attr if isinstance(function, cst.Attribute) else function
-            if isinstance(name, cst.Name) and name.value in GUARDS:
-                return True
-    return False
+    nodes = [source, *walk(fact.place.statement, (cst.BaseSuite,))]
+    return any(isinstance(n, cst.Call) and _guards(n, fact.node, module) for n in nodes)
+
+
+def _guards(call: cst.Call, difference: cst.CSTNode, module: Module) -> bool:
+    """Return whether a call keeps a difference from being negative.
+
+    A number bounds operands alone: ``mx.maximum(x - 1, 0)`` is given what has wrapped.
+    """
+    function = call.func
+    name = function.attr if isinstance(function, cst.Attribute) else function
+    if not isinstance(name, cst.Name) or name.value not in GUARDS:
+        return False
+    made = calls_of(module).get(call) if name.value in ("maximum", "clip") else None
+    if made is None:
+        return True
+    others = [a.value for a in _arguments(made) if difference not in walk(a.node)]
+    is_around = len(others) < len(_arguments(made))
+    return not is_around or any(as_array(value) is not None for value in others)
 
 
 def _wrapping(

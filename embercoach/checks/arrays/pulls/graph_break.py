@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.facts import TruthFact, calls_of
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -19,6 +22,7 @@ from embercoach.analysis.values.lattice import (
     Str,
     Value,
 )
+from embercoach.checks.arrays.pulls.mixed_tests import mixed_test
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.arrays.pulls.pull_uses import only_exits
 from embercoach.checks.hoisted_reads import iteration_fix
@@ -29,7 +33,7 @@ from embercoach.checks.source_text import is_shown, mlx_alias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import CallFact, CompareFact, Fact, FormatFact, TruthFact
+    from embercoach.analysis.facts.facts import Argument, CallFact, CompareFact, Fact, FormatFact
     from embercoach.analysis.project.module import Module
 
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
@@ -97,8 +101,13 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
 @check("GRAPH-BREAK-003", "GRAPH-BREAK-004", "GRAPH-BREAK-005")
 def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     """``if x:``, ``while x > 0:``, ``assert x``, ``a and b``."""
+    if definite_array(fact.value) is None:
+        yield from mixed_test(fact, module)
+        return
     if _compares_none(fact.node):
         return  # GRAPH-BREAK-009: it raises
+    if _compares_reduced(fact.node, module):
+        return  # GRAPH-BREAK-007: the reduction synchronizes first, and more often
     if fact.form == "assert":
         code, operation = "GRAPH-BREAK-005", "`assert` on an mx.array"
         help_text = "Assert shapes and dtypes, which are known without evaluation, or drop it"
@@ -124,7 +133,7 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         value=fact.value,
         help=help_text,
         array_node=fact.node,
-        may_leave=code == "GRAPH-BREAK-003" and only_exits(fact.place.statement),
+        may_leave=_only_exits(fact, module),
     )
     array = definite_array(fact.value)
     change = None
@@ -132,6 +141,29 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     if array is not None and (array.shape == SCALAR or isinstance(fact.node, cst.Call)):
         change = loop_fix(module, fact.place, fact.node, array)
     yield replace(report, change=change or report.change)
+
+
+def _only_exits(fact: TruthFact, module: Module) -> bool:
+    """Test whether an ``if`` that only leaves a loop or a function tests one array."""
+    if fact.form in ("assert", "chained") or not only_exits(fact.place.statement):
+        return False
+    return fact.form == "if" or _tested_arrays(module)[id(fact.place.statement)] == 1
+
+
+@lru_cache(maxsize=2)
+def _tested_arrays(module: Module) -> Counter[int]:
+    """The number of arrays that each statement tests, by its ``id``."""
+    tests = (f for f in module.facts() if isinstance(f, TruthFact))
+    return Counter(id(f.place.statement) for f in tests if definite_array(f.value) is not None)
+
+
+def _compares_reduced(node: cst.BaseExpression, module: Module) -> bool:
+    """Test whether a side of a comparison is ``max(x)`` or ``min(x)`` of an array."""
+    if not isinstance(node, cst.Comparison):
+        return False
+    sides = (node.left, *(target.comparator for target in node.comparisons))
+    facts = (calls_of(module).get(side) for side in sides)
+    return any(f is not None and f.symbol in INSTEAD and _arrays_of(f) for f in facts)
 
 
 def _compares_none(node: cst.BaseExpression) -> bool:
@@ -218,14 +250,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
     name = fact.symbol
     if name is None:
         return
-    positional = [a for a in fact.arguments if a.keyword is None]
-    arrays = [a for a in positional if definite_array(a.value) is not None]
-    if not arrays and len(positional) == 1:
-        inner = positional[0].value
-        if isinstance(inner, Sequence) and definite_array(any_item(inner)) is not None:
-            arrays = positional
-    if name == "builtins.sum":
-        arrays = [a for a in positional[:1] if definite_array(a.value) is not None]
+    arrays = _arrays_of(fact)
     if not arrays or fact.keyword("key") is not None:
         return
     short = name.removeprefix("builtins.")
@@ -249,6 +274,19 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         help=f"Use {INSTEAD[name]}",
         subject=arrays[0].node,
     )
+
+
+def _arrays_of(fact: CallFact) -> list[Argument]:
+    """The arguments of a builtin that are arrays, or the list of arrays that is its only one."""
+    positional = [a for a in fact.arguments if a.keyword is None]
+    if fact.symbol == "builtins.sum":
+        return [a for a in positional[:1] if definite_array(a.value) is not None]
+    arrays = [a for a in positional if definite_array(a.value) is not None]
+    if not arrays and len(positional) == 1:
+        inner = positional[0].value
+        if isinstance(inner, Sequence) and definite_array(any_item(inner)) is not None:
+            return positional
+    return arrays
 
 
 def _context_without_pull(fact: CallFact, module: Module) -> str:

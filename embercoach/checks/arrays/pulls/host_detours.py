@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Functions of NumPy that slices of an array replace, or methods of it.
 _BY_SLICES = frozenset(("flip", "fliplr", "flipud", "astype", "isscalar", "ndim", "shape", "size"))
 
+#: Functions of linear algebra that MLX computes on the GPU too: others raise there.
+_ON_DEVICE = frozenset(("linalg.norm", "linalg.cross"))
 #: Functions whose first argument has sizes, which are Python numbers.
 _OF_SHAPES = frozenset(
     f"{library}.{name}"
@@ -28,17 +30,22 @@ _OF_SHAPES = frozenset(
 )
 
 
-def takes_host_detour(pull: cst.CSTNode, module: Module) -> bool:
-    """Test whether a function that MLX lacks takes a pulled value: ``np.unique(np.array(x))``."""
-    return pull in _detours(module)
+def takes_host_detour(pull: cst.CSTNode, module: Module, *, only_by_numpy: bool = False) -> bool:
+    """Test whether a function that MLX lacks takes a pulled value: ``np.unique(np.array(x))``.
+
+    Unknown functions are such functions, unless ``only_by_numpy``.
+    """
+    return pull in _detours(module, only_by_numpy=only_by_numpy)
 
 
-@lru_cache(maxsize=2)
-def _detours(module: Module) -> Pulls:
+@lru_cache(maxsize=4)
+def _detours(module: Module, *, only_by_numpy: bool) -> Pulls:
     """The pulls whose values such functions take."""
     found: list[Pulls] = []
     for fact in module.facts():
         if not isinstance(fact, CallFact):
+            continue
+        if only_by_numpy and not (fact.symbol or "").startswith("numpy."):
             continue
         if not _is_replaceable(fact):
             found += [pulls_of(argument.value) for argument in fact.arguments]
@@ -58,6 +65,8 @@ def _is_replaceable(fact: CallFact) -> bool:
     # Masked arrays select: ``mx.where`` does that.
     if rest in numpy_api.CONVERSIONS or rest in _BY_SLICES or rest.startswith("ma."):
         return True
+    if rest.startswith("linalg.") and rest not in _ON_DEVICE:
+        return False
     entry = mlx_api.lookup(f"mlx.core.{rest}")
     if entry is None:
         return False

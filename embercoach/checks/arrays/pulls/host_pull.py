@@ -10,6 +10,7 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
 from embercoach.analysis.values.joins import any_item, as_array, definite_array
@@ -155,7 +156,8 @@ def numpy_on_the_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
     numpy = fact.left.numpy
     if numpy is None or fact.right.array is None or numpy.scalar:
         return
-    if isinstance(fact.left.node, cst.BinaryOperation) and fact.left.node in numpy.pulls:
+    first = evaluation_of(module).operations.get(fact.left.node)
+    if first is not None and first.left.numpy is not None and first.right.array is not None:
         return  # ``(ndarray @ x) / y``: the first operation is reported
     yield pull(
         fact,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import libcst as cst
 
@@ -11,7 +11,7 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import region_of
-from embercoach.analysis.syntax.trees import children
+from embercoach.analysis.syntax.trees import children, names_below
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, Symbol
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Bindings that a name is followed through; operations in an expression that are looked at.
 _MOST_NAMES, _MOST_OPERATIONS = 4, 32
+#: Reductions of a part of a list, which may be read before the loop.
+_OF_LISTS = frozenset(("all", "any", "max", "min", "sum"))
 
 
 @lru_cache(maxsize=64)
@@ -53,6 +55,8 @@ class _Invariance:
         self._reaching = scope_of(module, place.function).reaching
         self._calls = evaluation_of(module).calls
         self._names, self._operations = _MOST_NAMES, _MOST_OPERATIONS
+        #: The expression is computed of arrays: it is not one of them, or a part of one.
+        self._computes = False
 
     def holds(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
         self._operations -= 1
@@ -61,9 +65,13 @@ class _Invariance:
         if isinstance(node, cst.Name):
             return self._name(node.value, statement)
         if isinstance(node, cst.Subscript):
+            if self._computes and not self._has_fixed_bounds(node, statement):
+                return False
             return self.holds(node.value, statement)
         if isinstance(node, cst.Call):
+            self._computes = True
             return self._call(node, statement)
+        self._computes = self._computes or isinstance(node, cst.BinaryOperation)
         if isinstance(node, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)):
             return all(
                 isinstance(c, cst.BaseNumber) or self.holds(c, statement) for c in _operands(node)
@@ -82,7 +90,36 @@ class _Invariance:
             operands.append(node.func.value)
         elif not isinstance(callee, Symbol) or not _is_operation(callee.name):
             return False
-        return bool(operands) and all(self.holds(o, statement) for o in operands)
+        if callee.name.rpartition(".")[2] in _OF_LISTS:
+            operands = [o.value if _is_part(o) else o for o in operands]
+        numbers = [a.node for a in fact.arguments if as_array(a.value) is None]
+        return (
+            bool(operands)
+            and all(self.holds(o, statement) for o in operands)
+            and all(self._is_fixed(n, statement) for n in numbers)
+        )
+
+    def _has_fixed_bounds(self, node: cst.Subscript, statement: cst.CSTNode) -> bool:
+        """Test whether slices are the same in each iteration: one operation takes all of them.
+
+        Rows, ``x[i]``, are those of one operation on the whole array.
+        """
+        slices = (e.slice for e in node.slice if isinstance(e.slice, cst.Slice))
+        bounds = (b for s in slices for b in (s.lower, s.upper, s.step) if b is not None)
+        return all(self._is_fixed(bound, statement) for bound in bounds)
+
+    def _is_fixed(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        """Test whether no name in an expression of numbers is bound in the loop."""
+        if self._loop is None:
+            return self._place.loop_names.isdisjoint(names_below(node))
+        for name in names_below(node):
+            found = self._reaching.before(statement, name)
+            if name in self._place.loop_names or any(
+                b.statement is self._loop or self._layout.is_inside(b.statement, self._loop)
+                for b in found or ()
+            ):
+                return False
+        return True
 
     def _name(self, name: str, statement: cst.CSTNode) -> bool:
         place = self._place
@@ -107,6 +144,12 @@ class _Invariance:
             if not self.holds(binding.value, binding.statement):
                 return False
         return True
+
+
+def _is_part(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
+    """Test whether a node is ``x[a:b]``, which a list has too."""
+    is_single = isinstance(node, cst.Subscript) and len(node.slice) == 1
+    return is_single and isinstance(node.slice[0].slice, cst.Slice)  # type: ignore[attr-defined]
 
 
 def _is_operation(name: str) -> bool:

@@ -11,6 +11,7 @@ from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.host_uses import is_log_line
 from embercoach.analysis.values.lattice import NONE
 from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data
+from embercoach.checks.arrays.pulls.needed_reads import is_needed
 from embercoach.checks.arrays.pulls.pull_uses import (
     HELP,
     Verdict,
@@ -86,6 +87,8 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     effect = EFFECTS[context]
     if context == "loop" and may_end and is_log_line(fact.place, module):
         context, effect = "sink", EFFECTS["sink"]
+    elif context == "loop" and array_node and is_needed(fact.place, pull_node, array_node, module):
+        context = "sink"
     elif may_leave:
         context, verdict = _judged(fact, context, pull_node, array_node, module)
         help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)

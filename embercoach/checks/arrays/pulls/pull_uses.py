@@ -22,6 +22,7 @@ from embercoach.analysis.values.lattice import Numpy, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.invariance import is_invariant
+from embercoach.checks.arrays.pulls.needed_reads import is_used_up
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
@@ -113,12 +114,9 @@ def _is_transformed(function: FunctionInfo) -> bool:
 
 
 def _in_loop(
-    place: FactPlace,
-    pull: cst.CSTNode,
-    subject: cst.CSTNode | None,
-    module: Module,
-    depth: int = 0,
+    place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode | None, module: Module
 ) -> Verdict:
+    """Judge a pull in a loop, or the call of a function that returns what it pulls."""
     loop, function = place.loop, place.function
     layout = layout_of(module, function)
     loops = list(layout.loops(place.statement))
@@ -127,7 +125,8 @@ def _in_loop(
     if subject is not None and is_invariant(subject, place, module):
         return "invariant"
     if is_fed_back(pull, module):
-        return _fed_back(pull)
+        detour = takes_host_detour(pull, module, only_by_numpy=True)
+        return "leaves" if detour else _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
         return "leaves" if _is_entry(pull, place, module) else ""  # in a comprehension
     if _is_read_again(pull, loop.body, place, module):
@@ -139,13 +138,22 @@ def _in_loop(
         return "leaves"
     if _trains(loop, module):
         return "step"
+    return _by_uses(place, pull, uses, module)
+
+
+def _by_uses(place: FactPlace, pull: cst.CSTNode, uses: frozenset[Use], module: Module) -> Verdict:
+    """Judge a pull in a loop by the uses of its value there."""
+    loop, function = place.loop, place.function
+    assert loop is not None
     if _is_whole(pull) and not (_is_list(pull) and uses & _GATHERED):
         return "leaves"  # collected, the arrays would all be in memory
     if uses & _NEEDED or (Use.STORED in uses and uses <= _REPORTED):
         return "leaves"
-    if Use.RETURNED in uses and function is not None and depth < _MOST_FUNCTIONS:
+    if Use.RETURNED in uses and function is not None:
         return "leaves" if function not in hot_functions(module) else ""
-    return "collected" if uses & _GATHERED else ""
+    if uses.isdisjoint(_GATHERED):
+        return ""
+    return "leaves" if is_used_up(pull, loop, place, module) else "collected"
 
 
 _GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
@@ -188,7 +196,7 @@ def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
-    verdicts = {_in_loop(call.place, call.node, None, module, 1) for call in calls}
+    verdicts = {_in_loop(call.place, call.node, None, module) for call in calls}
     return verdicts.pop() if len(verdicts) == 1 else ""
 
 
@@ -318,6 +326,8 @@ def takes_lists(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
 
 
 def _is_type_test(test: cst.BaseExpression, path: str, module: Module) -> bool:
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return any(_is_type_test(part, path, module) for part in (test.left, test.right))
     if not isinstance(test, cst.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
         return False
     kind = dotted(test.args[1].value) or ""
@@ -331,7 +341,7 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
     name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
     reaching = scope_of(module, place.function).reaching
     alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
-    if len(alike) < 2 or reaching is None:
+    if len(alike) < 2:
         return False
     text, layout = module.parsed.code(pull), layout_of(module, place.function)
     names = {n.value for n in walk(pull) if isinstance(n, cst.Name)} & set(reaching.bindings)

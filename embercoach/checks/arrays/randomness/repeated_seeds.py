@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Functions that are followed for one seed, and calls of one function that are looked at.
 _MOST_FUNCTIONS, _MOST_CALLERS = 32, 32
+#: Bindings in a loop that an argument is followed through.
+_MOST_BINDINGS = 16
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
 #: A benchmark repeats the same numbers on purpose.
@@ -217,6 +219,29 @@ def _repeating_call(
     return None
 
 
+def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) -> bool:
+    """Return whether an argument is of the loop's variables, or built of them in the loop."""
+    function, statement, loop = call.place.function, call.place.statement, call.place.loop
+    reaching = scope_of(sources.module, function).reaching
+    layout = layout_of(sources.module, function)
+    pending, seen = [(node, statement)], set[int]()
+    while pending and len(seen) < _MOST_BINDINGS:
+        node, statement = pending.pop()
+        keywords = {n.keyword for n in walk(node) if isinstance(n, cst.Arg)}
+        for used in walk(node):
+            if not isinstance(used, cst.Name) or used in keywords:
+                continue
+            name = used.value
+            if name in call.place.loop_names:
+                return True
+            for binding in reaching.before(statement, name) or ():
+                inside = loop is not None and layout.is_inside(binding.statement, loop)
+                if inside and binding.value is not None and id(binding) not in seen:
+                    seen.add(id(binding))
+                    pending.append((binding.value, binding.statement))
+    return False
+
+
 def _repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
     """Return whether the calls of a loop pass the same arguments, or data alone.
 
@@ -230,7 +255,7 @@ def _repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sou
         if given is None or given.statement is not source.statement:
             continue
         is_array = as_array(value) is not None
-        if any(name in call.place.loop_names for name in names_below(given.node)):
+        if _varies(given.node, call, sources):
             varying, data = True, data or is_array
         else:
             fixed_arrays = fixed_arrays or is_array

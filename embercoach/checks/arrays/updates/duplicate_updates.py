@@ -33,6 +33,10 @@ UNIQUE = frozenset(
         *("where", "nonzero", "flatnonzero", "argwhere", "unique", "enumerate", "set"),
     ]
 )
+#: Conversions, which keep the elements, and the elements' order or not.
+CONVERSIONS = frozenset(["array", "asarray", "astype", "list", "tuple", "sorted"])
+#: Conversions of conversions that are followed.
+MOST_CONVERSIONS = 4
 #: Functions whose results repeat, as a rule.
 REPEATING = frozenset(
     [
@@ -114,16 +118,44 @@ def _may_repeat(index: ArrayIndex, module: Module) -> bool:
     name = index.node.value if isinstance(index.node, cst.Name) else None
     if name is not None and (name in index.place.array_names or "mask" in name):
         return False
-    return all(_may_hold_repeated(node) for node in _computed(index.node, index.place, module))
+    sources = _sources(index.node, index.place, module)
+    return all(_may_hold_repeated(s.node) for s in sources) and not any(
+        _is_distinct(s, module) for s in sources
+    )
+
+
+def _sources(node: cst.BaseExpression, place: FactPlace, module: Module) -> list[Source]:
+    """The expressions that compute a value, those that callers in this file pass among them."""
+    start = Source(node, place.statement, place.function, module)
+    return sources_of(module).ends(start, through_callers=True) or [start]
 
 
 def _computed(
     node: cst.BaseExpression, place: FactPlace, module: Module
 ) -> list[cst.BaseExpression]:
-    """The expressions that compute a value, those that callers in this file pass among them."""
-    start = Source(node, place.statement, place.function, module)
-    ends = sources_of(module).ends(start, through_callers=True)
-    return [end.node for end in ends] or [node]
+    return [source.node for source in _sources(node, place, module)]
+
+
+def _is_distinct(source: Source, module: Module, conversions: int = 0) -> bool:
+    """Return whether an index is converted from keys of a dictionary, or from a set."""
+    node = source.node
+    if isinstance(node, (cst.Dict, cst.DictComp, cst.Set, cst.SetComp)):
+        return conversions > 0
+    if not isinstance(node, cst.Call) or conversions > MOST_CONVERSIONS:
+        return False
+    name, method = _called(node), isinstance(node.func, cst.Attribute)
+    if name == "keys" or (conversions and name in UNIQUE):
+        return True
+    if name not in CONVERSIONS:
+        return False
+    if name == "astype" and method:
+        data: cst.BaseExpression | None = node.func.value  # type: ignore[attr-defined]
+    else:
+        data = node.args[0].value if node.args and not node.args[0].star else None
+    if data is None:
+        return False
+    inner = sources_of(module).ends(source.at(data), through_callers=True)
+    return bool(inner) and all(_is_distinct(one, module, conversions + 1) for one in inner)
 
 
 def _may_hold_repeated(source: cst.BaseExpression) -> bool:
