@@ -266,6 +266,8 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
             name = used.value
             if name in call.place.loop_names:
                 return True
+            if _is_carried(used, call, sources.module):
+                continue  # the loop's state: what it is varies, what belongs to it need not
             for binding in (reaching and reaching.before(statement, name)) or ():
                 inside = loop is not None and layout.is_inside(binding.statement, loop)
                 if inside and binding.value is not None and id(binding) not in seen:
