@@ -127,6 +127,21 @@ HOT = {
     ),
     "fed back": ("return x * x.sum().item()", "for x in xs:\n        f(x)", "loop"),
     "stored": ("out.append(x.sum().item())", "for x in xs:\n        f(x)", "loop"),
+    "returned, and then passed on by another function": (
+        "return x.tolist()\ndef choose(x):\n    return rng.choices(f(x), k=2)",
+        "for x in xs:\n        choose(x)",
+        "sink",
+    ),
+    "returned, and then fed back by another function": (
+        "return x.sum().item()\ndef scaled(x):\n    return x * f(x)",
+        "for x in xs:\n        scaled(x)",
+        "loop",
+    ),
+    "returned, and then dropped by another function": (
+        "return x.tolist()\ndef dropped(x):\n    f(x)",
+        "for x in xs:\n        dropped(x)",
+        "loop",
+    ),
     "evaluated by all callers": (
         "out.append(x.item())",
         "for x in xs:\n        y = x + 1\n        mx.eval(y)\n        f(y)",

@@ -13,11 +13,17 @@ import pytest
 from embercoach.checks import Project, check_source
 
 HEAD = "import mlx.core as mx\nimport mlx.nn as nn\nimport mlx.optimizers as optim\n"
-TEXT = Path(__file__).with_suffix("").with_name("through_files.diff").read_text(encoding="utf-8")
-PROGRAMS = {
-    name: body
-    for name, _, body in (part.partition("\n") for part in TEXT.removeprefix("@@ ").split("@@ "))
-}
+
+
+def programs_of(file: str) -> dict[str, str]:
+    """The programs of a file, by what they are about."""
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    parts = (part.partition("\n") for part in text.removeprefix("@@ ").split("@@ "))
+    return {name: body for name, _, body in parts}
+
+
+PROGRAMS = programs_of("through_files.diff")
+STATE = programs_of("lazy_state.diff")
 #: What the programs are about; all other findings are left aside.
 CODES = ("API-", "COMPILE-", "INDEX-", "NN-005", "HOST-PULL-002", "HOST-PULL-003", "HOST-PULL-013")
 
@@ -34,7 +40,9 @@ def files_of(program: str, side: str) -> dict[str, str]:
     return {name: HEAD + "\n".join(lines) + "\n" for name, lines in files.items()}
 
 
-def flagged(folder: Path, files: dict[str, str]) -> set[tuple[str, int, str]]:
+def flagged(
+    folder: Path, files: dict[str, str], codes: tuple[str, ...] = CODES
+) -> set[tuple[str, int, str]]:
     """The findings of the files: name, line and code."""
     for name, source in files.items():
         (folder / name).write_text(source)
@@ -42,7 +50,7 @@ def flagged(folder: Path, files: dict[str, str]) -> set[tuple[str, int, str]]:
         (name, finding.line, finding.code)
         for name, source in files.items()
         for finding in check_source(source, folder / name, Project()).findings
-        if finding.code.startswith(CODES)
+        if finding.code.startswith(codes)
     }
 
 
@@ -54,6 +62,15 @@ def marked(files: dict[str, str]) -> set[tuple[str, int, str]]:
         for number, line in enumerate(source.split("\n"), 1)
         if "  # " in line
     }
+
+
+@pytest.mark.parametrize("name", STATE)
+def test_only_the_program_with_the_lazy_state_is_flagged(name: str, tmp_path: Path) -> None:
+    faulty, correct = files_of(STATE[name], "-"), files_of(STATE[name], "+")
+    codes = tuple({code for _, _, code in marked(faulty)})
+    found = flagged(tmp_path, faulty, codes)
+    assert {one for one in found if one[0] == "main.py"} == marked(faulty) != set()
+    assert not {one for one in flagged(tmp_path, correct, codes) if one[0] == "main.py"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

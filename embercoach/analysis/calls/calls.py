@@ -104,7 +104,7 @@ def evaluate_call(frame: Frame, node: cst.Call) -> Value:
     if frame.module.mentions_kernels and any(a.star == "**" for a in arguments):
         arguments = tuple(star_kwargs.written_out(arguments))
     if frame.must is not None:
-        frame.must.note(node, arguments)
+        frame.must.note(node, callee, arguments)
     result = apply(frame, node, callee, arguments, receiver, receiver_node)
     if frame.gradient is not None:
         frame.gradient.note(callee, receiver, arguments, result)

@@ -45,7 +45,6 @@ from embercoach.analysis.values.joins import (
     without_shapes,
 )
 from embercoach.analysis.values.lattice import (
-    ARRAY,
     NO_PULLS,
     NONE,
     STR,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
 MAX_SUMMARIES = 6
 #: Parameters that are bound in the time of an evaluation.
 PARAMETERS_A_STEP = 2
+_TRACED = Array(traced=True)
 
 
 @link("call_function")
@@ -345,8 +345,8 @@ def seen_in(visit: FunctionVisit) -> list[Fact]:
 
 def must_execute(
     info: FunctionInfo, arrays: frozenset[str], given: Iterable[tuple[str, Value]]
-) -> dict[cst.Call, tuple[Argument, ...]]:
-    """The calls that must execute when a function runs, with their arguments.
+) -> MustExecute:
+    """The calls that must execute when a function runs, and what must read arrays.
 
     Args:
         info: the function.
@@ -354,8 +354,8 @@ def must_execute(
         given: what is known of its parameters, and of those of the functions around it.
     """
     if info.in_progress:
-        return {}
-    values: list[Value] = [ARRAY if p.name in arrays else UNKNOWN for p in info.parameters]
+        return MustExecute(arrays)
+    values: list[Value] = [_TRACED if p.name in arrays else UNKNOWN for p in info.parameters]
     owner = info.parameters[0].name if info.is_method and info.parameters else ""
     values[:1] = canonical_values(info)[:1] if owner else values[:1]
     frame = _entered(info, tuple(values), record=False, depth=1)
@@ -363,10 +363,10 @@ def must_execute(
     if owner:  # any of several assignments may hold, of whatever object they are
         repeated = (name for name, n in assigned_attributes(info.module).items() if n > 1)
         frame.names.set_all((f"{owner}.{name}", UNKNOWN) for name in repeated)
-    frame.must = MustExecute(arrays)
+    frame.must = must = MustExecute(arrays)
     with suppress(WorkExceededError):
         _execute(info, frame)
-    return frame.must.calls
+    return must
 
 
 def _entered(info: FunctionInfo, values: tuple[Value, ...], *, record: bool, depth: int) -> Frame:

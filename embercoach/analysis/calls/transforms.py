@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.call_results import api_result
+from embercoach.analysis.calls.parameters import plain
 from embercoach.analysis.evaluate import dispatch
+from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument, CompiledCall, CompileFact
 from embercoach.analysis.facts.thread_starts import ThreadStart
 from embercoach.analysis.gradients import gradient_roots
@@ -225,16 +228,20 @@ def start_thread(name: str, frame: Frame, node: cst.Call, arguments: tuple[Argum
     named = next((a.value for a in arguments if a.keyword == keyword), None)
     target = named or (positional[index].value if len(positional) > index else UNKNOWN)
     is_awaited = index == 0
-    passed = tuple(a.node for a in positional[1:]) if is_awaited else _listed(arguments)
-    _mark_threaded(frame, node, target, passed, has_result=is_awaited)
+    given = positional[1:] if is_awaited else _listed(arguments)
+    _mark_threaded(frame, node, target, given, has_result=is_awaited)
     return UNKNOWN
 
 
-def _listed(arguments: tuple[Argument, ...]) -> tuple[cst.BaseExpression, ...]:
+def _listed(arguments: tuple[Argument, ...]) -> list[Argument]:
     """The items of ``args=(x, y)``."""
-    node = next((a.node for a in arguments if a.keyword == "args"), None)
-    elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()
-    return tuple(element.value for element in elements)
+    given = next((a for a in arguments if a.keyword == "args"), None)
+    if given is None or not isinstance(given.node, (cst.Tuple, cst.List)):
+        return []
+    nodes = [element.value for element in given.node.elements]
+    known = given.value.items if isinstance(given.value, Sequence) else None
+    values = known if known is not None and len(known) == len(nodes) else [UNKNOWN] * len(nodes)
+    return [Argument(v, n, None, "") for v, n in zip(values, nodes, strict=True)]
 
 
 def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
@@ -247,16 +254,18 @@ def submit(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Non
     is_default = index == 1  # asyncio's own executor is one of threads
     if (_THREADS in source or is_default) and _PROCESSES not in source:
         is_map = name == "map"
-        passed = () if is_map else tuple(a.node for a in arguments[index + 1 :] if not a.keyword)
+        given = [a for a in arguments[index + 1 :] if not a.star and not (is_map and a.keyword)]
+        if is_map:
+            given = [a._replace(value=element_of(frame, a.value)) for a in given]
         target = arguments[index].value
-        _mark_threaded(frame, node, target, passed, has_result=True, repeats=is_map)
+        _mark_threaded(frame, node, target, given, has_result=True, repeats=is_map)
 
 
 def _mark_threaded(
     frame: Frame,
     node: cst.Call,
     value: Value,
-    passed: tuple[cst.BaseExpression, ...],
+    given: list[Argument],
     *,
     has_result: bool,
     repeats: bool = False,
@@ -264,7 +273,13 @@ def _mark_threaded(
     mark(frame, (node, frame.statement), value, "threaded")
     if isinstance(value, Function) and frame.record and value.info.module is frame.module:
         is_bound = value.bound is not None
+        passed = tuple((a.keyword, a.node) for a in given)
         frame.add(ThreadStart(node, frame.place(), value.info, is_bound, passed, has_result))
+        values = bind(value.info, value.bound, tuple(given))
+        for parameter in value.info.parameters:
+            taken = values.get(parameter.name)
+            if taken is not None and taken is not UNKNOWN and not parameter.star:
+                parameter.observe(plain(taken))
     while isinstance(value, Transformed):
         value = value.inner
     if isinstance(value, Function) and (frame.loops or repeats):

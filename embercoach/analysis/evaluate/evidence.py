@@ -170,4 +170,6 @@ def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:
         and any(p.name == name and p.annotation is None for p in info.parameters)
     ):
         info.shown_arrays.add(name)
+    if frame.must is not None and name not in frame.rebound:
+        frame.must.shown.add(name)
     frame.names[name] = Array(traced=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.lattice import NONE
+from embercoach.analysis.values.joins import definite_array
+from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.values.lattice import Value
 
+#: How the host reads an array: it takes its truth value, or its numbers.
+Read = Literal["tests", "pulls"]
+_PULLS = frozenset(("item", "tolist"))
+_CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "complex"))
 #: A kernel runs on the GPU only, so that these hold where one matters.
 _DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
 
@@ -31,11 +36,15 @@ class MustExecute:
 
     arrays: names that hold arrays, and not None.
     calls: the calls that must execute, with their arguments.
+    reads: the expressions that must read an array which depends on an argument.
+    shown: names that a use shows to hold arrays.
     certain: whether the statement at hand must execute.
     """
 
     arrays: frozenset[str]
     calls: dict[cst.Call, tuple[Argument, ...]] = field(default_factory=dict)
+    reads: dict[cst.CSTNode, Read] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
     certain: bool = True
     returns: int = 0
     jumps: int = 0  # out of a loop, or to its next round
@@ -50,10 +59,21 @@ class MustExecute:
         finally:
             self.certain = before and self.returns + self.jumps == exits
 
-    def note(self, node: cst.Call, arguments: tuple[Argument, ...]) -> None:
+    def note(self, node: cst.Call, callee: Value, arguments: tuple[Argument, ...]) -> None:
         """Note a call."""
-        if self.certain:
-            self.calls[node] = arguments
+        if not self.certain:
+            return
+        self.calls[node] = arguments
+        if isinstance(callee, BoundMember) and callee.name in _PULLS:
+            self.note_read(node, callee.owner, "pulls")
+        elif isinstance(callee, Symbol) and callee.name in _CASTS and arguments:
+            self.note_read(node, arguments[0].value, "pulls")
+
+    def note_read(self, node: cst.CSTNode, value: Value, how: Read) -> None:
+        """Note that a value is read by the host."""
+        array = definite_array(value)
+        if self.certain and array is not None and array.traced:
+            self.reads[node] = how
 
     def compared(
         self, symbol: str, left: cst.BaseExpression, right: cst.BaseExpression, value: Value

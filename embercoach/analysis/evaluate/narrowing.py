@@ -100,6 +100,8 @@ def record_truth(
     if definite_array(value) is not None:
         if form in _CERTAIN and type(node) is cst.Call:
             evidence.note_operands(frame, node)
+        if frame.must is not None:
+            frame.must.note_read(node, value, "tests")
         if frame.record:
             frame.add(TruthFact(node, frame.place(), value, form, guarded))
     elif frame.record and type(value) is Torch and value.is_tensor:

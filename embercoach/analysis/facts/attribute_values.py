@@ -38,6 +38,15 @@ def assigned_values(
     return found
 
 
+def is_set_once(cls: ClassInfo, owner: str, name: str, module: Module) -> bool:
+    """Return whether one statement of ``__init__`` alone assigns to ``self.<name>``."""
+    setters = [setter.name for setter in cls.setters.get(name, ())]
+    if setters != ["__init__"] or _assigned_paths(cls)[f"{owner}.{name}"] != 1:
+        return False
+    others = _others(module)
+    return not others.assigned[name] and cls.name not in others.bases
+
+
 @lru_cache(maxsize=64)
 def _of_class(cls: ClassInfo, owner: str, name: str) -> tuple[AssignedValue, ...]:
     path = f"{owner}.{name}"

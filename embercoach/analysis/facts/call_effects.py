@@ -22,6 +22,8 @@ Effect = Literal["lazy", "evaluates", "unknown"]
 
 EVALUATING = frozenset(("mlx.core.eval", "mlx.core.async_eval"))
 _SAVING = ("mlx.core.save", "mlx.core.export")
+#: Writes the graph of an array, which stays lazy.
+_GRAPHS = frozenset(("mlx.core.export_to_dot",))
 _LAZY_BUILTINS = frozenset(
     f"builtins.{name}"
     for name in (
@@ -32,7 +34,9 @@ _LAZY_BUILTINS = frozenset(
 PULLS = frozenset(("item", "tolist"))
 #: Methods of a dictionary that evaluate none of its arrays.
 _VIEWS = frozenset(("items", "values", "keys"))
-_WITHOUT_ARGUMENTS = _VIEWS | {"eval", "train", "freeze", "unfreeze"}
+_WEIGHTS = frozenset(("parameters", "trainable_parameters"))
+_WITHOUT_ARGUMENTS = _VIEWS | _WEIGHTS | {"eval", "train", "freeze", "unfreeze"}
+_TREES = frozenset(("tree_map", "tree_unflatten"))
 _LOOKUPS = frozenset(("get", "setdefault"))
 
 
@@ -50,7 +54,7 @@ def effect_of(callee: Value) -> Effect:
 
 
 def _of_symbol(name: str) -> Effect:
-    if name in EVALUATING or name.startswith(_SAVING):
+    if name in EVALUATING or (name.startswith(_SAVING) and name not in _GRAPHS):
         return "evaluates"
     if name.startswith("mlx.") or name in _LAZY_BUILTINS:
         return "lazy"
@@ -84,9 +88,17 @@ def keeps_lazy(node: cst.Call) -> bool:
     ``weights.items()``, ``totals.get(name, 0)``, ``losses.append(loss)``, ``model.eval()``.
     """
     name = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-    if name in _LOOKUPS or is_append(node) or is_at_update(node):
+    if name in _LOOKUPS or is_append(node) or is_at_update(node) or _updates_tree(node, name):
         return True
     return name in _WITHOUT_ARGUMENTS and not node.args
+
+
+def _updates_tree(node: cst.Call, name: str) -> bool:
+    """Test whether a call is ``model.update(tree_map(f, weights))``."""
+    made = node.args[0].value if name == "update" and len(node.args) == 1 else None
+    func = made.func if isinstance(made, cst.Call) else None
+    last = func.attr if isinstance(func, cst.Attribute) else func
+    return isinstance(last, cst.Name) and last.value in _TREES
 
 
 def is_at_update(node: cst.Call) -> bool:

@@ -13,14 +13,19 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
+from embercoach.analysis.facts.caller_evaluation import called_back
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
-from embercoach.analysis.facts.scopes import assigned_attributes, by_parameter, passed_with_owner
+from embercoach.analysis.facts.scopes import (
+    assigned_attributes,
+    by_parameter,
+    derived_attributes,
+    names_inside,
+)
 from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,
     dotted,
-    names_below,
     target_names,
     walk,
 )
@@ -213,6 +218,8 @@ class Evaluation:
             return self.use(node.value, names, depth)  # type: ignore[attr-defined]
         if kind is cst.Call:
             return self._call(node, names, depth)  # type: ignore[arg-type]
+        if isinstance(node, cst.BaseComp) and self.use(node.for_in.iter, names, depth) == "derived":
+            names = names.union(target_names(node.for_in.target))
         uses = {self.use(child, names, depth) for child in children(node)}
         if "evaluated" in uses:
             return "evaluated"
@@ -260,7 +267,11 @@ class Evaluation:
             return "evaluated"
         if local is not None and depth < _MOST_CALLS:
             return self._passed(local, given, names, depth)
-        return self._unclear
+        called = called_back(self.calls.get(node))
+        if called is None or depth >= _MOST_CALLS or not self._escapes:
+            return self._unclear
+        uses = {self._passed(call, given, names, depth) for call in called}
+        return "evaluated" if "evaluated" in uses else "derived"
 
     def _holding(
         self, node: cst.Call, owner: cst.BaseExpression | None, names: set[str], depth: int
@@ -273,7 +284,7 @@ class Evaluation:
             return self._unclear if passed and self.effect(node) != "lazy" else "none"
         if depth >= _MOST_CALLS:
             return self._unclear if passed or _holds(owner, names) else "none"
-        inner = _renamed(local, names)
+        inner = names_inside(local, names)
         if not inner:
             return "none"
         definition = local.function.node
@@ -281,7 +292,7 @@ class Evaluation:
             return self.use(definition.body, inner, depth + 1)
         if self.may_evaluate(definition.body.body, inner, depth + 1):
             return "evaluated"
-        names |= _derived_attributes(local, inner)
+        names |= derived_attributes(local, inner)
         is_derived = any(
             self.use(node, inner, depth + 1) == "derived" for node in _results_of(definition)
         )
@@ -303,7 +314,7 @@ class Evaluation:
         names = {name for name, value in passed.items() if value in derived}
         if len(names) < len(derived):
             return self._unclear
-        names |= _renamed(call, outer)
+        names |= names_inside(call, outer)
         definition = call.function.node
         if given[-1] != "none" and call.is_bound:
             names.add(call.function.parameters[0].name)
@@ -311,7 +322,7 @@ class Evaluation:
             return self.use(definition.body, names, depth + 1)
         if self.may_evaluate(definition.body.body, names, depth + 1):
             return "evaluated"
-        outer |= _derived_attributes(call, names)
+        outer |= derived_attributes(call, names)
         return "derived"
 
 
@@ -335,37 +346,6 @@ def _results_of(definition: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
     for node in walk(definition.body, SCOPES):
         if isinstance(node, cst.Return) and node.value is not None:
             yield node.value
-
-
-def _passed_paths(call: LocalCall) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a call, and the paths that are passed for them."""
-    for parameter, node in passed_with_owner(call).items():
-        path = dotted(node)
-        if path is not None:
-            yield parameter, path
-
-
-def _derived_attributes(call: LocalCall, inner: set[str]) -> set[str]:
-    """The attributes that a function has set to something derived, as its caller knows them."""
-    return {
-        f"{path}{name[len(parameter) :]}"
-        for parameter, path in _passed_paths(call)
-        for name in inner
-        if name.startswith(f"{parameter}.")
-    }
-
-
-def _renamed(call: LocalCall, names: set[str]) -> set[str]:
-    """The names as the function of the file that is called knows them."""
-    function = call.function
-    found: set[str] = set()
-    for parameter, path in _passed_paths(call):
-        found |= {f"{parameter}{n[len(path) :]}" for n in names if n.startswith(f"{path}.")}
-    if function.nonlocal_names or function.global_names or function.outer is not None:
-        own = {parameter.name for parameter in function.parameters}
-        free = names - own
-        found |= free & set(names_below(function.node.body)) if free else set()
-    return found
 
 
 def _inner(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -35,7 +35,11 @@ def comes_later(
     bound = reads.order.get(id(binding.statement), -1)
     is_anew = loop is not None and begin <= bound <= end and binding.kind != "updated"
     branches = reads.branches[id(statement)]
+    leaves = reads.exits.get(id(statement))
+    last = None if leaves is None else reads.order.get(leaves)
     for at, reader in reads.of.get(name, ()):
+        if last is not None and not start <= at <= last:
+            continue  # after the function has returned
         if any(branches.get(test, branch) != branch for test, branch in reads.at(reader)):
             continue  # in another branch
         if at <= start and (is_anew or not (loop is not None and begin <= at <= end)):
@@ -54,12 +58,14 @@ class Reads(NamedTuple):
     order: the place of each statement, by its ``id``.
     ends: the place of the last statement in each loop.
     branches: of each statement, the branches of tests that it is in, by the ``id`` of the test.
+    exits: of statements in a suite that ends with a return or an error, the ``id`` of that.
     """
 
     of: dict[str, list[tuple[int, cst.CSTNode]]]
     order: dict[int, int]
     ends: dict[int, int]
     branches: dict[int, dict[int, bool]]
+    exits: dict[int, int]
 
     def at(self, statement: cst.CSTNode) -> Iterable[tuple[int, bool]]:
         """The tests around a statement, and which branch it is in."""
@@ -70,7 +76,7 @@ class Reads(NamedTuple):
 def reads_of(module: Module, function: FunctionInfo | None) -> Reads:
     """The reads of the names of a function's body, or of the module's top level."""
     root = module.tree if function is None else function.node.body
-    reads = Reads({}, {}, {}, {})
+    reads = Reads({}, {}, {}, {}, {})
     body = (cst.BaseExpression, cst.FunctionDef, cst.ClassDef)
     for statement in walk(root, body):
         if not isinstance(statement, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
@@ -101,15 +107,21 @@ def _note_branches(statement: cst.CSTNode, around: dict[int, bool], reads: Reads
         below = around
         if isinstance(statement, cst.If):
             below = {**around, id(statement): name == "body"}
+        outer = reads.exits.get(id(statement))
         if isinstance(suite, cst.If):
             reads.branches[id(suite)] = below
+            reads.exits.update({} if outer is None else {id(suite): outer})
             continue
         if isinstance(suite, cst.Else):
             suite = suite.body
-        for line in getattr(suite, "body", ()):
-            simple = isinstance(line, cst.SimpleStatementLine)
-            for inner in line.body if simple else (line,):
-                reads.branches[id(inner)] = below
+        lines = getattr(suite, "body", ())
+        nested = (n.body if isinstance(n, cst.SimpleStatementLine) else (n,) for n in lines)
+        inside = [inner for line in nested for inner in line]
+        leaves = bool(inside) and isinstance(inside[-1], (cst.Return, cst.Raise))
+        end = id(inside[-1]) if leaves else outer
+        for inner in inside:
+            reads.branches[id(inner)] = below
+            reads.exits.update({} if end is None else {id(inner): end})
     for handler in getattr(statement, "handlers", ()):
         _note_branches(handler, around, reads)
 

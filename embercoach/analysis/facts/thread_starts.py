@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class ThreadStart(Fact):
     """``threading.Thread(target=f, args=(x,))`` or ``executor.submit(f, x)``.
 
-    passed: the expressions of the arguments, by place, of those that are known.
+    passed: the keywords and expressions of the arguments that are known; of ``map``, whole.
     has_result: the caller gets what the function returns.
     """
 
     node: cst.Call
     function: FunctionInfo
     is_bound: bool
-    passed: tuple[cst.BaseExpression, ...]
+    passed: tuple[tuple[str | None, cst.BaseExpression], ...]
     has_result: bool

@@ -87,8 +87,7 @@ class _Threads:
         """Lazy arrays that are passed to a thread, or read there as variables around."""
         target = fact.function
         place = fact.place
-        pairs = ((None, node) for node in fact.passed)
-        for name, node in by_parameter(target, pairs, is_bound=fact.is_bound).items():
+        for name, node in by_parameter(target, fact.passed, is_bound=fact.is_bound).items():
             lazy = self._is_lazy(node, place.statement, place.function)
             if lazy and self._is_evaluated(target, name):
                 yield self._report(fact, node, "evaluated in another thread, which raises")
@@ -152,7 +151,7 @@ class _Threads:
     def _is_evaluated(self, function: FunctionInfo, path: str) -> bool:
         """Return whether a function certainly evaluates an array."""
         if isinstance(function.node, cst.Lambda):
-            return False
+            return self._certainly.use(function.node.body, {path}) == "evaluated"
         return self._certainly.may_evaluate(function.node.body.body, {path})
 
     def _results(self, fact: ThreadStart) -> Iterator[Report]:
@@ -236,6 +235,8 @@ class _Threads:
         """Return whether an expression certainly is an array that nothing has evaluated."""
         if isinstance(node, (cst.Tuple, cst.List)):
             return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
+        if isinstance(node, cst.ListComp):
+            return self._is_lazy(node.elt, statement, function, depth)
         if isinstance(node, cst.BinaryOperation):
             fact = self._evaluation.operations.get(node)
             sides = () if fact is None else (fact.left, fact.right)

@@ -95,7 +95,7 @@ def _reached(
         if any(fact.symbol == "mlx.core.stop_gradient" for fact in own):
             continue
         names = _dependent(visit)
-        running = must_execute(visit.function, names, visit.given)
+        running = must_execute(visit.function, names, visit.given).calls
         for fact in filter(_is_launch, own):
             inputs = fact.keyword("inputs")
             wanted = inputs is not None and _mentions(inputs.node, names)

@@ -25,7 +25,7 @@ from embercoach.analysis.values.lattice import UNKNOWN, Dict, Sequence, Str
 from embercoach.checks.arrays.compiled.between_calls import member_of
 from embercoach.checks.arrays.compiled.compilations import root_of
 from embercoach.checks.arrays.compiled.varying import FEW_VALUED, Varying
-from embercoach.checks.arrays.compiled.varying_shapes import changes_shape
+from embercoach.checks.arrays.compiled.varying_shapes import changes_shape, growing_list
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -59,6 +59,15 @@ def retraced(call: CompiledCall, module: Module) -> Iterator[Report]:
                 node=argument.node,
                 message=f"shape of {shown} changes: each shape traces the function again",
                 help="Pad to a fixed length, or compile with `shapeless=True`",
+            )
+        elif (grown := growing_list(argument, call.place, module)) is not None:
+            shown = _shown(grown, module)
+            yield Report.at(
+                call,
+                "COMPILE-004",
+                node=argument.node,
+                message=f"list {shown} grows: each length traces the function again",
+                help="Pass an array of a fixed length: `mx.array(tokens[-n:])`",
             )
         elif _is_changing_text(root, call, index, argument):
             shown = _shown(argument.node, module)

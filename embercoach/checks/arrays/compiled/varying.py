@@ -366,6 +366,13 @@ def _grown(loop: cst.For | cst.While) -> frozenset[str]:
     )
 
 
+def walks_few(loop: cst.For | cst.While) -> bool:
+    """Return whether a loop is one over ``range(4)``."""
+    made = loop.iter if isinstance(loop, cst.For) else None
+    is_range = isinstance(made, cst.Call) and dotted(made.func) == "range"
+    return is_range and _is_few([a.value for a in cst.ensure_type(made, cst.Call).args])
+
+
 def _is_few(arguments: list[cst.BaseExpression]) -> bool:
     if len(arguments) != 1 or not isinstance(arguments[0], cst.Integer):
         return False

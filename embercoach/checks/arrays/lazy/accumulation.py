@@ -10,7 +10,7 @@ from embercoach.analysis.facts.call_effects import is_append, is_at_update
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import by_parameter, display, scope_of
 from embercoach.analysis.held_sources import returned_by
-from embercoach.analysis.syntax.trees import dotted, names_below
+from embercoach.analysis.syntax.trees import dotted, names_below, walk
 from embercoach.analysis.values.joins import as_array
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def accumulations(place: FactPlace, module: Module) -> Iterator[Accumulation]:
                 yield Accumulation(path, *found, value, None, in_place)
     elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         yield from _appended(statement.value, module)
+        yield from _averaged(statement.value, place, module)
 
 
 def _unwrapped(
@@ -132,6 +133,32 @@ def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
     array = as_array(first.value)
     if array is not None and not array.evaluated:
         yield Accumulation(path, "list", (first.node,), call, None, True)
+
+
+def _averaged(call: cst.Call, place: FactPlace, module: Module) -> Iterator[Accumulation]:
+    """``teacher.update(tree_map(average, teacher.parameters(), model.parameters()))``."""
+    tree = _unwrapped(call.args[0].value, place, module) if len(call.args) == 1 else None
+    fact = None if tree is None else evaluation_of(module).calls.get(tree)
+    if fact is not None and fact.symbol == "mlx.utils.tree_map":
+        found = _average(call, fact.node)
+        yield from () if found is None else (found,)
+
+
+def _average(call: cst.Call, tree: cst.Call) -> Accumulation | None:
+    """The average of weights that a module is updated with, for a call of ``tree_map``."""
+    owner, _, method = (dotted(call.func) or "").rpartition(".")
+    given = [argument.value for argument in tree.args[1:]]
+    others = tuple(value for value in given if _module_of(value) != owner)
+    if not owner or method != "update" or len(others) == len(given):
+        return None
+    return Accumulation(owner, "tree", others, call, None, True)
+
+
+def _module_of(node: cst.BaseExpression) -> str | None:
+    """The path of the module in ``module.parameters()``."""
+    path = dotted(node.func) if isinstance(node, cst.Call) and not node.args else None
+    owner, _, method = (path or "").rpartition(".")
+    return owner if method in ("parameters", "trainable_parameters") else None
 
 
 def added_to(
@@ -232,17 +259,14 @@ def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
         found = Accumulation(path or "", "sum", (statement.value,), statement)
         return found if path is not None and is_sum else None
     if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
-        call = statement.value
-        func = call.func
-        is_list = is_append(call) and isinstance(func, cst.Attribute)
-        path = path_of(cst.ensure_type(func, cst.Attribute).value) if is_list else None
-        added = tuple(argument.value for argument in call.args)
-        return None if path is None else Accumulation(path, "list", added, call)
+        return _call_by_text(statement.value)
     if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
         return None
     path, value = path_of(statement.targets[0].target), statement.value
     if path is None:
         return None
+    if isinstance(value, cst.IfExp):  # ``x if total is None else total + x``
+        value = value.body if path in map(path_of, walk(value.body)) else value.orelse
     while (inner := _wrapped(value, f"mlx.core.{_name(value)}")) is not None:
         value = inner
     if isinstance(value, cst.BinaryOperation) and isinstance(
@@ -258,6 +282,17 @@ def accumulation_by_text(statement: cst.CSTNode) -> Accumulation | None:
         if kind is not None and len(others) < len(parts):
             return Accumulation(path, kind, others, value)
     return None
+
+
+def _call_by_text(call: cst.Call) -> Accumulation | None:
+    """The addition of ``losses.append(loss)``, or of an update of averaged weights."""
+    added, func = tuple(argument.value for argument in call.args), call.func
+    tree = added[0] if len(added) == 1 else None
+    if isinstance(tree, cst.Call) and _name(tree) == "tree_map":
+        return _average(call, tree)
+    is_list = is_append(call) and isinstance(func, cst.Attribute)
+    path = path_of(cst.ensure_type(func, cst.Attribute).value) if is_list else None
+    return None if path is None else Accumulation(path, "list", added, call)
 
 
 def _name(node: cst.BaseExpression) -> str:

@@ -23,8 +23,14 @@ from embercoach.checks.arrays.lazy.accumulation import (
     path_of,
 )
 from embercoach.checks.arrays.lazy.growth import grows
-from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
-from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
+from embercoach.checks.arrays.lazy.lazy_loops import (
+    HELP,
+    MESSAGE,
+    is_short_loop,
+    is_traced,
+    may_ask,
+)
+from embercoach.checks.arrays.lazy.loop_lengths import is_long
 from embercoach.checks.arrays.lazy.step_loops import is_older
 from embercoach.checks.registry import Report, check
 
@@ -57,7 +63,8 @@ def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
     added = [
         item
         for item in accumulated_by_text(fact.function)
-        if not arrays.isdisjoint(name for node in item.added for name in names_below(node))
+        if item.kind == "tree"  # of weights
+        or not arrays.isdisjoint(name for node in item.added for name in names_below(node))
     ]
     yield from _reports(_of_call(fact, added), fact, module)
 
@@ -80,7 +87,7 @@ def _reports(
         for loop in layout_of(module, place.function).loops(place.statement):
             if not _is_kept(found, loop, fact, module):
                 break
-            if walks_short_list(loop, place.function, module):
+            if is_short_loop(loop, place, module):
                 continue
             if is_long(loop) and grows(found, loop, place, module, is_state=True):
                 yield Report.at(
@@ -191,7 +198,9 @@ def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
     found: list[Accumulation] = []
     for statement in small_statements(function.node.body):
         item = accumulation_by_text(statement)
-        if item is not None and item.path.partition(".")[0] in own and "." in item.path:
+        if item is None or item.path.partition(".")[0] not in own:
+            continue
+        if "." in item.path or (item.kind == "tree" and item.in_place):
             found.append(item)
     return found[:_MOST_ADDED]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.call_effects import is_append
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import (
     BinaryFact,
@@ -18,8 +19,8 @@ from embercoach.analysis.facts.facts import (
 from embercoach.analysis.facts.scopes import by_parameter, is_rebound, made_in_init
 from embercoach.analysis.syntax.trees import SCOPES, dotted, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays, options
-from embercoach.analysis.values.lattice import BoundMember, Function, Unknown
-from embercoach.checks.arrays.lazy.passed_functions import functions_at
+from embercoach.analysis.values.lattice import BoundMember, Function, Sequence, Unknown
+from embercoach.checks.arrays.lazy.passed_functions import functions_at, is_evaluated_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,6 +109,8 @@ def _work_of_node(
         return Work.LAZY  # one of several functions
     is_known = fact is not None and Unknown not in map(type, callees)
     passed = None if is_known else _work_of_passed(node.func, function, module, depth)
+    if passed is None and not is_known and is_evaluated_elsewhere(node.func, function, module):
+        return Work.LAZY
     if passed is not None:
         return passed
     if fact is None:
@@ -172,7 +175,9 @@ def _work_of_function(
     return known[node]
 
 
-def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth: int) -> Work:
+def _work_of_parameter(
+    name: str, function: FunctionInfo, module: Module, depth: int
+) -> Work | None:
     """The work of a function that is passed to another one of the file, lazy if any's is."""
     if is_rebound(module, function, name):
         return Work.OTHER
@@ -180,14 +185,16 @@ def _work_of_parameter(name: str, function: FunctionInfo, module: Module, depth:
         decorated = [f.node for f in module.functions if function.name in _decorators(f)]
         if any(_work_of_function(node, None, module, depth) in LAZY for node in decorated):
             return Work.LAZY
+    is_known = False
     for call in calls_by_function(module).get(function, ()):
         pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
         passed = by_parameter(function, pairs, is_bound=call.is_bound).get(name)
         found = [] if passed is None else functions_at(passed, call.place.function, module)
+        is_known = is_known or bool(found)
         # Their own parameters are not followed: who calls them is not known.
         if any(_work_of_function(node, None, module, depth) in LAZY for node in found):
             return Work.LAZY
-    return Work.OTHER
+    return Work.OTHER if is_known else None
 
 
 def _parameter_of_attribute(
@@ -221,7 +228,9 @@ def _functions(module: Module) -> dict[cst.CSTNode, Work]:
 def _is_known(fact: CallFact) -> bool:
     """Test whether MLX has what is called: a method of a layer may do anything."""
     callee = fact.callee
-    return not isinstance(callee, BoundMember) or as_array(callee.owner) is not None
+    if not isinstance(callee, BoundMember) or as_array(callee.owner) is not None:
+        return True
+    return isinstance(callee.owner, Sequence) and is_append(fact.node)
 
 
 @lru_cache(maxsize=2)

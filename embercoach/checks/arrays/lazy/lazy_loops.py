@@ -13,8 +13,18 @@ from embercoach.analysis.syntax.trees import dotted, names_below
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.checks.arrays.lazy.accumulation import accumulations
 from embercoach.checks.arrays.lazy.growth import grows
-from embercoach.checks.arrays.lazy.loop_lengths import is_long, walks_short_list
-from embercoach.checks.arrays.lazy.step_loops import gradient_names, is_private, is_update, updates
+from embercoach.checks.arrays.lazy.loop_lengths import (
+    counts_by_setting,
+    is_long,
+    walks_short_list,
+)
+from embercoach.checks.arrays.lazy.step_loops import (
+    gradient_names,
+    is_private,
+    is_step,
+    is_update,
+    updates,
+)
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -57,7 +67,7 @@ def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bo
     for loop in layout_of(module, place.function).loops(place.statement):
         if not _is_kept(found.path, loop, place, module):
             return False
-        if walks_short_list(loop, place.function, module):
+        if is_short_loop(loop, place, module):
             continue
         if is_long(loop) and grows(found, loop, place, module):
             return not _is_captured(found.path, place, module)
@@ -103,6 +113,15 @@ def _without_evaluation(
             message="the loop updates parameters and evaluates nothing: its graph grows",
             help="End each iteration with `mx.eval(model.parameters(), optimizer.state)`",
         )
+
+
+def is_short_loop(loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
+    """Return whether a loop has few iterations, and is not a training loop of ``steps=10``."""
+    if not walks_short_list(loop, place.function, module):
+        return False
+    is_outermost = list(layout_of(module, place.function).loops(place.statement))[-1] is loop
+    is_setting = is_outermost and counts_by_setting(loop)
+    return not (is_setting and is_step(loop, module, by_evaluation=False))
 
 
 def may_ask(place: FactPlace, module: Module) -> bool:

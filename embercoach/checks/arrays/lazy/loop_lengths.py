@@ -54,6 +54,15 @@ def walks_short_list(
     return isinstance(loop, cst.For) and is_short(loop.iter, function, module)
 
 
+def counts_by_setting(loop: cst.For | cst.While) -> bool:
+    """Return whether a loop is one over ``range(steps)``: its length is a setting, not a fact."""
+    iterable = loop.iter if isinstance(loop, cst.For) else None
+    is_range = isinstance(iterable, cst.Call) and dotted(iterable.func) == "range"
+    return is_range and any(
+        dotted(a.value) is not None for a in cst.ensure_type(iterable, cst.Call).args
+    )
+
+
 def is_short(
     node: cst.BaseExpression, function: FunctionInfo | None, module: Module, most: int = SHORT
 ) -> bool:

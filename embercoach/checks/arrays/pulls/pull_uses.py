@@ -18,6 +18,7 @@ from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import dotted, statements_below, walk
+from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import Numpy, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step, updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
@@ -187,17 +188,30 @@ def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     return isinstance(node, cst.DictComp)
 
 
-def _in_callers(function: FunctionInfo, module: Module) -> Verdict:
-    """Judge the loops that call a function, whose result is what it has read."""
-    calls = [
-        call
-        for call in calls_by_function(module).get(function, ())
-        if call.place.loops and not call.place.periodic
+def _in_callers(function: FunctionInfo, module: Module, depth: int = 0) -> Verdict:
+    """Judge the loops that call a function, here or through others, whose result it has read."""
+    known = calls_by_function(module).get(function, ())
+    known = tuple(call for call in known if not call.place.periodic)
+    calls = [call for call in known if call.place.loops] or [
+        call for call in known if call.place.function in hot_functions(module)
     ]
     if not calls or len(calls) > _MOST_CALLS:
         return ""
-    verdicts = {_in_loop(call.place, call.node, None, module) for call in calls}
+    verdicts = {_in_caller(call, module, depth) for call in calls}
     return verdicts.pop() if len(verdicts) == 1 else ""
+
+
+def _in_caller(call: LocalCall, module: Module, depth: int) -> Verdict:
+    caller = call.place.function
+    if call.place.loops or caller is None:
+        return _in_loop(call.place, call.node, None, module)
+    if is_forward(caller) or _is_transformed(caller) or holds_arrays(call.function.returned):
+        return ""  # it returns arrays that it has computed with what it has read
+    uses = uses_of(call.node, caller.node.body, module, caller)
+    if uses & _NEEDED:
+        return "leaves"
+    is_returned = Use.RETURNED in uses and depth < _MOST_FUNCTIONS
+    return _in_callers(caller, module, depth + 1) if is_returned else ""
 
 
 @lru_cache(maxsize=16)

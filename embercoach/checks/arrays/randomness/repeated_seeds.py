@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.binding import bind
+from embercoach.analysis.facts.attribute_values import is_set_once
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import CallFact, LocalCall
+from embercoach.analysis.facts.facts import CallFact, LocalCall, ProjectCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
 from embercoach.analysis.facts.stops import Stop
@@ -22,7 +24,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import Number
+from embercoach.analysis.values.lattice import UNKNOWN, Number
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, draws, key_of
 from embercoach.checks.registry import Report, check
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.facts import Argument, ProjectCall
+    from embercoach.analysis.facts.facts import Argument
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.value_sources import Sources
 
@@ -41,7 +43,7 @@ _MOST_BINDINGS = 16
 #: Methods that run once for each item or batch.
 _PER_ITEM = frozenset(("__getitem__", "__next__"))
 #: A benchmark repeats the same numbers on purpose.
-_TIMERS = ("perf_counter", "timeit")
+TIMERS = ("perf_counter", "timeit")
 
 
 @check("RANDOM-004", of=(f"{PREFIX}seed", f"{PREFIX}key"))
@@ -148,17 +150,20 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
     if function is None or seed is None or fact.place.loops or _is_test(fact, module):
         return
     levels = [*layout_of(module, function).outward(fact.place.statement)]
-    if len(levels) != 1 or any(timer in module.source for timer in _TIMERS):
+    if len(levels) != 1 or any(timer in module.source for timer in TIMERS):
         return
     sources = sources_of(module)
     ends = sources.ends(sources.of(fact, seed.node), through_callers=True)
     constants = {getattr(end.node, "value", None) for end in ends}
-    if len(constants) != 1 or not all(isinstance(end.node, cst.Integer) for end in ends):
+    is_constant = len(constants) == 1 and all(isinstance(end.node, cst.Integer) for end in ends)
+    if not is_constant and not is_unchanging(seed.node, function, module):
         return
     if not _draws_from(fact, function):
         return
     call = _repeating_call(function, sources, set())
-    if call is None and not _runs_per_item(function):
+    if call is None and not (is_constant and _runs_per_item(function)):
+        return
+    if call is not None and not is_constant and not is_of_one_object(call, function, module):
         return
     text = "called in every iteration"
     yield Report.at(
@@ -168,6 +173,33 @@ def seed_in_repeated_function(fact: CallFact, module: Module) -> Iterator[Report
         help="Seed once, before the loop, or pass a key for each call",
         related=() if call is None else (Stop(call.node, call.place.statement, text),),
     )
+
+
+def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> bool:
+    """Return whether a seed is ``self.seed`` that ``__init__`` sets, or a variable around."""
+    owner, *rest = (dotted(node) or "").split(".")
+    cls = function.cls
+    if cls is not None and function.is_method and rest and owner == function.parameters[0].name:
+        is_set = is_set_once(cls, owner, rest[0], module)
+        return is_set and not any(assigned_attributes(module)[name] for name in rest[1:])
+    if rest or function.outer is None or scope_of(module, function).binds(owner):
+        return False
+    reaching = scope_of(module, function.outer).reaching
+    bindings = reaching.bindings.get(owner, [])
+    layout = layout_of(module, function.outer)
+    is_bound_once = len(bindings) == 1 and bindings[0].kind in ("parameter", "assigned")
+    return is_bound_once and next(layout.loops(bindings[0].statement), None) is None
+
+
+def is_of_one_object(call: LocalCall | ProjectCall, function: FunctionInfo, module: Module) -> bool:
+    """Return whether a loop calls a method of an object, or a closure, that is older."""
+    path, loop = dotted(call.node.func), call.place.loop
+    reaching = scope_of(module, call.place.function).reaching
+    if call.function is not function or path is None or loop is None or reaching is None:
+        return False
+    layout = layout_of(module, call.place.function)
+    bindings = reaching.before(call.place.statement, path.partition(".")[0]) or ()
+    return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
 
 
 def _draws_from(fact: CallFact, function: FunctionInfo) -> bool:
@@ -209,7 +241,7 @@ def _repeating_call(
     calls = sources.callers(function)[:_MOST_CALLERS]
     for call in calls:
         if call.place.loops and not call.place.periodic:
-            return call if _repeats(call, function, sources) else None
+            return call if repeats(call, function, sources) else None
     for call in calls if len(seen) < _MOST_FUNCTIONS else ():
         caller = call.place.function
         if caller is not None and caller not in seen and not caller.is_test:
@@ -234,6 +266,8 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
             name = used.value
             if name in call.place.loop_names:
                 return True
+            if _is_carried(used, call, sources.module):
+                continue  # the loop's state: what it is varies, what belongs to it need not
             for binding in reaching.before(statement, name) or ():
                 inside = loop is not None and layout.is_inside(binding.statement, loop)
                 if inside and binding.value is not None and id(binding) not in seen:
@@ -242,19 +276,49 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
     return False
 
 
-def _repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
+def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module) -> bool:
+    """Return whether an argument is a state that the loop updates: ``x = step(x, t)``."""
+    function, loop, statement = call.place.function, call.place.loop, call.place.statement
+    reaching = scope_of(module, function).reaching
+    if not isinstance(node, cst.Name) or loop is None:
+        return False
+    bindings = reaching.before(statement, node.value) or ()
+    inside = [b for b in bindings if layout_of(module, function).is_inside(b.statement, loop)]
+    return 0 < len(inside) < len(bindings)
+
+
+def _is_result(node: cst.CSTNode, call: LocalCall | ProjectCall) -> bool:
+    """Return whether a statement assigns a call's result to one of its arguments."""
+    statement = call.place.statement
+    targets = statement.targets if isinstance(statement, cst.Assign) else ()
+    names = {name for target in targets for name in target_names(target.target)}
+    return isinstance(node, cst.Name) and node.value in names
+
+
+def repeats(call: LocalCall | ProjectCall, function: FunctionInfo, sources: Sources) -> bool:
     """Return whether the calls of a loop pass the same arguments, or data alone.
 
     Settings that differ, for the same data, are compared with the same numbers on purpose.
     """
     source, callee = sources.of(call, call.node), Callee(function, call.is_bound)
     varying, fixed_arrays, data = False, False, False
-    values = function.analysed_with or ()
-    for parameter, value in zip(function.parameters, values, strict=False):
+    if isinstance(call, ProjectCall) and function.module is not sources.module:
+        values = bind(function, UNKNOWN if call.is_bound else None, call.arguments)
+    else:
+        known = function.analysed_with or ()
+        names = (parameter.name for parameter in function.parameters)
+        values = dict(zip(names, known, strict=False))
+    for parameter in function.parameters:
+        value = values.get(parameter.name)
+        if value is None:
+            continue
         given = argument_of(source, callee, parameter.name)
         if given is None or given.statement is not source.statement:
             continue
         is_array = as_array(value) is not None
+        is_state = is_array or _is_result(given.node, call)
+        if is_state and _is_carried(given.node, call, sources.module):
+            return True
         if _varies(given.node, call, sources):
             varying, data = True, data or is_array
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of, written_arguments
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import (
         BinaryFact,
         Fact,
+        FactPlace,
         ItemStoreFact,
         LocalCall,
         ProjectCall,
@@ -88,7 +90,7 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
         given = source.at(node)
         if not _may_be_read(given) or not _changes_argument(fact.function, parameter.name, module):
             continue
-        if _is_kept(given, fact.place.loop) or _harmed(given, sources, set()):
+        if _is_kept(given, fact.place) or _harmed(given, sources, set()):
             yield Report.at(
                 fact,
                 "INDEX-005",
@@ -130,9 +132,14 @@ def _parameter(function: FunctionInfo | None, name: str) -> FunctionParameter | 
 
 
 def _is_argument(function: FunctionInfo, fact: Fact, name: str, module: Module) -> bool:
-    """Return whether a parameter still holds the caller's array, not updated before."""
-    held = scope_of(module, function).reaching.before(fact.place.statement, name) or ()
-    return bool(held) and all(binding.kind == "parameter" for binding in held)
+    """Return whether a parameter still holds the caller's array, not updated before.
+
+    In a loop, the update itself comes before that of the next iteration.
+    """
+    statement = fact.place.statement
+    held = scope_of(module, function).reaching.before(statement, name) or ()
+    others = [b for b in held if not (b.kind == "updated" and b.statement is statement)]
+    return bool(others) and all(binding.kind == "parameter" for binding in others)
 
 
 def _is_discarded(call: LocalCall | ProjectCall) -> bool:
@@ -155,7 +162,7 @@ def _harmed_call(
         given = argument_of(source, Callee(function, call.is_bound), name)
         if given is None or given.statement is not source.statement:
             continue
-        if _is_kept(given, call.place.loop) or _harmed(given, sources, seen):
+        if _is_kept(given, call.place) or _harmed(given, sources, seen):
             return call
         if stores_nothing_given(function, name) and is_kept_element(given, sources):
             return call
@@ -181,9 +188,9 @@ def _may_be_read(given: Source) -> bool:
     return given.function is not None and any(p.name == path for p in given.function.parameters)
 
 
-def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
+def _is_kept(given: Source, place: FactPlace) -> bool:
     """Return whether the array of an argument is read again after the call."""
-    node, statement = given.node, given.statement
+    node, statement, loop = given.node, given.statement, place.loop
     path = dotted(node)
     if path is None or any(dotted(target) == path for target in assigned_to(statement)):
         return False  # the name holds the result then
@@ -194,6 +201,9 @@ def _is_kept(given: Source, loop: cst.CSTNode | None) -> bool:
     reaching = scope_of(given.module, given.function).reaching
     if node.value not in reaching.bindings:
         return _is_global_array(given, node.value)
+    loops = sum(1 for _ in layout_of(given.module, given.function).loops(statement))
+    if place.loops > loops and node.value not in place.loop_names:
+        return True  # by the next iteration of a comprehension
     reads = reads_of(given.module, given.function)
     here = [at for at, reader in reads.of.get(node.value, ()) if reader is statement]
     held = reaching.before(statement, node.value) or ()
@@ -247,7 +257,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
         kinds = {binding.kind for binding in held}
         if "parameter" not in kinds:
             continue
-        if kinds == {"parameter"} and use.is_update and _looks_pure(function, name):
+        if kinds <= {"parameter", "updated"} and use.is_update and _looks_pure(function, name):
             return True
         if any(_changes(callee, parameter, sources, seen) for callee, parameter in passed):
             return True
