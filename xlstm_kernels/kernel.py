@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-#: What a launch rule may ask of a call beside its arrays.
+#: A setting of a call: what a launch rule may ask for in addition to arrays.
 Setting: TypeAlias = mx.Dtype | int | bool
 
 

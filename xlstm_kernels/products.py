@@ -21,7 +21,7 @@ _FIRST_APPLE_GENERATION = 17  # the M5's
 
 
 class Precision(Enum):
-    """What `precision=` names.
+    """The values of `precision=`.
 
     Attributes:
         DEFAULT: bfloat16 inputs are multiplied as they are; weights and states are rounded to them.

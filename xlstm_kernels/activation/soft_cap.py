@@ -34,8 +34,8 @@ def soft_cap(
         cap_value: a positive number; or a 0-d array of one, such as a learned cap. The number in
             an array is not checked, since looking at it would force its evaluation: a cap of zero
             gives NaN, a negative one acts as its absolute value.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

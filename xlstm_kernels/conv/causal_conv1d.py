@@ -58,8 +58,8 @@ def causal_conv1d(
             latest last; None for zeros.
         return_final_states: whether to return the state after the last step as well.
         activation: None; or "silu", also called "swish": y sigmoid(y).
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

@@ -28,7 +28,7 @@ _SIMDGROUPS = 8
 
 
 class ChunkRows(NamedTuple):
-    """What the steps of a chunk read.
+    """Weights of what the steps of a chunk read.
 
     Attributes:
         within: A, (B, NH, NC, L, L).

@@ -64,8 +64,8 @@ def mlstm_chunkwise(
             not. float32 inputs keep their digits either way, also where MLX multiplies in TF32.
         mask: (B, S) booleans. Where False the step is skipped: the state stays, h is zero,
             whatever the values of q, k, v and the gates.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

@@ -44,7 +44,7 @@ def normalizer_gradients(
     through: bool,
     backend: str,
 ) -> NormalizerGradients:
-    """What the cotangent of h is to the normaliser.
+    """Gradients through the normaliser, from the cotangent of h.
 
     Args:
         h: (B, NH, NC, L, DV), as it lies.

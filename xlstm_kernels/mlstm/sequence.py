@@ -65,8 +65,8 @@ def mlstm_sequence(
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

@@ -66,8 +66,8 @@ def mlstm_step(
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
         dtype_state: the dtype of the c and n returned. h is made of c and n before that rounding.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

@@ -48,8 +48,8 @@ def multi_head_layer_norm(
         eps: a number, zero or positive, added to the variance.
         gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
             for no gate.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

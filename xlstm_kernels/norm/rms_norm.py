@@ -38,8 +38,8 @@ def rms_norm(
         x: (..., D); float32, float16 or bfloat16. Any axis may be empty.
         weight: (D,) of any of these dtypes, or None for ones.
         eps: a number, zero or positive, added to the mean square.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
 
     Returns:

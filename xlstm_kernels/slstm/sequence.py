@@ -74,8 +74,8 @@ def slstm(
         states: (4, B, 1, N, D) or (4, B, N, D), the initial y, c, n and m, in this order, any of
             these dtypes; what an earlier call returned as `last`, or None for zeros.
         function: only "slstm". FlashRNN has other functions, this pack has not.
-        backend: `"metal"`, `"native"` (MLX operations), or None for Metal where it is available and
-            the GPU is the default device. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
             since MLX refuses kernels there.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
             are, and its y is zero.
