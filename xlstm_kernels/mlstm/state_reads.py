@@ -37,7 +37,7 @@ def read_by_queries(
     *,
     backend: str,
 ) -> tuple[mx.array, mx.array]:
-    """The gradients that queries get, (B, NH, NC, L, DK) in the dtype of `read`, and their dot products.
+    """The gradients that queries get, (B, NH, NC, L, DK), and their dot products with the queries.
 
     Args:
         read: dh C^T, (B, NH, NC, L, DK).
@@ -59,7 +59,7 @@ def read_by_queries(
 def read_by_keys(
     read: mx.array, n: mx.array, k: mx.array, gates: LogGates, *, backend: str
 ) -> tuple[mx.array, mx.array]:
-    """The gradients that keys get, (B, NH, NC, L, DK) in the dtype of `read`, and their dot products.
+    """The gradients that keys get, (B, NH, NC, L, DK), and their dot products with the keys.
 
     Args:
         read: v dC^T, (B, NH, NC, L, DK).

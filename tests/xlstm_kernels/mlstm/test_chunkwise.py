@@ -76,16 +76,22 @@ def test_long_sequences(draw, form, device):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bar"), [(mx.float16, 1e-3), (mx.bfloat16, 5e-3)], ids=["float16", "bfloat16"]
+    ("dtype", "precision", "bars"),
+    [
+        (mx.float16, "default", Bars(h=1e-3)),
+        (mx.bfloat16, "default", Bars(h=5e-3, states=5e-3)),
+        (mx.bfloat16, "high", Bars(h=2e-3)),
+    ],
+    ids=["float16", "bfloat16", "high precision"],
 )
 @pytest.mark.parametrize("gates", ["normal", "capped"])
 @pytest.mark.sampled(0)
-def test_halves(dtype, bar, gates, form, device):
+def test_halves(dtype, precision, bars, gates, form, device):
     inputs = Draw(2, 3, 70, 33, 40, gates=gates, initial=True, seed=3).inputs(dtype)
-    h, states = called(form, inputs, device)
+    h, states = called(form, inputs, device, precision=precision)
     assert h.dtype == dtype
     assert {state.dtype for state in states} == {mx.float32}
-    judge(inputs, h, states, Bars(h=bar))
+    judge(inputs, h, states, bars)
 
 
 @pytest.mark.sampled(0)
