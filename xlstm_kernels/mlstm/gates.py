@@ -129,14 +129,15 @@ def _stabilised(
     nothing = mx.array(-mx.inf, dtype=mx.float64)
     first, gate = m_initial.astype(mx.float64), admit.astype(mx.float64)
     sums = mx.cumsum(mx.maximum(forget, mx.array(_RESET, dtype=mx.float64)), axis=-1)
-    greatest = mx.maximum(first, mx.cummax(gate - sums, axis=-1))
+    order = mx.arange(admit.shape[-1]).astype(mx.float64)
+    places = [mx.where(mx.isneginf(forget), order, nothing)]
+    places.append(mx.where(mx.isneginf(gate), nothing, order))
+    greatest, reset, admitted = _running_maxima(mx.stack([gate - sums, *places]))
+    greatest = mx.maximum(first, greatest)
     # Where the gate is what m becomes, it is that to the last digit.
     after = mx.where(gate - sums == greatest, gate, sums + greatest)
     # Nothing is left after a reset, or if nothing was there, until a gate admits something.
-    order, before_all = mx.arange(1, admit.shape[-1] + 1), mx.array(0)
-    reset = mx.cummax(mx.where(mx.isneginf(forget), order, before_all), axis=-1)
-    admitted = mx.cummax(mx.where(mx.isneginf(admit), before_all, order), axis=-1)
-    never = mx.maximum(admitted, reset) == before_all
+    never = mx.isneginf(mx.maximum(admitted, reset))
     off = mx.logical_or(admitted < reset, mx.logical_and(mx.isneginf(first), never))
     after = mx.where(off, nothing, after)
     # The caller gets m as one float: from the last step on everything is scaled by just that.
@@ -148,6 +149,16 @@ def _stabilised(
     decay = mx.where(off, nothing, before + forget) - scale
     admit = (mx.where(off, nothing, gate) - scale).astype(mx.float32)
     return decay, admit, pairs.exp(_halved(mx.negative(after))), m_last
+
+
+def _running_maxima(numbers: mx.array) -> mx.array:
+    """The greatest number up to each place of the last axis; mx.cummax has no JVP."""
+    reach = 1
+    while reach < numbers.shape[-1]:
+        front = mx.full((*numbers.shape[:-1], reach), -mx.inf, dtype=numbers.dtype)
+        earlier = mx.concatenate([front, numbers[..., :-reach]], axis=-1)
+        numbers, reach = mx.maximum(numbers, earlier), 2 * reach
+    return numbers
 
 
 def _doubled(pair: Pair) -> mx.array:

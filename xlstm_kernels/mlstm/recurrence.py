@@ -1,61 +1,44 @@
 """The recurrence of the mLSTM in MLX operations, which the references of step and sequence share.
 
-Its equations are in `xlstm_kernels.mlstm.step`. Everything is float32, exponents are pairs of them.
+Its equations are in `xlstm_kernels.mlstm.step`. Everything is float32, gates are summed in float64.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from xlstm_kernels import pairs
-
-if TYPE_CHECKING:
-    from xlstm_kernels.pairs import Pair
+from xlstm_kernels.mlstm.gates import log_gates_reference
 
 
-def stabilisers(forget: Pair, admit: Pair, m: mx.array) -> Pair:
-    """The m after each step: the greater one of `forget` + m and `admit`.
+class Factors(NamedTuple):
+    """Of each step, (B, NH, S): what it keeps and admits, and the floor; and the last m (B, NH, 1).
 
-    Two spans of steps, in which m becomes max(m + a, b) and max(m + a', b'), make one with
-    (a + a', max(b + a', b')). So spans that end at each step are doubled till they are the whole.
-
-    Args:
-        forget: (B, NH, S), log sigmoid(f).
-        admit: (B, NH, S), i.
-        m: (B, NH, 1) before the first step.
+    A step that is masked keeps all, admits nothing, and its floor is infinite.
     """
-    steps = forget.high.shape[2]
-    sums, greatest = forget, admit
-    reach = 1
-    while reach < steps:
-        joined = pairs.maximum(pairs.add(_later(greatest, reach, -math.inf), sums), greatest)
-        sums, greatest = pairs.add(_later(sums, reach, 0.0), sums), joined
-        reach *= 2
-    return pairs.maximum(pairs.add(pairs.pair(m), sums), greatest)
+
+    forget: mx.array
+    admit: mx.array
+    floor: mx.array
+    m: mx.array
 
 
-def before(m: mx.array, after: Pair) -> Pair:
-    """The m before each step, (B, NH, S): `m` (B, NH, 1) and what it is after each but the last."""
-    high = mx.concatenate([m, after.high[..., :-1]], axis=2)
-    return pairs.Pair(high, mx.concatenate([mx.zeros_like(m), after.low[..., :-1]], axis=2))
+def factors(i: mx.array, f: mx.array, m: mx.array, mask: mx.array | None = None) -> Factors:
+    """The factors of gates i, f (B, NH, S) after an m (B, NH, 1), with a mask (B, S) or none.
 
-
-def factor(exponent: Pair, m: Pair) -> mx.array:
-    """exp(exponent - m), which is zero if m is minus infinity."""
-    return pairs.exp(pairs.pair(pairs.difference(exponent, m)))
-
-
-def floor(m: Pair) -> mx.array:
-    """exp(-m), which bounds the normaliser from below.
-
-    Of the numbers that a GPU takes for zero it gives the next one that is not, as zero divided by
-    zero is not zero.
+    The floor, exp(-m), bounds the normaliser from below. Of the numbers that a GPU takes for zero
+    it gives the next one that is not, as zero divided by zero is not zero.
     """
-    smallest = mx.array(mx.finfo(mx.float32).smallest_normal, dtype=m.high.dtype)
-    return mx.maximum(pairs.exp(pairs.negative(m)), smallest)
+    gates = log_gates_reference(i, f, m, mask, chunk_size=1, sigmoid_input=False)
+    prefix, rest, admitted, floor = (mx.squeeze(array, axis=-1) for array in gates[:-1])
+    smallest = mx.array(mx.finfo(mx.float32).smallest_normal, dtype=floor.dtype)
+    forget, admit = pairs.exp(pairs.Pair(prefix, rest)), pairs.exp(pairs.pair(admitted))
+    if mask is not None:  # also where m is minus infinity
+        forget = mx.where(mx.expand_dims(mask, axis=1), forget, mx.ones_like(forget))
+    return Factors(forget, admit, mx.maximum(floor, smallest), gates.m)
 
 
 def updated(
@@ -78,14 +61,3 @@ def read_out(q: mx.array, c: mx.array, n: mx.array, floor: mx.array, eps: float)
     inner = mx.squeeze(query @ mx.expand_dims(n, axis=3), axis=2)
     normaliser = mx.maximum(mx.abs(inner), mx.expand_dims(floor, axis=2))
     return read / (normaliser + mx.array(eps, dtype=normaliser.dtype))
-
-
-def _later(array: Pair, steps: int, first: float) -> Pair:
-    """The same as many steps later; what comes before is `first`."""
-    high, low = array.high[..., :-steps], array.low[..., :-steps]
-    missing = (*high.shape[:-1], steps)
-    front = mx.full(missing, first, dtype=high.dtype)
-    return pairs.Pair(
-        mx.concatenate([front, high], axis=-1),
-        mx.concatenate([mx.zeros_like(front), low], axis=-1),
-    )

@@ -6,10 +6,11 @@ The equations of a step are in `xlstm_kernels.mlstm.step`; its states begin at z
 from __future__ import annotations
 
 import functools
+import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, pairs
+from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.mlstm import recurrence
@@ -110,47 +111,31 @@ def mlstm_sequence_reference(
 
     `others` are the initial states, all or none, then the mask if there is one (`masked`).
     """
-    live = None
+    mask = None
     if masked:
         others, mask = others[:-1], others[-1]
-        live = mx.expand_dims(mask, axis=1)
-    c, n, m = others or zero_states(q, v)
-    gates, last_m = _gates(i, f, m, live)
-    if live is not None:
-        live = mx.expand_dims(live, axis=3)
+        live = mx.expand_dims(mask, axis=(1, 3))
         q, k, v = (mx.where(live, array, mx.zeros_like(array)) for array in (q, k, v))
+    c, n, m = others or zero_states(q, v)
+    # Behind the last step is one that changes nothing, but that m is rounded there: it is returned
+    # as one number, and it is that by which C and n are scaled.
+    i, f = _followed_by(i, -math.inf), _followed_by(f, math.inf)
+    of_gates = recurrence.factors(i, f, m, None if mask is None else _followed_by(mask, True))
+    factors = (array[..., :-1] for array in of_gates[:-1])
+    gauge = mx.where(mx.isneginf(of_gates.m), mx.ones_like(of_gates.m), of_gates.forget[..., -1:])
     # Not by indices: the gradient of each would be as big as the whole.
-    over_time = (mx.split(array, q.shape[2], axis=2) for array in (q, k, v, *gates))
+    over_time = (mx.split(array, q.shape[2], axis=2) for array in (q, k, v, *factors))
     read = []
     for arrays in zip(*over_time, strict=True):
-        query, key, value, *factors = (mx.squeeze(array, axis=2) for array in arrays)
-        forget, admit, floor = factors
+        query, key, value, forget, admit, floor = (mx.squeeze(array, axis=2) for array in arrays)
         c, n = recurrence.updated(c, n, key, value, forget, admit)
         read.append(recurrence.read_out(query, c, n, floor, eps).astype(v.dtype))
-    # m is returned as one number, and it is that by which C and n are scaled.
-    gauge = mx.exp(last_m.low)
-    return mx.stack(read, axis=2), mx.expand_dims(gauge, axis=3) * c, gauge * n, last_m.high
+    return mx.stack(read, axis=2), mx.expand_dims(gauge, axis=3) * c, gauge * n, of_gates.m
 
 
-def _gates(
-    i: mx.array, f: mx.array, m: mx.array, live: mx.array | None
-) -> tuple[Arrays, pairs.Pair]:
-    """The factors forget, admit and the floor of each step, (B, NH, S), and the last m.
-
-    A step that is not live forgets and admits nothing.
-    """
-    forget, admit = pairs.log_sigmoid(f.astype(mx.float32)), pairs.pair(i.astype(mx.float32))
-    if live is not None:
-        forget = pairs.where(live, forget, pairs.pair(mx.zeros_like(forget.high)))
-        admit = pairs.where(live, admit, pairs.minus_infinity(admit.high))
-    after = recurrence.stabilisers(forget, admit, m)
-    kept = pairs.add(forget, recurrence.before(m, after))
-    forget_factor = recurrence.factor(kept, after)
-    if live is not None:
-        forget_factor = mx.where(live, forget_factor, mx.ones_like(forget_factor))
-    last = pairs.Pair(after.high[..., -1:], after.low[..., -1:])
-    factors = forget_factor, recurrence.factor(admit, after), recurrence.floor(after)
-    return factors, last
+def _followed_by(array: mx.array, value: float | bool) -> mx.array:
+    more = mx.full((*array.shape[:-1], 1), value, dtype=array.dtype)
+    return mx.concatenate([array, more], axis=-1)
 
 
 @functools.cache

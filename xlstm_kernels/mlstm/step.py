@@ -18,7 +18,7 @@ import math
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, pairs
+from xlstm_kernels import executors
 from xlstm_kernels.arguments import FLOATING, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.kernel import Kernel, Launch
@@ -127,16 +127,12 @@ def mlstm_step_reference(
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
     """The h, c, n and m of `mlstm_step`, in MLX operations; i, f and the m given are (B, NH)."""
     c, n, m = states
-    past = pairs.pair(m.astype(mx.float32))
-    kept = pairs.add(pairs.log_sigmoid(f.astype(mx.float32)), past)
-    admitted = pairs.pair(i.astype(mx.float32))
-    # m is returned as one number, and it is that by which C and n are scaled.
-    rounded = pairs.pair(pairs.maximum(kept, admitted).high)
-    forget, admit = recurrence.factor(kept, rounded), recurrence.factor(admitted, rounded)
+    i, f, m = (mx.expand_dims(array, axis=2) for array in (i, f, m))
+    of_gates = recurrence.factors(i, f, m.astype(mx.float32))
+    forget, admit, floor = (mx.squeeze(array, axis=2) for array in of_gates[:-1])
     c, n = recurrence.updated(c, n, k, v, forget, admit)
-    h = recurrence.read_out(q, c, n, recurrence.floor(rounded), eps).astype(v.dtype)
-    m = mx.expand_dims(rounded.high, axis=2)
-    return h, c.astype(dtype_state), n.astype(dtype_state), m
+    h = recurrence.read_out(q, c, n, floor, eps).astype(v.dtype)
+    return h, c.astype(dtype_state), n.astype(dtype_state), of_gates.m
 
 
 # --- Metal -------------------------------------------------------------------------------------
