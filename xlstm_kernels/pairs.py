@@ -41,7 +41,7 @@ def two_sum(a: mx.array, b: mx.array) -> Pair:
     error = (a - (total - other)) + (b - other)
     # A rounding error has no slope; and next to infinities its formula gives NaN, or infinity.
     finite = mx.abs(error) < mx.array(math.inf)
-    return Pair(total, mx.stop_gradient(mx.where(finite, error, mx.array(0.0))))
+    return Pair(total, mx.stop_gradient(mx.where(finite, error, mx.zeros_like(error))))
 
 
 def add(a: Pair, b: Pair) -> Pair:

@@ -82,9 +82,10 @@ def chunk_rows_reference(
     normalize: bool,
 ) -> ChunkRows:
     """`chunk_rows` in MLX operations."""
-    root = mx.array(q.shape[-1] ** -0.5, dtype=mx.float32)
+    weights = weights_from_start(gates)
+    root = mx.array(q.shape[-1] ** -0.5, dtype=weights.dtype)
     within = scores.astype(mx.float32) * weights_within(gates, root)
-    read = q.astype(mx.float32) * mx.expand_dims(weights_from_start(gates) * root, axis=-1)
+    read = q.astype(mx.float32) * mx.expand_dims(weights * root, axis=-1)
     sums = mx.sum(within, axis=-1) + mx.squeeze(read @ mx.expand_dims(n, axis=-1), axis=-1)
     divisor = mx.ones_like(sums)
     if normalize:

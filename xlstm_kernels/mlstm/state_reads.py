@@ -49,8 +49,8 @@ def read_by_queries(
         backend: as `executors.resolve` returned it.
     """
     if backend == executors.NATIVE:
-        root = mx.array(read.shape[-1] ** -0.5, dtype=mx.float32)
-        weights = weights_from_start(gates) * root
+        weights = weights_from_start(gates)
+        weights = weights * mx.array(read.shape[-1] ** -0.5, dtype=weights.dtype)
         return _weighted(read, n, q, weights * inverse, weights * bias)
     gradients, dots = _QUERIES(read, n, q, gates.prefix, inverse, bias, backend=backend)
     return gradients, dots

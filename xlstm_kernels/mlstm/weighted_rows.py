@@ -70,8 +70,8 @@ def weighted_queries(
         Queries (B, NH, NC, L, DK) in `dtype`, and sums (B, NH, NC, DK) float32.
     """
     if backend == executors.NATIVE:
-        root = mx.array(q.shape[-1] ** -0.5, dtype=mx.float32)
-        weights = weights_from_start(gates) * root
+        weights = weights_from_start(gates)
+        weights = weights * mx.array(q.shape[-1] ** -0.5, dtype=weights.dtype)
         return _rows_and_sums(q, weights * inverse, weights * bias, dtype)
     rows, sums = _QUERIES(q, gates.prefix, inverse, bias, backend=backend, dtype=dtype)
     return rows, sums

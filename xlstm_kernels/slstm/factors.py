@@ -164,11 +164,12 @@ def _kept_and_admitted(
     """The factors f' and i', where `fresh` says that n was zero."""
     # Above zero only where m ignores the past, since it is nothing; it must not become something.
     decay = pairs.difference(decayed, m)
-    decay = mx.where(fresh, mx.minimum(decay, mx.array(0.0)), decay)
+    decay = mx.where(fresh, mx.minimum(decay, mx.zeros_like(decay)), decay)
     return mx.exp(decay), mx.exp(pairs.difference(admit, m))
 
 
 def _tanh_slope(x: mx.array) -> mx.array:
     """1 - tanh(x)^2, without a loss of digits."""
-    tail = mx.exp(mx.array(-2.0) * mx.abs(x))
-    return mx.array(4.0) * tail / mx.square(mx.array(1.0) + tail)
+    one, two, four = (mx.array(number, dtype=x.dtype) for number in (1, 2, 4))
+    tail = mx.exp(mx.negative(two * mx.abs(x)))
+    return four * tail / mx.square(one + tail)

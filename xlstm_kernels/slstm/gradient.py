@@ -140,7 +140,7 @@ def _backward(
     parts = mx.flatten(mx.stack(list(factors)).transpose(2, 0, 3, 1, 4), 0, 1)
     parts = mx.split(parts, len(factors) * steps)
     live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
-    bound = mx.array(limit, dtype=mx.float32)
+    bound = mx.array(limit, dtype=slopes.dtype)
     y, *memory = mx.split(slopes.transpose(0, 2, 1, 3), 4)
     trace = []
     for step in reversed(range(steps)):

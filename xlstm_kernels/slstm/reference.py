@@ -112,7 +112,7 @@ def _step(*arrays: mx.array) -> list[mx.array]:
     candidate, output = mx.split(others + fed_others, 2)
 
     # log sigmoid(f) + m; the low part of f moves the logarithm along its slope.
-    zero, one = mx.array(0.0), mx.array(1.0)
+    zero, one = (mx.array(number, dtype=n.dtype) for number in (0, 1))
     below = forget < zero
     # Not by abs: at zero its slope would be zero.
     tail = mx.exp(mx.where(below, forget, mx.negative(forget)))
