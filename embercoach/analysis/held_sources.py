@@ -30,6 +30,7 @@ MOST_NESTED = 4
 _CHANGES = frozenset(
     ("pop", "popitem", "clear", "update", "setdefault", "append", "extend", "insert", "remove")
 )
+_WRITES = frozenset((cst.AssignTarget, cst.AugAssign, cst.Del))
 _FIELDS = frozenset(("field", "dataclasses.field"))
 _PLAIN_OBJECTS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 
@@ -108,16 +109,15 @@ def _changed(module: Module) -> tuple[frozenset[str | int], frozenset[str]]:
     keys: set[str | int] = set()
     owners: set[str] = set()
     for node in walk(module.tree):
-        target: cst.CSTNode | None = None
-        if isinstance(node, (cst.AssignTarget, cst.AugAssign, cst.Del)):
-            target = node.target
+        if type(node) in _WRITES:
+            target: cst.CSTNode = node.target  # type: ignore[attr-defined]
             if isinstance(target, cst.Subscript):
                 key = _literal(target)
                 if key is None:
                     owners.add((dotted(target.value) or "").rpartition(".")[2])
                 else:
                     keys.add(key)
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        elif type(node) is cst.Call and type(node.func) is cst.Attribute:
             changed = node.func.value if node.func.attr.value in _CHANGES else None
             key = _literal(changed) if isinstance(changed, cst.Subscript) else None
             if key is not None:  # ``config["optimizer"].pop("lr")``
@@ -199,8 +199,7 @@ def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
 
 def global_of(source: Source, module: Module, name: str) -> list[Source] | None:
     """The value of a top-level name of another file, if it is bound once."""
-    reaching = scope_of(module, None).reaching
-    held = () if reaching is None else reaching.bindings.get(name, ())
+    held = scope_of(module, None).reaching.bindings.get(name, ())
     if len(held) != 1 or any(name in f.global_names for f in module.functions):
         return None
     binding = held[0]
@@ -239,7 +238,7 @@ def returned_by(function: FunctionInfo) -> list[tuple[cst.BaseExpression, cst.CS
             if statement.value is None:
                 return []
             found.append((statement.value, statement))
-    if found and any(isinstance(inner, cst.Yield) for inner in walk(node.body, SCOPES)):
+    if found and any(type(inner) is cst.Yield for inner in walk(node.body, SCOPES)):
         return []
     return found
 
@@ -249,8 +248,7 @@ def outer(source: Source, name: str) -> list[Source] | None:
     function = source.function
     while function is not None:
         function = function.outer
-        reaching = scope_of(source.module, function).reaching
-        held = () if reaching is None else reaching.bindings.get(name, ())
+        held = scope_of(source.module, function).reaching.bindings.get(name, ())
         if not held:
             continue
         binding = held[0]

@@ -112,6 +112,7 @@ class Sources:
     def __init__(self, module: Module) -> None:
         """Collect the calls of the file."""
         self.module = module
+        self._ends: dict[tuple[object, ...], list[Source]] = {}
         self._nested = 0
         self._steps = 0  # of this question, those of containers among them
         self._calls = calls_of(module)
@@ -142,6 +143,15 @@ class Sources:
             source: the expression that is asked for.
             through_callers: parameters are what the calls in this file pass.
         """
+        if self._nested:  # in the steps that are left
+            return self._followed(source, through_callers=through_callers)
+        key = source.node, source.statement, source.call, through_callers
+        known = self._ends.get(key)
+        if known is None:
+            known = self._ends[key] = self._followed(source, through_callers=through_callers)
+        return known
+
+    def _followed(self, source: Source, *, through_callers: bool) -> list[Source]:
         pending = [source]
         found: list[Source] = []
         seen: set[tuple[int, int]] = set()
@@ -247,8 +257,6 @@ class Sources:
         function, statement = source.function, source.statement
         scope = scope_of(source.module, function)
         reaching = scope.reaching
-        if reaching is None:
-            return None
         if name not in reaching.bindings:
             return held_sources.outer(source, name)
         if function is not None and isinstance(function.node, cst.Lambda):
@@ -360,7 +368,7 @@ def _target_index(binding: Binding) -> int | None:
     return None
 
 
-def reaching_of(source: Source) -> Reaching | None:
+def reaching_of(source: Source) -> Reaching:
     """The bindings of the scope of an expression."""
     return scope_of(source.module, source.function).reaching
 

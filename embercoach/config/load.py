@@ -109,11 +109,6 @@ class Configurations:
         """Probable mistakes in the files that were read so far."""
         return tuple(self._warnings)
 
-    @property
-    def searches(self) -> bool:
-        """Return whether folders differ."""
-        return self._everywhere is None
-
     def of(self, path: str) -> ConfigurationScope:
         """The configuration of a file or folder, as the user named it.
 

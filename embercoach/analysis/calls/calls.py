@@ -35,6 +35,7 @@ from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import (
+    MODULE_CLASS,
     TORCH_MODULE,
     find_method,
     is_torch_module,
@@ -281,7 +282,7 @@ def _instance(
         if forward is not None:
             return functions.call_function(frame, forward, callee, arguments)
     for base in library_bases(callee.info):
-        if mlx_api.is_layer(base) and base != classes.MODULE_CLASS:
+        if mlx_api.is_layer(base) and base != MODULE_CLASS:
             return _library_object(frame, node, LibraryObject(base), arguments)
     return UNKNOWN
 
@@ -292,7 +293,7 @@ def _library_object(
     if callee.cls.startswith("torch.nn."):
         return torch_api.called(arguments, is_tensor=callee.cls != TORCH_MODULE)
     pulls = frozenset().union(*(pulls_of(a.value) for a in arguments))
-    is_module = callee.cls == classes.MODULE_CLASS
+    is_module = callee.cls == MODULE_CLASS
     if frame.gradient is not None and (is_module or mlx_api.is_layer(callee.cls)):
         pulls = pulls | frame.gradient.marks_of_layer(node, frame.info)
     if is_module:

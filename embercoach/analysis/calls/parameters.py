@@ -216,18 +216,12 @@ def _callers_are_known(info: FunctionInfo) -> bool:
     """Return whether all callers are in the file: of inner and private functions, in a script."""
     if info.name.startswith("__"):
         return False
-    return info.outer is not None or info.name.startswith("_") or is_script(info.module)
-
-
-def is_script(module: Module) -> bool:
-    """Return whether a file is run itself: no others call what it defines."""
-    return "__main__" in module.source
+    return info.outer is not None or info.name.startswith("_") or info.module.is_script
 
 
 def _counts_axes(info: FunctionInfo) -> bool:
     """Return whether a function asks for numbers of axes: it takes arrays of several."""
-    source = info.module.source
-    return ("ndim" in source or ".shape)" in source) and _reads_rank(info.node.body)
+    return info.module.mentions_rank and _reads_rank(info.node.body)
 
 
 @lru_cache(maxsize=1024)
@@ -268,7 +262,7 @@ def with_dtype(declared: Value, evidence: Value | None, module: Module) -> Value
     """
     if type(declared) is not Array or declared.dtype is not None or type(evidence) is not Array:
         return declared
-    is_known = evidence.dtype == "bool" or (evidence.dtype is not None and is_script(module))
+    is_known = evidence.dtype == "bool" or (evidence.dtype is not None and module.is_script)
     return replace(declared, dtype=evidence.dtype) if is_known else declared
 
 
@@ -285,7 +279,7 @@ def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value
     if _callers_are_known(info):
         shape = None if _counts_axes(info) else passed.shape
         array = replace(array, shape=shape, evaluated=passed.evaluated)
-    elif not is_script(info.module):
+    elif not info.module.is_script:
         return declared  # other files may call it with any array
     return join_all(array if type(o) is Array else o for o in options(declared))
 

@@ -73,7 +73,7 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     mutation.record(frame, owner, name, noted)
     if type(owner) is Symbol:
         _note_write(frame, target, f"{owner.name}.{name}")
-    elif frame.record and type(owner) is Instance and is_layer(owner.info):
+    elif frame.record and is_weight and type(owner) is Instance:
         frame.add(AttributeFact(target, frame.place(), owner.info, name, value))
     if frame.record and name == "__call__" and is_module(owner):
         frame.add(InstanceCallFact(target, frame.place()))

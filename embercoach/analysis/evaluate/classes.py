@@ -13,6 +13,8 @@ from embercoach.analysis.calls.parameters import plain, with_dtype
 from embercoach.analysis.evaluate.dispatch import link
 from embercoach.analysis.values.gradient_marks import LIVE, marked
 from embercoach.analysis.values.inheritance import (
+    ENUMS,
+    MODULE_CLASS,
     find_method,
     is_layer,
     is_torch_module,
@@ -40,12 +42,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.evaluate.frame import Frame
     from embercoach.analysis.facts.facts import Argument
-
-MODULE_CLASS = "mlx.nn.Module"
-ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
-
-#: Of a class with more bases, the farther ones are not looked at: each member is searched in all.
-MOST_BASES = 128
 
 
 def instance_member(frame: Frame, owner: Instance, name: str) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
@@ -95,6 +96,7 @@ def _symbol(frame: Frame, owner: Symbol, name: str) -> Value:
     return Symbol(full)
 
 
+@lru_cache(maxsize=4096)
 def mlx_member(module: str, name: str) -> Value:
     """``mlx.<...>.<name>``: a dtype, a constant, or a function or class by its name."""
     full = f"{module}.{name}"

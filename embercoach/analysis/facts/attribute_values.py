@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import dotted, small_statements, targets_of, walk
+from embercoach.analysis.syntax.trees import all_statements, dotted, small_statements, targets_of
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
@@ -78,8 +78,8 @@ def _value_of(statement: cst.CSTNode) -> cst.BaseExpression | None:
 @lru_cache(maxsize=16)
 def _assigned_paths(cls: ClassInfo) -> Counter[str | None]:
     """How often the text of a class assigns to each path."""
-    nodes = walk(cls.node, (cst.BaseExpression,))
-    return Counter(dotted(target) for node in nodes for target in targets_of(node))
+    targets = (target for node in all_statements(cls.node) for target in targets_of(node))
+    return Counter(map(dotted, targets))
 
 
 class _Others(NamedTuple):
@@ -93,10 +93,10 @@ class _Others(NamedTuple):
 def _others(module: Module) -> _Others:
     assigned: Counter[str] = Counter()
     bases: set[str] = set()
-    for node in walk(module.tree, (cst.BaseExpression,)):
-        if isinstance(node, cst.ClassDef):
+    for node in all_statements(module.tree):
+        if type(node) is cst.ClassDef:
             bases.update((dotted(base.value) or "").rpartition(".")[2] for base in node.bases)
         for target in targets_of(node):
-            if isinstance(target, cst.Attribute) and dotted(target.value) != "self":
+            if type(target) is cst.Attribute and dotted(target.value) != "self":
                 assigned[target.attr.value] += 1
     return _Others(assigned, frozenset(bases))

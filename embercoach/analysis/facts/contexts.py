@@ -148,7 +148,6 @@ def _is_in_state(place: FactPlace, owner: str) -> bool:
     if place.function is None:
         return False
     reaching = scope_of(place.function.module, place.function).reaching
-    assert reaching is not None
     lists = (
         binding.value
         for name in islice(place.evaluated.done, _MOST_LISTS)

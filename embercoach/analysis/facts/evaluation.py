@@ -6,6 +6,7 @@ A call that nothing is known of may evaluate its arguments. Asked for few loops 
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -30,10 +31,9 @@ from embercoach.analysis.syntax.trees import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from embercoach.analysis.facts.call_effects import Effect
-    from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
@@ -49,21 +49,14 @@ _MOST_ROUNDS, _MOST_CALLS = 3, 3
 class Evaluation:
     """The effects of the calls of one analysed file."""
 
-    def __init__(
-        self,
-        facts: Iterable[Fact],
-        *,
-        is_certain: bool = False,
-        attributes: Collection[str] = (),
-    ) -> None:
+    def __init__(self, module: Module, *, is_certain: bool = False) -> None:
         """Collect the calls.
 
         Args:
-            facts: of the file.
+            module: the file.
             is_certain: what is not known evaluates nothing.
-            attributes: of objects of the file, and methods; others may be properties.
         """
-        self._attributes = attributes
+        self._module = module
         self._unclear: Use = "derived" if is_certain else "evaluated"
         self._escapes = not is_certain
         self.calls: dict[cst.CSTNode, CallFact] = {}
@@ -75,7 +68,7 @@ class Evaluation:
         self.operations: dict[cst.CSTNode, BinaryFact] = {}
         #: Calls of functions of other files.
         self.elsewhere: dict[cst.CSTNode, ProjectCall] = {}
-        for fact in facts:
+        for fact in module.facts():
             if type(fact) is CallFact:
                 self.calls[fact.node] = fact
             elif type(fact) is BinaryFact:
@@ -84,6 +77,14 @@ class Evaluation:
                 self._local[fact.node] = fact
             elif type(fact) is ProjectCall:
                 self.elsewhere[fact.node] = fact
+
+    @cached_property
+    def _attributes(self) -> frozenset[str]:
+        """Attributes of objects of the file, and methods; others may be properties."""
+        functions = self._module.functions
+        properties = {info.name for info in functions if info.is_property}
+        methods = {info.name for info in functions}
+        return frozenset({*assigned_attributes(self._module), *methods} - properties)
 
     def effect(self, call: cst.Call) -> Effect:
         """Return what a call does with its arguments."""
@@ -366,11 +367,7 @@ def evaluation_of(module: Module, *, is_certain: bool = False) -> Evaluation:
         _known[module] = {}
     found = _known[module].get(is_certain)
     if found is None:
-        methods = {info.name for info in module.functions}
-        properties = {info.name for info in module.functions if info.is_property}
-        attributes = frozenset({*assigned_attributes(module), *methods} - properties)
-        found = Evaluation(module.facts(), is_certain=is_certain, attributes=attributes)
-        _known[module][is_certain] = found
+        found = _known[module][is_certain] = Evaluation(module, is_certain=is_certain)
     return found
 
 

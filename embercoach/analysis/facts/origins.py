@@ -244,9 +244,7 @@ class Origins:
         return None
 
     def _scope(self, function: FunctionInfo | None) -> Reaching:
-        reaching = scope_of(self._module, function).reaching
-        assert reaching is not None
-        return reaching
+        return scope_of(self._module, function).reaching
 
     def _declared(self) -> frozenset[str]:
         """Names that are ``global`` or ``nonlocal`` somewhere: other functions may bind them."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 
 from embercoach.analysis.facts.reaching import Reaching
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, targets_of, walk
+from embercoach.analysis.syntax.trees import (
+    all_statements,
+    dotted,
+    names_below,
+    small_statements,
+    targets_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, FunctionVisit, LocalCall, ProjectCall
@@ -37,6 +43,9 @@ class Expression:
         return Expression(node, self.scope)
 
 
+_UNBOUND = Reaching(cst.Module([]), has_walrus=False)
+
+
 class Scope:
     """The names of a function or module, and what one binding each binds them to."""
 
@@ -44,7 +53,7 @@ class Scope:
         self,
         module: Module,
         outer: Scope | None,
-        reaching: Reaching | None = None,
+        reaching: Callable[[], Reaching] | None = None,
         bindings: dict[str, Expression | None] | None = None,
         elsewhere: frozenset[str] = frozenset(),
         owner: object = None,
@@ -54,7 +63,7 @@ class Scope:
         Args:
             module: the file.
             outer: the scope around, None for that of the module.
-            reaching: the bindings of the function or module.
+            reaching: walks the function or module for its bindings; None for those passed alone.
             bindings: what parameters are bound to.
             elsewhere: names that are bound for the scopes around.
             owner: what the scope is of; scopes of one owner are equal.
@@ -62,10 +71,15 @@ class Scope:
         self.owner = self if owner is None else owner
         self.module = module
         self.outer = outer
-        self.reaching = reaching
+        self._reaching = reaching
         self._passed = bindings or {}
         self._elsewhere = elsewhere
         self._found: dict[str, Expression | None] = {}  # one node for each target of several
+
+    @cached_property
+    def reaching(self) -> Reaching:
+        """The bindings of the function or module; few scopes are asked for them."""
+        return _UNBOUND if self._reaching is None else self._reaching()
 
     def find(self, name: str) -> tuple[Scope, Expression | None] | None:
         """The scope that binds a name, and to what, if that is one expression."""
@@ -78,13 +92,13 @@ class Scope:
 
     def binds(self, name: str) -> bool:
         """Return whether the name is one of this scope."""
-        if self.reaching is None or name in self._elsewhere:
+        if self._reaching is None or name in self._elsewhere:
             return name in self._passed
         return name in self.reaching.bindings
 
     def bound(self, name: str) -> Expression | None:
         """Return the expression that a name of this scope is bound to, if it is one."""
-        if self.reaching is None:
+        if self._reaching is None:
             return self._passed.get(name)
         if name not in self._found:
             binding, *more = self.reaching.bindings[name]
@@ -126,7 +140,10 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     if found is not None:
         return found
     node = module.tree if function is None else function.node
-    reaching = Reaching(node, has_walrus=module.parsed.may_contain(node, ":="))
+
+    def reaching() -> Reaching:
+        return Reaching(node, has_walrus=module.parsed.may_contain(node, ":="))
+
     if function is None:
         scope = Scope(module, None, reaching, owner=module)
     else:
@@ -145,9 +162,8 @@ _scopes: WeakKeyDictionary[Module, dict[FunctionInfo | None, Scope]] = WeakKeyDi
 
 def is_rebound(module: Module, function: FunctionInfo, name: str) -> bool:
     """Return whether a function's body binds a name, a parameter's for example."""
-    reaching = scope_of(module, function).reaching
-    assert reaching is not None
-    return any(binding.kind != "parameter" for binding in reaching.bindings.get(name, ()))
+    bindings = scope_of(module, function).reaching.bindings
+    return any(binding.kind != "parameter" for binding in bindings.get(name, ()))
 
 
 def scope_at(fact: CallFact, module: Module) -> Scope:
@@ -170,8 +186,8 @@ def _visited(visit: FunctionVisit, module: Module) -> Scope:
             passed[parameter.name] = Expression(parameter.default, around)
     for name, node in passed_by(visit).items():
         passed[name] = Expression(node, caller)
-    reaching, names = scope_of(module, info).reaching, frozenset(info.global_names)
-    return Scope(module, around, reaching, passed, names, owner=visit)
+    body, names = scope_of(module, info), frozenset(info.global_names)
+    return Scope(module, around, lambda: body.reaching, passed, names, owner=visit)
 
 
 def passed_by(visit: FunctionVisit) -> dict[str, cst.BaseExpression]:
@@ -250,7 +266,7 @@ def written_arguments(
 def assigned_attributes(module: Module) -> Counter[str]:
     """How often a file assigns to an attribute of each name, of whatever object."""
     found: Counter[str] = Counter()
-    for node in walk(module.tree, (cst.BaseExpression,)):
+    for node in all_statements(module.tree):
         if type(node) is cst.AnnAssign and node.value is None:
             continue
         for target in targets_of(node):

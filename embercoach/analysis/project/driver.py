@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.functions import analyse
-from embercoach.analysis.calls.parameters import canonical_values, is_script
+from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.visits import launches_by_call
 from embercoach.analysis.gradients.gradient_flow import differentiated_results
 from embercoach.analysis.values.gradient_marks import detached_at
@@ -120,7 +120,7 @@ def _needs_evidence(info: FunctionInfo) -> bool:
 
 def _lacks_arguments(info: FunctionInfo) -> bool:
     start = 1 if info.is_method else 0
-    refines = is_script(info.module)  # what callers pass refines annotations too
+    refines = info.module.is_script  # what callers pass refines annotations too
     return any(
         (refines or p.annotation is None) and p.evidence is None and not p.star
         for p in info.parameters[start:]

@@ -82,6 +82,8 @@ class Module:
         self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
         self.mentions_eval = "eval(" in source
         self.mentions_compile = "compile" in source
+        self.mentions_rank = "ndim" in source or ".shape)" in source
+        self.is_script = "__main__" in source
         self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)

@@ -64,6 +64,8 @@ class Project:
         self._imported: dict[tuple[Path, str], Module | None] = {}
         self._characters = 0
         self._probes: dict[Path, bool] = {}
+        #: By a folder and a dotted name: the file, and those that are probed for it.
+        self._found: dict[tuple[Path, str], tuple[Path | None, set[str]]] = {}
         self._roots: dict[Path, tuple[Path, ...]] = {}
         self._boundaries: dict[Path, Boundaries] = {}
 
@@ -124,6 +126,7 @@ class Project:
         """Forget what is known of files on disk; trees of sources that did not change stay."""
         self._imported.clear()
         self._probes.clear()
+        self._found.clear()
         self._roots.clear()
         self._boundaries.clear()
         self.graph = ImportGraph(self)
@@ -160,6 +163,14 @@ class Project:
         return None
 
     def _find(self, start: Path, dotted: str, probed: set[str]) -> Path | None:
+        known = self._found.get((start, dotted))
+        if known is None:
+            tried: set[str] = set()
+            known = self._found[start, dotted] = self._sought(start, dotted, tried), tried
+        probed |= known[1]
+        return known[0]
+
+    def _sought(self, start: Path, dotted: str, probed: set[str]) -> Path | None:
         base = start.joinpath(*dotted.split(".")) if dotted else start
         candidates = [base / "__init__.py"]
         if dotted:

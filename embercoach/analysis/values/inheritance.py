@@ -15,7 +15,7 @@ from embercoach.analysis.values.lattice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
 
@@ -27,17 +27,18 @@ ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 MOST_BASES = 128
 
 
-def lineage(info: ClassInfo) -> Iterator[ClassInfo]:
+def lineage(info: ClassInfo) -> Collection[ClassInfo]:
     """The class and its bases of linted files, nearest first, each once."""
-    seen: set[ClassInfo] = set()
+    if all(type(base) is not Class for base in info.bases):  # most of them
+        return (info,)
+    found: dict[ClassInfo, None] = {}
     pending = [info]
-    while pending and len(seen) < MOST_BASES:
+    while pending and len(found) < MOST_BASES:
         cls = pending.pop()
-        if cls not in seen:
-            seen.add(cls)
-            yield cls
-            bases = [base.info for base in cls.bases if isinstance(base, Class)]
-            pending.extend(reversed(bases))
+        if cls not in found:
+            found[cls] = None
+            pending += [base.info for base in reversed(cls.bases) if type(base) is Class]
+    return found
 
 
 def library_bases(info: ClassInfo) -> Iterator[str]:
@@ -50,7 +51,11 @@ def library_bases(info: ClassInfo) -> Iterator[str]:
 
 def is_layer(info: ClassInfo) -> bool:
     """Return whether a class is derived from ``mlx.nn.Module``."""
-    return any(mlx_api.is_layer(name) or name == MODULE_CLASS for name in library_bases(info))
+    for cls in lineage(info):
+        for base in cls.bases:
+            if type(base) is Symbol and (base.name == MODULE_CLASS or mlx_api.is_layer(base.name)):
+                return True
+    return False
 
 
 def is_torch_module(info: ClassInfo) -> bool:

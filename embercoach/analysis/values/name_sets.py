@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 class NameSet(AbstractSet[str]):
     """A set of names that never changes. Only sets of the same ``Keys`` may be put together."""
 
-    __slots__ = ("_keys", "_size", "_version")
+    __slots__ = ("_keys", "_version", "size")
 
     def __init__(self, keys: Keys[str], version: Version = EMPTY, size: int = 0) -> None:
         """Make an empty set, from which others come."""
         self._keys = keys
         self._version = version
-        self._size = size
+        self.size = size
 
     def __contains__(self, name: object) -> bool:
-        return self._size > 0 and self._keys.get(self._version, name) is not None  # type: ignore[arg-type]
+        return self.size > 0 and self._keys.get(self._version, name) is not None  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _, _ in self._keys.differences(EMPTY, self._version))
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     @classmethod
     def _from_iterable(cls, names: Iterable[str]) -> AbstractSet[str]:  # type: ignore[override]
@@ -45,7 +45,7 @@ class NameSet(AbstractSet[str]):
 
     def without(self, names: Iterable[str]) -> NameSet:
         """This set with some names removed."""
-        return self._changed(names, None) if self._size else self
+        return self._changed(names, None) if self.size else self
 
     def union(self, other: NameSet) -> NameSet:
         """Return the names in either set."""
@@ -58,7 +58,7 @@ class NameSet(AbstractSet[str]):
         return self.without([name for name, _, there in found if there is None])
 
     def _changed(self, names: Iterable[str], value: bool | None) -> NameSet:
-        version, size = self._version, self._size
+        version, size = self._version, self.size
         for name in names:
             before, version = version, self._keys.with_value(version, name, value)
             size += (1 if value else -1) if version is not before else 0
@@ -73,7 +73,7 @@ class Evaluated:
     pending: NameSet
 
     def __bool__(self) -> bool:
-        return bool(self.done) or bool(self.pending)
+        return bool(self.done.size or self.pending.size)
 
     def __contains__(self, path: str | None) -> bool:
         return path is not None and path in self.done

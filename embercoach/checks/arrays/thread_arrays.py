@@ -101,7 +101,7 @@ class _Threads:
         around = scope_of(self._module, target.outer)
         names = {n.value: n for n in walk(target.node.body) if isinstance(n, cst.Name)}
         for name, used in names.items():
-            if scope.binds(name) or around.reaching is None or not around.binds(name):
+            if scope.binds(name) or not around.binds(name):
                 continue
             if target.outer is function:
                 is_lazy = self._is_lazy_name(name, statement, function, 0)
@@ -112,8 +112,7 @@ class _Threads:
 
     def _is_lazy_global(self, name: str) -> bool:
         """Return whether a module's variable is a lazy array that its top level leaves so."""
-        reaching = scope_of(self._module, None).reaching
-        bindings = [] if reaching is None else reaching.bindings.get(name, [])
+        bindings = scope_of(self._module, None).reaching.bindings.get(name, [])
         if len(bindings) != 1 or bindings[0].value is None or bindings[0].kind != "assigned":
             return False
         made = bindings[0]
@@ -275,8 +274,7 @@ class _Threads:
     def _is_lazy_name(
         self, name: str, statement: cst.CSTNode, function: FunctionInfo | None, depth: int
     ) -> bool:
-        reaching = scope_of(self._module, function).reaching
-        bindings = (reaching.before(statement, name) if reaching else None) or ()
+        bindings = scope_of(self._module, function).reaching.before(statement, name) or ()
         for binding in bindings:
             if (
                 binding.kind != "assigned"

@@ -46,7 +46,7 @@ def discarded_initialization(module: Module, facts: list[object]) -> Iterator[Re
         return
     for made in calls_of(module).values():
         statement = made.place.statement
-        outer = statement.value if isinstance(statement, cst.Expr) else None
+        outer = statement.value if type(statement) is cst.Expr else None
         if not isinstance(outer, cst.Call) or outer.func is not made.node:
             continue
         if (made.symbol or "").startswith(_INITIALIZERS):

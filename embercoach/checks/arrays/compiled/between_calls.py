@@ -71,14 +71,14 @@ def order_of(
 
 def member_of(node: cst.CSTNode) -> tuple[str, str | None]:
     """The name of an attribute or an entry, and the path of its owner: ``cfg["scale"]``."""
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         return node.attr.value, dotted(node.value)
-    part = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+    if type(node) is not cst.Subscript:
+        return "", None
+    part = node.slice[0].slice
     key = part.value if isinstance(part, cst.Index) else None
     text = evaluated(key) if isinstance(key, cst.SimpleString) else None
-    if isinstance(node, cst.Subscript) and isinstance(text, str):
-        return f"[{text}]", dotted(node.value)
-    return "", None
+    return (f"[{text}]", dotted(node.value)) if isinstance(text, str) else ("", None)
 
 
 @lru_cache(maxsize=1)

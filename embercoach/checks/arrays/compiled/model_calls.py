@@ -57,7 +57,7 @@ def _attribute_of(name: str, scope: Scope, module: Module) -> Hashable | None:
     owner = scope.owner
     if not isinstance(owner, FunctionInfo) or not owner.is_method or not owner.parameters:
         return None
-    if scope.reaching is None or len(scope.reaching.bindings.get(name, ())) != 1:
+    if len(scope.reaching.bindings.get(name, ())) != 1:
         return None
     first = owner.parameters[0].name
     for statement in small_statements(owner.node.body):

@@ -145,7 +145,7 @@ def _is_invariant(call: CallFact, loop: cst.For | cst.While, module: Module) -> 
     bound = {
         name
         for name in used
-        for binding in (() if reaching is None else reaching.bindings.get(name, ()))
+        for binding in reaching.bindings.get(name, ())
         if binding.statement is loop or layout.is_inside(binding.statement, loop)
     }
     return not bound and used.isdisjoint(_owners_changed(loop))
@@ -205,8 +205,7 @@ def _is_discarded(fact: CompileFact, body: cst.CSTNode, module: Module) -> bool:
     function = fact.place.function
     if function is not None and name in function.global_names:
         return False
-    reaching = scope_of(module, function).reaching
-    bindings = [] if reaching is None else reaching.bindings.get(name, [])
+    bindings = scope_of(module, function).reaching.bindings.get(name, [])
     if fact.place.loop is None:  # a parameter may be compiled, and bound to its own name
         bindings = [b for b in bindings if b.kind != "parameter"]
     if len(bindings) != 1:

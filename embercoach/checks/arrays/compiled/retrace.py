@@ -11,6 +11,7 @@ from embercoach.analysis.calls.parameters import annotated_value
 from embercoach.analysis.facts.facts import CompileFact, LocalCall, calls_by_function
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import (
+    all_statements,
     dotted,
     evaluated,
     names_below,
@@ -229,8 +230,11 @@ def _is_text(value: Value) -> bool:
 
 def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module: Module) -> bool:
     """``self.offset``, where the file has ``self.offset += 1``, or a property of such a counter."""
+    name = member_of(node)[0]
+    if not name:
+        return False
     counters = _counters(module)
-    if member_of(node)[0] in counters:
+    if name in counters:
         return True
     if not isinstance(node, cst.Attribute):
         return False
@@ -252,7 +256,7 @@ def _is_counter(node: cst.BaseExpression, function: FunctionInfo | None, module:
 def _counters(module: Module) -> frozenset[str]:
     """The attributes that a file updates: ``self.t += 1``, ``self.t = f(self.t)``."""
     found: set[str] = set()
-    for node in walk(module.tree, (cst.BaseExpression,)):
+    for node in all_statements(module.tree):
         if type(node) is cst.AugAssign:
             found.add(member_of(node.target)[0])
         elif type(node) is cst.Assign and type(node.targets[0].target) is cst.Attribute:
@@ -287,11 +291,12 @@ def _needed(root: FunctionInfo) -> frozenset[str]:
 
 def _needing_numbers(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The parts of a node where an array would not do."""
-    if isinstance(node, (cst.Slice, cst.Tuple)):
+    kind = type(node)  # ``isinstance`` is slow, and this is asked of all nodes of functions
+    if kind is cst.Slice or kind is cst.Tuple:
         return [node]
-    if isinstance(node, (cst.If, cst.IfExp, cst.While)):
-        return [node.test]
-    if not isinstance(node, cst.Call):
+    if kind is cst.If or kind is cst.IfExp or kind is cst.While:
+        return [node.test]  # type: ignore[attr-defined]
+    if type(node) is not cst.Call:
         return []
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
     if isinstance(name, cst.Name) and name.value in _SIZED:

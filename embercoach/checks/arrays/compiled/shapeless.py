@@ -112,8 +112,8 @@ def _reaching(info: FunctionInfo) -> Reaching:
     return Reaching(info.node, has_walrus=":=" in info.module.source)
 
 
-def _bound_names(reaching: Reaching | None, info: FunctionInfo) -> frozenset[str]:
-    names = set() if reaching is None else set(reaching.bindings)
+def _bound_names(reaching: Reaching, info: FunctionInfo) -> frozenset[str]:
+    names = set(reaching.bindings)
     if info.is_method and info.parameters:
         names.discard(info.parameters[0].name)
     return frozenset(names)

@@ -179,7 +179,7 @@ def _is_rebound(
             return False
         scope = scope.outer
     owner = fact.place.function
-    if scope is None or scope.reaching is None:
+    if scope is None:
         return False
     if scope.owner is module:
         value = module.frame.names.get(name)

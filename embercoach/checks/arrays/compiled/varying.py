@@ -226,8 +226,6 @@ class Varying:
 
     def bindings(self, name: str, statement: cst.CSTNode) -> tuple[Binding, ...]:
         """The bindings of a name that may hold where a statement of the function begins."""
-        if self._reaching is None:
-            return ()
         return self._reaching.before(statement, name) or ()
 
     def _bound(self, binding: Binding, steps: int) -> bool:
@@ -252,7 +250,7 @@ class Varying:
 
     def _is_reset(self, name: str) -> bool:
         """Return whether a counter begins again in the loop, and so takes few values."""
-        bindings = () if self._reaching is None else self._reaching.bindings.get(name, ())
+        bindings = self._reaching.bindings.get(name, ())
         return any(
             b.kind == "assigned"
             and isinstance(b.value, cst.Integer)

@@ -183,20 +183,23 @@ def bound_once(info: FunctionInfo, name: str) -> list[cst.BaseExpression]:
     return [v for v in values if v is not None] if len(values) == 1 else []
 
 
+_BINDING = frozenset((cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr, cst.CompFor))
+
+
 @lru_cache(maxsize=4)
 def _bindings(info: FunctionInfo) -> dict[str, list[cst.BaseExpression | None]]:
     """Expressions that each name of a function is bound to; None for other bindings."""
     found: dict[str, list[cst.BaseExpression | None]] = {p.name: [None] for p in info.parameters}
     for node in walk(info.node.body, SCOPES):
-        if isinstance(node, cst.Assign):
+        if type(node) is cst.Assign:
             for target in node.targets:
                 is_name = isinstance(target.target, cst.Name)
                 for name in names_below(target.target):
                     found.setdefault(name, []).append(node.value if is_name else None)
-        elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr, cst.CompFor)):
-            for name in names_below(node.target):
+        elif type(node) in _BINDING:
+            for name in names_below(node.target):  # type: ignore[attr-defined]
                 found.setdefault(name, []).append(None)
-        elif isinstance(node, cst.AsName):
+        elif type(node) is cst.AsName:
             for name in names_below(node.name):
                 found.setdefault(name, []).append(None)
     return found

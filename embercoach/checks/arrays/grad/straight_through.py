@@ -133,8 +133,7 @@ class _Terms:
         """The sum, or the call of ``mx.stop_gradient``, that a name is assigned."""
         if not isinstance(source.node, cst.Name):
             return None
-        reaching = reaching_of(source)
-        held = None if reaching is None else reaching.before(source.statement, source.node.value)
+        held = reaching_of(source).before(source.statement, source.node.value)
         if not held or len(held) > 1 or held[0].kind != "assigned" or held[0].value is None:
             return None
         value = held[0].value
@@ -148,8 +147,6 @@ def _key(source: Source) -> tuple[object, ...]:
     """The text of a term and the bindings of its names, which equal terms have in common."""
     reaching = reaching_of(source)
     names = [node.value for node in walk(source.node) if isinstance(node, cst.Name)]
-    if reaching is None:
-        return (source.module.parsed.code(source.node),)
     bindings = (reaching.before(source.statement, name) for name in names)
     return (source.module.parsed.code(source.node), *bindings)
 

@@ -94,11 +94,10 @@ def _unwrapped(
     node: cst.BaseExpression, place: FactPlace, module: Module
 ) -> cst.BaseExpression | None:
     """The expression that a window, a cast, or a variable is of, if that is one."""
-    reaching = scope_of(module, place.function).reaching
     calls, statement = evaluation_of(module).calls, place.statement
     for _ in range(_MOST_WRAPPED):
-        if isinstance(node, cst.Name) and reaching is not None:
-            bindings = reaching.before(statement, node.value) or ()
+        if isinstance(node, cst.Name):
+            bindings = scope_of(module, place.function).reaching.before(statement, node.value) or ()
             if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:
                 return node
             node, statement = bindings[0].value, bindings[0].statement

@@ -32,7 +32,7 @@ def losses_at_once(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         seen.add(id(place.statement))
         for node in head_of(place.statement):
-            if isinstance(node, _COMPREHENSIONS) and _keeps_graphs(node, place, module):
+            if type(node) in _COMPREHENSIONS and _keeps_graphs(node, place, module):  # type: ignore[arg-type]
                 yield Report.at(
                     fact,
                     "LAZY-001",

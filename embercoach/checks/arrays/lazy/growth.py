@@ -114,8 +114,7 @@ def _starts(
         return [] if made is None else [made]
     while function is not None and name in (*function.nonlocal_names, *function.global_names):
         function = function.outer
-    reaching = scope_of(module, function).reaching
-    bindings = [] if reaching is None else reaching.bindings.get(name, [])
+    bindings = scope_of(module, function).reaching.bindings.get(name, [])
     return [b.value for b in bindings if b.kind == "assigned" and b.value is not None]
 
 

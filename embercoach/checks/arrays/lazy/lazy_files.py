@@ -77,9 +77,9 @@ def _is_unchanged(
     path: cst.BaseExpression, start: cst.CSTNode, save: CallFact, module: Module
 ) -> bool:
     """Test whether a path that is a name has the same value in both statements."""
-    reaching = scope_of(module, save.place.function).reaching
-    if not isinstance(path, cst.Name) or reaching is None:
+    if not isinstance(path, cst.Name):
         return True
+    reaching = scope_of(module, save.place.function).reaching
     return reaching.before(start, path.value) == reaching.before(save.place.statement, path.value)
 
 

@@ -152,8 +152,7 @@ def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Mod
     """Test whether the variable reaches the next iteration of a loop."""
     if "." in name:
         return is_private(name, loop, place, module)
-    reaching = scope_of(module, place.function).reaching
-    bindings = (reaching.before(place.statement, name) if reaching else None) or ()
+    bindings = scope_of(module, place.function).reaching.before(place.statement, name) or ()
     layout = layout_of(module, place.function)
     inside = [b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)]
     return len(inside) < len(bindings) and all(

@@ -89,7 +89,7 @@ def lineage_of(
     while pending and len(followed) < _MOST_NAMES:
         at, statement = pending.pop()
         if isinstance(at, cst.Name):
-            bindings = (reaching.before(statement, at.value) if reaching else None) or ()
+            bindings = reaching.before(statement, at.value) or ()
             inside = [b for b in bindings if layout.is_inside(b.statement, loop)]
             if inside and len(inside) == len(bindings):
                 names.add(at.value)
@@ -231,7 +231,7 @@ def is_older(path: str, loop: cst.For | cst.While, place: FactPlace, module: Mod
     """Return whether an object has been made before a loop."""
     scope, layout = scope_of(module, place.function), layout_of(module, place.function)
     name = path.partition(".")[0]
-    bindings = (scope.reaching.before(place.statement, name) if scope.reaching else None) or ()
+    bindings = scope.reaching.before(place.statement, name) or ()
     return not any(b.statement is loop or layout.is_inside(b.statement, loop) for b in bindings)
 
 

@@ -120,8 +120,7 @@ def _started_at(
     """The statement that alone reads the clock into a variable or an attribute."""
     if "." in name:
         return _attribute_started_at(name, stop, function, module)
-    reaching = scope_of(module, function).reaching
-    bindings = (reaching.before(stop, name) if reaching else None) or ()
+    bindings = scope_of(module, function).reaching.before(stop, name) or ()
     if len(bindings) != 1 or bindings[0].kind != "assigned" or bindings[0].value is None:
         return None
     call = evaluation_of(module).calls.get(bindings[0].value)

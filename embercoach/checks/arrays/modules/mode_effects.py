@@ -13,7 +13,14 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import LocalCall, ProjectCall
 from embercoach.analysis.facts.scopes import by_parameter
-from embercoach.analysis.syntax.trees import DEFINITIONS, children, dotted, target_names, walk
+from embercoach.analysis.syntax.trees import (
+    DEFINITIONS,
+    children,
+    dotted,
+    is_one_of,
+    target_names,
+    walk,
+)
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
@@ -28,6 +35,9 @@ if TYPE_CHECKING:
 _DEEPEST, _MOST = 4, 32
 #: Starts of the names of functions that may switch a model to training.
 _TRAINING = ("train", "fit")
+
+_CLOSED = frozenset((*DEFINITIONS, cst.Lambda))
+_STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
 
 Kind = Literal["eval", "train", "update", "load"]
 
@@ -67,11 +77,11 @@ class ModeEffects:
             self._module.work.left -= 1
             if self._module.work.left < 0:
                 raise WorkExceededError
-            if isinstance(node, (*DEFINITIONS, cst.Lambda)) and node is not body:
+            if type(node) in _CLOSED and node is not body:
                 continue
-            if isinstance(node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+            if is_one_of(type(node), _STATEMENTS):
                 statement = node
-            if isinstance(node, cst.Call):
+            if type(node) is cst.Call:
                 effects = _direct(node) or self._of_callee(node, depth)
                 yield from (Effect(path, kind, node, statement) for path, kind in effects)
             pending += [(child, statement) for child in reversed(children(node))]

@@ -40,11 +40,11 @@ MOST_LOOPS = 32
 def evaluated_in_training_mode(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """``model(x)`` outside of the loss, in a file that never calls ``model.eval()``."""
     source = module.source
+    if "value_and_grad" not in source or "train(False" in source or "train(mode=" in source:
+        return
     if ".eval()" in source or not ("train(" in source or _EVALUATING.search(source)):
         return
     if not any(name in source for name in NAMES) and not _imports(facts, module):
-        return
-    if "value_and_grad" not in source or "train(False" in source or "train(mode=" in source:
         return
     if any(e.kind == "eval" for e in _imported_effects(facts, module)):
         return

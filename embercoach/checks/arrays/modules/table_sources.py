@@ -80,7 +80,7 @@ def _bound(name: str, scope: Scope) -> Iterator[Expression]:
         if isinstance(value.node, DEFINITIONS):
             return
         yield value
-    bindings = () if scope.reaching is None else scope.reaching.bindings.get(name, ())
+    bindings = scope.reaching.bindings.get(name, ())
     for binding in bindings:
         if binding.kind in ("assigned", "updated") and binding.value is not None:
             yield Expression(binding.value, scope)

@@ -92,7 +92,7 @@ def gradients_as_parameters(fact: CallFact, module: Module) -> Iterator[Report]:
     if not is_module or given is None or not isinstance(given.node, cst.Name):
         return
     reaching = scope_of(module, fact.place.function).reaching
-    held = None if reaching is None else reaching.before(fact.place.statement, given.node.value)
+    held = reaching.before(fact.place.statement, given.node.value)
     if held and all(_is_gradient(binding.value, module) for binding in held):
         yield Report.at(
             fact,

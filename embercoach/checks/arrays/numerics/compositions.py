@@ -81,6 +81,5 @@ def _is_of_object(source: Source) -> bool:
     function = source.function
     if function is None or function.cls is None:
         return False
-    reaching = scope_of(source.module, function).reaching
-    local = set() if reaching is None else reaching.bindings.keys() - {"self"}
+    local = scope_of(source.module, function).reaching.bindings.keys() - {"self"}
     return local.isdisjoint(names_below(source.node))

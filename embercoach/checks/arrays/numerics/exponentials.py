@@ -101,8 +101,7 @@ def _is_constant(source: Source, sources: Sources) -> bool:
 
 def _is_shifted_name(source: Source, name: str) -> bool:
     """Return whether a name is updated, or given a difference, anywhere in its scope."""
-    reaching = reaching_of(source)
-    held = () if reaching is None else reaching.bindings.get(name, [])[:_MOST_BINDINGS]
+    held = reaching_of(source).bindings.get(name, [])[:_MOST_BINDINGS]
     return any(binding.kind == "updated" or _subtracts(binding.value) for binding in held)
 
 

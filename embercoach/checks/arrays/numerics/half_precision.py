@@ -208,8 +208,7 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
         result = promotion.promote(result, other.dtype)
     if name is None or result not in HALF or array is None:
         return
-    reaching = scope_of(module, fact.place.function).reaching
-    held = [] if reaching is None else reaching.bindings.get(name, [])[:MOST_BINDINGS]
+    held = scope_of(module, fact.place.function).reaching.bindings.get(name, [])[:MOST_BINDINGS]
     calls = calls_of(module)
     starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
     if not any(_is_scalar_start(start) for start in starts if start is not None):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.value_sources import Source, Sources
     from embercoach.analysis.values.lattice import Value
 
-_ROUNDING = frozenset(f"mlx.core.{name}" for name in ("round", "floor", "ceil", "floor_divide"))
 #: Functions whose results are floats, whatever their arguments are.
 _FLOATS = frozenset(
     f"mlx.core.{name}"

@@ -101,13 +101,11 @@ def _softmax(fact: Fact, exponent: Source, module: Module) -> Report:
 
 def _is_tanh(numerator: Source, denominator: Source, sources: Sources) -> bool:
     """Test for ``(exp(x) - exp(-x)) / (exp(x) + exp(-x))``."""
-    pairs = [
-        _exponential_pair(numerator, cst.Subtract, sources),
-        _exponential_pair(denominator, cst.Add, sources),
-    ]
-    return all(pairs) and all(
-        is_same(a, b, sources) for a, b in zip(pairs[0] or (), pairs[1] or (), strict=True)
-    )
+    above = _exponential_pair(numerator, cst.Subtract, sources)
+    below = None if above is None else _exponential_pair(denominator, cst.Add, sources)
+    if above is None or below is None:
+        return False
+    return all(is_same(a, b, sources) for a, b in zip(above, below, strict=True))
 
 
 def _exponential_pair(

@@ -113,7 +113,7 @@ class _Invariance:
         if self._loop is None:
             return self._place.loop_names.isdisjoint(names_below(node))
         for name in names_below(node):
-            found = self._reaching.before(statement, name) if self._reaching else None
+            found = self._reaching.before(statement, name)
             if name in self._place.loop_names or any(
                 b.statement is self._loop or self._layout.is_inside(b.statement, self._loop)
                 for b in found or ()
@@ -129,9 +129,9 @@ class _Invariance:
             return False
         if self._loop is None:
             return name not in place.loop_names  # in a comprehension alone
-        found = self._reaching.before(statement, name) if self._reaching else None
+        found = self._reaching.before(statement, name)
         if found is None:
-            outside = self._reaching is None or name not in self._reaching.bindings
+            outside = name not in self._reaching.bindings
             return outside and name not in place.loop_names
         for binding in found:
             if binding.statement is self._loop or binding.statement is statement:

@@ -61,13 +61,13 @@ def _invariant(call: Read, module: Module) -> Iterator[Report]:
     loop, function = call.place.loop, call.function
     if not isinstance(loop, cst.For) or module.is_test or call.place.periodic:
         return
-    if not is_long(loop) or _is_conditional(call, loop):
-        return
     if function.module is module:
         pulls, computes = _pulls_in(function, module)
     else:
         pulls, computes = _pulls_of_imported(function)
-    if not pulls or not _is_pure(function) or _varies(call, loop, module):
+    if not pulls or not is_long(loop) or _is_conditional(call, loop):
+        return
+    if not _is_pure(function) or _varies(call, loop, module):
         return
     what = "computes and reads" if computes else "reads"
     yield Report.at(
@@ -167,10 +167,10 @@ def _varies(call: Read, loop: cst.For, module: Module) -> bool:
     reaching = scope_of(module, call.place.function).reaching
     layout = layout_of(module, call.place.function)
     for name in used:
-        for binding in () if reaching is None else reaching.bindings.get(name, ()):
+        for binding in reaching.bindings.get(name, ()):
             if binding.statement is loop or layout.is_inside(binding.statement, loop):
                 return True
-    if reaching is None or reaching.gave_up:
+    if reaching.gave_up:
         return True
     roots = {n for n in used if n in reaching.bindings} | {_root(func)}
     state = _attributes_read(call.function)

@@ -59,13 +59,11 @@ def _is_tested_around(fact: TruthFact, module: Module) -> bool:
     assert isinstance(fact.node, cst.Name)
     name, statement = fact.node.value, fact.place.statement
     reaching = scope_of(module, fact.place.function).reaching
-    held = None if reaching is None else reaching.before(statement, name)
+    held = reaching.before(statement, name)
     for level in layout_of(module, fact.place.function).outward(statement):
         owner = level.owner
         if isinstance(owner, cst.If) and name in names_below(owner.test):
-            return (
-                held is not None and reaching is not None and held == reaching.before(owner, name)
-            )
+            return held is not None and held == reaching.before(owner, name)
         if isinstance(owner, (cst.For, cst.While)):
             break
     return False

@@ -355,7 +355,7 @@ def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, modul
     name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
     reaching = scope_of(module, place.function).reaching
     alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
-    if len(alike) < 2 or reaching is None:
+    if len(alike) < 2:
         return False
     text, layout = module.parsed.code(pull), layout_of(module, place.function)
     names = {n.value for n in walk(pull) if isinstance(n, cst.Name)} & set(reaching.bindings)

@@ -196,7 +196,7 @@ class _Uses:
             yield _Use(path, path, frozenset(), fact, node)
         scope = scope_of(self._module, function)
         reaching = scope.reaching
-        if name is None or reaching is None:
+        if name is None:
             return
         if function is not None and isinstance(function.node, cst.Lambda):
             bindings = tuple(reaching.bindings.get(name, ()))
@@ -211,8 +211,7 @@ class _Uses:
         """The one binding of a name of a scope around, which nothing rebinds."""
         source = self._module.source
         found = scope.find(name)
-        owner = None if found is None else found[0].reaching
-        held = () if owner is None else tuple(owner.bindings.get(name, ()))
+        held = () if found is None else tuple(found[0].reaching.bindings.get(name, ()))
         rebinds = "global " in source or "nonlocal " in source
         return held if len(held) == 1 and not rebinds else ()
 

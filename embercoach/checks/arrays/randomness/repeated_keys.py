@@ -119,7 +119,7 @@ def _shared(
     if not isinstance(node, cst.Name):
         return None
     scope = scope_of(module, function)
-    if scope.reaching is None or not scope.binds(node.value):
+    if not scope.binds(node.value):
         binding = _outer(function, node.value, module)
         value = None if binding is None else binding.value
         return _Key() if value is not None and _is_key(value, module) else None
@@ -145,8 +145,7 @@ def _outer(function: FunctionInfo, name: str, module: Module) -> Binding | None:
     if "global " in module.source or "nonlocal " in module.source:
         return None
     found = scope_of(module, function).find(name)
-    reaching = None if found is None else found[0].reaching
-    held = () if reaching is None else reaching.bindings.get(name, ())
+    held = () if found is None else found[0].reaching.bindings.get(name, ())
     return held[0] if len(held) == 1 else None
 
 
@@ -211,8 +210,7 @@ def _is_older(call: LocalCall | ProjectCall, path: str | None, module: Module) -
         return False
     layout = layout_of(module, place.function)
     loop = next(layout.loops(place.statement), None)
-    reaching = scope_of(module, place.function).reaching
-    bindings = (reaching.before(place.statement, name) if reaching else None) or ()
+    bindings = scope_of(module, place.function).reaching.before(place.statement, name) or ()
     if loop is not None and layout.leaves(place.statement, loop):
         return False
     return loop is None or not any(

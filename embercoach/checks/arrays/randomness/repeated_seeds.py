@@ -94,7 +94,7 @@ def _is_fixed(seed: Argument, fact: CallFact, loop: cst.For | cst.While, module:
         return True
     path = keyed_path(seed.node)
     reaching = scope_of(module, fact.place.function).reaching
-    if path is None or reaching is None or _is_stored(path, loop, module):
+    if path is None or _is_stored(path, loop, module):
         return False
     layout, name = layout_of(module, fact.place.function), path.partition(".")[0]
     bindings = reaching.before(fact.place.statement, name) or ()
@@ -185,7 +185,7 @@ def is_unchanging(node: cst.CSTNode, function: FunctionInfo, module: Module) -> 
     if rest or function.outer is None or scope_of(module, function).binds(owner):
         return False
     reaching = scope_of(module, function.outer).reaching
-    bindings = [] if reaching is None else reaching.bindings.get(owner, [])
+    bindings = reaching.bindings.get(owner, [])
     layout = layout_of(module, function.outer)
     is_bound_once = len(bindings) == 1 and bindings[0].kind in ("parameter", "assigned")
     return is_bound_once and next(layout.loops(bindings[0].statement), None) is None
@@ -266,7 +266,9 @@ def _varies(node: cst.CSTNode, call: LocalCall | ProjectCall, sources: Sources) 
             name = used.value
             if name in call.place.loop_names:
                 return True
-            for binding in (reaching and reaching.before(statement, name)) or ():
+            if _is_carried(used, call, sources.module):
+                continue  # the loop's state: what it is varies, what belongs to it need not
+            for binding in reaching.before(statement, name) or ():
                 inside = loop is not None and layout.is_inside(binding.statement, loop)
                 if inside and binding.value is not None and id(binding) not in seen:
                     seen.add(id(binding))
@@ -278,7 +280,7 @@ def _is_carried(node: cst.CSTNode, call: LocalCall | ProjectCall, module: Module
     """Return whether an argument is a state that the loop updates: ``x = step(x, t)``."""
     function, loop, statement = call.place.function, call.place.loop, call.place.statement
     reaching = scope_of(module, function).reaching
-    if not isinstance(node, cst.Name) or reaching is None or loop is None:
+    if not isinstance(node, cst.Name) or loop is None:
         return False
     bindings = reaching.before(statement, node.value) or ()
     inside = [b for b in bindings if layout_of(module, function).is_inside(b.statement, loop)]

@@ -78,9 +78,11 @@ def call_of_changing_function(fact: ProjectCall, module: Module) -> Iterator[Rep
     """``standardize(x)`` of another file, which changes ``x``."""
     if fact.function.module is module or _is_discarded(fact):
         return
+    arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
+    if not arrays:
+        return
     sources, source = sources_of(module), sources_of(module).of(fact, fact.node)
     passed = _passed(fact.node, Callee(fact.function, fact.is_bound))
-    arrays = {a.node for a in fact.arguments if as_array(a.value) is not None}
     for parameter in fact.function.parameters:
         node = passed.get(parameter.name)
         if node not in arrays:
@@ -134,8 +136,8 @@ def _is_argument(function: FunctionInfo, fact: Fact, name: str, module: Module) 
 
     In a loop, the update itself comes before that of the next iteration.
     """
-    reaching, statement = scope_of(module, function).reaching, fact.place.statement
-    held = () if reaching is None else reaching.before(statement, name) or ()
+    statement = fact.place.statement
+    held = scope_of(module, function).reaching.before(statement, name) or ()
     others = [b for b in held if not (b.kind == "updated" and b.statement is statement)]
     return bool(others) and all(binding.kind == "parameter" for binding in others)
 
@@ -172,8 +174,7 @@ def _harmed(given: Source, sources: Sources, seen: Seen) -> bool:
     node, function = given.node, given.function
     if not isinstance(node, cst.Name) or function is None:
         return False
-    reaching = scope_of(given.module, function).reaching
-    held = () if reaching is None else reaching.before(given.statement, node.value) or ()
+    held = scope_of(given.module, function).reaching.before(given.statement, node.value) or ()
     if not any(binding.kind == "parameter" for binding in held):
         return False
     return _harmed_call(function, node.value, sources, seen) is not None
@@ -198,8 +199,6 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
     if not isinstance(node, cst.Name):
         return False
     reaching = scope_of(given.module, given.function).reaching
-    if reaching is None:
-        return False
     if node.value not in reaching.bindings:
         return _is_global_array(given, node.value)
     loops = sum(1 for _ in layout_of(given.module, given.function).loops(statement))
@@ -234,7 +233,7 @@ def _read_attributes(module: Module) -> Counter[str]:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _changes_argument(function: FunctionInfo, name: str, module: Module) -> bool:
     """Return whether a function that a file calls changes its argument."""
     return _changes(function, name, sources_of(module), set())
@@ -250,17 +249,17 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
     uses = _uses_of(function.node).get(name)
     if uses is None:
         return False
-    reaching = scope_of(function.module, function).reaching
     for use in uses:
-        held = () if reaching is None else reaching.before(use.statement, name) or ()
+        passed = list(_passed_on(use, function, name, sources))
+        if not (use.is_update or passed):
+            continue
+        held = scope_of(function.module, function).reaching.before(use.statement, name) or ()
         kinds = {binding.kind for binding in held}
         if "parameter" not in kinds:
             continue
         if kinds <= {"parameter", "updated"} and use.is_update and _looks_pure(function, name):
             return True
-        if any(
-            _is_changed_by(call, use.statement, function, name, sources, seen) for call in use.calls
-        ):
+        if any(_changes(callee, parameter, sources, seen) for callee, parameter in passed):
             return True
     return False
 
@@ -292,23 +291,17 @@ def _uses_of(function: cst.FunctionDef) -> dict[str, list[_Use]]:
     return found
 
 
-def _is_changed_by(
-    call: cst.Call,
-    statement: cst.CSTNode,
-    function: FunctionInfo,
-    name: str,
-    sources: Sources,
-    seen: Seen,
-) -> bool:
-    """Return whether a call that a parameter is passed to changes its argument."""
-    source = Source(call, statement, function, function.module)
-    for callee in sources.callees(source):
-        passed = _passed(call, callee)
-        nodes = ((p.name, passed.get(p.name)) for p in callee.function.parameters)
-        taken = [p for p, node in nodes if isinstance(node, cst.Name) and node.value == name]
-        if any(_changes(callee.function, parameter, sources, seen) for parameter in taken):
-            return True
-    return False
+def _passed_on(
+    use: _Use, function: FunctionInfo, name: str, sources: Sources
+) -> Iterator[tuple[FunctionInfo, str]]:
+    """Yield the functions that a statement passes a parameter to, and their parameters."""
+    for call in use.calls:
+        for callee in sources.callees(Source(call, use.statement, function, function.module)):
+            passed = _passed(call, callee)
+            for parameter in callee.function.parameters:
+                node = passed.get(parameter.name)
+                if isinstance(node, cst.Name) and node.value == name:
+                    yield callee.function, parameter.name
 
 
 def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
@@ -328,8 +321,6 @@ def _looks_pure(function: FunctionInfo, name: str) -> bool:
         return False
     statements = [*small_statements(function.node.body)]
     reaching = scope_of(function.module, function).reaching
-    if reaching is None:
-        return False
     for statement in statements:
         value = statement.value if isinstance(statement, cst.Return) else None
         if isinstance(value, cst.Name) and value.value == name:

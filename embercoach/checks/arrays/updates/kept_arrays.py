@@ -60,8 +60,8 @@ def _holder_of_name(fact: Fact, name: str, function: FunctionInfo, module: Modul
     """The list or attribute that keeps the array of a name at an update."""
     reaching, layout = scope_of(module, function).reaching, layout_of(module, function)
     statement = fact.place.statement
-    held = without_updates(None if reaching is None else reaching.before(statement, name))
-    if reaching is None or len(held) != 1:
+    held = without_updates(reaching.before(statement, name))
+    if len(held) != 1:
         return None
     for keep in _keeps_in(function).get(name, ()):
         if keep.statement is statement or keep.holder == name:
@@ -112,8 +112,8 @@ def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
     place = fact.place
     scope = scope_of(module, keep.function)
     statement, reaching = place.statement, scope.reaching
-    held = () if reaching is None else reaching.before(statement, keep.holder) or ()
-    if reaching is None or len(held) != 1 or held[0].statement is not keep.statement:
+    held = reaching.before(statement, keep.holder) or ()
+    if len(held) != 1 or held[0].statement is not keep.statement:
         return False
     reads = reads_of(module, keep.function)
     return comes_later(reads, statement, place.loop, keep.holder, held[0], reaching)

@@ -26,10 +26,9 @@ def is_kept_element(given: Source, sources: Sources) -> bool:
     if isinstance(node, cst.Subscript):
         is_stored = any(target.deep_equals(node) for target in assigned_to(given.statement))
         return not is_stored and _holds_arrays(given.at(node.value), sources)
-    reaching = reaching_of(given) if isinstance(node, cst.Name) else None
-    if reaching is None or not isinstance(node, cst.Name):
+    if not isinstance(node, cst.Name):
         return False
-    held = reaching.before(given.statement, node.value) or ()
+    held = reaching_of(given).before(given.statement, node.value) or ()
     return bool(held) and all(
         binding.value is not None
         and binding.kind == "element"

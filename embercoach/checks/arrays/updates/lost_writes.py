@@ -72,7 +72,7 @@ def write_by_function(fact: LocalCall, module: Module) -> Iterator[Report]:
             continue
         reaching = scope_of(module, function).reaching
         for inner in small_statements(function.node.body):
-            held = () if reaching is None else reaching.before(inner, parameter.name) or ()
+            held = reaching.before(inner, parameter.name) or ()
             is_given = bool(held) and all(binding.kind == "parameter" for binding in held)
             if is_given and updates(inner, parameter.name):
                 node = given.node
@@ -136,8 +136,7 @@ def _is_unread_part(name: str, fact: Fact, module: Module) -> bool:
     function = place.function
     if function is None or name in function.global_names:
         return False
-    reaching = scope_of(module, function).reaching
-    bindings = () if reaching is None else reaching.bindings.get(name, ())
+    bindings = scope_of(module, function).reaching.bindings.get(name, ())
     held = [binding for binding in bindings if binding.kind != "updated"]
     if (
         not held

@@ -60,7 +60,7 @@ def _shared(fact: Fact, node: cst.BaseExpression, module: Module) -> Iterator[Re
             yield from _repeated_item(fact, node, module)
         return
     reaching = scope_of(module, fact.place.function).reaching
-    if not isinstance(node, cst.Name) or reaching is None:
+    if not isinstance(node, cst.Name):
         return
     update = _Update(fact, node, reaching)
     for other, binding in _aliases(update, node.value, module):
@@ -101,7 +101,7 @@ def _copies(module: Module, function: FunctionInfo | None) -> dict[str, list[Bin
     """The bindings ``y = x`` of a scope, by ``x``."""
     reaching = scope_of(module, function).reaching
     found: dict[str, list[Binding]] = {}
-    for bindings in () if reaching is None else reaching.bindings.values():
+    for bindings in reaching.bindings.values():
         for binding in bindings:
             if binding.kind == "assigned" and isinstance(binding.value, cst.Name):
                 found.setdefault(binding.value.value, []).append(binding)
