@@ -1,0 +1,109 @@
+"""Operators in plain MLX operations: the comparison that users would write themselves."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+EPS = 1e-6
+
+
+def log_sigmoid(values: mx.array) -> mx.array:
+    return -mx.logaddexp(-values, mx.zeros_like(values))
+
+
+def chunkwise(*arrays: mx.array, length: int, exponential: bool = True) -> mx.array:
+    """The mLSTM in float32: states by a loop over chunks, products within a chunk at once.
+
+    Args:
+        arrays: q, k (B, NH, S, DK), v (B, NH, S, DV), i, f (B, NH, S).
+        length: steps of a chunk; S is a multiple of it.
+        exponential: the input gate is exponential and stabilized by m, otherwise a sigmoid.
+
+    Returns:
+        h (B, NH, S, DV) in the dtype of v.
+    """
+    q, k, v, i, f = (array.astype(mx.float32) for array in arrays)
+    batch, heads, steps, keys = q.shape
+    parts = [array.split(steps // length, axis=2) for array in (q * keys**-0.5, k, v, i, f)]
+    past = mx.tril(mx.ones((length, length), dtype=mx.bool_))
+    c, n = mx.zeros((batch, heads, keys, v.shape[3])), mx.zeros((batch, heads, keys, 1))
+    m = mx.zeros((batch, heads, 1))
+    outputs = []
+    for query, key, value, admitted, forget in zip(*parts, strict=True):
+        gate = admitted if exponential else log_sigmoid(admitted)
+        total = mx.cumsum(log_sigmoid(forget), axis=-1)
+        decay = mx.where(past, total[..., None] - total[..., None, :] + gate[..., None, :], -mx.inf)
+        kept, last = total + m, total[..., -1:]
+        arrived = last - total + gate
+        bound, after = mx.zeros_like(kept), mx.zeros_like(m)
+        if exponential:
+            bound = mx.maximum(kept, decay.max(axis=-1))
+            after = mx.maximum(last + m, arrived.max(axis=-1, keepdims=True))
+        weights = mx.exp(decay - bound[..., None]) * (query @ key.swapaxes(-1, -2))
+        scaled = query * mx.exp(kept - bound)[..., None]
+        inner = mx.abs(weights.sum(axis=-1, keepdims=True) + scaled @ n)
+        size = mx.maximum(inner, mx.exp(-bound)[..., None]) + EPS
+        outputs.append((weights @ value + scaled @ c) / size)
+        weighted = (key * mx.exp(arrived - after)[..., None]).swapaxes(-1, -2)
+        fading = mx.exp(last + m - after)[..., None]
+        c = fading * c + weighted @ value
+        n = fading * n + weighted.sum(axis=-1, keepdims=True)
+        m = after
+    return mx.concatenate(outputs, axis=2).astype(arrays[2].dtype)
+
+
+@mx.compile
+def slstm_step(wx: mx.array, r: mx.array, b: mx.array, states: mx.array) -> mx.array:
+    """One step of the sLSTM in float32.
+
+    Args:
+        wx: (B, 4, N, D), the gates i, f, z and o.
+        r: (4, N, D, D), indexed [gate, head, out, in].
+        b: (4, N, D).
+        states: (4, B, N, D): y, c, n and m.
+
+    Returns:
+        The states after the step.
+    """
+    y, c, n, m = states
+    fed_back = mx.expand_dims(y.transpose(1, 0, 2), 0) @ r.astype(mx.float32).swapaxes(-1, -2)
+    gates = wx.transpose(1, 0, 2, 3) + fed_back.transpose(0, 2, 1, 3) + mx.expand_dims(b, 1)
+    i, f, z, o = gates.astype(mx.float32)
+    faded = log_sigmoid(f) + m
+    bound = mx.maximum(faded, i)
+    kept, admitted = mx.exp(faded - bound), mx.exp(i - bound)
+    c, n = kept * c + admitted * mx.tanh(z), kept * n + admitted
+    return mx.stack([mx.sigmoid(o) * c / n, c, n, bound])
+
+
+def slstm(wx: mx.array, r: mx.array, b: mx.array) -> mx.array:
+    """y (B, T, N, D) of all steps by a loop in Python over the compiled step."""
+    batch, steps, _, heads, units = wx.shape
+    states = mx.zeros((4, batch, heads, units))
+    outputs = []
+    for step in range(steps):
+        states = slstm_step(wx[:, step], r, b, states)
+        outputs.append(states[0])
+    return mx.stack(outputs, axis=1)
+
+
+def rms_norm(x: mx.array, weight: mx.array) -> mx.array:
+    wide = x.astype(mx.float32)
+    scale = mx.rsqrt(mx.mean(wide * wide, axis=-1, keepdims=True) + EPS)
+    return (wide * scale * weight.astype(mx.float32)).astype(x.dtype)
+
+
+def head_norm(
+    x: mx.array, weight: mx.array, gate: mx.array | None = None, *, centered: bool
+) -> mx.array:
+    """The norm of each head of x (B, S, NH, DH), weighted and gated (B, S, NH * DH)."""
+    wide = x.astype(mx.float32)
+    if centered:
+        wide = wide - mx.mean(wide, axis=-1, keepdims=True)
+    scale = mx.rsqrt(mx.mean(wide * wide, axis=-1, keepdims=True) + EPS)
+    flat = (wide * scale).flatten(2) * weight.astype(mx.float32)
+    return (flat if gate is None else flat * mx.sigmoid(gate.astype(mx.float32))).astype(x.dtype)
+
+
+def soft_cap(values: mx.array, cap: float) -> mx.array:
+    return (cap * mx.tanh(values.astype(mx.float32) / cap)).astype(values.dtype)

@@ -1,0 +1,307 @@
+"""The calls that are timed: each operator of the pack at several sizes, and its comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+
+import mlx.core as mx
+
+import xlstm_kernels as pack
+from tests.benchmarks.gpu import plain
+from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD
+from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
+from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
+from xlstm_kernels.mlstm.step import mlstm_step_reference
+
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+
+CAP = 15.0
+#: Steps of a chunk of the comparison in MLX operations, and how many chunks it is compiled for.
+PLAIN_CHUNK = 64
+PLAIN_CHUNKS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An operator at one size.
+
+    Attributes:
+        operator: its name with its options.
+        shape: the size, in the terms of its group.
+        ours: takes the inputs and `backend`; returns an array, or a tuple for a step.
+        inputs: shapes and dtypes; None is the dtype that is measured.
+        output: shape and dtype of the cotangent; None for a step, which has no backward pass.
+        others: by contestant, the same operator.
+        moved: elements that a forward pass reads and writes; None where arithmetic is the limit.
+        moved_states: elements of float32 states, which are read and written too.
+        compiled: contestants are wrapped in `mx.compile`.
+        forget: the position of the forget gate among the inputs, which is raised by 3.
+    """
+
+    operator: str
+    shape: Shape
+    ours: Callable[..., object]
+    inputs: tuple[tuple[Shape, mx.Dtype | None], ...]
+    output: tuple[Shape, mx.Dtype | None] | None
+    others: dict[str, Callable[..., object]] = field(default_factory=dict)
+    moved: int | None = None
+    moved_states: int = 0
+    compiled: bool = True
+    forget: int | None = None
+
+    def draw(self, dtype: mx.Dtype) -> list[mx.array]:
+        """Normally distributed inputs."""
+        return [
+            (mx.random.normal(shape) + 3.0 * (position == self.forget)).astype(own or dtype)
+            for position, (shape, own) in enumerate(self.inputs)
+        ]
+
+    def moved_bytes(self, dtype: mx.Dtype, work: str) -> int | None:
+        """Bytes to move: a backward pass reads inputs and cotangent, and writes gradients."""
+        if self.moved is None:
+            return None
+        elements = self.moved
+        if self.output is not None and work != FORWARD:
+            elements = 3 * self.moved - prod(self.output[0])
+        return elements * dtype.size + self.moved_states * mx.float32.size
+
+    def cotangent(self, dtype: mx.Dtype) -> mx.array:
+        shape, own = self.output or ((), None)
+        return mx.random.normal(shape).astype(own or dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Shapes by group: mLSTM (B, NH, S, DK, DV), steps without S, sLSTM (B, T, N, D)."""
+
+    mlstm: Shapes
+    sequence: Shapes
+    steps: Shapes
+    slstm: Shapes
+    rows: Shapes
+    heads: Shapes
+    convolutions: Shapes
+    updates: Shapes
+
+
+SIZES = {
+    "large": Sizes(
+        mlstm=(
+            (8, 8, 8192, 256, 512),
+            (1, 8, 8192, 256, 512),
+            (8, 16, 1024, 64, 64),
+            (1, 4, 4096, 256, 256),
+        ),
+        sequence=((8, 16, 1024, 64, 64),),
+        steps=((8, 8, 256, 512), (1, 8, 256, 512)),
+        slstm=((16, 512, 8, 64), (8, 1024, 4, 128), (8, 1024, 4, 256)),
+        rows=((256, 4096), (2048, 4096), (32768, 4096)),
+        heads=((1, 256, 8, 512), (1, 32768, 8, 512)),
+        convolutions=((1, 1024, 1024), (8, 1024, 1024), (8, 4096, 4096)),
+        updates=((256, 4096),),
+    ),
+    "medium": Sizes(
+        mlstm=((1, 8, 2048, 128, 256), (4, 8, 1024, 64, 64)),
+        sequence=((1, 8, 512, 64, 64),),
+        steps=((1, 8, 256, 512),),
+        slstm=((8, 256, 4, 64), (4, 256, 4, 128)),
+        rows=((256, 4096), (4096, 4096)),
+        heads=((1, 256, 8, 512), (1, 4096, 8, 512)),
+        convolutions=((1, 1024, 1024), (4, 2048, 2048)),
+        updates=((64, 4096),),
+    ),
+    "tiny": Sizes(
+        mlstm=((1, 2, 256, 16, 16),),
+        sequence=((1, 1, 128, 16, 16),),
+        steps=((2, 2, 16, 32),),
+        slstm=((2, 8, 2, 16),),
+        rows=((16, 256),),
+        heads=((1, 16, 2, 64),),
+        convolutions=((1, 32, 64),),
+        updates=((4, 64),),
+    ),
+}
+
+
+def chunkwise(sizes: Sizes) -> Iterator[Program]:
+    for shape in sizes.mlstm:
+        for precision in ("default", "high"):
+            suffix = "" if precision == "default" else f', precision="{precision}"'
+            operator = partial(pack.mlstm_chunkwise, precision=precision)
+            yield _mlstm(f"mlstm_chunkwise{suffix}", shape, operator)
+
+
+def sequence(sizes: Sizes) -> Iterator[Program]:
+    for shape in sizes.sequence:
+        yield _mlstm("mlstm_sequence", shape, pack.mlstm_sequence)
+
+
+def siging(sizes: Sizes) -> Iterator[Program]:
+    for shape in sizes.mlstm[1:] or sizes.mlstm:
+        yield _mlstm("mlstm_siging_chunkwise", shape, pack.mlstm_siging_chunkwise, False)
+
+
+def _mlstm(
+    name: str, shape: Shape, operator: Callable[..., object], exponential: bool = True
+) -> Program:
+    *gate, keys, values = shape
+    key, value = (*gate, keys), (*gate, values)
+    gates: Shape = tuple(gate)
+    length = max(PLAIN_CHUNK, shape[2] // PLAIN_CHUNKS)
+    others = partial(plain.chunkwise, length=length, exponential=exponential)
+    return Program(
+        name,
+        shape,
+        operator,
+        ((key, None), (key, None), (value, None), (gates, mx.float32), (gates, mx.float32)),
+        (value, None),
+        {COMPILED: others},
+        forget=4,
+    )
+
+
+def steps(sizes: Sizes) -> Iterator[Program]:
+    for shape in sizes.steps:
+        batch, heads, keys, values = shape
+        gate, key, value = (batch, heads), (batch, heads, keys), (batch, heads, values)
+        inputs = tuple((one, None) for one in (key, key, value, gate, gate))
+        states = tuple((one, mx.float32) for one in (shape, key, gate))
+        yield Program(
+            "mlstm_step",
+            shape,
+            pack.mlstm_step,
+            (*inputs, *states),
+            None,
+            {COMPILED: mlstm_step_reference},
+            moved=0,
+            moved_states=2 * prod(shape),
+            forget=4,
+        )
+
+
+def slstm(sizes: Sizes) -> Iterator[Program]:
+    def ours(wx: mx.array, r: mx.array, b: mx.array, backend: str) -> mx.array:
+        return pack.slstm(wx, r * r.shape[-1] ** -0.5, b, backend=backend)[0][0]
+
+    def theirs(wx: mx.array, r: mx.array, b: mx.array) -> mx.array:
+        return plain.slstm(wx, r * r.shape[-1] ** -0.5, b)
+
+    for shape in sizes.slstm:
+        batch, length, heads, units = shape
+        drawn = ((batch, length, 4, heads, units), (4, heads, units, units), (4, heads, units))
+        yield Program(
+            "slstm",
+            shape,
+            ours,
+            tuple((one, None) for one in drawn),
+            (shape, mx.float32),
+            {COMPILED: theirs},
+            compiled=False,  # thousands of operations: each step is compiled
+        )
+
+
+def norms(sizes: Sizes) -> Iterator[Program]:
+    for shape in sizes.rows:
+        yield _memory_bound(
+            "rms_norm",
+            shape,
+            pack.rms_norm,
+            (shape, shape[-1:]),
+            {COMPILED: plain.rms_norm, FAST: partial(mx.fast.rms_norm, eps=plain.EPS)},
+        )
+    for shape in sizes.heads:
+        flat = (*shape[:2], shape[2] * shape[3])
+        for name, operator, fast, centered in (
+            ("multi_head_layer_norm", pack.multi_head_layer_norm, _fast_layer_norm, True),
+            ("multi_head_rms_norm", pack.multi_head_rms_norm, _fast_rms_norm, False),
+        ):
+            theirs = partial(plain.head_norm, centered=centered)
+            contestants = {COMPILED: theirs, FAST: fast}
+            yield _memory_bound(name, shape, operator, (shape, flat[-1:]), contestants, flat)
+
+        def gated(x: mx.array, weight: mx.array, gate: mx.array, backend: str) -> mx.array:
+            return pack.multi_head_layer_norm(x, weight, gate=gate, backend=backend)
+
+        yield _memory_bound(
+            "multi_head_layer_norm, gate",
+            shape,
+            gated,
+            (shape, flat[-1:], flat),
+            {COMPILED: partial(plain.head_norm, centered=True)},
+            flat,
+        )
+
+
+def _fast_layer_norm(x: mx.array, weight: mx.array) -> mx.array:
+    return mx.fast.layer_norm(x, None, None, plain.EPS).flatten(2) * weight
+
+
+def _fast_rms_norm(x: mx.array, weight: mx.array) -> mx.array:
+    return mx.fast.rms_norm(x, None, plain.EPS).flatten(2) * weight
+
+
+def convolutions(sizes: Sizes) -> Iterator[Program]:
+    def theirs(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
+        return causal_conv1d_reference(x, weight, bias, None, "silu")[0]
+
+    for shape in sizes.convolutions:
+        weights = (shape[2], 4), (shape[2],)
+        yield _memory_bound(
+            "causal_conv1d, silu",
+            shape,
+            partial(pack.causal_conv1d, activation="silu"),
+            (shape, *weights),
+            {COMPILED: theirs},
+        )
+    for shape in sizes.updates:
+        batch, channels = shape
+        drawn = (shape, (batch, 3, channels), (channels, 4))
+        yield Program(
+            "causal_conv1d_update, silu",
+            shape,
+            partial(pack.causal_conv1d_update, activation="silu"),
+            tuple((one, None) for one in drawn),
+            None,
+            {COMPILED: partial(causal_conv1d_update_reference, activation="silu")},
+            moved=8 * batch * channels,
+        )
+
+
+def elementwise(sizes: Sizes) -> Iterator[Program]:
+    def ours(values: mx.array, backend: str) -> mx.array:
+        return pack.soft_cap(values, CAP, backend=backend)
+
+    for shape in sizes.rows:
+        theirs = partial(plain.soft_cap, cap=CAP)
+        yield _memory_bound("soft_cap", shape, ours, (shape,), {COMPILED: theirs})
+
+
+def _memory_bound(
+    name: str,
+    shape: Shape,
+    operator: Callable[..., object],
+    inputs: Shapes,
+    others: dict[str, Callable[..., object]],
+    output: Shape | None = None,
+) -> Program:
+    """Every big input is read once, and the output written once."""
+    moved = sum(map(prod, inputs)) + prod(output or shape)
+    drawn = tuple((one, None) for one in inputs)
+    return Program(name, shape, operator, drawn, (output or shape, None), others, moved)
+
+
+#: By group, the names that `--check` takes as well.
+PROGRAMS: dict[str, Callable[[Sizes], Iterator[Program]]] = {
+    "mlstm_chunkwise": chunkwise,
+    "mlstm_sequence": sequence,
+    "mlstm_siging": siging,
+    "mlstm_step": steps,
+    "slstm": slstm,
+    "convolutions": convolutions,
+    "norms": norms,
+    "elementwise": elementwise,
+}
