@@ -117,8 +117,8 @@ def mlstm_sequence_reference(
         live = mx.expand_dims(mask, axis=(1, 3))
         q, k, v = (mx.where(live, array, mx.zeros_like(array)) for array in (q, k, v))
     c, n, m = others or zero_states(q, v)
-    # The last step is followed by one that changes nothing, but that m is rounded there: it is returned
-    # as one number, and it is that by which C and n are scaled.
+    # The last step is followed by one that changes nothing, but that m is rounded there: it is
+    # returned as one number, and it is that by which C and n are scaled.
     i, f = _followed_by(i, -math.inf), _followed_by(f, math.inf)
     of_gates = recurrence.factors(i, f, m, None if mask is None else _followed_by(mask, True))
     factors = (array[..., :-1] for array in of_gates[:-1])
