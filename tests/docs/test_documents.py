@@ -193,8 +193,12 @@ def options(command: click.Command, context: click.Context) -> set[str]:
 def test_options_in_prose_exist(document: str) -> None:
     prose = re.sub(r"^```.*?^```$", "", TEXTS[document], flags=re.DOTALL | re.MULTILINE)
     known = options(group, click.Context(group)) | {"--embercoach-simulate", "--help"}
-    if document == "training.md":
-        known |= set(re.findall(r'"(--[a-z-]+)"', (ROOT / "examples/train_xlstm.py").read_text()))
+    scripts = {
+        "training.md": "examples/train_xlstm.py",
+        "performance.md": "tests/benchmarks/gpu/__main__.py",
+    }
+    if document in scripts:
+        known |= set(re.findall(r'"(--[a-z-]+)"', (ROOT / scripts[document]).read_text()))
     assert set(re.findall(r"`(--[a-z-]+)", prose)) <= known
 
 
