@@ -17,8 +17,8 @@ from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written.array_sizes import size_names
 from embercoach.metal.written.language import bare_casts, conditional_stretches, foreign_parts
-from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.loose_statements import has_loose_statements
+from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
 if TYPE_CHECKING:
