@@ -54,11 +54,12 @@ _SUFFIX = b"\n}\n"
 # Each round can bring qualifiers to light that error recovery had swallowed.
 _ROUNDS = 4
 _LINE_BREAK = re.compile("\n")
+_DIRECTIVE_TEXT = re.compile(LEXICAL, re.VERBOSE | re.DOTALL)
 # What words are in that are left to the tree: comments, directives, strings and attributes.
 _OTHER_TEXT = (
     LEXICAL
     + rb"""
-    | ^[ \t]*\#(?:\\\n|[^\n])*
+    | (?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
     | \[\[[^\]\n]{0,200}
 """
 )
@@ -255,6 +256,8 @@ def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[
     for match in _words(blanks).finditer(bytes(edited)):
         start, end = match.span("word")
         if start < 0:
+            if match["directive"] is not None and b"/*" in match["directive"]:
+                edited[match.start() : match.end()] = _without_comments(match["directive"])
             continue
         word = match["word"].decode()
         stand_in = _stand_in(word, blanks)
@@ -263,6 +266,19 @@ def _exchange_plain(edited: bytearray, blanks: frozenset[str], qualifiers: dict[
         if stand_in:
             qualifiers[start] = word
         edited[start:end] = stand_in.ljust(end - start)
+
+
+def _without_comments(directive: bytes) -> bytes:
+    """A directive with its block comments blanked: the grammar ends a macro's body at one."""
+    return _DIRECTIVE_TEXT.sub(_without_comment, directive)
+
+
+def _without_comment(match: re.Match[bytes]) -> bytes:
+    """The text of a match; of a closed block comment spaces, and its continued line ends."""
+    comment = match["comment"]
+    if comment is None or len(comment) < 4 or not comment.endswith(b"*/"):
+        return match[0]
+    return b"\\\n".join(b" " * len(line) for line in comment.split(b"\\\n"))
 
 
 def _exchange_once(

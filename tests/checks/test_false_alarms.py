@@ -72,3 +72,17 @@ def test_the_truth_of_a_deque_is_its_length() -> None:
 def test_a_key_that_is_not_known_is_no_module() -> None:
     program = 'def f(s):\n    names: dict[str, object] = {"mx": mx}\n    exec(s, names)\n'
     assert codes(f"{program}    return names['x'].dtype\n", "API") == []
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ('"key" in x', []),
+        ('f"{name}.weight" not in x', []),
+        ("3 in x", ["GRAPH-BREAK-006"]),
+        ("name in x", ["GRAPH-BREAK-006"]),
+    ],
+)
+def test_a_string_is_a_key_of_a_dictionary(test: str, expected: list[str]) -> None:
+    program = f"def f(x: mx.array, name):\n    return {test}\n"
+    assert codes(program, "GRAPH-BREAK-006") == expected

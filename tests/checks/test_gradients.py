@@ -55,6 +55,11 @@ FOUND = {
     ),
 }
 SILENT = {
+    "an index of what a test found to be a tuple": (
+        "@mx.custom_function\ndef f(x):\n    return x\n"
+        "@f.vjp\ndef g(p, c, o):\n"
+        "    x = p[0] if isinstance(p, (list, tuple)) else p\n    return c * x"
+    ),
     "distances of rows without a gradient": (
         "def f(x):\n    return mx.linalg.norm(x[:, None] - x[None], axis=-1).sum()"
     ),

@@ -24,10 +24,14 @@ CONTEXT = "default"
 
 
 def check_unit(source: str, budget: WorkBudget) -> tuple[Finding, ...]:
-    """The findings of a ``.metal`` file, as far as the budget goes."""
+    """The findings of a ``.metal`` file, as far as the budget goes.
+
+    A file that is a part of a function has none: what is around it is not known.
+    """
     from embercoach.metal.written.body import read_unit
 
-    return placed(reports_of(read_unit(source), budget), source)
+    text = read_unit(source)
+    return () if text.is_fragment else placed(reports_of(text, budget), source)
 
 
 def check_objective_c_file(source: str, budget: WorkBudget) -> tuple[Finding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING
 
@@ -159,6 +160,8 @@ def compare(pool: SymbolPool, sign: str, left: LaneValue, right: LaneValue) -> L
     left, right = _without_position(left, right)
     if sign in (">", "<="):
         left, right = right, left
+    if sign not in ("==", "!="):
+        left, right = _without_remainder(left, right)
     if sign in ("==", "!=") and _order(right) < _order(left):
         left, right = right, left
     made = pool.symbol("==" if sign in ("==", "!=") else "<", (left, right))
@@ -173,6 +176,26 @@ def _without_position(left: LaneValue, right: LaneValue) -> tuple[LaneValue, Lan
     if len(apart) > 1:
         return left, right
     return value_of(apart.pop(), left.terms), value_of(0, right.terms)
+
+
+def _without_remainder(left: LaneValue, right: LaneValue) -> tuple[LaneValue, LaneValue]:
+    """The sides of ``left < right``, without a remainder that decides for no thread.
+
+    So ``32 * group + thread < 64`` is ``32 * group < 64`` for each of 32 threads. Of unknowns
+    positions of threadgroups alone are certainly integers.
+    """
+    left_offsets, right_offsets = _numbers(left), _numbers(right)
+    if len(left_offsets) == len(right_offsets) == 1:
+        return left, right
+    terms = (*left.terms, *right.terms)
+    size = math.gcd(*(factor for _, factor in terms))
+    if size < 2 or not all(s.operation.startswith("group.") for s, _ in terms):
+        return left, right
+    count = max(len(left_offsets), len(right_offsets))
+    bounds = {-((left.offset(t) - right.offset(t)) // size) for t in range(count)}
+    if len(bounds) > 1:
+        return left, right
+    return value_of(0, left.terms), value_of(bounds.pop() * size, right.terms)
 
 
 def _order(value: LaneValue) -> tuple[int, ...]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 from embercoach.metal.execution.conditions import possible, threads_of
 from embercoach.metal.execution.events import Mask, Synchronization
-from embercoach.metal.execution.values import LANE, SIMD, SIMD_WIDTH
+from embercoach.metal.execution.values import GROUP, LANE, SIMD, SIMD_WIDTH, LaneValue
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.conditions import Condition
     from embercoach.metal.execution.events import Trace
+    from embercoach.metal.execution.values import UnknownNumber
     from embercoach.metal.program.nodes import Spot
 
+_LOGICAL = frozenset({"&&", "||", "!"})
 _CERTAINTY = {"missing": 0, "condition": 1, "returned": 2}
 
 
@@ -97,9 +99,42 @@ def _varying(mask: Mask, bits: int) -> Condition | None:
     """A condition that certainly differs between threads."""
     for condition in mask.conditions:
         symbol = condition.symbol
-        if symbol.bits & bits and not symbol.origin.blurred:
+        if symbol.bits & bits and not symbol.origin.blurred and _differs(symbol, bits):
             return condition
     return None
+
+
+def _differs(symbol: UnknownNumber, bits: int) -> bool:
+    """Return whether some comparison in a condition is certainly not equal for all threads."""
+    pending = [symbol]
+    seen: set[UnknownNumber] = set()
+    while pending:
+        current = pending.pop()
+        if current in seen or not current.bits & bits:
+            continue
+        seen.add(current)
+        operands = [o for o in current.operands if isinstance(o, LaneValue)]
+        if current.operation in _LOGICAL:
+            pending += [term for operand in operands for term, _ in operand.terms]
+        elif current.operation != "<" or not _compares_tiles(operands):
+            return True
+    return False
+
+
+def _compares_tiles(sides: list[LaneValue]) -> bool:
+    """Return whether a comparison is one of the threadgroup's tile, of unknown size, with another.
+
+    ``group * ROWS + thread < tile * COLUMNS`` is equal for all threads where ROWS divides COLUMNS.
+    """
+    symbols = [symbol for side in sides for symbol, _ in side.terms]
+    return any(symbol.bits & GROUP for symbol in symbols) and all(map(_is_tile, symbols))
+
+
+def _is_tile(symbol: UnknownNumber) -> bool:
+    if symbol.operation == "*":
+        factors = [o.symbol for o in symbol.operands if isinstance(o, LaneValue)]
+        return any(f is not None and f.operation == "template" for f in factors)
+    return symbol.operation == "template"
 
 
 def _both_happen(gone: Mask, here: Mask) -> bool:

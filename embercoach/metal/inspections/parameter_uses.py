@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 from embercoach.metal.program.nodes import (
     Assign,
@@ -106,6 +106,9 @@ def _use(name: Name, path: Path) -> ParameterUse:
         parent = path[depth]
         if isinstance(parent, Binary) and parent.operator in ("+", "-"):
             offset = parent.right if parent.left is current else parent.left
+            if is_address(offset.type):
+                # A number advances that pointer, or it is a difference of pointers.
+                return ParameterUse(name.variable, "unclear", name.spot, name, path)
             current = parent
             continue
         if isinstance(parent, Conditional) and parent.condition is not current:
@@ -137,7 +140,7 @@ def _taken(current: Node, parent: Node) -> tuple[Variable | None, str] | None:
     """The pointer that an address goes into, and its name; a cast is not a variable."""
     if isinstance(parent, Declare) and _is_pointer(parent.variable.type):
         return parent.variable, parent.variable.name
-    if isinstance(parent, Assign) and parent.value is current and isinstance(parent.target, Name):
+    if _stores(parent, current) and isinstance(parent.target, Name):
         target = parent.target.variable
         return (target, target.name) if _is_pointer(target.type) else None
     if isinstance(parent, Cast) and is_address(parent.type):
@@ -145,6 +148,11 @@ def _taken(current: Node, parent: Node) -> tuple[Variable | None, str] | None:
     if isinstance(parent, Call):
         return _parameter(current, parent)
     return None
+
+
+def _stores(parent: Node, current: Node) -> TypeGuard[Assign]:
+    """Return whether an expression is all of what is stored: ``p += n`` advances a pointer."""
+    return isinstance(parent, Assign) and parent.value is current and parent.operator == "="
 
 
 def _is_pointer(kind: Type) -> bool:

@@ -17,6 +17,7 @@ from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written.array_sizes import size_names
 from embercoach.metal.written.language import bare_casts, conditional_stretches, foreign_parts
+from embercoach.metal.written.loose_statements import has_loose_statements
 from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
@@ -55,6 +56,8 @@ class MetalText:
         size_names: names that keep the size of an array from being constant, or may do so.
         bare_casts: casts to pointers without an address space.
         conditional: stretches under ``#if``, which are compiled or not.
+        has_loose_statements: at file scope there are statements, which C++ has in functions alone:
+            the text is a part of a function.
         refusal: the problem to report of a text of which nothing is known, else None.
     """
 
@@ -74,6 +77,7 @@ class MetalText:
     size_names: tuple[SizeName, ...] = ()
     bare_casts: tuple[BareCast, ...] = ()
     conditional: tuple[TextSpan, ...] = ()
+    has_loose_statements: bool = False
     refusal: str | None = None
 
     @property
@@ -104,6 +108,11 @@ class MetalText:
     def entry_points(self) -> tuple[WrittenFunction, ...]:
         """Functions marked ``kernel``, ``vertex`` or ``fragment``."""
         return tuple(f for f in self.functions if f.entry is not None)
+
+    @property
+    def is_fragment(self) -> bool:
+        """Return whether a text at file scope is a part of a function, such as a kernel's body."""
+        return self.has_loose_statements and not self.entry_points
 
 
 EMPTY = MetalText("", (), names_known=True)
@@ -159,6 +168,7 @@ def _read(text: str, kind: Text, around: MetalText) -> MetalText:
         size_names=tuple(size_names(parsed, found)),
         bare_casts=tuple(bare_casts(parsed, macros)),
         conditional=tuple(conditional_stretches(parsed)),
+        has_loose_statements=kind == "file" and has_loose_statements(parsed),
     )
 
 

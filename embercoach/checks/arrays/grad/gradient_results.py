@@ -218,10 +218,11 @@ def custom_gradients(module: Module, facts: list[Fact]) -> Iterator[Report]:
         primals = places[0].name
         body = info.node.body
         statement: cst.CSTNode = info.node
+        tests_type = any(_tests_type(node, primals) for node in walk(body, SCOPES))
         for node in walk(body, SCOPES):
             if isinstance(node, cst.BaseSmallStatement):
                 statement = node
-            if _unpacks(node, primals):
+            if _unpacks(node, primals) and not tests_type:
                 yield Report.at(
                     _placed(info, node, statement),
                     "GRAD-004",
@@ -260,6 +261,18 @@ def _custom_function(info: FunctionInfo) -> FunctionInfo | None:
             plain = len(function.parameters) == 1 and not function.parameters[0].star
             return function if plain and not function.is_method else None
     return None
+
+
+def _tests_type(node: cst.CSTNode, primals: str) -> bool:
+    """Return whether a node asks what the primals are: ``isinstance(primals, tuple)``."""
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Name)
+        and node.func.value in ("isinstance", "type", "hasattr", "len")
+        and bool(node.args)
+        and isinstance(node.args[0].value, cst.Name)
+        and node.args[0].value.value == primals
+    )
 
 
 def _unpacks(node: cst.CSTNode, primals: str) -> bool:

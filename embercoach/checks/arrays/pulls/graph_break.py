@@ -189,6 +189,8 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         inside = fact.right.value
         if isinstance(inside, Dict) or (isinstance(inside, Sequence) and inside.kind == "set"):
             return  # arrays hash by identity: nothing is compared
+        if isinstance(fact.left.value, Str):
+            return  # a key: what was inferred for an array is a dictionary
         array = definite_array(inside) or (
             fact.left.array if isinstance(inside, Sequence) else None
         )
