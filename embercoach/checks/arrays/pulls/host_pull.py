@@ -307,6 +307,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         help=_instead_of_loop(subject, fact),
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
+        may_end=False,  # one read before the loop replaces those of its elements, wherever they go
     )
     yield replace(report, change=_element_fix(fact, module, subject, value) or report.change)
 
