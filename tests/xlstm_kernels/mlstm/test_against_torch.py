@@ -35,7 +35,7 @@ pytestmark = pytest.mark.oracle
 DRAW = Draw(1, 7, 128, 32, 48, seed=101)
 OURS = {
     "chunkwise": mlstm_chunkwise,
-    "fused": lambda *a, **k: mlstm_chunkwise(*a, fused=True, **k),
+    "chunks of 32": lambda *a, **k: mlstm_chunkwise(*a, **{**k, "chunk_size": 32}),
 }
 
 
