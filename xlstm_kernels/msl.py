@@ -143,27 +143,6 @@ PAIRS = """
     }
 """
 
-STAGING = """
-    // Bring a tile of ROWS x COLUMNS into threadgroup memory as floats, `stride` floats a row, zero
-    // where it reaches beyond `rows` and `columns`. All threads of the group call it; they read
-    // neighbouring columns. A row whose scale is zero stays zero, even if it holds NaN.
-    template <uint ROWS, uint COLUMNS, uint STRIDE, typename Source>
-    inline void xlstm_stage(
-        threadgroup float* tile, Source source, long row_stride, long column_stride,
-        uint rows, uint columns, threadgroup const float* scale, uint member, uint members) {
-        for (uint element = member; element < ROWS * COLUMNS; element += members) {
-            const uint row = element / COLUMNS;
-            const uint column = element % COLUMNS;
-            float value = 0.0f;
-            if (row < rows && column < columns && scale[row] != 0.0f) {
-                const auto stored = source[row * row_stride + column * column_stride];
-                value = scale[row] * static_cast<float>(stored);
-            }
-            tile[row * STRIDE + column] = value;
-        }
-    }
-"""
-
 MLSTM_GATES = """
     // Of the exponential gates of the mLSTM, with LOG_SIGMOID and PAIRS. In a step, m becomes the
     // greater one of two exponents: of the forget gate (log sigmoid(f) + m) and of the input gate.

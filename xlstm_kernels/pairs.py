@@ -74,11 +74,6 @@ def where(condition: mx.array, a: Pair, b: Pair) -> Pair:
     return Pair(mx.where(condition, a.high, b.high), mx.where(condition, a.low, b.low))
 
 
-def negative(a: Pair) -> Pair:
-    """The pair of the opposite sign."""
-    return Pair(mx.negative(a.high), mx.negative(a.low))
-
-
 def exp(a: Pair) -> mx.array:
     """The exponential function of a pair, to the digits of a float32.
 
@@ -111,8 +106,3 @@ def log_sigmoid(x: mx.array) -> Pair:
     # Not abs and minimum: at zero their slopes would not add up to a half.
     distance = mx.where(below, x, mx.negative(x))
     return two_sum(mx.where(below, x, mx.zeros_like(x)), mx.negative(mx.log1p(mx.exp(distance))))
-
-
-def minus_infinity(like: mx.array) -> Pair:
-    """Minus infinity in the shape of `like`."""
-    return pair(mx.full(like.shape, -math.inf, dtype=mx.float32))

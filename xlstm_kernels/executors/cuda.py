@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from xlstm_kernels.executors import mlx_call
 from xlstm_kernels.executors.cuda_source import cuda_source, thread_limit
 
 if TYPE_CHECKING:
@@ -29,12 +30,7 @@ class CudaExecutor:
                 "this MLX has no CUDA, which needs Linux, an NVIDIA GPU and mlx[cuda13]; "
                 "use backend='native', or None to choose."
             )
-        if mx.default_device() != mx.gpu:
-            return (
-                f"the default device is {mx.default_device()}; call "
-                "mx.set_default_device(mx.gpu), or use backend='native'."
-            )
-        return None
+        return mlx_call.no_default_gpu()
 
     def run(
         self,
@@ -51,17 +47,8 @@ class CudaExecutor:
         # MLX clamps the threadgroup to the grid.
         threads = math.prod(map(min, launch.threadgroup, launch.grid))
         with _building:
-            built = _built(kernel, scalars, thread_limit(threads), mx.fast.cuda_kernel)
-        return built(
-            inputs=inputs,
-            template=launch.template,
-            grid=launch.grid,
-            threadgroup=launch.threadgroup,
-            output_shapes=launch.output_shapes,
-            output_dtypes=launch.output_dtypes,
-            init_value=kernel.init_value,
-            verbose=verbose,
-        )
+            call = _built(kernel, scalars, thread_limit(threads), mx.fast.cuda_kernel)
+        return mlx_call.recorded(call, kernel, inputs, launch, verbose=verbose)
 
 
 _building = threading.Lock()
@@ -72,13 +59,4 @@ def _built(
     kernel: Kernel, scalars: frozenset[str], threads: int, build: Callable[..., object]
 ) -> Callable[..., list[mx.array]]:
     source = cuda_source(kernel, scalars, threads)
-    # MLX's stubs call the result an object, though it is only good for calling.
-    built: Any = build(
-        name=kernel.name,
-        input_names=source.input_names,
-        output_names=kernel.outputs,
-        source=source.body,
-        header=source.header,
-        ensure_row_contiguous=kernel.contiguous_inputs,
-    )
-    return cast("Callable[..., list[mx.array]]", built)
+    return mlx_call.built(build, kernel, source.input_names, source.body, source.header)

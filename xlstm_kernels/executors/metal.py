@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
+
+from xlstm_kernels.executors import mlx_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,16 +48,7 @@ _building = threading.Lock()
 
 @functools.cache
 def _built(kernel: Kernel, build: Callable[..., object]) -> Callable[..., list[mx.array]]:
-    # MLX's stubs call the result an object, though it is only good for calling.
-    built: Any = build(
-        name=kernel.name,
-        input_names=kernel.inputs,
-        output_names=kernel.outputs,
-        source=kernel.body,
-        header=kernel.header,
-        ensure_row_contiguous=kernel.contiguous_inputs,
-    )
-    return cast("Callable[..., list[mx.array]]", built)
+    return mlx_call.built(build, kernel, kernel.inputs, kernel.body, kernel.header)
 
 
 class MetalExecutor:
@@ -70,12 +63,7 @@ class MetalExecutor:
                 "this MLX has no Metal, which needs macOS on Apple silicon; "
                 "use backend='native', or None to choose."
             )
-        if mx.default_device() != mx.gpu:
-            return (
-                f"the default device is {mx.default_device()}; call "
-                "mx.set_default_device(mx.gpu), or use backend='native'."
-            )
-        return None
+        return mlx_call.no_default_gpu()
 
     def run(
         self,
@@ -92,13 +80,4 @@ class MetalExecutor:
 def _launched(
     kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
 ) -> list[mx.array]:
-    return metal_kernel(kernel)(
-        inputs=inputs,
-        template=launch.template,
-        grid=launch.grid,
-        threadgroup=launch.threadgroup,
-        output_shapes=launch.output_shapes,
-        output_dtypes=launch.output_dtypes,
-        init_value=kernel.init_value,
-        verbose=verbose,
-    )
+    return mlx_call.recorded(metal_kernel(kernel), kernel, inputs, launch, verbose=verbose)

@@ -7,10 +7,10 @@ does not need the keys. With m known for every step, the factors of a step are a
 
 and the weight of step s in the state after step t is exp(log i'_s + sum_{s < r <= t} log f'_r). In
 a form that goes in chunks, those sums are differences of a prefix sum G within the chunk. All sums
-are kept as pairs of floats (see `pairs`), as G may be in the thousands where a difference of it
-near zero matters. A factor below exp(-200) is zero in float32 whatever it is multiplied with; cut
-off there, a hard reset (f = -inf) stays a finite number, and the prefix sums differ by it without a
-NaN.
+are kept as pairs of floats (see `pairs`), or as float64 where MLX operations compute them, as G may
+be in the thousands where a difference of it near zero matters. A factor below exp(-200) is zero in
+float32 whatever it is multiplied with; cut off there, a hard reset (f = -inf) stays a finite
+number, and the prefix sums differ by it without a NaN.
 
 A step that is masked has log f' = 0 and log i' = -inf. The variant with a sigmoid input gate
 (mLSTMsig; Beck et al., "Tiled Flash Linear Attention", 2025) has log f' = log sigmoid(f), log i' =
