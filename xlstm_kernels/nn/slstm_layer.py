@@ -19,7 +19,7 @@ _STATES = 4
 
 
 class sLSTMState(NamedTuple):  # noqa: N801
-    """The state of a sequence: conv (B, K-1, D), the last inputs; cell (4, B, N, DH)."""
+    """The state of a sequence: conv (B, K-1, D), the last inputs; cell (B, 4, N, DH)."""
 
     conv: mx.array
     cell: mx.array
@@ -39,14 +39,84 @@ class HeadwiseLinear(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """Turn x (B, S, N * DH) into (B, S, N, DH)."""
-        (batch, steps, _), (heads, outputs, inputs) = x.shape, self.weight.shape
-        by_head = x.reshape((batch * steps, heads, inputs)).transpose(1, 0, 2)
-        turned = by_head @ self.weight.transpose(0, 2, 1)
-        return turned.transpose(1, 0, 2).reshape((batch, steps, heads, outputs))
+        turned = _heads_first(x, self.weight.shape[0]) @ self.weight.transpose(0, 2, 1)
+        return _heads_last(turned, x)
+
+    def to_quantized(
+        self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
+    ) -> QuantizedHeadwiseLinear:
+        """Return the layer with quantized weights; `nn.quantize` calls this.
+
+        Args:
+            group_size: as in `mx.quantize`, like the next two.
+            bits: bits of a weight.
+            mode: the format.
+
+        Raises:
+            ValueError: DH is not a multiple of the group size.
+        """
+        return QuantizedHeadwiseLinear(self.weight, group_size, bits, mode)
 
     def _extra_repr(self) -> str:
         num_heads, head_dim, _ = self.weight.shape
         return f"num_heads={num_heads}, head_dim={head_dim}"
+
+
+class QuantizedHeadwiseLinear(nn.Module):
+    """A `HeadwiseLinear` with quantized weights, which are frozen.
+
+    Args:
+        weight: (N, DH, DH).
+        group_size: as in `mx.quantize`, like the next two.
+        bits: bits of a weight.
+        mode: the format.
+
+    Raises:
+        ValueError: DH is not a multiple of the group size.
+    """
+
+    def __init__(
+        self, weight: mx.array, group_size: int | None, bits: int | None, mode: str
+    ) -> None:
+        super().__init__()
+        self.weight, self.scales, *biases = mx.quantize(weight, group_size, bits, mode=mode)
+        self.biases = biases[0] if biases else None
+        self.group_size = weight.shape[-1] // self.scales.shape[-1]
+        self.bits = self.weight.shape[-1] * 32 // weight.shape[-1]
+        self.mode = mode
+        self.freeze()
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Turn x (B, S, N * DH) into (B, S, N, DH)."""
+        turned = mx.quantized_matmul(
+            _heads_first(x, self.weight.shape[0]),
+            self.weight,
+            self.scales,
+            self.biases,
+            transpose=True,
+            group_size=self.group_size,
+            bits=self.bits,
+            mode=self.mode,
+        )
+        return _heads_last(turned, x)
+
+    def _extra_repr(self) -> str:
+        return (
+            f"num_heads={self.weight.shape[0]}, head_dim={self.weight.shape[1]}, "
+            f"group_size={self.group_size}, bits={self.bits}, mode={self.mode!r}"
+        )
+
+
+def _heads_first(x: mx.array, heads: int) -> mx.array:
+    """(B, S, N * DH) as (N, B * S, DH)."""
+    batch, steps, width = x.shape
+    return x.reshape((batch * steps, heads, width // heads)).transpose(1, 0, 2)
+
+
+def _heads_last(turned: mx.array, x: mx.array) -> mx.array:
+    """(N, B * S, DH) as (B, S, N, DH), for x (B, S, N * DH)."""
+    heads, _, units = turned.shape
+    return turned.transpose(1, 0, 2).reshape((*x.shape[:2], heads, units))
 
 
 class sLSTMCell(nn.Module):  # noqa: N801
@@ -78,14 +148,16 @@ class sLSTMCell(nn.Module):  # noqa: N801
 
         Args:
             gates: (B, S, 4, N, DH), what the input contributes to them.
-            state: (4, B, N, DH), y, c, n and m; None for zeros.
+            state: (B, 4, N, DH), y, c, n and m; None for zeros.
             mask: (B, S) booleans; where False the state stays, and y is zero.
 
         Returns:
             y (B, S, N, DH) and the state after the last position, float32.
         """
-        after_each, last = slstm(gates, self.recurrent_weight, self.bias, state, mask=mask)
-        return after_each[0], mx.squeeze(last, axis=2)
+        # The operator has FlashRNN's order, (4, B, N, DH).
+        before = None if state is None else state.swapaxes(0, 1)
+        after_each, last = slstm(gates, self.recurrent_weight, self.bias, before, mask=mask)
+        return after_each[0], mx.squeeze(last, axis=2).swapaxes(0, 1)
 
     def _extra_repr(self) -> str:
         _, num_heads, head_dim = self.bias.shape
@@ -160,7 +232,7 @@ class sLSTMLayer(nn.Module):  # noqa: N801
     def init_state(self, batch_size: int) -> sLSTMState:
         """The state before the first position, zeros."""
         width, kernel_size = self.config.hidden_size, self.config.conv1d_kernel_size
-        shape = (_STATES, batch_size, self.config.num_heads, self.config.head_dim)
+        shape = (batch_size, _STATES, self.config.num_heads, self.config.head_dim)
         return sLSTMState(
             mx.zeros((batch_size, max(kernel_size - 1, 0), width), dtype=self._dtype),
             mx.zeros(shape, dtype=mx.float32),
