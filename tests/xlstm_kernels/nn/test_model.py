@@ -334,12 +334,43 @@ def test_weights_by_other_names(small_model, draw_tokens):
     assert mx.array_equal(other(tokens), model(tokens)).item()
 
 
-def test_weights_of_a_head_that_is_tied(small_model):
-    model = small_model(tie_word_embeddings=True)
+def test_weights_of_a_tied_head(small_model, draw_tokens, relative_error):
+    """A head that has weights of its own is not tied; without them, the embeddings are read."""
+    model, tokens = small_model(tie_word_embeddings=True), draw_tokens(1, 9)
     weights = dict(tree_flatten(model.parameters()))
-    assert model.sanitize({**weights, "lm_head.weight": mx.zeros((1,))}) == weights
+    assert model.sanitize(weights) == weights
+    assert model.config.tie_word_embeddings
     untied = small_model()
-    assert "lm_head.weight" in untied.sanitize({"lm_head.weight": mx.zeros((1,))})
+    for name in ("backbone.embeddings.weight", "lm_head.weight"):
+        weights[name] = mx.random.normal((VOCABULARY, 32))
+    for other in (model, untied):
+        other.load_weights(list(other.sanitize(weights).items()))
+        assert not other.config.tie_word_embeddings
+    assert mx.array_equal(model(tokens), untied(tokens)).item()
+    assert relative_error(model(tokens), expected_logits(model, tokens)) < BAR
+
+
+def test_weights_of_a_norm_that_is_configured_away(small_model, draw_tokens):
+    """Transformers ignores `add_out_norm`."""
+    whole, tokens = small_model(), draw_tokens(1, 9)
+    other = small_model(add_out_norm=False)
+    assert "out_norm" not in other.backbone
+    weights = other.sanitize(dict(tree_flatten(whole.parameters())))
+    other.load_weights(list(weights.items()))
+    assert other.config == whole.config
+    assert mx.array_equal(other(tokens), whole(tokens)).item()
+
+
+def test_weights_without_the_bias_of_the_last_norm(small_model, draw_tokens, relative_error):
+    """NX-AI's xLSTMLarge has it with `use_bias`, transformers has not."""
+    model, tokens = small_model(use_bias=True), draw_tokens(1, 9)
+    weights = dict(tree_flatten(model.parameters()))
+    bias = weights.pop("backbone.out_norm.bias")
+    assert mx.any(bias).item()
+    other = xLSTM(model.config)
+    other.load_weights(list(other.sanitize(weights).items()))
+    assert not mx.any(other.backbone.out_norm.bias).item()
+    assert relative_error(other(tokens), expected_logits(other, tokens)) < BAR
 
 
 # --- what is refused ---------------------------------------------------------------------------
