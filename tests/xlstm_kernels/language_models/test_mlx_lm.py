@@ -1,0 +1,316 @@
+"""xLSTM in mlx-lm: its functions and commands on a small model of both kinds of blocks."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+
+from tests.xlstm_kernels.language_models.conftest import (
+    SETTINGS,
+    drawn_model,
+    save_checkpoint,
+    save_tokenizer,
+)
+from xlstm_kernels.mlx_lm import Model, ModelArgs
+
+ROOT = Path(__file__).parents[3]
+PROMPTS = ["To be", "a prompt that is longer than the others", "x"]
+COUNT = 8
+END = 256
+
+
+@functools.cache
+def continuation(prompt: tuple[int, ...]) -> list[int]:
+    """Continue a prompt without a cache: each token from the whole sequence before it."""
+    model, tokens = drawn_model(), list(prompt)
+    for _ in range(COUNT):
+        tokens.append(int(mx.argmax(model(mx.array([tokens]))[0, -1]).item()))
+    return tokens[len(prompt) :]
+
+
+def greedy(prompt: list[int]) -> list[int]:
+    """Return the tokens after a prompt, none of them an end."""
+    tokens = continuation(tuple(prompt))
+    assert END not in tokens
+    return tokens
+
+
+def command(*words: str | Path) -> str:
+    """Run a command of mlx-lm; return what it prints."""
+    result = subprocess.run(
+        [sys.executable, "-m", "xlstm_kernels.mlx_lm", *map(str, words)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+# --- generation --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prefill"), [(PROMPTS[0], 1), *((prompt, 4) for prompt in PROMPTS), (PROMPTS[1], 64)]
+)
+def test_stream_generate(prompt, prefill, mlx_lm, loaded):
+    model, tokenizer = loaded
+    responses = mlx_lm.stream_generate(
+        model, tokenizer, prompt, max_tokens=COUNT, prefill_step_size=prefill
+    )
+    expected = greedy(tokenizer.encode(prompt))
+    # The last response repeats the token before it.
+    assert [one.token for one in responses][: COUNT - 1] == expected[: COUNT - 1]
+
+
+def test_generate(mlx_lm, loaded):
+    model, tokenizer = loaded
+    text = mlx_lm.generate(model, tokenizer, PROMPTS[0], max_tokens=COUNT)
+    assert text == tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"completion_batch_size": 2, "prefill_batch_size": 1}, {"prefill_step_size": 7}]
+)
+def test_batch_generate(settings, mlx_lm, loaded):
+    """Prompts of several lengths, also when one joins others that are already under way."""
+    model, tokenizer = loaded
+    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
+    lengths = [COUNT, 2, 5]
+    first = mlx_lm.batch_generate(
+        model, tokenizer, prompts, max_tokens=lengths, return_prompt_caches=True, **settings
+    )
+    seen = []
+    for text, prompt, length in zip(first.texts, prompts, lengths, strict=True):
+        assert text == tokenizer.decode(greedy(prompt)[:length])
+        seen.append([*prompt, *greedy(prompt)[:length]])
+    following = tokenizer.encode("!")
+    second = mlx_lm.batch_generate(
+        model, tokenizer, [following] * 3, prompt_caches=first.caches, max_tokens=4, **settings
+    )
+    for text, tokens in zip(second.texts, seen, strict=True):
+        assert text == tokenizer.decode(greedy([*tokens, *following])[:4])
+
+
+def test_left_padding(mlx_lm, loaded):
+    model, _ = loaded
+    padding, tokens = [0, 3, 7], mx.array(np.random.default_rng(5).integers(256, size=(3, 9)))
+    cache = model.make_cache()
+    for entry in cache:
+        entry.left_padding = mx.array(padding)
+    logits = mx.concatenate([model(tokens[:, :4], cache), model(tokens[:, 4:], cache)], axis=1)
+    for row, padded in enumerate(padding):
+        alone = model(tokens[row : row + 1, padded:])
+        assert mx.allclose(logits[row : row + 1, padded:], alone, atol=1e-4).item()
+
+
+def test_a_prompt_computes_no_logits(mlx_lm):
+    """Only the last step's are read: those of the prompt would be 400 MB."""
+    model = drawn_model(vocab_size=100_000, hidden_size=32, num_hidden_layers=1, slstm_at=[])
+    mx.eval(model.parameters())
+    mx.reset_peak_memory()
+    before = mx.get_active_memory()
+    next(mlx_lm.generate.__globals__["generate_step"](mx.zeros((1001,), mx.int32), model))
+    assert mx.get_peak_memory() - before < 40e6
+
+
+# --- caches ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"conv1d_kernel_size": 0}, {"slstm_at": []}], ids=lambda one: "".join(one)
+)
+def test_prompt_caches_are_saved_and_loaded(settings, mlx_lm, tmp_path):
+    from mlx_lm.models.cache import load_prompt_cache, make_prompt_cache, save_prompt_cache
+
+    model, path = drawn_model(**settings), str(tmp_path / "cache.safetensors")
+    cache = make_prompt_cache(model)
+    prompt, following = mx.array([[1, 2, 3, 4, 5]]), mx.array([[6, 7]])
+    model(prompt, cache)
+    save_prompt_cache(path, cache)
+    logits = model(following, cache)
+    assert mx.array_equal(model(following, load_prompt_cache(path)), logits).item()
+    whole = model(mx.concatenate([prompt, following], axis=1))
+    assert mx.allclose(logits, whole[:, -2:], atol=1e-4).item()
+
+
+def test_caches_are_batch_first(mlx_lm, loaded):
+    """`ArraysCache` takes sequences out of a batch, and adds some."""
+    model, _ = loaded
+    tokens = mx.array(np.random.default_rng(6).integers(256, size=(5, 8)))
+    expected = model(tokens)[:, -1]
+    some, others = model.make_cache(), model.make_cache()
+    model(tokens[:3, :-1], some)
+    model(tokens[3:, :-1], others)
+    assert {array.shape[0] for entry in some for array in entry.cache} == {3}
+    for entry, other in zip(some, others, strict=True):
+        entry.filter([2, 0])
+        entry.extend(other)
+    logits = model(mx.take(tokens, mx.array([2, 0, 3, 4]), axis=0)[:, -1:], some)
+    assert mx.allclose(logits[:, -1], expected[mx.array([2, 0, 3, 4])], atol=1e-4).item()
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_convert(mlx_lm, folder, tmp_path, relative_error, wide):
+    """Quantization includes all layers of full width but the gates."""
+    target = tmp_path / "quantized"
+    mlx_lm.convert(str(folder), str(target), quantize=True, q_bits=8, q_group_size=32)
+    weights = mx.load(str(target / "model.safetensors"))
+    packed = {name.removesuffix(".scales") for name in weights if name.endswith(".scales")}
+    linear = {
+        name.removesuffix(".weight")
+        for name, array in tree_flatten(drawn_model().parameters())
+        if array.ndim > 1 and not name.endswith(("conv1d.weight", "recurrent_weight", ".bias"))
+    }
+    assert {name.rpartition(".")[2] for name in linear - packed} == {"igate_preact", "fgate_preact"}
+    assert packed < linear
+    model, _ = mlx_lm.load(str(target))
+    tokens = mx.array([[3, 1, 4, 1, 5]])
+    assert relative_error(model(tokens), wide(drawn_model()(tokens))) < 5e-2
+
+
+def test_a_folder_that_names_its_model(mlx_lm, folder, tmp_path, monkeypatch):
+    """`model_file` in config.json: mlx-lm loads it without `register()`."""
+    copied = shutil.copytree(folder, tmp_path / "model")
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**config, "model_file": "xlstm.py"}))
+    (copied / "xlstm.py").write_text("from xlstm_kernels.mlx_lm import Model, ModelArgs\n")
+    monkeypatch.delitem(sys.modules, "mlx_lm.models.xlstm")
+    model, _ = mlx_lm.load(str(copied), trust_remote_code=True)
+    tokens = mx.array([[3, 1, 4]])
+    assert mx.array_equal(model(tokens), drawn_model()(tokens)).item()
+
+
+def test_mlx_lm_has_no_xlstm(mlx_lm):
+    """If it gets one, `register()` hides it: decide then."""
+    assert not (Path(mlx_lm.__file__).parent / "models" / "xlstm.py").exists()
+
+
+def test_arguments():
+    args = ModelArgs.from_dict({**SETTINGS, "model_type": "xlstm", "architectures": ["x"]})
+    assert (args.model_type, args.slstm_at) == ("xlstm", (1,))
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("options", [[], ["--grad-checkpoint"]], ids=["plain", "checkpointed"])
+def test_lora_and_fuse(options, mlx_lm, folder, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("train", "valid"):
+        line = json.dumps({"text": "the quick brown fox jumps over the lazy dog"})
+        (data / f"{name}.jsonl").write_text(f"{line}\n" * 4)
+    adapters, fused = tmp_path / "adapters", tmp_path / "fused"
+    command(
+        *("lora", "--train", "--model", folder, "--data", data, "--adapter-path", adapters),
+        *("--iters", "8", "--batch-size", "2", "--num-layers", "-1", "--learning-rate", "1e-3"),
+        *options,
+    )
+    command("fuse", "--model", folder, "--adapter-path", adapters, "--save-path", fused)
+    adapted, tokenizer = mlx_lm.load(str(folder), adapter_path=str(adapters))
+    tokens = mx.array([tokenizer.encode("the quick brown fox")])
+    logits = adapted(tokens)
+    assert mx.allclose(mlx_lm.load(str(fused))[0](tokens), logits, atol=1e-3).item()
+
+    def loss(values: mx.array) -> float:
+        return -mx.mean(
+            mx.take_along_axis(
+                values[:, :-1] - mx.logsumexp(values[:, :-1], axis=-1, keepdims=True),
+                tokens[:, 1:, None],
+                axis=-1,
+            )
+        ).item()
+
+    assert loss(logits) < loss(drawn_model()(tokens)) - 0.1
+
+
+@pytest.mark.exhaustive
+def test_server(mlx_lm, folder, loaded):
+    """One request to a server on the loopback device."""
+    import http.client
+    import socket
+    import time
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["server", "--model", str(folder), "--port", str(port), "--host", "127.0.0.1"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "xlstm_kernels.mlx_lm", *words],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    request = {"prompt": PROMPTS[0], "max_tokens": COUNT, "temperature": 0}
+    try:
+        for _ in range(120):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            try:
+                connection.request(
+                    "POST",
+                    "/v1/completions",
+                    json.dumps(request),
+                    {"Content-Type": "application/json"},
+                )
+                answer: dict[str, Any] = json.loads(connection.getresponse().read())
+                break
+            except ConnectionRefusedError:
+                assert server.poll() is None
+                time.sleep(0.5)
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+    model, tokenizer = loaded
+    expected = tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
+    assert answer["choices"][0]["text"] == expected
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tokens_are_those_of_transformers(tied, dtype, mlx_lm, tmp_path, monkeypatch):
+    """A checkpoint that transformers wrote, continued by both."""
+    torch = pytest.importorskip("torch", reason="the oracle needs torch")
+    import importlib
+
+    monkeypatch.setattr("transformers.utils.is_xlstm_available", lambda: False)
+    modeling = importlib.import_module("transformers.models.xlstm.modeling_xlstm")
+    kept = {name: value for name, value in SETTINGS.items() if not name.startswith("slstm")}
+    config = modeling.xLSTMConfig(
+        **kept, eos_token_id=END, bos_token_id=None, pad_token_id=None, tie_word_embeddings=tied
+    )
+    theirs = modeling.xLSTMForCausalLM(config).eval()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter += 0.15 * torch.randn(parameter.shape, generator=generator)
+    theirs = theirs.to(getattr(torch, dtype))
+    theirs.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    model, tokenizer = mlx_lm.load(str(tmp_path))
+    theirs = theirs.float()
+    if dtype == "bfloat16":
+        model.set_dtype(mx.float32)  # their weights, without the rounding of activations
+    prompt = tokenizer.encode(PROMPTS[1])
+    with torch.no_grad():
+        output = theirs.generate(
+            torch.tensor([prompt]), max_new_tokens=COUNT, min_new_tokens=COUNT, do_sample=False
+        )
+    responses = mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=COUNT)
+    expected = output[0, len(prompt) :].tolist()
+    assert [one.token for one in responses][: COUNT - 1] == expected[: COUNT - 1]
