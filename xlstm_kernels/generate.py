@@ -114,11 +114,15 @@ def _tokenizer(folder: Path) -> TokenizerWrapper:
     from mlx_lm.utils import load_config, load_tokenizer
 
     read_config(folder)  # its errors first: they are clearer
+    if not any(folder.glob("tokenizer*")):
+        raise CheckpointError(f"{folder}: no tokenizer files, such as tokenizer.json")
     try:
-        return load_tokenizer(folder, eos_token_ids=load_config(folder).get("eos_token_id"))
-    except Exception as error:  # noqa: BLE001  (transformers raises what its many readers raise)
+        ends = load_config(folder).get("eos_token_id")
+        tokenizer: TokenizerWrapper = load_tokenizer(folder, eos_token_ids=ends)
+    except Exception as error:  # of transformers, which has many readers
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(f"{folder}: no usable tokenizer: {reason}") from error
+    return tokenizer
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def test_kernels_bring_one_mlx(platform: dict[str, str]) -> None:
 
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
-    named = {"kernels", "examples", "simulator", "server", "docs", "watch", "test"}
+    named = {"kernels", "lm", "examples", "simulator", "server", "docs", "watch", "test"}
     apart = {"fuzz", "oracles"}
     assert set(extras) == {*named, *apart, "all"}
     (everything,) = map(Requirement, extras["all"])

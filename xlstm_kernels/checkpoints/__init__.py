@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlstm_kernels.checkpoints.loading import CheckpointError, load
 from xlstm_kernels.checkpoints.origins import convert_weights, create_model
 
-__all__ = ["convert_weights", "create_model"]
+__all__ = ["CheckpointError", "convert_weights", "create_model", "load"]

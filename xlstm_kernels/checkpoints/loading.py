@@ -26,7 +26,7 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that can't be loaded; the message names the file, and the weight if it is one."""
+    """A checkpoint can't be loaded: the message names the file, and the weight if it is one."""
 
 
 def load(
@@ -96,7 +96,7 @@ def find_folder(path_or_repo: str | Path) -> Path:
         ) from error
     try:
         return Path(snapshot_download(str(path_or_repo), allow_patterns=list(_FILES)))
-    except Exception as error:  # noqa: BLE001  (of three packages, for networks, rights and names)
+    except Exception as error:  # networks, rights, names: of three packages
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(
             f"{path_or_repo}: no such folder, and the download failed: {reason}"
@@ -116,9 +116,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _with_weights(
-    folder: Path, config: dict[str, Any], create: Callable[[Any], ModelT]
-) -> ModelT:
+def _with_weights(folder: Path, config: dict[str, Any], create: Callable[[Any], ModelT]) -> ModelT:
     weights, files = _read_weights(folder)
     try:
         settings, converted = convert_weights(weights, config)
@@ -150,6 +148,7 @@ def _read_weights(folder: Path) -> tuple[dict[str, mx.array], dict[str, Path]]:
             shard = mx.load(str(path))
         except RuntimeError as error:
             raise CheckpointError(f"{path}: not a readable safetensors file: {error}") from error
+        assert isinstance(shard, dict)  # of the formats that `mx.load` reads, this one
         weights |= shard
         files |= dict.fromkeys(shard, path)
     for name, file in listed.items():
@@ -174,9 +173,8 @@ def _evaluate(model: nn.Module, progress: bool) -> None:
 
     layers = tree_flatten(model.leaf_modules(), is_leaf=nn.Module.is_module)
     console = Console(stderr=True)
-    for _, layer in track(
-        layers, "Loading", console=console, transient=True, disable=not progress
-    ):
+    for _, layer in track(layers, "Loading", console=console, transient=True, disable=not progress):
+        assert isinstance(layer, nn.Module)
         mx.eval(layer.parameters())
     # sLSTM cells and convolutions have parameters beside their layers.
     mx.eval(model.parameters())

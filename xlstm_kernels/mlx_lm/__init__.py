@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mlx.utils import tree_flatten, tree_map
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Model", "ModelArgs", "register"]
 
 MODEL_TYPE = "xlstm"
+
 
 def register() -> None:
     """Make mlx-lm load models of type `xlstm` with this module's classes, in this process."""
@@ -70,11 +71,11 @@ class Model(xLSTM):
             while it processes a prompt, and those of the last position of each step.
         """
         if cache is None:
-            return super().__call__(inputs)
+            return cast("mx.array", super().__call__(inputs))
         batch, steps = inputs.shape
         states = [
             _state(entry, block.init_state(batch))
-            for entry, block in zip(cache, self.layers, strict=True)
+            for entry, block in zip(cache, self.backbone.blocks, strict=True)
         ]
         mask = cache[0].make_mask(steps)
         logits, after = super().__call__(inputs, states, mask)
@@ -84,7 +85,7 @@ class Model(xLSTM):
         return logits
 
     @property
-    def layers(self) -> list[nn.Module]:
+    def layers(self) -> Sequence[nn.Module]:
         """The blocks."""
         return self.backbone.blocks
 
@@ -92,7 +93,9 @@ class Model(xLSTM):
         """An empty cache: for each block its states, all of them batch-first."""
         from mlx_lm.models.cache import ArraysCache
 
-        return [ArraysCache(size=len(_arrays(block.init_state(1)))) for block in self.layers]
+        return [
+            ArraysCache(size=len(_arrays(block.init_state(1)))) for block in self.backbone.blocks
+        ]
 
     @property
     def quant_predicate(self) -> Callable[[str, nn.Module], bool]:
@@ -109,4 +112,4 @@ def _state(entry: ArraysCache, initial: Any) -> Any:
 
 
 def _arrays(state: Any) -> list[mx.array]:
-    return [array for _, array in tree_flatten(state)]
+    return [array for _, array in cast("list[tuple[str, mx.array]]", tree_flatten(state))]

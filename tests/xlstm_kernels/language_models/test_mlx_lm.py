@@ -18,10 +18,9 @@ from mlx.utils import tree_flatten
 from tests.xlstm_kernels.language_models.conftest import (
     SETTINGS,
     drawn_model,
-    save_checkpoint,
     save_tokenizer,
 )
-from xlstm_kernels.mlx_lm import Model, ModelArgs
+from xlstm_kernels.mlx_lm import ModelArgs
 
 ROOT = Path(__file__).parents[3]
 PROMPTS = ["To be", "a prompt that is longer than the others", "x"]
@@ -81,7 +80,8 @@ def test_generate(mlx_lm, loaded):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"completion_batch_size": 2, "prefill_batch_size": 1}, {"prefill_step_size": 7}]
+    "settings",
+    [{}, {"completion_batch_size": 2, "prefill_batch_size": 1}, {"prefill_step_size": 7}],
 )
 def test_batch_generate(settings, mlx_lm, loaded):
     """Prompts of several lengths, also when one joins others that are already under way."""
@@ -128,9 +128,7 @@ def test_a_prompt_computes_no_logits(mlx_lm):
 # --- caches ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"conv1d_kernel_size": 0}, {"slstm_at": []}], ids=lambda one: "".join(one)
-)
+@pytest.mark.parametrize("settings", [{}, {"conv1d_kernel_size": 0}, {"slstm_at": []}], ids="".join)
 def test_prompt_caches_are_saved_and_loaded(settings, mlx_lm, tmp_path):
     from mlx_lm.models.cache import load_prompt_cache, make_prompt_cache, save_prompt_cache
 
@@ -275,7 +273,7 @@ def test_server(mlx_lm, folder, loaded):
     finally:
         server.terminate()
         server.wait(timeout=30)
-    model, tokenizer = loaded
+    _, tokenizer = loaded
     expected = tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
     assert answer["choices"][0]["text"] == expected
 
@@ -298,7 +296,7 @@ def test_tokens_are_those_of_transformers(tied, dtype, mlx_lm, tmp_path, monkeyp
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in theirs.parameters():
-            parameter += 0.15 * torch.randn(parameter.shape, generator=generator)
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=generator))
     theirs = theirs.to(getattr(torch, dtype))
     theirs.save_pretrained(tmp_path)
     save_tokenizer(tmp_path)
@@ -307,10 +305,11 @@ def test_tokens_are_those_of_transformers(tied, dtype, mlx_lm, tmp_path, monkeyp
     if dtype == "bfloat16":
         model.set_dtype(mx.float32)  # their weights, without the rounding of activations
     prompt = tokenizer.encode(PROMPTS[1])
-    with torch.no_grad():
+    with torch.no_grad():  # without their cache: its state has another shape than their step takes
         output = theirs.generate(
-            torch.tensor([prompt]), max_new_tokens=COUNT, min_new_tokens=COUNT, do_sample=False
+            torch.tensor([prompt]), max_new_tokens=COUNT, do_sample=False, use_cache=False
         )
     responses = mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=COUNT)
     expected = output[0, len(prompt) :].tolist()
+    assert len(expected) == COUNT
     assert [one.token for one in responses][: COUNT - 1] == expected[: COUNT - 1]

@@ -1,0 +1,117 @@
+"""`python -m xlstm_kernels.generate`: its text, its figures, its errors."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlstm_kernels import generate
+
+ROOT = Path(__file__).parents[3]
+FIGURES = re.compile(
+    r"prompt: 5 tokens, [\d.]+ tokens/s; text: \d+ tokens, [\d.]+ tokens/s; "
+    r"peak memory \d\.\d{3} GB\n"
+)
+
+
+@pytest.fixture
+def run(mlx_lm, folder, capsys):
+    """Run the command in this process; return what it prints."""
+
+    def ran(*words: str) -> tuple[str, str]:
+        assert generate.main(["--model", str(folder), "--prompt", "To be", *words]) == 0
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return ran
+
+
+def test_text_and_figures(run, mlx_lm, loaded):
+    text, figures = run("--max-tokens", "9")
+    assert text == mlx_lm.generate(*loaded, "To be", max_tokens=9) + "\n"
+    assert FIGURES.fullmatch(figures)
+
+
+def test_a_seed_repeats_the_text(run):
+    words = ("--max-tokens", "9", "--temp", "1.5", "--seed")
+    first, _ = run(*words, "1")
+    assert run(*words, "1")[0] == first
+    assert run(*words, "2")[0] != first
+
+
+@pytest.mark.parametrize(
+    "words", [("--quantize", "8", "--group-size", "32"), ("--dtype", "bfloat16"), ("--chunk", "2")]
+)
+def test_options(words, run):
+    text, figures = run("--max-tokens", "3", *words)
+    assert len(text) > 1
+    assert FIGURES.fullmatch(figures)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "FOLDER", "--prompt", ""], "--prompt must have at least one token"),
+        (["--model", "/nowhere", "--prompt", "x"], "/nowhere: no such folder"),
+        (["--model", "EMPTY", "--prompt", "x"], "EMPTY/config.json: no such file"),
+        (["--prompt", "x"], "the following arguments are required: --model"),
+        (
+            ["--model", "FOLDER", "--prompt", "x", "--max-tokens", "0"],
+            "argument --max-tokens: must be at least 1, got 0",
+        ),
+        (
+            ["--model", "FOLDER", "--prompt", "x", "--temp", "-1"],
+            "argument --temp: must be 0 or more, got -1",
+        ),
+        (
+            ["--model", "FOLDER", "--prompt", "x", "--quantize", "7"],
+            "argument --quantize: invalid choice: 7 (choose from 2, 3, 4, 5, 6, 8)",
+        ),
+    ],
+)
+def test_errors_are_one_line(words, message, mlx_lm, folder, tmp_path, capsys):
+    places = {"FOLDER": str(folder), "EMPTY": str(tmp_path)}
+    with pytest.raises(SystemExit) as stopped:
+        generate.main([places.get(word, word) for word in words])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == f"Error: {message.replace('EMPTY', str(tmp_path))}\n"
+
+
+def test_a_folder_without_a_tokenizer(mlx_lm, checkpoint, capsys):
+    with pytest.raises(SystemExit):
+        generate.main(["--model", str(checkpoint()), "--prompt", "x"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("/model: no tokenizer files, such as tokenizer.json")
+
+
+def test_a_tokenizer_that_cannot_be_read(mlx_lm, checkpoint, capsys):
+    path = checkpoint()
+    (path / "tokenizer.json").write_text("{}")
+    with pytest.raises(SystemExit):
+        generate.main(["--model", str(path), "--prompt", "x"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"Error: .*/model: no usable tokenizer: \S", line)
+
+
+def test_without_mlx_lm(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mlx_lm", None)
+    with pytest.raises(SystemExit):
+        generate.main(["--model", "x", "--prompt", "x"])
+    assert "Error: mlx-lm is needed: pip install 'embercoach[lm]'" in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+def test_the_module_is_a_command(mlx_lm, folder):
+    words = ["--model", str(folder), "--prompt", "To be", "--max-tokens", "4"]
+    result = subprocess.run(
+        [sys.executable, "-m", "xlstm_kernels.generate", *words],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout == mlx_lm.generate(*mlx_lm.load(str(folder)), "To be", max_tokens=4) + "\n"
