@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx.utils import tree_flatten
 
 from xlstm_kernels.checkpoints import convert_weights, create_model
-from xlstm_kernels.nn import xLSTM, xLSTMBlockStack, xLSTMLMModel
+from xlstm_kernels.nn import xLSTM, xLSTMBlockStack, xLSTMLMModel, xLSTMLMModelConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.oracle
 VOCABULARY, STEPS, GREEDY = 53, 37, 64
-BAR = 5e-6  # relative L2 error, against float64
-TORCH_BAR = 1e-4  # the greatest difference of logits, against float32
+BAR, LAYER_BAR = 5e-6, 2e-6  # relative L2 errors, against float64
+LOGIT_BAR = 1e-4  # the greatest difference of logits
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +58,15 @@ class Theirs:
         return model.eval()
 
 
-def with_drawn_weights(torch, model: Any) -> Any:
-    generator = torch.Generator().manual_seed(5)
+def drawn(torch, kind: type, config: Any) -> Any:
+    """One of their models in float64, with weights drawn around its initial ones."""
+    torch.manual_seed(6)
+    model = kind(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            drawn = torch.randn(parameter.shape, generator=generator)
-            scale = 0.3 if parameter.ndim == 1 or "recurrent" in name else 0.15
-            parameter.add_(scale * drawn)
-    return model.eval()
+            scale = 0.3 if parameter.ndim == 1 or "recurrent" in name else 0.1
+            parameter.add_(scale * torch.randn(parameter.shape))
+    return model.double().eval()
 
 
 # --- xLSTMLMModel ------------------------------------------------------------------------------
@@ -114,12 +116,9 @@ def language_model(torch, settings: dict[str, Any]) -> Theirs:
             feedforward=None if ffn is None else FeedForwardConfig(**ffn),
         ),
         context_length=64,
-        num_blocks=3,
-        embedding_dim=32,
-        vocab_size=VOCABULARY,
-        **settings,
+        **{"num_blocks": 3, "embedding_dim": 32, "vocab_size": VOCABULARY, **settings},
     )
-    model = with_drawn_weights(torch, xLSTMLMModel(config)).double()
+    model = drawn(torch, xLSTMLMModel, config)
     return Theirs(model, dataclasses.asdict(config))
 
 
@@ -140,7 +139,7 @@ def test_logits_of_a_block_stack(torch, stack, tokens, tmp_path, relative_error)
         expected = stack.model(torch.tensor(tokens)).numpy()
     whole = model(mx.array(tokens))
     assert relative_error(whole, expected) < BAR
-    assert np.abs(np.array(whole) - expected).max() < TORCH_BAR
+    assert np.abs(np.array(whole) - expected).max() < LOGIT_BAR
     cache, outputs = model.init_cache(2), []
     for piece in mx.split(mx.array(tokens), [20, *range(21, STEPS)], axis=1):
         one, cache = model(piece, cache)
@@ -169,6 +168,42 @@ def greedy(model: Any, prompt: np.ndarray) -> list[int]:
         found.append(token.item())
         logits, cache = model(token, cache)
     return found
+
+
+@pytest.mark.parametrize("kind", ["mLSTM", "sLSTM"])
+def test_a_layer(kind, torch, xlstm, draw, tmp_path, relative_error):
+    x = draw((2, 21, 32), mx.float32)
+    whole = language_model(torch, STACKS[kind])
+    layer = whole.ours(tmp_path).xlstm_block_stack.blocks[1].xlstm
+    with torch.no_grad():
+        theirs = whole.model.xlstm_block_stack.blocks[1].xlstm
+        expected = theirs(torch.tensor(np.array(x)).double()).numpy()
+    y, _ = layer(x)
+    assert relative_error(y, expected) < LAYER_BAR
+    state, outputs = layer.init_state(2), []
+    for piece in mx.split(x, [5, 6], axis=1):
+        one, state = layer(piece, state)
+        outputs.append(one)
+    assert relative_error(mx.concatenate(outputs, axis=1), expected) < LAYER_BAR
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_initial_values(blocks, torch, xlstm, tmp_path):
+    """What is not drawn is theirs."""
+    theirs = language_model(torch, {"num_blocks": blocks, "slstm_at": [*range(0, blocks, 2)]})
+    theirs.model.reset_parameters()
+    converted = dict(tree_flatten(theirs.ours(tmp_path).parameters()))
+    model = create_model(xLSTMLMModelConfig.from_dict(theirs.config))
+    ours = dict(tree_flatten(model.parameters()))
+    fixed = ("norm.weight", "cell.bias", "cell.recurrent_weight", "fgate_preact.bias", "_skip")
+    names = [name for name in ours if name.endswith(fixed)]
+    assert len(names) > 4 * blocks
+    for name in names:
+        assert mx.allclose(ours[name], converted[name], rtol=0, atol=2e-6).item(), name
+    for name in ours.keys() - names:
+        if name.endswith("weight") and "gate_preact" not in name:
+            spread = [np.array(one[name]).std() for one in (ours, converted)]
+            assert spread[0] == pytest.approx(spread[1], rel=0.3), name
 
 
 @pytest.mark.parametrize("backend", ["vanilla", "cuda"])
@@ -221,17 +256,19 @@ def large(request, torch, xlstm) -> Theirs:
         ffn_round_up_to_multiple_of=8,
         **LARGE[request.param],
     )
-    model = with_drawn_weights(torch, xLSTMLarge(config))
+    model = drawn(torch, xLSTMLarge, config)
     values = {**dataclasses.asdict(config), "mode": "train", "return_last_states": False}
     return Theirs(model, values)
 
 
-def test_logits_of_xlstm_large(torch, large, tokens, tmp_path):
+def test_logits_of_xlstm_large(torch, large, tokens, tmp_path, relative_error):
     model = large.ours(tmp_path)
     assert isinstance(model, xLSTM)
     with torch.no_grad():
         expected, _ = large.model(torch.tensor(tokens))
-    assert np.abs(np.array(model(mx.array(tokens))) - expected.numpy()).max() < TORCH_BAR
+    actual = model(mx.array(tokens))
+    assert relative_error(actual, expected.numpy()) < BAR
+    assert np.abs(np.array(actual) - expected.numpy()).max() < LOGIT_BAR
 
 
 def test_greedy_tokens_of_xlstm_large(torch, large, tokens, tmp_path):
