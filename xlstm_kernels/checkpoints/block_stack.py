@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from xlstm_kernels.checkpoints.parameters import Source, gather, parameter_shapes
+from xlstm_kernels.checkpoints.parameters import (
+    Source,
+    gather,
+    parameter_shapes,
+    require_parameters,
+)
 from xlstm_kernels.nn.block_stack import xLSTMBlockStack, xLSTMLMModel
 from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 
@@ -66,9 +71,10 @@ def convert(
         model = xLSTMBlockStack(settings)
     if config.get("quantization"):
         return settings, given
-    shapes = parameter_shapes(model)
     if any(key.endswith(".xlstm.igate_preact.weight") for key in given):
-        return settings, gather({name: Source(name, (shapes[name],)) for name in shapes}, given)
+        require_parameters(given, model)
+        return settings, given
+    shapes = parameter_shapes(model)
     sources = {name: _source(name, shapes, given) for name in shapes}
     slstm = (config.get("slstm_block") or {}).get("slstm") or {}
     if not slstm.get("group_norm_weight", True):

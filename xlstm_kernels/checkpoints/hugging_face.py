@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xlstm_kernels.checkpoints.parameters import Source, gather, parameter_shapes
+from xlstm_kernels.checkpoints.parameters import require_parameters
 from xlstm_kernels.nn.config import xLSTMConfig
 from xlstm_kernels.nn.model import xLSTM
 
@@ -25,7 +25,6 @@ def convert(
     """Convert a checkpoint; see `convert_weights`."""
     model = xLSTM(xLSTMConfig.from_dict(config))
     ours = model.sanitize(weights)
-    if config.get("quantization"):
-        return model.config, ours
-    sources = {name: Source(name, (shape,)) for name, shape in parameter_shapes(model).items()}
-    return model.config, gather(sources, ours)
+    if not config.get("quantization"):
+        require_parameters(ours, model)
+    return model.config, ours

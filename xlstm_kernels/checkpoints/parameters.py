@@ -62,6 +62,16 @@ def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> di
     return parameters
 
 
+def require_parameters(weights: Mapping[str, mx.array], model: nn.Module) -> None:
+    """Accept weights with the names and shapes of a model's parameters.
+
+    Raises:
+        ValueError: for missing, unexpected and misshapen weights.
+    """
+    shapes = parameter_shapes(model)
+    gather({name: Source(name, (shape,)) for name, shape in shapes.items()}, weights)
+
+
 def _refuse(kind: str, keys: list[str]) -> None:
     if keys:
         more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
