@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xlstm_kernels.checkpoints import hugging_face, xlstm_large
+from xlstm_kernels.checkpoints import block_stack, hugging_face, xlstm_large
+from xlstm_kernels.nn.block_stack import xLSTMBlockStack, xLSTMLMModel
+from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 from xlstm_kernels.nn.model import xLSTM
 
 if TYPE_CHECKING:
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
 
     from xlstm_kernels.nn.config import xLSTMConfig
 
-    Config: TypeAlias = xLSTMConfig
-    Model: TypeAlias = xLSTM
+    Config: TypeAlias = xLSTMConfig | xLSTMBlockStackConfig
+    Model: TypeAlias = xLSTM | xLSTMBlockStack | xLSTMLMModel
 
 
 def convert_weights(
@@ -39,17 +41,24 @@ def convert_weights(
         ValueError: for a checkpoint of no known origin, and for missing, unexpected and misshapen
             weights, with their names in the checkpoint.
     """
+    if block_stack.matches(weights):
+        return block_stack.convert(weights, config)
     if xlstm_large.matches(weights):
         return xlstm_large.convert(weights, config)
     if hugging_face.matches(weights):
         return hugging_face.convert(weights, config)
     raise ValueError(
-        "convert_weights: unknown origin: expected weights of Hugging Face's xLSTMForCausalLM "
-        "('backbone.embeddings.weight') or of NX-AI's xLSTMLarge ('embedding.weight'), "
+        "convert_weights: unknown origin: expected weights of transformers' xLSTMForCausalLM "
+        "('backbone.embeddings.weight'), or of xlstm's xLSTMLarge ('embedding.weight') or "
+        "xLSTMLMModel ('xlstm_block_stack.blocks.0.xlstm_norm.weight'), "
         f"got {', '.join(map(repr, sorted(weights)[:3])) or 'none'}"
     )
 
 
 def create_model(config: Config) -> Model:
     """Create the model that a configuration describes."""
+    if isinstance(config, xLSTMLMModelConfig):
+        return xLSTMLMModel(config)
+    if isinstance(config, xLSTMBlockStackConfig):
+        return xLSTMBlockStack(config)
     return xLSTM(config)

@@ -1,13 +1,14 @@
-"""Compare the weights of a checkpoint with the parameters of a model."""
+"""Read the parameters of a model from the weights of a checkpoint."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlx.utils import tree_flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     import mlx.core as mx
     from mlx import nn
@@ -15,32 +16,64 @@ if TYPE_CHECKING:
 _LISTED = 3
 
 
-def require_parameters(
-    weights: Mapping[str, mx.array],
-    model: nn.Module,
-    name_of: Callable[[str], str] = lambda name: name,
-) -> None:
-    """Raise a ValueError if weights are not those of a model.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The origin of a parameter.
+
+    Attributes:
+        key: its name in the checkpoint.
+        shapes: the accepted shapes there.
+        read: makes the parameter of the weight; None for the weight itself.
+    """
+
+    key: str
+    shapes: tuple[tuple[int, ...], ...]
+    read: Callable[[mx.array], mx.array] | None = None
+
+
+def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's parameters by name; nothing is evaluated."""
+    parameters: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    return {name: parameter.shape for name, parameter in parameters.items()}
+
+
+def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    """Read parameters; nothing is evaluated.
 
     Args:
-        weights: by the names of the model's parameters.
-        model: with the expected names and shapes; none of its parameters is evaluated.
-        name_of: the name in the checkpoint for the name of a parameter.
+        sources: by the name of the parameter.
+        weights: of the checkpoint, by its names.
+
+    Raises:
+        ValueError: for missing, unexpected and misshapen weights.
     """
-    parameters = dict(tree_flatten(model.parameters()))
-    _refuse("missing", (name_of(name) for name in parameters if name not in weights))
-    _refuse("unexpected", (name for name in weights if name not in parameters))
-    for name, parameter in parameters.items():
-        if weights[name].shape != parameter.shape:
+    keys = {source.key for source in sources.values()}
+    _refuse("missing", sorted(keys - weights.keys()))
+    _refuse("unexpected", sorted(weights.keys() - keys))
+    parameters = {}
+    for name, source in sources.items():
+        weight = weights[source.key]
+        if weight.shape not in source.shapes:
             raise ValueError(
-                f"checkpoint: {name_of(name)!r} must have shape {parameter.shape}, "
-                f"got {weights[name].shape}"
+                f"checkpoint: {source.key!r} must have shape "
+                f"{' or '.join(map(str, source.shapes))}, got {weight.shape}"
             )
+        parameters[name] = weight if source.read is None else source.read(weight)
+    return parameters
 
 
-def _refuse(kind: str, names: Iterable[str]) -> None:
-    found = list(names)
-    if found:
-        listed = ", ".join(map(repr, found[:_LISTED]))
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+def require_parameters(weights: Mapping[str, mx.array], model: nn.Module) -> None:
+    """Accept weights with the names and shapes of a model's parameters.
+
+    Raises:
+        ValueError: for missing, unexpected and misshapen weights.
+    """
+    shapes = parameter_shapes(model)
+    gather({name: Source(name, (shape,)) for name, shape in shapes.items()}, weights)
+
+
+def _refuse(kind: str, keys: list[str]) -> None:
+    if keys:
+        more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+        listed = ", ".join(map(repr, keys[:_LISTED]))
         raise ValueError(f"checkpoint: {kind} weights: {listed}{more}")

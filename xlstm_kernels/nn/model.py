@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.activation.soft_cap import soft_cap
-from xlstm_kernels.nn.blocks import mLSTMBlock, sLSTMBlock
+from xlstm_kernels.nn.blocks import mLSTMBlock, require_tokens, run_blocks, sLSTMBlock
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.mlstm_layer import MLSTMState
 from xlstm_kernels.nn.normalization import RMSNorm
@@ -53,25 +53,8 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
 
         Arguments and errors are those of `xLSTM`.
         """
-        if inputs.ndim != 2 or not mx.issubdtype(inputs.dtype, mx.integer):
-            raise ValueError(
-                f"xLSTM: inputs must be token ids (B, S), got {inputs.dtype} {inputs.shape}"
-            )
-        if cache is not None and len(cache) != len(self.blocks):
-            raise ValueError(
-                f"xLSTM: the cache must have a state for each of {len(self.blocks)} blocks, got "
-                f"{len(cache)}"
-            )
-        states: Sequence[MLSTMState | sLSTMState | None] = cache or [None] * len(self.blocks)
-        x: mx.array = self.embeddings(inputs)
-        after: list[MLSTMState | sLSTMState | None] = []
-        for block, state in zip(self.blocks, states, strict=True):
-            last: MLSTMState | sLSTMState | None
-            if isinstance(block, sLSTMBlock):
-                x, last = block(x, cast("sLSTMState | None", state), mask)
-            else:
-                x, last = block(x, state, mask)
-            after.append(last)
+        require_tokens("xLSTM", inputs)
+        x, after = run_blocks("xLSTM", self.blocks, self.embeddings(inputs), cache, mask)
         return (self.out_norm(x) if "out_norm" in self else x), after
 
     def add_out_norm(self, config: xLSTMConfig) -> None:
