@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import mlx.core as mx
 
 from xlstm_kernels.checkpoints.loading import CheckpointError, find_folder, load, read_config
-from xlstm_kernels.mlx_lm import Model
+from xlstm_kernels.mlx_lm import create_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             dtype=_DTYPES.get(options.dtype),
             bits=options.quantize,
             group_size=options.group_size,
-            create=Model,
+            create=create_model,
         )
     except CheckpointError as error:
         parser.error(str(error))

@@ -11,19 +11,21 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from mlx import nn
 from mlx.utils import tree_flatten, tree_map
 
 from xlstm_kernels.checkpoints.quantization import is_quantized
-from xlstm_kernels.nn import xLSTM, xLSTMConfig
+from xlstm_kernels.nn import xLSTM, xLSTMConfig, xLSTMLMModel, xLSTMLMModelConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import mlx.core as mx
-    from mlx import nn
     from mlx_lm.models.cache import ArraysCache
 
-__all__ = ["Model", "ModelArgs", "register"]
+    from xlstm_kernels.nn import xLSTMBlockStackConfig
+
+__all__ = ["Model", "ModelArgs", "PaperModel", "create_model", "register"]
 
 MODEL_TYPE = "xlstm"
 
@@ -44,8 +46,49 @@ class ModelArgs(xLSTMConfig):
     model_type: str = MODEL_TYPE
 
 
-class Model(xLSTM):
-    """An xLSTM whose cache mlx-lm keeps: a list of `ArraysCache`, changed in place.
+class _LanguageModel(nn.Module):
+    """A language model whose cache mlx-lm keeps: a list of `ArraysCache`, changed in place."""
+
+    if TYPE_CHECKING:
+        init_cache: Callable[[int], list[Any]]
+
+    def __call__(self, inputs: mx.array, cache: Sequence[ArraysCache] | None = None) -> mx.array:
+        """Predict what follows each token.
+
+        Args:
+            inputs: (B, S), token ids.
+            cache: what `make_cache` returned; it is updated. Its padding on the left and on the
+                right masks tokens.
+
+        Returns:
+            The logits (B, S, V), float32. MLX computes those that are read: mlx-lm reads none
+            while it processes a prompt, and those of the last position of each step.
+        """
+        predict: Any = super().__call__  # of the class after this one
+        if cache is None:
+            return cast("mx.array", predict(inputs))
+        batch, steps = inputs.shape
+        states = map(_state, cache, self.init_cache(batch))
+        logits, after = predict(inputs, list(states), cache[0].make_mask(steps))
+        for entry, state in zip(cache, after, strict=True):
+            entry.cache = _arrays(state)
+            entry.advance(steps)
+        return cast("mx.array", logits)
+
+    def make_cache(self) -> list[ArraysCache]:
+        """Return an empty cache: for each block its states, all of them batch-first."""
+        from mlx_lm.models.cache import ArraysCache
+
+        return [ArraysCache(size=len(_arrays(state))) for state in self.init_cache(1)]
+
+    @property
+    def quant_predicate(self) -> Callable[[str, nn.Module], bool]:
+        """Which layers `mlx_lm.convert` quantizes: all but the input and forget gates."""
+        return lambda path, _: is_quantized(path)
+
+
+class Model(_LanguageModel, xLSTM):  # type: ignore[misc]  # another cache
+    """`xLSTM`, such as xLSTM-7B, for mlx-lm.
 
     Args:
         args: the configuration.
@@ -56,51 +99,40 @@ class Model(xLSTM):
         self.args = args
         self.model_type = MODEL_TYPE
 
-    def __call__(  # type: ignore[override]  # mlx-lm's cache, and always one result
-        self, inputs: mx.array, cache: Sequence[ArraysCache] | None = None
-    ) -> mx.array:
-        """Predict what follows each token.
-
-        Args:
-            inputs: (B, S), token ids.
-            cache: what `make_cache` returned; it is brought up to date. Its padding, on the left
-                or the right, masks tokens.
-
-        Returns:
-            The logits (B, S, V), float32. MLX computes those that are read: mlx-lm reads none
-            while it processes a prompt, and those of the last position of each step.
-        """
-        if cache is None:
-            return cast("mx.array", super().__call__(inputs))
-        batch, steps = inputs.shape
-        states = [
-            _state(entry, block.init_state(batch))
-            for entry, block in zip(cache, self.backbone.blocks, strict=True)
-        ]
-        mask = cache[0].make_mask(steps)
-        logits, after = super().__call__(inputs, states, mask)
-        for entry, state in zip(cache, after, strict=True):
-            entry.cache = _arrays(state)
-            entry.advance(steps)
-        return logits
-
     @property
     def layers(self) -> Sequence[nn.Module]:
         """The blocks."""
         return self.backbone.blocks
 
-    def make_cache(self) -> list[ArraysCache]:
-        """An empty cache: for each block its states, all of them batch-first."""
-        from mlx_lm.models.cache import ArraysCache
 
-        return [
-            ArraysCache(size=len(_arrays(block.init_state(1)))) for block in self.backbone.blocks
-        ]
+class PaperModel(_LanguageModel, xLSTMLMModel):  # type: ignore[misc]  # another cache
+    """`xLSTMLMModel`, the language model of the xLSTM paper, for mlx-lm's functions.
+
+    Args:
+        args: the configuration.
+    """
+
+    def __init__(self, args: xLSTMLMModelConfig) -> None:
+        super().__init__(args)
+        self.args = args
 
     @property
-    def quant_predicate(self) -> Callable[[str, nn.Module], bool]:
-        """Which layers `mlx_lm.convert` quantizes: all but the input and forget gates."""
-        return lambda path, _: is_quantized(path)
+    def layers(self) -> Sequence[nn.Module]:
+        """The blocks."""
+        return self.xlstm_block_stack.blocks
+
+
+def create_model(config: xLSTMConfig | xLSTMBlockStackConfig) -> Model | PaperModel:
+    """Create the model that a configuration describes; `checkpoints.load` calls this.
+
+    Raises:
+        ValueError: for blocks without embeddings and logits.
+    """
+    if isinstance(config, xLSTMConfig):
+        return Model(config)
+    if isinstance(config, xLSTMLMModelConfig):
+        return PaperModel(config)
+    raise ValueError("xLSTMBlockStack has no tokens and logits: it can't generate text")
 
 
 def _state(entry: ArraysCache, initial: Any) -> Any:

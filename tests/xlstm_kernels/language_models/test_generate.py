@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_map
 
+from tests.xlstm_kernels.language_models.conftest import save_tokenizer
 from xlstm_kernels import generate
+from xlstm_kernels.nn import xLSTMLMModel, xLSTMLMModelConfig
 
 ROOT = Path(__file__).parents[3]
 FIGURES = re.compile(
@@ -50,6 +56,24 @@ def test_options(words, run):
     text, figures = run("--max-tokens", "3", *words)
     assert len(text) > 1
     assert FIGURES.fullmatch(figures)
+
+
+def test_the_model_of_the_paper(mlx_lm, tmp_path, capsys):
+    """A checkpoint of `xLSTMLMModel`, whose configuration has no type that mlx-lm knows."""
+    config = xLSTMLMModelConfig(vocab_size=257, embedding_dim=32, num_blocks=2, slstm_at=(1,))
+    mx.random.seed(5)
+    model = xLSTMLMModel(config)
+    model.update(tree_map(lambda array: array + 0.2 * mx.random.normal(array.shape), model))
+    model.save_weights(str(tmp_path / "model.safetensors"))
+    (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
+    save_tokenizer(tmp_path)
+    words = ["--model", str(tmp_path), "--prompt", "To be", "--max-tokens", "6"]
+    assert generate.main(words) == 0
+    tokenizer = mlx_lm.utils.load_tokenizer(tmp_path)
+    tokens = prompt = tokenizer.encode("To be")
+    for _ in range(6):
+        tokens = [*tokens, int(mx.argmax(model(mx.array([tokens]))[0, -1]).item())]
+    assert capsys.readouterr().out == tokenizer.decode(tokens[len(prompt) :]) + "\n"
 
 
 @pytest.mark.parametrize(
