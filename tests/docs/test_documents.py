@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -51,7 +52,9 @@ HINTS = (REGENERATE, readme.REGENERATE)
 def played(path: Path) -> pytest.param:
     simulates = path.name == "simulator.md" and sys.platform != "linux"
     skip = pytest.mark.skipif(simulates, reason="the simulator is tested on Linux")
-    return pytest.param(path, id=path.name, marks=skip)
+    needs_mlx_lm = path.name == "language-models.md" and not find_spec("mlx_lm")
+    lacks = pytest.mark.skipif(needs_mlx_lm, reason="mlx-lm needs Python 3.11")
+    return pytest.param(path, id=path.name, marks=[skip, lacks])
 
 
 def titled(document: str, name: str) -> str:
@@ -193,9 +196,11 @@ def options(command: click.Command, context: click.Context) -> set[str]:
 def test_options_in_prose_exist(document: str) -> None:
     prose = re.sub(r"^```.*?^```$", "", TEXTS[document], flags=re.DOTALL | re.MULTILINE)
     known = options(group, click.Context(group)) | {"--embercoach-simulate", "--help"}
+    known |= {"--trust-remote-code", "--grad-checkpoint"}  # of mlx-lm
     scripts = {
         "training.md": "examples/train_xlstm.py",
         "performance.md": "tests/benchmarks/gpu/__main__.py",
+        "language-models.md": "xlstm_kernels/generate.py",
     }
     if document in scripts:
         known |= set(re.findall(r'"(--[a-z-]+)"', (ROOT / scripts[document]).read_text()))

@@ -58,7 +58,7 @@ def load(
 
     Raises:
         CheckpointError: for a missing or unreadable file, weights that are missing, unexpected or
-            of the wrong shape, and a configuration that no model has.
+            misshapen, and a configuration that no model has.
     """
     folder = find_folder(path_or_repo)
     config = read_config(folder)
@@ -176,5 +176,5 @@ def _evaluate(model: nn.Module, progress: bool) -> None:
     for _, layer in track(layers, "Loading", console=console, transient=True, disable=not progress):
         assert isinstance(layer, nn.Module)
         mx.eval(layer.parameters())
-    # sLSTM cells and convolutions have parameters beside their layers.
+    # sLSTM cells and convolutions have parameters and layers.
     mx.eval(model.parameters())

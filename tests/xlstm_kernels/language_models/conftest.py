@@ -32,7 +32,7 @@ def drawn_model(**settings: Any) -> Model:
     """A model whose logits are far enough apart for equal tokens in any order of summation."""
     mx.random.seed(20251121)
     model = Model(ModelArgs.from_dict({**SETTINGS, **settings}))
-    model.update(tree_map(lambda array: array + 0.15 * mx.random.normal(array.shape), model))
+    model.update(tree_map(lambda array: array + mx.random.normal(array.shape, scale=0.15), model))
     return model
 
 

@@ -63,7 +63,7 @@ def test_the_model_of_the_paper(mlx_lm, tmp_path, capsys):
     config = xLSTMLMModelConfig(vocab_size=257, embedding_dim=32, num_blocks=2, slstm_at=(1,))
     mx.random.seed(5)
     model = xLSTMLMModel(config)
-    model.update(tree_map(lambda array: array + 0.2 * mx.random.normal(array.shape), model))
+    model.update(tree_map(lambda array: array + mx.random.normal(array.shape, scale=0.2), model))
     model.save_weights(str(tmp_path / "model.safetensors"))
     (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
     save_tokenizer(tmp_path)
