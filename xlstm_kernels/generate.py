@@ -113,12 +113,15 @@ def _temperature(text: str) -> float:
 def _tokenizer(folder: Path) -> TokenizerWrapper:
     from mlx_lm.utils import load_config, load_tokenizer
 
-    read_config(folder)  # its errors first: they are clearer
+    config = read_config(folder)
     if not any(folder.glob("tokenizer*")):
         raise CheckpointError(f"{folder}: no tokenizer files, such as tokenizer.json")
     try:
-        ends = load_config(folder).get("eos_token_id")
-        tokenizer: TokenizerWrapper = load_tokenizer(folder, eos_token_ids=ends)
+        if (folder / "config.json").exists():
+            config = load_config(folder)  # with generation_config.json
+        tokenizer: TokenizerWrapper = load_tokenizer(
+            folder, eos_token_ids=config.get("eos_token_id")
+        )
     except Exception as error:  # of transformers, which has many readers
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(f"{folder}: no usable tokenizer: {reason}") from error

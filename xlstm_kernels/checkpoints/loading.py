@@ -39,7 +39,7 @@ def load(
     progress: bool | None = None,
     create: Callable[[Any], ModelT] = create_model,  # type: ignore[assignment]
 ) -> ModelT:
-    """Load a model from `config.json` and safetensors files, one layer after the other.
+    """Load a model from its configuration and safetensors files, one layer after the other.
 
     A layer is read from its file, cast and quantized before the next one is read, so that the peak
     of memory is the loaded model and one layer of the file.
@@ -104,15 +104,19 @@ def find_folder(path_or_repo: str | Path) -> Path:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the contents of `config.json`.
+    """Return the contents of `config.json`, or of xlstm's `config.yaml`.
 
     Raises:
-        CheckpointError: if there is none, or if it is not a JSON object.
+        CheckpointError: if there is neither, or if it holds no names and values.
     """
     path = folder / "config.json"
-    config = _read_json(path)
+    if not path.exists() and (folder / "config.yaml").exists():
+        path = folder / "config.yaml"
+        config = _read_yaml(path)
+    else:
+        config = _read_json(path)
     if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: must be a JSON object, got {type(config).__name__}")
+        raise CheckpointError(f"{path}: must be an object, got {type(config).__name__}")
     return config
 
 
@@ -164,6 +168,18 @@ def _read_json(path: Path) -> Any:
         raise CheckpointError(f"{path}: no such file") from error
     except ValueError as error:
         raise CheckpointError(f"{path}: invalid JSON: {error}") from error
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise CheckpointError(f"{path}: to read it, pip install pyyaml") from error
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        first_line = str(error).splitlines()[0]
+        raise CheckpointError(f"{path}: invalid YAML: {first_line}") from error
 
 
 def _evaluate(model: nn.Module, progress: bool) -> None:

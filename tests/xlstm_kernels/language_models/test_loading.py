@@ -53,6 +53,18 @@ def test_shards_without_an_index(checkpoint):
     assert mx.array_equal(load(str(folder))(TOKENS), drawn_model()(TOKENS)).item()
 
 
+def test_a_configuration_in_yaml(checkpoint):
+    """As xlstm's: its shards have no index either."""
+    folder = checkpoint()
+    path = folder / "config.yaml"
+    (folder / "config.json").rename(path)  # JSON is YAML
+    (folder / "model.safetensors").rename(folder / "model_0.safetensors")
+    assert mx.array_equal(load(folder)(TOKENS), drawn_model()(TOKENS)).item()
+    path.write_text("a: [")
+    with pytest.raises(CheckpointError, match=r"config\.yaml: invalid YAML: \w"):
+        load(folder)
+
+
 def test_dtype(checkpoint):
     assert set(dtypes(load(checkpoint(), dtype=mx.bfloat16)).values()) == {mx.bfloat16}
 
@@ -173,7 +185,7 @@ def lacking_a_listed_weight(folder: Path) -> None:
         (lambda folder: with_config(folder, "{"), r"config\.json: invalid JSON: Expecting"),
         (
             lambda folder: with_config(folder, "[]"),
-            r"config\.json: must be a JSON object, got list",
+            r"config\.json: must be an object, got list",
         ),
         (
             lambda folder: with_config(folder, '{"hidden_size": "x"}'),
