@@ -47,18 +47,16 @@ class xLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
                 use_bias=config.ffn_bias,
                 num_hidden_layers=config.num_blocks,
             )
-        self.dropout = nn.Dropout(config.dropout)
+            self.ffn_dropout = nn.Dropout(config.ffn_dropout)
 
     def __call__(
         self, x: mx.array, state: Any = None, mask: mx.array | None = None
     ) -> tuple[mx.array, Any]:
         """Run the block over x (B, S, D); arguments and results are those of its layer."""
         remembered, last = self.xlstm(self.xlstm_norm(x), state, mask)
-        # The sLSTM layer drops before its norm.
-        is_slstm = isinstance(self.xlstm, sLSTMLayer)
-        x = x + (remembered if is_slstm else self.dropout(remembered))
+        x = x + remembered
         if "ffn" in self:
-            x = x + self.dropout(self.ffn(self.ffn_norm(x)))
+            x = x + self.ffn_dropout(self.ffn(self.ffn_norm(x)))
         return x, last
 
     def init_state(self, batch_size: int) -> UpProjectionMLSTMState | sLSTMState:
