@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 
-#: What a sequence goes on from: the state of each block.
+#: The state of each block after a position.
 BlockStackCache: TypeAlias = list[UpProjectionMLSTMState | sLSTMState]
 
 
@@ -84,7 +84,7 @@ class xLSTMBlockStack(nn.Module):  # noqa: N801
         cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
         mask: mx.array | None = None,
     ) -> mx.array | tuple[mx.array, BlockStackCache]:
-        """Run the blocks over x (B, S, D); `xLSTMLMModel` tells the rest.
+        """Run the blocks over x (B, S, D); `cache`, `mask` and errors are those of `xLSTM`.
 
         Returns:
             (B, S, D); with a cache the pair of it and the cache to go on with.

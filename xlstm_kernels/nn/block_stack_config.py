@@ -110,7 +110,7 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
                 names are ignored: many are about training, kernels and initial values.
 
         Raises:
-            TypeError: for values of a wrong type.
+            TypeError: for values of an unexpected type.
             ValueError: for an sLSTM block whose function is not `"slstm"`; and as the constructor.
         """
         known = {one.name for one in dataclasses.fields(cls)}
@@ -173,28 +173,32 @@ class xLSTMLMModelConfig(xLSTMBlockStackConfig):  # noqa: N801
 def _flattened(values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `xLSTMBlockStackConfig` from xlstm's nested ones."""
     width = values.get("embedding_dim", 128)
-    ours: dict[str, Any] = {}
-    at = values.get("slstm_at") or ()
-    if at == "all" or values.get("mlstm_block") is None:
-        at = range(values.get("num_blocks", 1))
-    ours["slstm_at"] = tuple(at)
-    if (block := values.get("mlstm_block")) is not None:
-        mlstm = block.get("mlstm") or {}
-        for name in ("num_heads", "qkv_proj_blocksize", "conv1d_kernel_size"):
-            if name in mlstm:
-                ours[f"mlstm_{name}"] = mlstm[name]
-        ours["mlstm_inner_dim"] = _up_dim(width, _PROJ_FACTOR, mlstm)
-    if (block := values.get("slstm_block")) is not None:
-        slstm = block.get("slstm") or {}
-        if slstm.get("function", "slstm") != "slstm":
-            raise ValueError(
-                f"xLSTMBlockStackConfig: function must be 'slstm', got {slstm['function']!r}"
-            )
-        for name in ("num_heads", "conv1d_kernel_size"):
-            if name in slstm:
-                ours[f"slstm_{name}"] = slstm[name]
-        ours.update(_feed_forward(width, block.get("feedforward", {})))
-    return ours
+    mlstm_block, slstm_block = values.get("mlstm_block"), values.get("slstm_block")
+    indices = values.get("slstm_at") or ()
+    if indices == "all" or mlstm_block is None:
+        indices = range(values.get("num_blocks", 1))
+    flattened: dict[str, Any] = {"slstm_at": tuple(indices)}
+    if mlstm_block is not None:
+        flattened.update(_mlstm(width, mlstm_block.get("mlstm") or {}))
+    if slstm_block is not None:
+        flattened.update(_slstm(slstm_block.get("slstm") or {}))
+        flattened.update(_feed_forward(width, slstm_block.get("feedforward", {})))
+    return flattened
+
+
+def _mlstm(width: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("num_heads", "qkv_proj_blocksize", "conv1d_kernel_size")
+    return {
+        "mlstm_inner_dim": _up_dim(width, _PROJ_FACTOR, values),
+        **{f"mlstm_{name}": values[name] for name in names if name in values},
+    }
+
+
+def _slstm(values: Mapping[str, Any]) -> dict[str, Any]:
+    if (function := values.get("function", "slstm")) != "slstm":
+        raise ValueError(f"xLSTMBlockStackConfig: function must be 'slstm', got {function!r}")
+    names = ("num_heads", "conv1d_kernel_size")
+    return {f"slstm_{name}": values[name] for name in names if name in values}
 
 
 def _feed_forward(width: int, values: Mapping[str, Any] | None) -> dict[str, Any]:
