@@ -249,8 +249,7 @@ def test_second_derivative_is_the_slope_of_the_gradient(name, device):
 
         gradients = mx.grad(of_call, argnums=indices)(*given)
         return sum(
-            mx.sum(g * mx.array(u, dtype=mx.float32))
-            for g, u in zip(gradients, first, strict=True)
+            mx.sum(g * mx.array(u, dtype=mx.float32)) for g, u in zip(gradients, first, strict=True)
         )
 
     given = [mx.array(array, dtype=mx.float32) for array in arrays]

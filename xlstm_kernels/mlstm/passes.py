@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """What both passes use.
+    """Arrays that both passes use.
 
     Attributes:
         sums: of the normaliser, (B, NH, S) float32.
