@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.initialization import output_linear, small_linear
 
-if TYPE_CHECKING:
-    import mlx.core as mx
-
 
 def _selu(x: mx.array) -> mx.array:
     # MLX's own has its constants to six digits.
-    return 1.0507009873554805 * nn.elu(x, 1.6732632423543772)
+    scale = mx.array(1.0507009873554805, dtype=x.dtype)
+    return mx.multiply(scale, nn.elu(x, 1.6732632423543772))
 
 
 # The names are PyTorch's and those of the package xlstm.
