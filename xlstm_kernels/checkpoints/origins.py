@@ -37,7 +37,7 @@ def convert_weights(
         The configuration, for `create_model`, and all weights, for `model.load_weights`.
 
     Raises:
-        TypeError: for a configuration with a value of a wrong type.
+        TypeError: for a value of an unexpected type in the configuration.
         ValueError: for a checkpoint of no known origin, and for missing, unexpected and misshapen
             weights, with their names in the checkpoint.
     """

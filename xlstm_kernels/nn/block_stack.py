@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
 
-#: What a sequence goes on from: the state of each block.
+#: The state of each block after a position.
 BlockStackCache: TypeAlias = list[UpProjectionMLSTMState | sLSTMState]
 
 
@@ -47,18 +47,16 @@ class xLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
                 use_bias=config.ffn_bias,
                 num_hidden_layers=config.num_blocks,
             )
-        self.dropout = nn.Dropout(config.dropout)
+            self.ffn_dropout = nn.Dropout(config.ffn_dropout)
 
     def __call__(
         self, x: mx.array, state: Any = None, mask: mx.array | None = None
     ) -> tuple[mx.array, Any]:
         """Run the block over x (B, S, D); arguments and results are those of its layer."""
         remembered, last = self.xlstm(self.xlstm_norm(x), state, mask)
-        # The sLSTM layer drops before its norm.
-        is_slstm = isinstance(self.xlstm, sLSTMLayer)
-        x = x + (remembered if is_slstm else self.dropout(remembered))
+        x = x + remembered
         if "ffn" in self:
-            x = x + self.dropout(self.ffn(self.ffn_norm(x)))
+            x = x + self.ffn_dropout(self.ffn(self.ffn_norm(x)))
         return x, last
 
     def init_state(self, batch_size: int) -> UpProjectionMLSTMState | sLSTMState:
@@ -86,7 +84,7 @@ class xLSTMBlockStack(nn.Module):  # noqa: N801
         cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
         mask: mx.array | None = None,
     ) -> mx.array | tuple[mx.array, BlockStackCache]:
-        """Run the blocks over x (B, S, D); `xLSTMLMModel` tells the rest.
+        """Run the blocks over x (B, S, D); `cache`, `mask` and errors are those of `xLSTM`.
 
         Returns:
             (B, S, D); with a cache the pair of it and the cache to go on with.

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xlstm_kernels.arguments import host_number
 from xlstm_kernels.nn.config import (
     block_indices,
     mLSTMLayerConfig,
@@ -36,7 +37,8 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
         num_blocks: blocks.
         slstm_at: indices, from 0, of the sLSTM blocks; the others are mLSTM blocks.
         bias: whether the linear layers of mLSTM blocks have biases; those of the gates always do.
-        dropout: the probability, in training, of a zero in the output of a layer.
+        dropout: the probability, in training, of a zero in the output of an mLSTM layer, in that of
+            an sLSTM before its norm, and in the embeddings (see `xLSTMLMModelConfig`).
         add_post_blocks_norm: whether there is a norm after the blocks.
         mlstm_num_heads: NH of the mLSTM.
         mlstm_inner_dim: the width of the mLSTM's q, k and v; None for 2 D, up to a multiple of 64.
@@ -48,6 +50,7 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
             multiple of 64; 0 for no such layer.
         ffn_act_fn: its activation; see `FeedForward`.
         ffn_bias: whether it has biases.
+        ffn_dropout: the probability, in training, of a zero in its output.
 
     Raises:
         TypeError: for a value that is not a number where one is needed.
@@ -70,16 +73,20 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
     ffn_dim: int | None = None
     ffn_act_fn: str = "gelu"
     ffn_bias: bool = False
+    ffn_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         require_counts(self, "embedding_dim", "num_blocks", "mlstm_qkv_proj_blocksize")
         owner = type(self).__name__
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"{owner}: dropout must be at least 0 and below 1, got {self.dropout}")
+        for name in ("dropout", "ffn_dropout"):
+            if not 0 <= host_number(owner, name, getattr(self, name)) < 1:
+                raise ValueError(
+                    f"{owner}: {name} must be at least 0 and below 1, got {getattr(self, name)}"
+                )
         for name, factor in (("mlstm_inner_dim", _PROJ_FACTOR), ("ffn_dim", _FFN_PROJ_FACTOR)):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, _up_dim(self.embedding_dim, factor))
-        require_counts(self, "mlstm_conv1d_kernel_size", "mlstm_inner_dim")
+        require_counts(self, "mlstm_inner_dim", "mlstm_conv1d_kernel_size")
         require_counts(self, "ffn_dim", least=0)
         require_activation(owner, self.ffn_act_fn)
         indices = block_indices(self, self.slstm_at, self.num_blocks)
@@ -103,7 +110,7 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
                 names are ignored: many are about training, kernels and initial values.
 
         Raises:
-            TypeError: for values of a wrong type.
+            TypeError: for values of an unexpected type.
             ValueError: for an sLSTM block whose function is not `"slstm"`; and as the constructor.
         """
         known = {one.name for one in dataclasses.fields(cls)}
@@ -166,28 +173,32 @@ class xLSTMLMModelConfig(xLSTMBlockStackConfig):  # noqa: N801
 def _flattened(values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `xLSTMBlockStackConfig` from xlstm's nested ones."""
     width = values.get("embedding_dim", 128)
-    ours: dict[str, Any] = {}
-    at = values.get("slstm_at") or ()
-    if at == "all" or values.get("mlstm_block") is None:
-        at = range(values.get("num_blocks", 1))
-    ours["slstm_at"] = tuple(at)
-    if (block := values.get("mlstm_block")) is not None:
-        mlstm = block.get("mlstm") or {}
-        for name in ("num_heads", "qkv_proj_blocksize", "conv1d_kernel_size"):
-            if name in mlstm:
-                ours[f"mlstm_{name}"] = mlstm[name]
-        ours["mlstm_inner_dim"] = _up_dim(width, _PROJ_FACTOR, mlstm)
-    if (block := values.get("slstm_block")) is not None:
-        slstm = block.get("slstm") or {}
-        if slstm.get("function", "slstm") != "slstm":
-            raise ValueError(
-                f"xLSTMBlockStackConfig: function must be 'slstm', got {slstm['function']!r}"
-            )
-        for name in ("num_heads", "conv1d_kernel_size"):
-            if name in slstm:
-                ours[f"slstm_{name}"] = slstm[name]
-        ours.update(_feed_forward(width, block.get("feedforward", {})))
-    return ours
+    mlstm_block, slstm_block = values.get("mlstm_block"), values.get("slstm_block")
+    indices = values.get("slstm_at") or ()
+    if indices == "all" or mlstm_block is None:
+        indices = range(values.get("num_blocks", 1))
+    flattened: dict[str, Any] = {"slstm_at": tuple(indices)}
+    if mlstm_block is not None:
+        flattened.update(_mlstm(width, mlstm_block.get("mlstm") or {}))
+    if slstm_block is not None:
+        flattened.update(_slstm(slstm_block.get("slstm") or {}))
+        flattened.update(_feed_forward(width, slstm_block.get("feedforward", {})))
+    return flattened
+
+
+def _mlstm(width: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("num_heads", "qkv_proj_blocksize", "conv1d_kernel_size")
+    return {
+        "mlstm_inner_dim": _up_dim(width, _PROJ_FACTOR, values),
+        **{f"mlstm_{name}": values[name] for name in names if name in values},
+    }
+
+
+def _slstm(values: Mapping[str, Any]) -> dict[str, Any]:
+    if (function := values.get("function", "slstm")) != "slstm":
+        raise ValueError(f"xLSTMBlockStackConfig: function must be 'slstm', got {function!r}")
+    names = ("num_heads", "conv1d_kernel_size")
+    return {f"slstm_{name}": values[name] for name in names if name in values}
 
 
 def _feed_forward(width: int, values: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -197,6 +208,7 @@ def _feed_forward(width: int, values: Mapping[str, Any] | None) -> dict[str, Any
         "ffn_dim": _up_dim(width, _FFN_PROJ_FACTOR, values),
         "ffn_act_fn": values.get("act_fn", "gelu"),
         "ffn_bias": values.get("bias", False),
+        "ffn_dropout": values.get("dropout", 0.0),
     }
 
 

@@ -64,6 +64,7 @@ class UpProjectionMLSTMLayer(nn.Module):
         self.proj_down = output_linear(
             inner, width, num_hidden_layers=config.num_blocks, bias=config.bias
         )
+        self.dropout = nn.Dropout(config.dropout)
 
     def __call__(
         self,
@@ -103,7 +104,8 @@ class UpProjectionMLSTMLayer(nn.Module):
         q, k, v = (self._heads(array) for array in qkv)
         h, last = self.mlstm_backend(q, k, v, i, f, c, n, m, return_last_states=True, mask=mask)
         normed = self.multihead_norm(h.swapaxes(1, 2)) + self.learnable_skip * convolved
-        return self.proj_down(normed * nn.silu(z)), UpProjectionMLSTMState(conv, *last)
+        y = self.dropout(self.proj_down(normed * nn.silu(z)))
+        return y, UpProjectionMLSTMState(conv, *last)
 
     def init_state(self, batch_size: int) -> UpProjectionMLSTMState:
         """The state before the first position, zeros."""

@@ -151,11 +151,21 @@ def test_gradients(stack, draw_tokens, draw):
         assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
 
 
-def test_dropout_is_for_training(stack, draw_tokens):
-    model, tokens = stack(dropout=0.5, add_embedding_dropout=True), draw_tokens(1, 9)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dropout": 0.5, "slstm_at": ()},
+        {"dropout": 0.5, "slstm_at": (0, 1, 2)},
+        {"ffn_dropout": 0.5},
+        {"dropout": 0.5, "add_embedding_dropout": True},
+    ],
+)
+def test_dropout_is_for_training(settings, stack, draw_tokens):
+    model, tokens = stack(**settings), draw_tokens(1, 9)
     assert not mx.allclose(model(tokens), model(tokens)).item()
     model.eval()
-    kept = xLSTMLMModel(dataclasses.replace(model.config, dropout=0.0))
+    changes = {"dropout": 0.0, "ffn_dropout": 0.0}
+    kept = xLSTMLMModel(dataclasses.replace(model.config, **changes))
     kept.update(model.parameters())
     assert mx.array_equal(model(tokens), kept(tokens)).item()
 
@@ -172,7 +182,7 @@ NESTED = {
     "mlstm_block": {"mlstm": {"conv1d_kernel_size": 3, "num_heads": 2, "proj_factor": 1.3}},
     "slstm_block": {
         "slstm": {"backend": "cuda", "num_heads": 8, "bias_init": "powerlaw_blockdependent"},
-        "feedforward": {"proj_factor": 1.5, "act_fn": "relu"},
+        "feedforward": {"proj_factor": 1.5, "act_fn": "relu", "dropout": 0.1},
     },
     "context_length": 256,
     "num_blocks": 7,
@@ -194,6 +204,7 @@ def test_nested_configurations():
         slstm_num_heads=8,
         ffn_dim=192,
         ffn_act_fn="relu",
+        ffn_dropout=0.1,
         vocab_size=99,
     )
     assert Config.from_dict(dataclasses.asdict(config)) == config
