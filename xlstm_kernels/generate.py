@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(response.text, end="", flush=True)
     print()
     print(
-        f"prompt: {response.prompt_tokens} tokens, {response.prompt_tps:.1f} tokens/s; "
-        f"text: {response.generation_tokens} tokens, {response.generation_tps:.1f} tokens/s; "
+        f"prompt: {response.prompt_tokens} tokens, {response.prompt_tps:.3g} tokens/s; "
+        f"text: {response.generation_tokens} tokens, {response.generation_tps:.3g} tokens/s; "
         f"peak memory {response.peak_memory:.3f} GB",
         file=sys.stderr,
     )

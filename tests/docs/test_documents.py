@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 import xlstm_kernels
 from embercoach import __version__, rulebook
@@ -39,6 +41,7 @@ from tests.docs.documents import (
 from tests.examples import readme
 from tests.examples.programs import PLANTED, ROOT, check, imported
 from tests.examples.readme import blocks
+from xlstm_kernels.checkpoints.quantization import quantize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -258,6 +261,29 @@ def test_the_exit_codes(tmp_path: Path) -> None:
 def test_the_bars_are_those_that_are_tested() -> None:
     table = rows("how-it-works.md", "what", "precision at least", "recall at least")
     assert [tuple(map(float, row[1:])) for row in table] == list(BARS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "bits"),
+    [
+        ("float32", mx.float32, None),
+        ("bfloat16", mx.bfloat16, None),
+        ("8 bits, bfloat16", mx.bfloat16, 8),
+        ("4 bits, bfloat16", mx.bfloat16, 4),
+        ("4 bits, float32", mx.float32, 4),
+    ],
+)
+def test_the_memory_of_xlstm_7b(name: str, dtype: mx.Dtype, bits: int | None) -> None:
+    """Computed of shapes: none of the weights is evaluated."""
+    model = xlstm_kernels.nn.xLSTM(xlstm_kernels.nn.xLSTMConfig())
+    model.set_dtype(dtype)
+    if bits is not None:
+        quantize(model, bits, group_size=64)
+    trees = (model.parameters(), model.init_cache(1))
+    sizes = [sum(array.nbytes for _, array in tree_flatten(tree)) / 1e9 for tree in trees]
+    header = ("precision", "weights", "a state", "measured, loaded", "measured peak, generating")
+    table = {row[0]: row[1:3] for row in rows("language-models.md", *header)}
+    assert table[name] == [f"{size:.2f}" for size in sizes]
 
 
 def test_the_table_of_kernels_is_that_of_the_pack() -> None:

@@ -19,7 +19,7 @@ from xlstm_kernels.nn import xLSTMLMModel, xLSTMLMModelConfig
 
 ROOT = Path(__file__).parents[3]
 FIGURES = re.compile(
-    r"prompt: 5 tokens, [\d.]+ tokens/s; text: \d+ tokens, [\d.]+ tokens/s; "
+    r"prompt: 5 tokens, [\de.+]+ tokens/s; text: \d+ tokens, [\de.+]+ tokens/s; "
     r"peak memory \d\.\d{3} GB\n"
 )
 
