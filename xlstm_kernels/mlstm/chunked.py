@@ -28,7 +28,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors, products
 from xlstm_kernels.arguments import require_mask
-from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Gradient, Operation, gradient_of, on_backend
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
@@ -163,9 +163,10 @@ def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) 
 @functools.cache
 def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operation:
     """The differentiable (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m, normaliser's sums)."""
+    operator = "mlstm_siging_chunkwise" if form.sigmoid_input else "mlstm_chunkwise"
 
-    def forward(*arrays: mx.array) -> Arrays:
-        return _compute(Call.of(arrays, carried, masked), form, backend)
+    def forward(executor: str, *arrays: mx.array) -> Arrays:
+        return _compute(Call.of(arrays, carried, masked), form, executor)
 
     def gradient(executor: str, *arrays: mx.array) -> Arrays:
         count = len(arrays) - len(_OUTPUTS) - len(_KEPT)
@@ -174,17 +175,24 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
             Call.of(primals, carried, masked), form, executor, cotangents, arrays[-len(_KEPT) :]
         )
 
+    launch, native = (functools.partial(forward, name) for name in (backend, executors.NATIVE))
     # Of MLX operations it has a gradient as it is; one of kernels takes that.
-    native = functools.partial(gradient, executors.NATIVE)
-    chosen: Operation = native
+    native_gradient = functools.partial(gradient, executors.NATIVE)
+    chosen: Operation = native_gradient
     if backend != executors.NATIVE:
-        chosen = differentiable(functools.partial(gradient, backend), gradient_of(native))
+        chosen = on_backend(
+            backend,
+            functools.partial(gradient, backend),
+            native_gradient,
+            gradient_of(native_gradient),
+            operator=operator,
+        )
 
     def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         gradients: Arrays = chosen(*primals, *cotangents, outputs[0], outputs[-1])
         return gradients
 
-    return differentiable(forward, pull_back, of_outputs=True)
+    return on_backend(backend, launch, native, pull_back, operator=operator, of_outputs=True)
 
 
 # What an operation gives, and what of it the gradient uses.
@@ -301,7 +309,7 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
     wide = multiply.widened
     length = call.length(form)
     q, k, v = call.chunks(form)
-    h_cotangent, c_cotangent, n_cotangent, m_cotangent, _ = cotangents
+    h_cotangent, c_cotangent, n_cotangent, m_cotangent, sums_cotangent = cotangents
     h, sums = kept
     dh = call.in_chunks(form, h_cotangent)
     queries, keys, values, pulled = (multiply.operand(rows) for rows in (q, k, v, dh))
@@ -310,6 +318,7 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
         in_chunks(h, length),
         dh,
         in_chunks(sums, length),
+        in_chunks(sums_cotangent, length),
         gates,
         form.eps,
         normalize=form.normalize,
@@ -360,8 +369,8 @@ def _gradient(call: Call, form: Form, backend: str, cotangents: Arrays, kept: Ar
         # The last states are scaled by exp(-m).
         last_states = States(before.c_end, before.n_end, gates.m)
         last = m_cotangent - _inner(last_states, c_cotangent, n_cotangent)
-        by_eps = in_sequence(of_h.by_eps, call.steps)
-        by_m = mx.concatenate([by_eps[..., :-1], by_eps[..., -1:] + last], axis=-1)
+        by_m = in_sequence(of_h.by_m, call.steps)
+        by_m = mx.concatenate([by_m[..., :-1], by_m[..., -1:] + last], axis=-1)
     of_gates = gate_gradients(
         call.i,
         call.f,

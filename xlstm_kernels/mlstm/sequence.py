@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_mask
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -145,8 +145,7 @@ def _sequence(backend: str, form: Form, *, initial: bool, masked: bool) -> Opera
     kernel = KERNELS[initial][masked]
 
     def launch(*arrays: mx.array) -> Arrays:
-        if backend == executors.NATIVE:
-            return reference(*arrays)
         return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)
 
-    return differentiable(launch, sequence_gradient(form, backend, carried=initial, masked=masked))
+    gradient = sequence_gradient(form, backend, carried=initial, masked=masked)
+    return on_backend(backend, launch, reference, gradient, operator=_OPERATOR)

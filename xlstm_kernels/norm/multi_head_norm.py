@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating
-from xlstm_kernels.differentiation import differentiable, gradient_of
+from xlstm_kernels.differentiation import gradient_of, on_backend
 from xlstm_kernels.norm.row_gradients import norm_gradient
 from xlstm_kernels.norm.rows import norm_kernel
 
@@ -193,8 +193,9 @@ def norm_operation(
     backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
 ) -> Operation:
     """The differentiable operation (x, each of the extras) -> normalised on one backend."""
+    native = _reference(eps, extras, centred=centred)
     if backend == executors.NATIVE:
-        return _reference(eps, extras, centred=centred)
+        return native
     kernel = norm_kernel(extras, centred=centred)
     input_gradient = norm_gradient_operation(backend, eps, extras, centred=centred)
 
@@ -206,7 +207,8 @@ def norm_operation(
         gradients: Arrays = input_gradient(*cotangents, *primals)
         return gradients
 
-    return differentiable(launch, gradient)
+    operator = _operator(centred=centred)
+    return on_backend(backend, launch, native, gradient, operator=operator)
 
 
 @functools.cache
@@ -224,7 +226,12 @@ def norm_gradient_operation(
             extras, primals, cotangent, _scalar(eps), centred=centred, backend=backend
         )
 
-    return differentiable(launch, gradient_of(plain))
+    operator = _operator(centred=centred)
+    return on_backend(backend, launch, plain, gradient_of(plain), operator=operator)
+
+
+def _operator(*, centred: bool) -> str:
+    return "multi_head_layer_norm" if centred else "rms_norm"
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:
