@@ -19,6 +19,7 @@ from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.differentiation import exportable
+from xlstm_kernels.executors import default_backend
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
@@ -41,6 +42,7 @@ __all__ = [
     "Kernel",
     "causal_conv1d",
     "causal_conv1d_update",
+    "default_backend",
     "exportable",
     "get_available_mlstm_kernels",
     "get_available_mlstm_sequence_kernels",

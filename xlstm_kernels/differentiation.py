@@ -57,7 +57,8 @@ def differentiable(
             the gradient in each input. Made of differentiable operations, it has a gradient too.
         of_outputs: call it with the outputs of `function` as well.
     """
-    operation = mx.custom_function(function)
+    operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
+    operation.jvp(_tangents_of(function))
     operation.vmap(_mapped(function, gradient, of_outputs=of_outputs))
     return _with_gradient(operation, function, gradient, of_outputs=of_outputs)
 
@@ -118,19 +119,24 @@ def _guarded(function: Operation, operator: str) -> Operation:
     """`function` of constants, that depend on what refuses `mx.vmap`."""
     guard: Any = mx.custom_function(lambda *arrays: arrays[0])
 
-    @guard.vmap
     def refuse(*_: Any) -> Any:
         raise ValueError(
             f"{operator}: MLX cannot vmap kernels; pass backend='native', or call it once with "
             "the mapped axis as a part of the batch axis"
         )
 
+    guard.vmap(refuse)
+
     def guarded(*arrays: mx.array) -> Any:
-        constants = [mx.stop_gradient(array) for array in arrays]
+        constants = _constants(arrays)
         first: mx.array = guard(*constants)
         return function(*mx.depends(constants, first))
 
     return guarded
+
+
+def _constants(arrays: Arrays) -> list[mx.array]:
+    return [mx.stop_gradient(array) for array in arrays]
 
 
 def _tangents_of(native: Operation) -> Callable[[Any, Any], Any]:

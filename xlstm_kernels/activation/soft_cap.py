@@ -35,8 +35,7 @@ def soft_cap(
             an array is not checked, since looking at it would force its evaluation: a cap of zero
             gives NaN, a negative one acts as its absolute value.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         An array of the shape and dtype of `values`.

@@ -59,8 +59,7 @@ def causal_conv1d(
         return_final_states: whether to return the state after the last step as well.
         activation: None; or "silu", also called "swish": y sigmoid(y).
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states): states

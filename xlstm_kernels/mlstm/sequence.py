@@ -67,8 +67,7 @@ def mlstm_sequence(
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states

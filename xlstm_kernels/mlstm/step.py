@@ -67,8 +67,7 @@ def mlstm_step(
         dtype_state: the dtype of the c and n returned. h is made of c and n before that rounding.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         h (B, NH, DV) in the dtype of v, and the states c, n in `dtype_state`, m (B, NH, 1) float32.

@@ -75,8 +75,7 @@ def slstm(
             these dtypes; what an earlier call returned as `last`, or None for zeros.
         function: only "slstm". FlashRNN has other functions, this pack has not.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
             are, and its y is zero.
         gradient_recurrent_clipval: bring each element of the gradient that a y gets through R, the
