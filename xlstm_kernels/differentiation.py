@@ -29,21 +29,21 @@ Arrays: TypeAlias = tuple[mx.array, ...]
 Operation: TypeAlias = Callable[..., Any]
 Gradient: TypeAlias = Callable[..., Arrays]
 
-_exporting: ContextVar[bool] = ContextVar("exporting", default=False)
+_inference: ContextVar[bool] = ContextVar("inference", default=False)
 
 
 @contextmanager
-def exportable() -> Iterator[None]:
-    """Leave out the custom gradients of all operators, so that `mx.export_function` takes them.
+def inference() -> Iterator[None]:
+    """Leave out what gradients, `mx.vmap` and `mx.jvp` need of all operators called in the block.
 
-    Values are the same, kernels are exported as such. Call `mx.export_function`, or the exporter,
-    inside of the `with` block.
+    Values are the same. `mx.export_function` takes the operators then, with their kernels, and a
+    call costs the host less. Kernels have no gradient then: MLX refuses to derive one.
     """
-    token = _exporting.set(True)
+    token = _inference.set(True)
     try:
         yield
     finally:
-        _exporting.reset(token)
+        _inference.reset(token)
 
 
 def differentiable(
@@ -110,13 +110,13 @@ def _with_gradient(
     operation.vjp(pull_back)
 
     def call(*arrays: mx.array) -> Any:
-        return function(*arrays) if _exporting.get() else operation(*arrays)
+        return function(*arrays) if _inference.get() else operation(*arrays)
 
     return call
 
 
 def _guarded(function: Operation, operator: str) -> Operation:
-    """`function` of constants, that depend on what refuses `mx.vmap`."""
+    """`function` of constants, the first one from a function that refuses `mx.vmap`."""
     guard: Any = mx.custom_function(lambda *arrays: arrays[0])
 
     def refuse(*_: Any) -> Any:
@@ -129,8 +129,7 @@ def _guarded(function: Operation, operator: str) -> Operation:
 
     def guarded(*arrays: mx.array) -> Any:
         constants = _constants(arrays)
-        first: mx.array = guard(*constants)
-        return function(*mx.depends(constants, first))
+        return function(guard(*constants), *constants[1:])
 
     return guarded
 

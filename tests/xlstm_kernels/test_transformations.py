@@ -16,7 +16,7 @@ from xlstm_kernels import (
     causal_conv1d_update,
     default_backend,
     executors,
-    exportable,
+    inference,
     mlstm_chunkwise,
     mlstm_sequence,
     mlstm_siging_chunkwise,
@@ -367,7 +367,7 @@ def test_kernels_compiled_without_shapes_are_refused(case, in_metal_graph):
 @cases
 def test_exports_compute_the_same(case, tmp_path: Path):
     arrays, run, path = case.arrays(2), case.on("native"), str(tmp_path / "operator.mlxfn")
-    with exportable():
+    with inference():
         mx.export_function(path, run, *arrays)
     assert_close(mx.import_function(path)(*arrays), run(*arrays))
 
@@ -378,10 +378,10 @@ def test_exports_hold_kernels(case, monkeypatch: pytest.MonkeyPatch):
     records: list[dict] = []
     if case.name.startswith("slstm"):
         # MLX 0.32.4 cannot write this operation. If this fails, MLX has learnt it.
-        with exportable(), pytest.raises(ValueError, match="state for primitive Contiguous"):
+        with inference(), pytest.raises(ValueError, match="state for primitive Contiguous"):
             mx.export_function(records.append, case.on("metal"), *case.arrays(2))
         return
-    with exportable():
+    with inference():
         mx.export_function(records.append, case.on("metal"), *case.arrays(2))
     names = {record.get("name") for record in records}
     assert "CustomTransforms" not in names
@@ -389,9 +389,9 @@ def test_exports_hold_kernels(case, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_exports_are_refused_with_gradients(tmp_path: Path):
-    """If this fails, MLX has learnt it, and `exportable` is not needed."""
+    """If this fails, MLX has learnt it, and `inference` is not needed."""
     with pytest.raises(ValueError, match="Unable to serialize primitive CustomTransforms"):
         mx.export_function(str(tmp_path / "f"), lambda x: soft_cap(x, 1.0), mx.zeros((2,)))
-    with exportable():
+    with inference():
         mx.export_function(str(tmp_path / "f"), lambda x: soft_cap(x, 1.0), mx.zeros((2,)))
     assert mx.grad(lambda x: soft_cap(x, 1.0))(mx.array(0.0)).item() == 1

@@ -25,19 +25,18 @@ class NormalizerGradients(NamedTuple):
     Attributes:
         inverse: 1 / normaliser, zero where h is zero whatever comes.
         bias: da, the gradient in the sums before their bound.
-        by_m: the gradient in m, which scales all but eps, and a.
+        by_eps: the gradient in m, which scales all but eps.
     """
 
     inverse: mx.array
     bias: mx.array
-    by_m: mx.array
+    by_eps: mx.array
 
 
 def normalizer_gradients(
     h: mx.array,
     cotangent: mx.array,
     sums: mx.array,
-    sums_cotangent: mx.array,
     gates: LogGates,
     eps: float,
     *,
@@ -45,13 +44,12 @@ def normalizer_gradients(
     through: bool,
     backend: str,
 ) -> NormalizerGradients:
-    """Gradients through the normaliser, from the cotangents of h and a.
+    """Gradients through the normaliser, from the cotangent of h.
 
     Args:
         h: (B, NH, NC, L, DV), as it lies.
         cotangent: of h.
         sums: a, (B, NH, NC, L) float32.
-        sums_cotangent: of a, which only a gradient of a gradient has.
         gates: of the steps.
         eps: added to the normaliser.
         normalize: whether h was divided.
@@ -61,16 +59,15 @@ def normalizer_gradients(
     nothing = mx.zeros_like(sums)
     live = mx.isfinite(gates.floor)
     if not normalize:
-        return NormalizerGradients(live.astype(mx.float32), sums_cotangent, nothing)
+        return NormalizerGradients(live.astype(mx.float32), nothing, nothing)
     size, smallest = mx.abs(sums), mx.array(eps, dtype=sums.dtype)
     divisor = mx.maximum(size, gates.floor) + smallest
     inverse = mx.where(live, mx.reciprocal(divisor), nothing)
     if not through:
-        return NormalizerGradients(inverse, sums_cotangent, nothing)
+        return NormalizerGradients(inverse, nothing, nothing)
     pulled = mx.where(live, row_dots(h, cotangent, backend=backend), nothing) * inverse
     bias = mx.where(size > gates.floor, mx.negative(pulled) * mx.sign(sums), nothing)
-    by_m = mx.negative(pulled * smallest + sums * sums_cotangent)
-    return NormalizerGradients(inverse, bias + sums_cotangent, by_m)
+    return NormalizerGradients(inverse, bias, mx.negative(pulled * smallest))
 
 
 def row_dots(a: mx.array, b: mx.array, *, backend: str) -> mx.array:
