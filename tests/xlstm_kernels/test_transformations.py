@@ -43,13 +43,7 @@ ROWS, WIDE = (B, S, NH, DK), (B, S, NH * DK)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An operator, called with arrays of `shapes`.
-
-    Attributes:
-        name: of the operator, and more.
-        call: takes the arrays and the backend.
-        shapes: of the arrays.
-    """
+    """An operator, called with arrays of `shapes` and a backend; the first word of `name` is its."""
 
     name: str
     call: Callable[..., object]
@@ -173,11 +167,15 @@ def all_of(arrays: list[mx.array]) -> tuple[int, ...]:
 
 
 @cases
-@pytest.mark.parametrize("shared", ["none", "first", "all but the first"])
+@pytest.mark.parametrize(
+    "shared",
+    [slice(0), slice(1), slice(1, None), slice(-1, None)],
+    ids=["none", "first", "all but the first", "last"],
+)
 def test_vmap_is_a_loop(case, shared):
     """With values and gradients; arrays that are not mapped count in every round."""
     rounds, arrays = case.arrays(1, 3), case.arrays(2)
-    mapped = [shared == "none" or (n == 0) == (shared != "first") for n in all_of(arrays)]
+    mapped = [n not in all_of(arrays)[shared] for n in all_of(arrays)]
     given = [r if m else a for r, a, m in zip(rounds, arrays, mapped, strict=True)]
     vectorised = mx.vmap(case.on("native"), in_axes=tuple(0 if m else None for m in mapped))
 
