@@ -43,7 +43,7 @@ ROWS, WIDE = (B, S, NH, DK), (B, S, NH * DK)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An operator, called with arrays of `shapes` and a backend; the first word of `name` is its."""
+    """An operator, named first in `name`, called with arrays of `shapes` and a backend."""
 
     name: str
     call: Callable[..., object]

@@ -80,7 +80,7 @@ def names() -> tuple[str, ...]:
 def default_backend(name: str) -> Iterator[None]:
     """Let `name` run whatever is called inside of the `with` block with `backend=None`.
 
-    Layers and models have no `backend` of their own: `default_backend("native")` lets `mx.vmap`
+    Layers and models take no `backend`: `default_backend("native")` lets `mx.vmap`
     map one where kernels run.
 
     Raises:
