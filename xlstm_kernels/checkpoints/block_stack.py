@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -101,13 +103,10 @@ def _source(
         accepted = ((heads, 4 * units, units), (heads, units, 4 * units))
         return Source(key, accepted, _recurrent_weight)
     if name.endswith(".slstm_cell.bias"):
-        gates, heads, units = shape
         recurrent = weights.get(key.removesuffix("_bias_") + "_recurrent_kernel_")
-        if recurrent is not None and _is_cuda(recurrent):
-            read = lambda bias: bias.reshape(heads, gates, units).swapaxes(0, 1)  # noqa: E731
-        else:
-            read = lambda bias: bias.reshape(shape)  # noqa: E731
-        return Source(key, ((gates * heads * units,),), read)
+        is_cuda = recurrent is not None and _is_cuda(recurrent)
+        read = functools.partial(_cell_bias, shape=shape, is_cuda=is_cuda)
+        return Source(key, ((math.prod(shape),),), read)
     return Source(key, (shape,))
 
 
@@ -133,3 +132,11 @@ def _recurrent_weight(weight: mx.array) -> mx.array:
         return weight.reshape(heads, units, 4, units).transpose(2, 0, 3, 1)
     units = weight.shape[2]
     return weight.reshape(heads, 4, units, units).transpose(1, 0, 2, 3)
+
+
+def _cell_bias(weight: mx.array, shape: tuple[int, ...], is_cuda: bool) -> mx.array:
+    """The bias as (4, N, D), from that order or, of their CUDA backend, (N, 4, D); both flat."""
+    gates, heads, units = shape
+    if is_cuda:
+        return weight.reshape(heads, gates, units).swapaxes(0, 1)
+    return weight.reshape(shape)

@@ -13,7 +13,7 @@ from xlstm_kernels.nn.normalization import RMSNorm
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xlstm_kernels.nn.config import xLSTMConfig
     from xlstm_kernels.nn.mlstm_layer import MLSTMState
@@ -79,7 +79,7 @@ class sLSTMBlock(nn.Module):  # noqa: N801
 
 def run_blocks(
     owner: str,
-    blocks: Sequence[nn.Module],
+    blocks: Sequence[Callable[..., Any]],
     x: mx.array,
     cache: Sequence[Any] | None,
     mask: mx.array | None,
