@@ -22,6 +22,7 @@ from tests.xlstm_kernels.language_models.conftest import (
 )
 from xlstm_kernels.checkpoints import load
 from xlstm_kernels.mlx_lm import ModelArgs, create_model
+from xlstm_kernels.mlx_lm.__main__ import run
 
 ROOT = Path(__file__).parents[3]
 PROMPTS = ["To be", "a prompt that is longer than the others", "x"]
@@ -323,3 +324,11 @@ def test_tokens_are_those_of_transformers(tied, dtype, shard, mlx_lm, tmp_path, 
         model.set_dtype(mx.float32)  # their weights, without the rounding of activations
         responses = mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=COUNT)
         assert [one.token for one in responses][: COUNT - 1] == expected[: COUNT - 1]
+
+
+def test_commands_without_mlx_lm(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mlx_lm.cli", None)
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    assert stopped.value.code == 2
+    assert "pip install 'embercoach[lm]'" in capsys.readouterr().err
