@@ -13,17 +13,24 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_forward, seeds_list
+from embercoach.analysis.facts.host_uses import (
+    hot_functions,
+    is_fed_back,
+    is_forward,
+    is_hot,
+    seeds_list,
+)
 from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import dotted, statements_below, walk
 from embercoach.analysis.values.joins import holds_arrays
-from embercoach.analysis.values.lattice import Numpy, Transformed
-from embercoach.checks.arrays.lazy.step_loops import is_step, updates
+from embercoach.analysis.values.lattice import Numpy
+from embercoach.checks.arrays.lazy.step_loops import updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.needed_reads import is_used_up
+from embercoach.checks.arrays.pulls.whole_passes import ends_whole_pass, is_of_step, trains
 from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
@@ -48,7 +55,6 @@ HELP: dict[Verdict, str] = {
     "step": "Read the loss every k steps, or after the mx.eval() of the step",
 }
 
-_GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 #: Calls from loops, functions, and calls of the same method in a body that are looked at.
 _MOST_CALLS, _MOST_FUNCTIONS, _MOST_ALIKE = 8, 3, 32
 
@@ -67,17 +73,19 @@ def verdict_of(
     body = function.node.body
     if function not in hot_functions(module):
         return verdict_of_call(place, pull, module)
-    if is_fed_back(pull, module):
-        return "again" if _is_read_again(pull, body, place, module) else _fed_back(pull)
     if _is_read_again(pull, body, place, module):
         return "again"
     uses = uses_of(pull, body, module, function)
+    if is_fed_back(pull, module):
+        needed = _DECIDING if is_hot(function) else _DECIDING | _KEPT_NUMBER
+        is_needed = uses & needed and not _is_numpy(pull, module)
+        return "leaves" if is_needed else _fed_back(pull)
     if uses == {Use.METADATA}:
         return "metadata"
     if uses == {Use.STORED} or _only_checks(place.statement, uses):
         return "leaves"
     evaluated = _is_evaluated_before(place, body, module)
-    if updates(function, module) and not evaluated:
+    if updates(function, module) and not evaluated and is_of_step(place, pull, body, module):
         return "step"
     if evaluated or uses & _NEEDED:
         return "leaves"
@@ -99,8 +107,8 @@ def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verd
     is_listed = _is_number(pull) and not is_fed_back(pull, module)
     if is_listed or seeds_list(place, module) or uses <= _KEPT:
         return "leaves"
-    is_numpy = isinstance(evaluation_of(module).result_of(pull), Numpy)
-    if (uses & _DECIDING and not is_numpy) or takes_host_detour(pull, module):
+    needed = _DECIDING | _KEPT_NUMBER if _is_number(pull) else _DECIDING
+    if (uses & needed and not _is_numpy(pull, module)) or takes_host_detour(pull, module):
         return "leaves"
     return _fed_back(pull)
 
@@ -108,6 +116,12 @@ def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verd
 #: Uses of a value that is kept: other functions may read it as a Python number.
 _KEPT = frozenset((Use.STORED, Use.METADATA))
 _DECIDING = frozenset((Use.DECIDES, Use.CONVERGED))
+#: Uses of the number itself, besides those on the device.
+_KEPT_NUMBER = frozenset((Use.RETURNED, Use.STORED, Use.COLLECTED))
+
+
+def _is_numpy(pull: cst.CSTNode, module: Module) -> bool:
+    return isinstance(evaluation_of(module).result_of(pull), Numpy)
 
 
 def _is_transformed(function: FunctionInfo) -> bool:
@@ -127,7 +141,7 @@ def _in_loop(
         return "invariant"
     if is_fed_back(pull, module):
         detour = takes_host_detour(pull, module, only_by_numpy=True)
-        return "leaves" if detour else _fed_back(pull)
+        return "leaves" if detour or _decides(pull, place, module) else _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
         return "leaves" if _is_entry(pull, place, module) else ""  # in a comprehension
     if _is_read_again(pull, loop.body, place, module):
@@ -137,8 +151,10 @@ def _in_loop(
         return "metadata"
     if _is_evaluated_before(place, loop.body, module) or _only_checks(place.statement, uses):
         return "leaves"
-    if _trains(loop, module):
+    if trains(loop, module) and is_of_step(place, pull, loop.body, module):
         return "step"
+    if subject is None and ends_whole_pass(place, pull, module):
+        return "leaves"
     return _by_uses(place, pull, uses, module)
 
 
@@ -179,9 +195,23 @@ def _only_checks(statement: cst.CSTNode, uses: frozenset[Use]) -> bool:
     return not uses and isinstance(statement, (cst.Assert, cst.If))
 
 
+def _decides(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether a number decides what the iteration does: a token that ends the text."""
+    if place.loop is None or not _is_number(pull):
+        return False
+    return bool(uses_of(pull, place.loop.body, module, place.function) & _DECIDING)
+
+
 def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
-    """Test whether a pull makes an entry of a dictionary: ``{name: x.item() for ...}``."""
-    parents = region_of(place.statement).parents
+    """Test whether a pull makes an entry of a dictionary, or only selects in a comprehension.
+
+    ``{name: x.item() for ...}``, or ``[name for name, x in weights if x.item()]`` in a function
+    that runs once.
+    """
+    statement, function = place.statement, place.function
+    if not uses_of(pull, statement, module, function):
+        return function not in hot_functions(module)
+    parents = region_of(statement).parents
     node: cst.CSTNode | None = pull
     while node is not None and not isinstance(node, cst.BaseComp):
         node = parents.get(node)
@@ -212,17 +242,6 @@ def _in_caller(call: LocalCall, module: Module, depth: int) -> Verdict:
         return "leaves"
     is_returned = Use.RETURNED in uses and depth < _MOST_FUNCTIONS
     return _in_callers(caller, module, depth + 1) if is_returned else ""
-
-
-@lru_cache(maxsize=16)
-def _trains(loop: cst.For | cst.While, module: Module) -> bool:
-    """Test whether each iteration updates weights, or takes a gradient."""
-    if is_step(loop, module, by_evaluation=False):
-        return True
-    calls = evaluation_of(module).calls
-    facts = (calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call))
-    callees = (fact.callee for fact in facts if fact is not None)
-    return any(isinstance(c, Transformed) and c.transform in _GRADIENTS for c in callees)
 
 
 def only_exits(node: cst.CSTNode) -> bool:

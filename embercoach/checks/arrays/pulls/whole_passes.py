@@ -1,0 +1,147 @@
+"""Reads of what an iteration computes by a model from its own data: one wait in a whole pass.
+
+The model's work is long beside the wait. To read all results after the loop would keep the graphs
+or the results of all iterations in memory.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.host_uses import is_forward
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.syntax.trees import SCOPES, all_statements, walk
+from embercoach.analysis.values.lattice import Transformed
+from embercoach.checks.arrays.lazy.step_loops import is_step
+
+if TYPE_CHECKING:
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+
+_GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
+#: Names that a value is followed through, and functions.
+_MOST_NAMES, _MOST_FUNCTIONS = 16, 3
+
+
+def ends_whole_pass(place: FactPlace, read: cst.CSTNode, module: Module) -> bool:
+    """Test whether a loop reads what a call of a model computes, of data of the same iteration.
+
+    In a chain each iteration computes with results of the last one, as tokens are generated: there
+    each wait delays the next call. Training steps are another matter.
+
+    Args:
+        place: the place of the read.
+        read: the expression whose value is read.
+        module: the module of the read.
+    """
+    loops = [*layout_of(module, place.function).loops(place.statement)]
+    if not loops or place.loops != len(loops) or trains(loops[0], module):
+        return False  # in a comprehension, or a step
+    search = _Search(loops[0].body, place, module)
+    search.follow(read, place.statement)
+    return search.runs_model and not search.is_chain
+
+
+def is_of_step(place: FactPlace, read: cst.CSTNode, body: cst.BaseSuite, module: Module) -> bool:
+    """Test whether what a training step reads comes from its pass through the model."""
+    search = _Search(body, place, module)
+    search.follow(read, place.statement)
+    return search.runs_model or search.takes_gradient
+
+
+@lru_cache(maxsize=16)
+def trains(loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether each iteration updates weights, or takes a gradient."""
+    if is_step(loop, module, by_evaluation=False):
+        return True
+    return any(isinstance(n, cst.Call) and _takes_gradient(n, module) for n in walk(loop.body))
+
+
+class _Search:
+    """The search for the calls in one pass of a body that a value comes from."""
+
+    def __init__(self, body: cst.BaseSuite, place: FactPlace, module: Module) -> None:
+        self._order = _order(body)
+        self._function = place.function
+        self._module = module
+        self._reaching = scope_of(module, place.function).reaching
+        self._names = _MOST_NAMES
+        self._seen: set[int] = set()
+        self.runs_model = False
+        self.takes_gradient = False
+        self.is_chain = False
+
+    def follow(self, node: cst.CSTNode, statement: cst.CSTNode) -> None:
+        for part in walk(node, (cst.Lambda,)):
+            if isinstance(part, cst.Call):
+                self.takes_gradient |= _takes_gradient(part, self._module)
+                self.runs_model |= _runs_model(part, self._function, self._module)
+            elif isinstance(part, cst.Name):
+                self._name(part.value, statement)
+
+    def _name(self, name: str, statement: cst.CSTNode) -> None:
+        order = self._order
+        for binding in self._reaching.before(statement, name) or ():
+            if id(binding.statement) not in order or binding.value is None:
+                continue  # from outside of the body
+            if order[id(binding.statement)] >= order.get(id(statement), 0):
+                self.is_chain = True
+            elif id(binding) not in self._seen and self._names:
+                self._names -= 1
+                self._seen.add(id(binding))
+                self.follow(binding.value, binding.statement)
+
+
+@lru_cache(maxsize=8)
+def _order(body: cst.BaseSuite) -> dict[int, int]:
+    """The order of the statements of a body, by their ``id``."""
+    return {id(statement): n for n, statement in enumerate(all_statements(body))}
+
+
+def _takes_gradient(call: cst.Call, module: Module) -> bool:
+    fact = evaluation_of(module).calls.get(call)
+    callee = None if fact is None else fact.callee
+    return isinstance(callee, Transformed) and callee.transform in _GRADIENTS
+
+
+def _runs_model(call: cst.Call, function: FunctionInfo | None, module: Module) -> bool:
+    """Test whether a call runs a layer of the file, or a model that is passed in."""
+    evaluation = evaluation_of(module)
+    fact, local = evaluation.calls.get(call), evaluation.local_call(call)
+    if fact is not None:
+        return isinstance(fact.callee, Transformed) and not _takes_gradient(call, module)
+    if local is not None:
+        return _function_runs_model(local.function, module)
+    other = evaluation.elsewhere.get(call)
+    return _calls_value(call.func, function) if other is None else is_forward(other.function)
+
+
+def _calls_value(node: cst.CSTNode, function: FunctionInfo | None) -> bool:
+    """Test whether an unknown callee is a variable, or an attribute: ``model(x)``."""
+    if isinstance(node, cst.Attribute) and function is not None and function.is_method:
+        first = function.parameters[0].name if function.parameters else ""
+        return isinstance(node.value, cst.Name) and node.value.value == first
+    return isinstance(node, cst.Name)
+
+
+@lru_cache(maxsize=64)
+def _function_runs_model(function: FunctionInfo, module: Module, depth: int = 0) -> bool:
+    if is_forward(function):
+        return True
+    evaluation = evaluation_of(module)
+    for node in walk(function.node.body, SCOPES):
+        if not isinstance(node, cst.Call):
+            continue
+        local = evaluation.local_call(node)
+        if local is None:
+            if _runs_model(node, function, module):
+                return True
+        elif depth < _MOST_FUNCTIONS and _function_runs_model(local.function, module, depth + 1):
+            return True
+    return False
