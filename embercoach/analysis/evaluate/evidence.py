@@ -55,7 +55,7 @@ def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Valu
     name, path = func.attr.value, dotted(func.value)
     if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
         return BoundMember(Array(traced=True), name)
-    if path is not None and (path, name) in frame.asked:
+    if name in _PULLING and path is not None and (path, name) in frame.asked:
         return UNKNOWN
     if frame.module.is_test or name != "tolist":
         return assumed

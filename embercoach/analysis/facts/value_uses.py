@@ -44,6 +44,8 @@ class Use(Enum):
     METADATA = auto()
     #: An operation of arrays takes it.
     DEVICE = auto()
+    #: It decides only if an exception is raised.
+    CHECKED = auto()
 
 
 #: Expressions that are followed for one value.
@@ -205,6 +207,7 @@ class _Uses:
 
     def _tested(self, node: cst.CSTNode, is_ordered: bool) -> None:
         if isinstance(node, cst.Assert) or (isinstance(node, cst.If) and _only(node, cst.Raise)):
+            self._found.add(Use.CHECKED)
             return
         leaves = isinstance(node, cst.If) and _only(node, cst.Break, cst.Return)
         ends = leaves or isinstance(node, cst.While)

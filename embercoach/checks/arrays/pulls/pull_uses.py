@@ -77,8 +77,7 @@ def verdict_of(
         return "again"
     uses = uses_of(pull, body, module, function)
     if is_fed_back(pull, module):
-        needed = _DECIDING if is_hot(function) else _DECIDING | _KEPT_NUMBER
-        is_needed = uses & needed and not _is_numpy(pull, module)
+        is_needed = _is_needed(pull, uses, module, is_kept=not is_hot(function))
         return "leaves" if is_needed else _fed_back(pull)
     if uses == {Use.METADATA}:
         return "metadata"
@@ -107,21 +106,30 @@ def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verd
     is_listed = _is_number(pull) and not is_fed_back(pull, module)
     if is_listed or seeds_list(place, module) or uses <= _KEPT:
         return "leaves"
-    needed = _DECIDING | _KEPT_NUMBER if _is_number(pull) else _DECIDING
-    if (uses & needed and not _is_numpy(pull, module)) or takes_host_detour(pull, module):
-        return "leaves"
-    return _fed_back(pull)
+    is_needed = _is_needed(pull, uses, module) or takes_host_detour(pull, module)
+    return "leaves" if is_needed else _fed_back(pull)
 
 
 #: Uses of a value that is kept: other functions may read it as a Python number.
-_KEPT = frozenset((Use.STORED, Use.METADATA))
+_KEPT = frozenset((Use.STORED, Use.METADATA, Use.CHECKED))
 _DECIDING = frozenset((Use.DECIDES, Use.CONVERGED))
 #: Uses of the number itself, besides those on the device.
 _KEPT_NUMBER = frozenset((Use.RETURNED, Use.STORED, Use.COLLECTED))
+#: Uses of a copy for which the host needs its numbers.
+_OF_COPY = frozenset((Use.CHECKED, Use.CONVERGED))
 
 
-def _is_numpy(pull: cst.CSTNode, module: Module) -> bool:
-    return isinstance(evaluation_of(module).result_of(pull), Numpy)
+def _is_needed(
+    pull: cst.CSTNode, uses: frozenset[Use], module: Module, *, is_kept: bool = True
+) -> bool:
+    """Test whether the host needs a value that returns to the device too.
+
+    ``is_kept`` says that a number is needed where it is returned, stored or collected.
+    """
+    if isinstance(evaluation_of(module).result_of(pull), Numpy):
+        return bool(uses & _OF_COPY)
+    kept = _KEPT_NUMBER if is_kept and _is_number(pull) else frozenset()
+    return bool(uses & (_DECIDING | kept))
 
 
 def _is_transformed(function: FunctionInfo) -> bool:
@@ -176,7 +184,7 @@ def _by_uses(place: FactPlace, pull: cst.CSTNode, uses: frozenset[Use], module: 
 _GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
 #: Uses for which the host needs the value in this iteration; uses of a report.
 _NEEDED = frozenset((Use.NOW, Use.DECIDES))
-_REPORTED = frozenset((Use.STORED, Use.RETURNED))
+_REPORTED = frozenset((Use.STORED, Use.RETURNED, Use.CHECKED))
 
 
 def _ends_loop(statement: cst.CSTNode, layout: Layout) -> bool:
@@ -192,7 +200,7 @@ def _ends_loop(statement: cst.CSTNode, layout: Layout) -> bool:
 
 def _only_checks(statement: cst.CSTNode, uses: frozenset[Use]) -> bool:
     """Test whether a value decides only if an exception is raised."""
-    return not uses and isinstance(statement, (cst.Assert, cst.If))
+    return uses <= {Use.CHECKED} and isinstance(statement, (cst.Assert, cst.If))
 
 
 def _decides(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:

@@ -15,8 +15,8 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.host_uses import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import SCOPES, all_statements, walk
-from embercoach.analysis.values.lattice import Transformed
+from embercoach.analysis.syntax.trees import SCOPES, all_statements, children, dotted, walk
+from embercoach.analysis.values.lattice import UNKNOWN, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step
 
 if TYPE_CHECKING:
@@ -41,8 +41,13 @@ def ends_whole_pass(place: FactPlace, read: cst.CSTNode, module: Module) -> bool
         module: the module of the read.
     """
     loops = [*layout_of(module, place.function).loops(place.statement)]
-    if not loops or place.loops != len(loops) or trains(loops[0], module):
-        return False  # in a comprehension, or a step
+    if loops and trains(loops[0], module):
+        return False
+    if place.loops != len(loops):  # in a comprehension
+        calls = (node for node in walk(read) if isinstance(node, cst.Call))
+        return any(_runs_model(call, place.function, module) for call in calls)
+    if not loops:
+        return False
     search = _Search(loops[0].body, place, module)
     search.follow(read, place.statement)
     return search.runs_model and not search.is_chain
@@ -78,19 +83,28 @@ class _Search:
         self.is_chain = False
 
     def follow(self, node: cst.CSTNode, statement: cst.CSTNode) -> None:
-        for part in walk(node, (cst.Lambda,)):
+        pending = [node]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, cst.Name):
+                self._name(part.value, statement)
+            elif isinstance(part, (cst.Attribute, cst.Arg)):
+                pending.append(part.value)
+            elif not isinstance(part, cst.Lambda):
+                pending += children(part)
             if isinstance(part, cst.Call):
                 self.takes_gradient |= _takes_gradient(part, self._module)
                 self.runs_model |= _runs_model(part, self._function, self._module)
-            elif isinstance(part, cst.Name):
-                self._name(part.value, statement)
 
     def _name(self, name: str, statement: cst.CSTNode) -> None:
         order = self._order
-        for binding in self._reaching.before(statement, name) or ():
+        at = order.get(id(statement), 0)
+        known = self._reaching.before(statement, name)
+        # Where it isn't known which of the bindings hold, any may.
+        for binding in self._reaching.bindings.get(name, ()) if known is None else known:
             if id(binding.statement) not in order or binding.value is None:
                 continue  # from outside of the body
-            if order[id(binding.statement)] >= order.get(id(statement), 0):
+            if order[id(binding.statement)] >= at:
                 self.is_chain = True
             elif id(binding) not in self._seen and self._names:
                 self._names -= 1
@@ -114,20 +128,25 @@ def _runs_model(call: cst.Call, function: FunctionInfo | None, module: Module) -
     """Test whether a call runs a layer of the file, or a model that is passed in."""
     evaluation = evaluation_of(module)
     fact, local = evaluation.calls.get(call), evaluation.local_call(call)
-    if fact is not None:
-        return isinstance(fact.callee, Transformed) and not _takes_gradient(call, module)
     if local is not None:
-        return _function_runs_model(local.function, module)
+        return not _takes_gradient(call, module) and _function_runs_model(local.function, module)
     other = evaluation.elsewhere.get(call)
-    return _calls_value(call.func, function) if other is None else is_forward(other.function)
+    if other is not None:
+        return is_forward(other.function)
+    if fact is not None and fact.callee is not UNKNOWN:
+        return isinstance(fact.callee, Transformed) and not _takes_gradient(call, module)
+    return _calls_variable(call.func, function, module)
 
 
-def _calls_value(node: cst.CSTNode, function: FunctionInfo | None) -> bool:
-    """Test whether an unknown callee is a variable, or an attribute: ``model(x)``."""
-    if isinstance(node, cst.Attribute) and function is not None and function.is_method:
-        first = function.parameters[0].name if function.parameters else ""
-        return isinstance(node.value, cst.Name) and node.value.value == first
-    return isinstance(node, cst.Name)
+def _calls_variable(node: cst.CSTNode, function: FunctionInfo | None, module: Module) -> bool:
+    """Test whether an unknown callee is a variable, or an attribute of ``self``: ``model(x)``."""
+    if isinstance(node, cst.Attribute):
+        first = function.parameters[:1] if function is not None and function.is_method else ()
+        return any(dotted(node.value) == parameter.name for parameter in first)
+    name = node.value if isinstance(node, cst.Name) else ""
+    found = scope_of(module, function).find(name)
+    bindings = [] if found is None else found[0].reaching.bindings.get(name, [])
+    return bool(bindings) and all(binding.kind != "opaque" for binding in bindings)
 
 
 @lru_cache(maxsize=64)
