@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.facts.facts import CallFact, TruthFact
 from embercoach.analysis.facts.host_uses import is_fed_back, is_log_line
 from embercoach.analysis.facts.value_uses import uses_of
 from embercoach.analysis.values.lattice import NONE
-from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data
+from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data, takes_lists
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.needed_reads import is_needed
 from embercoach.checks.arrays.pulls.pull_uses import (
     HELP,
     Verdict,
+    is_evaluated_before,
     is_read_again,
-    takes_lists,
     verdict_of,
 )
 from embercoach.checks.arrays.pulls.whole_passes import ends_whole_pass
@@ -118,9 +118,13 @@ def _is_worth_it(
 ) -> bool:
     """Test whether no plain change makes the reads of a loop fewer, or none that is worth it."""
     place = fact.place
-    return is_needed(place, pull_node, array_node, module) or ends_whole_pass(
-        place, array_node, module
-    )
+    if is_needed(place, pull_node, array_node, module):
+        return True
+    if isinstance(fact, TruthFact) and place.loop is not None:
+        return is_evaluated_before(place, place.loop.body, module) or ends_whole_pass(
+            place, array_node, module
+        )
+    return not is_fed_back(pull_node, module) and ends_whole_pass(place, array_node, module)
 
 
 def _judged(

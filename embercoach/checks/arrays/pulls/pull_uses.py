@@ -23,7 +23,7 @@ from embercoach.analysis.facts.host_uses import (
 from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
-from embercoach.analysis.syntax.trees import dotted, statements_below, walk
+from embercoach.analysis.syntax.trees import statements_below, walk
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import Numpy
 from embercoach.checks.arrays.lazy.step_loops import updates
@@ -31,7 +31,6 @@ from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.needed_reads import is_used_up
 from embercoach.checks.arrays.pulls.whole_passes import ends_whole_pass, is_of_step, trains
-from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -77,13 +76,15 @@ def verdict_of(
         return "again"
     uses = uses_of(pull, body, module, function)
     if is_fed_back(pull, module):
-        is_needed = _is_needed(pull, uses, module, is_kept=not is_hot(function))
+        is_kept = not is_hot(function)
+        is_needed = _is_needed(pull, uses, module, is_kept=is_kept)
+        is_needed = is_needed or (is_kept and takes_host_detour(pull, module))
         return "leaves" if is_needed else _fed_back(pull)
     if uses == {Use.METADATA}:
         return "metadata"
     if uses == {Use.STORED} or _only_checks(place.statement, uses):
         return "leaves"
-    evaluated = _is_evaluated_before(place, body, module)
+    evaluated = is_evaluated_before(place, body, module)
     if updates(function, module) and not evaluated and is_of_step(place, pull, body, module):
         return "step"
     if evaluated or uses & _NEEDED:
@@ -157,7 +158,7 @@ def _in_loop(
     uses = uses_of(pull, loop.body, module, function)
     if uses == {Use.METADATA}:
         return "metadata"
-    if _is_evaluated_before(place, loop.body, module) or _only_checks(place.statement, uses):
+    if is_evaluated_before(place, loop.body, module) or _only_checks(place.statement, uses):
         return "leaves"
     if trains(loop, module) and is_of_step(place, pull, loop.body, module):
         return "step"
@@ -216,13 +217,12 @@ def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
     ``{name: x.item() for ...}``, or ``[name for name, x in weights if x.item()]`` in a function
     that runs once.
     """
-    statement, function = place.statement, place.function
-    if not uses_of(pull, statement, module, function):
-        return function not in hot_functions(module)
-    parents = region_of(statement).parents
+    parents = region_of(place.statement).parents
     node: cst.CSTNode | None = pull
-    while node is not None and not isinstance(node, cst.BaseComp):
+    while node is not None and not isinstance(node, (cst.BaseComp, cst.CompIf)):
         node = parents.get(node)
+    if isinstance(node, cst.CompIf):
+        return place.function not in hot_functions(module)
     return isinstance(node, cst.DictComp)
 
 
@@ -265,7 +265,7 @@ def only_exits(node: cst.CSTNode) -> bool:
     )
 
 
-def _is_evaluated_before(place: FactPlace, body: cst.CSTNode, module: Module) -> bool:
+def is_evaluated_before(place: FactPlace, body: cst.CSTNode, module: Module) -> bool:
     """Test whether ``mx.eval`` runs before a statement in the same pass of a body."""
     for level in layout_of(module, place.function).outward(place.statement):
         first = _first_evaluation(module).get(id(level.statements[0]))
@@ -350,29 +350,6 @@ def is_read_again(place: FactPlace, pull: cst.CSTNode, module: Module) -> bool:
     """Test whether the same pass of a loop, or of a function, has copied the same array before."""
     owner = place.loop if place.loops else None if place.function is None else place.function.node
     return owner is not None and _is_read_again(pull, owner.body, place, module)
-
-
-def takes_lists(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
-    """Test whether a pull converts what may be an array: ``if isinstance(x, mx.array):``.
-
-    The function takes host data as well, and goes on with that.
-    """
-    path = dotted(subject)
-    if path is None:
-        return False
-    levels = layout_of(module, place.function).outward(place.statement)
-    tests = [v.owner.test for v in levels if isinstance(v.owner, cst.If) and v.arm == "body"]
-    tests += [n.test for n in walk(place.statement) if isinstance(n, cst.IfExp)]
-    return any(_is_type_test(test, path, module) for test in tests)
-
-
-def _is_type_test(test: cst.BaseExpression, path: str, module: Module) -> bool:
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return any(_is_type_test(part, path, module) for part in (test.left, test.right))
-    if not isinstance(test, cst.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
-        return False
-    kind = dotted(test.args[1].value) or ""
-    return dotted(test.args[0].value) == path and kind in (f"{mlx_alias(module)}.array", "array")
 
 
 def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, module: Module) -> bool:

@@ -16,7 +16,9 @@ from embercoach.analysis.facts.host_uses import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, all_statements, children, dotted, walk
-from embercoach.analysis.values.lattice import UNKNOWN, Transformed
+from embercoach.analysis.values.inheritance import MODULE_CLASS
+from embercoach.analysis.values.joins import options
+from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject, Transformed
 from embercoach.checks.arrays.lazy.step_loops import is_step
 
 if TYPE_CHECKING:
@@ -41,8 +43,9 @@ def ends_whole_pass(place: FactPlace, read: cst.CSTNode, module: Module) -> bool
         module: the module of the read.
     """
     loops = [*layout_of(module, place.function).loops(place.statement)]
-    if loops and trains(loops[0], module):
-        return False
+    is_step = bool(loops) and trains(loops[0], module)
+    if is_step and not _has_gradient(loops[0].body, module):
+        return False  # an unknown call may take the gradient
     if place.loops != len(loops):  # in a comprehension
         calls = (node for node in walk(read) if isinstance(node, cst.Call))
         return any(_runs_model(call, place.function, module) for call in calls)
@@ -50,22 +53,26 @@ def ends_whole_pass(place: FactPlace, read: cst.CSTNode, module: Module) -> bool
         return False
     search = _Search(loops[0].body, place, module)
     search.follow(read, place.statement)
-    return search.runs_model and not search.is_chain
+    return search.runs_model and not search.is_chain and not search.takes_gradient
 
 
 def is_of_step(place: FactPlace, read: cst.CSTNode, body: cst.BaseSuite, module: Module) -> bool:
     """Test whether what a training step reads comes from its pass through the model."""
     search = _Search(body, place, module)
     search.follow(read, place.statement)
-    return search.runs_model or search.takes_gradient
+    # What is not known to take the gradient may do so, where nothing else does.
+    return search.takes_gradient or (search.runs_model and not _has_gradient(body, module))
 
 
 @lru_cache(maxsize=16)
 def trains(loop: cst.For | cst.While, module: Module) -> bool:
     """Test whether each iteration updates weights, or takes a gradient."""
-    if is_step(loop, module, by_evaluation=False):
-        return True
-    return any(isinstance(n, cst.Call) and _takes_gradient(n, module) for n in walk(loop.body))
+    return is_step(loop, module, by_evaluation=False) or _has_gradient(loop.body, module)
+
+
+@lru_cache(maxsize=16)
+def _has_gradient(body: cst.BaseSuite, module: Module) -> bool:
+    return any(isinstance(n, cst.Call) and _takes_gradient(n, module) for n in walk(body))
 
 
 class _Search:
@@ -120,8 +127,15 @@ def _order(body: cst.BaseSuite) -> dict[int, int]:
 
 def _takes_gradient(call: cst.Call, module: Module) -> bool:
     fact = evaluation_of(module).calls.get(call)
-    callee = None if fact is None else fact.callee
-    return isinstance(callee, Transformed) and callee.transform in _GRADIENTS
+    callees = () if fact is None else options(fact.callee)
+    return any(isinstance(c, Transformed) and _is_gradient(c) for c in callees)
+
+
+def _is_gradient(callee: Transformed) -> bool:
+    inner = callee.inner
+    return callee.transform in _GRADIENTS or (
+        isinstance(inner, Transformed) and inner.transform in _GRADIENTS
+    )
 
 
 def _runs_model(call: cst.Call, function: FunctionInfo | None, module: Module) -> bool:
@@ -134,7 +148,9 @@ def _runs_model(call: cst.Call, function: FunctionInfo | None, module: Module) -
     if other is not None:
         return is_forward(other.function)
     if fact is not None and fact.callee is not UNKNOWN:
-        return isinstance(fact.callee, Transformed) and not _takes_gradient(call, module)
+        kind = type(fact.callee)
+        is_model = kind is Transformed or fact.callee == LibraryObject(MODULE_CLASS)
+        return is_model and not _takes_gradient(call, module)
     return _calls_variable(call.func, function, module)
 
 
