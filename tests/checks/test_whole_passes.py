@@ -57,8 +57,10 @@ READS = {
         "sink",
     ),
     "a test after the evaluation of a step": (
-        "loss, grads = step(module, x)\nopt.update(module, grads)\n"
-        "mx.eval(module.parameters())\nif mx.mean(loss) < 3:\n    out.append(x)",
+        (
+            "loss, grads = step(module, x)\nopt.update(module, grads)\n"
+            "mx.eval(module.parameters())\nif mx.mean(loss) < 3:\n    out.append(x)"
+        ),
         "sink",
     ),
 }
@@ -72,40 +74,55 @@ def test_a_read_of_each_pass(body: str, expected: str) -> None:
 
 ONCE = {
     "a first token": (
-        "def prefill(model, x: mx.array, cache):\n"
-        "    t = int(mx.argmax(x).item())\n    cache.append(mx.array([[t]]))\n    return t\n",
+        (
+            "def prefill(model, x: mx.array, cache):\n"
+            "    t = int(mx.argmax(x).item())\n    cache.append(mx.array([[t]]))\n    return t\n"
+        ),
         "sink",
     ),
     "a scale": ("def scale(x: mx.array):\n    return x * float(mx.max(x).item())\n", "function"),
     "a copy that is checked": (
-        "def gather(x: mx.array, y: mx.array):\n    rows = np.array(x)\n"
-        "    if np.any(rows < 0):\n        raise ValueError\n    return y[mx.array(rows)]\n",
+        (
+            "def gather(x: mx.array, y: mx.array):\n    rows = np.array(x)\n"
+            "    if np.any(rows < 0):\n        raise ValueError\n    return y[mx.array(rows)]\n"
+        ),
         "sink",
     ),
     "a copy": (
-        "def gather(x: mx.array, y: mx.array):\n"
-        "    rows = np.array(x)\n    return y[mx.array(rows)]\n",
+        (
+            "def gather(x: mx.array, y: mx.array):\n"
+            "    rows = np.array(x)\n    return y[mx.array(rows)]\n"
+        ),
         "function",
     ),
     "a selection": (
-        "def bad(weights: dict[str, mx.array]):\n"
-        "    return [k for k, v in weights.items() if not bool(mx.all(mx.isfinite(v)))]\n",
+        (
+            "def bad(weights: dict[str, mx.array]):\n"
+            "    return [k for k, v in weights.items() if not bool(mx.all(mx.isfinite(v)))]\n"
+        ),
         "sink",
     ),
+    "a sum of a script": ("print(sum(x.sum().item() for x in [mx.ones(1)]))\n", "sink"),
     "a list": (
-        "def bad(weights: dict[str, mx.array]):\n"
-        "    return [bool(mx.all(mx.isfinite(v))) for v in weights.values()]\n",
+        (
+            "def bad(weights: dict[str, mx.array]):\n"
+            "    return [bool(mx.all(mx.isfinite(v))) for v in weights.values()]\n"
+        ),
         "loop",
     ),
     "a fallback": (
-        "def ids(xs: list[mx.array], out):\n    for x in xs:\n        try:\n"
-        "            out.append(x.shape)\n        except TypeError:\n"
-        "            out.append(x.item())\n",
+        (
+            "def ids(xs: list[mx.array], out):\n    for x in xs:\n        try:\n"
+            "            out.append(x.shape)\n        except TypeError:\n"
+            "            out.append(x.item())\n"
+        ),
         "sink",
     ),
     "what may be a list": (
-        "def ids(xs: list[mx.array], out):\n    for x in xs:\n"
-        "        out.append(x.tolist() if hasattr(x, 'tolist') else list(x))\n",
+        (
+            "def ids(xs: list[mx.array], out):\n    for x in xs:\n"
+            "        out.append(x.tolist() if hasattr(x, 'tolist') else list(x))\n"
+        ),
         "sink",
     ),
     "an evaluation for its own sake": (

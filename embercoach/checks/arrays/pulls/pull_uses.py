@@ -152,7 +152,9 @@ def _in_loop(
         detour = takes_host_detour(pull, module, only_by_numpy=True)
         return "leaves" if detour or _decides(pull, place, module) else _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
-        return "leaves" if _is_entry(pull, place, module) else ""  # in a comprehension
+        # In a comprehension: those of a script run once.
+        is_once = function is None and not loops
+        return "leaves" if is_once or _is_entry(pull, place, module) else ""
     if _is_read_again(pull, loop.body, place, module):
         return "again"
     uses = uses_of(pull, loop.body, module, function)
