@@ -52,7 +52,7 @@ READS = {
         "loss, grads = step(module, x)\nopt.update(module, grads)\nout.append(loss.item())",
         "loop",
     ),
-    "a metric beside a step": (
+    "a metric next to a step": (
         "loss, grads = step(module, x)\nopt.update(module, grads)\nprint(mx.array(x).sum().item())",
         "sink",
     ),

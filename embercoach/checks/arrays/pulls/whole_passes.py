@@ -1,6 +1,6 @@
 """Reads of what an iteration computes by a model from its own data: one wait in a whole pass.
 
-The model's work is long beside the wait. To read all results after the loop would keep the graphs
+The model's work is long, the wait short. To read all results after the loop would keep the graphs
 or the results of all iterations in memory.
 """
 
