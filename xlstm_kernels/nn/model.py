@@ -41,6 +41,8 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         ]
         if config.add_out_norm:
             self.out_norm = RMSNorm(width, eps=config.norm_eps)
+        #: Whether gradients compute the inside of blocks again (`mx.checkpoint`) to save memory.
+        self.recompute_blocks = False
 
     def __call__(
         self,
@@ -65,11 +67,8 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         x: mx.array = self.embeddings(inputs)
         after: list[MLSTMState | sLSTMState | None] = []
         for block, state in zip(self.blocks, states, strict=True):
-            last: MLSTMState | sLSTMState | None
-            if isinstance(block, sLSTMBlock):
-                x, last = block(x, cast("sLSTMState | None", state), mask)
-            else:
-                x, last = block(x, state, mask)
+            run = nn.utils.checkpoint(block) if self.recompute_blocks else block
+            x, last = run(x, state, mask)
             after.append(last)
         return (self.out_norm(x) if "out_norm" in self else x), after
 
