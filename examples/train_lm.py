@@ -271,8 +271,8 @@ def main(
     count = training.windows.shape[0]
     if options.batch % group.size() or options.batch > count:
         raise click.UsageError(f"--batch must divide by {group.size()} and be at most {count}")
-    if resume and folder:
-        training.load(folder)
+    if resume:
+        training.load(folder or Path())
     elif folder:
         folder.mkdir(parents=True, exist_ok=True)
     before, start = len(training.losses), time.perf_counter()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHORT = {"blocks": "ms", "width": 16, "heads": 2, "steps": 6, "batch": 4, "length": 8}
 FEW = [word for name, value in SHORT.items() for word in (f"--{name}", str(value))]
-PAGE = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/training-language-models.md").read_text(encoding="utf-8")
 
 example = imported(LANGUAGE)
 
