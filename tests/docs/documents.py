@@ -84,7 +84,7 @@ NOT_RUN = {
     "mlx.launch -n 2 examples/train_lm.py": "test_train_lm.py",
 }
 #: Packages of others that readers are told to install, each for the tests that need it.
-OTHERS = {"mlstm_kernels", "xlstm", "mlx-vlm", "mlx-audio"}
+OTHERS = {"mlstm_kernels", "xlstm", "flashrnn", "mlx-vlm", "mlx-audio"}
 #: What a document finds in its reader's project, from another one.
 GIVEN = {"README.md": ("kernels.md", "kernels.py")}
 #: Commands that answer 1 where they find something.

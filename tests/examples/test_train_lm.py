@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+LAUNCH = "from mlx._distributed_utils.launch import main; main()"
 SHORT = {"blocks": "ms", "width": 16, "heads": 2, "steps": 6, "batch": 4, "length": 8}
 FEW = [word for name, value in SHORT.items() for word in (f"--{name}", str(value))]
 PAGE = (ROOT / "docs/training-language-models.md").read_text(encoding="utf-8")
@@ -172,12 +173,11 @@ def free_port() -> int:
 def test_two_processes_train_as_one_does(text, tmp_path) -> None:
     alone, divided = tmp_path / "alone", tmp_path / "divided"
     single = invoke("--text", text, "--checkpoints", alone, "--save-every", 1)
-    start = f"import sys; sys.argv[0] = 'mlx.launch'; {LAUNCHER}"
+    launcher = [sys.executable, "-c", LAUNCH, "-n", "2", "--python", sys.executable]
+    settings = ["--starting-port", str(free_port()), "--env", "MLX_DISABLE_COMPILE=1"]
+    files = ["--text", str(text), "--checkpoints", str(divided), "--save-every", "1"]
     launched = subprocess.run(
-        [sys.executable, "-c", start, "-n", "2", "--python", sys.executable]
-        + ["--starting-port", str(free_port()), "--env", "MLX_DISABLE_COMPILE=1"]
-        + [str(ROOT / LANGUAGE), *FEW, "--text", str(text)]
-        + ["--checkpoints", str(divided), "--save-every", "1"],
+        [*launcher, *settings, str(ROOT / LANGUAGE), *FEW, *files],
         capture_output=True,
         cwd=ROOT,
         text=True,
@@ -197,9 +197,6 @@ def test_two_processes_train_as_one_does(text, tmp_path) -> None:
     assert apart(*last, "weights") < 1e-2
     held_out = [re.findall(r"held out (\S+) bits", one.stdout) for one in (single, launched)]
     assert float(held_out[0][0]) == pytest.approx(float(held_out[1][0]), abs=1e-3)
-
-
-LAUNCHER = "from mlx._distributed_utils.launch import main; main()"
 
 
 # --- its parts ---------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -67,7 +67,7 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         x: mx.array = self.embeddings(inputs)
         after: list[MLSTMState | sLSTMState | None] = []
         for block, state in zip(self.blocks, states, strict=True):
-            run = nn.utils.checkpoint(block) if self.recompute_blocks else block
+            run: Any = nn.utils.checkpoint(block) if self.recompute_blocks else block
             x, last = run(x, state, mask)
             after.append(last)
         return (self.out_norm(x) if "out_norm" in self else x), after
