@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_shape
+from xlstm_kernels.arguments import require_mask, require_shape
 
 #: Where sequences begin: (N + 1,) integers.
 Places: TypeAlias = mx.array | list[int] | tuple[int, ...]
@@ -78,13 +78,14 @@ def reset_gates(
         mask: (B, S) booleans, or None. A masked step resets nothing: the next one does.
 
     Raises:
-        TypeError: for anything else than an array of integers.
+        TypeError: for a `seq_idx` that is not an array of integers, or a mask not of booleans.
         ValueError: for another shape.
     """
     if seq_idx is None:
         return f
     batch, _, steps = f.shape
     require_seq_idx(operator, seq_idx, (batch, steps))
+    require_mask(operator, mask, (batch, steps), "(B, S)")
     if not steps:
         return f
     first = mx.zeros((batch, 1), dtype=mx.int32)
