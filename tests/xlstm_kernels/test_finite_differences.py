@@ -177,9 +177,9 @@ CASES = {
         ((1, 33, 21), (33, 4), (33,)),
     ),
     "causal_conv1d_varlen_states": Case(
-        lambda x, **_: xlstm_kernels.causal_conv1d_varlen_states(x, PLACES, 3),
-        last_steps,
-        ((21, 5),),
+        lambda x, scale, **_: scale * xlstm_kernels.causal_conv1d_varlen_states(x, PLACES, 3),
+        lambda x, scale: scale * last_steps(x),
+        ((21, 5), (5, 1)),
     ),
     "lstm": Case(
         lambda *arrays, **_: xlstm_kernels.lstm(*arrays),
