@@ -57,9 +57,8 @@ class Options:
 
 def read(path: Path | None) -> bytes:
     """Return the bytes of a file, or of Python's help topics."""
-    return (
-        path.read_bytes() if path else "\n\n".join(topics[name] for name in sorted(topics)).encode()
-    )
+    pages = (topics[name] for name in sorted(topics))
+    return path.read_bytes() if path else "\n\n".join(pages).encode()
 
 
 def cut(text: bytes, length: int) -> mx.array:
@@ -139,7 +138,8 @@ class Training:
 
         def update(weights: dict[str, Any], batch: mx.array) -> tuple[mx.array, dict[str, Any]]:
             measured = mx.value_and_grad(loss)(weights, batch)
-            mean, gradients = nn.average_gradients(measured, self.group)
+            # One by one: a loss that is kept would keep the gradients that are sent with it.
+            mean, gradients = (nn.average_gradients(each, self.group) for each in measured)
             clipped, _ = optim.clip_grad_norm(gradients, MAX_NORM)
             return mean, optimizer.apply_gradients(clipped, weights)
 

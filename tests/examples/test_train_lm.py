@@ -90,6 +90,7 @@ def apart(one: dict[str, np.ndarray], other: dict[str, np.ndarray], prefix: str)
 # --- checkpoints -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "more",
     [
@@ -234,6 +235,7 @@ def test_the_default_text_ships_with_python() -> None:
     assert topics["if"] in text
 
 
+@pytest.mark.sampled(0)
 def test_it_learns(text) -> None:
     training = trained(text, steps=60, batch=16, width=32, blocks="m")
     first, last = (training.losses[at].item() for at in (0, -1))
