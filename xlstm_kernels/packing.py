@@ -31,12 +31,12 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
         TypeError: for numbers that are not integers.
         ValueError: for another shape.
     """
-    ends = places("seq_idx_from_cu_seqlens", cu_seqlens)
+    ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens)
     ended = mx.zeros((steps + 1,), dtype=mx.int32).at[ends[1:]].add(mx.array(1, dtype=mx.int32))
     return mx.expand_dims(mx.cumsum(ended[:steps]), axis=0)
 
 
-def places(operator: str, cu_seqlens: Places) -> mx.array:
+def as_places(operator: str, cu_seqlens: Places) -> mx.array:
     """Return `cu_seqlens` (N + 1,) as an array.
 
     Raises:
@@ -88,11 +88,11 @@ def reset_gates(
     require_mask(operator, mask, (batch, steps), "(B, S)")
     if not steps:
         return f
-    first = mx.zeros((batch, 1), dtype=mx.int32)
-    places = mx.broadcast_to(mx.arange(1, steps + 1, dtype=mx.int32), (batch, steps))
-    live = places if mask is None else mx.where(mask, places, mx.zeros_like(places))
-    # The place, counted from one, of the last step before each that is not masked; zero for none.
-    before = mx.concatenate([first, mx.cummax(live, axis=1)[:, :-1]], axis=1)
-    numbers = mx.take_along_axis(seq_idx, mx.maximum(before - 1, first), axis=1)
-    begins = mx.logical_and(before > first, seq_idx != numbers)
+    none = mx.full((batch, 1), -1, dtype=mx.int32)
+    places = mx.broadcast_to(mx.arange(steps, dtype=mx.int32), (batch, steps))
+    live = places if mask is None else mx.where(mask, places, none)
+    # The place of the last step before each that is not masked.
+    before = mx.concatenate([none, mx.cummax(live, axis=1)[:, :-1]], axis=1)
+    numbers = mx.take_along_axis(seq_idx, mx.maximum(before, mx.zeros_like(before)), axis=1)
+    begins = mx.logical_and(before != none, seq_idx != numbers)
     return mx.where(mx.expand_dims(begins, axis=1), mx.array(-math.inf, dtype=f.dtype), f)

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
-from xlstm_kernels.packing import places, seq_idx_from_cu_seqlens
+from xlstm_kernels.packing import as_places, seq_idx_from_cu_seqlens
 
 if TYPE_CHECKING:
     from xlstm_kernels.packing import Places
@@ -94,7 +94,7 @@ def causal_conv1d_varlen_states(x: mx.array, cu_seqlens: Places, state_len: int)
         (N, D, state_len) in the dtype of x; zero where a sequence has fewer steps.
     """
     require_floating("causal_conv1d_varlen_states", "x", x)
-    ends = places("causal_conv1d_varlen_states", cu_seqlens)
+    ends = as_places("causal_conv1d_varlen_states", cu_seqlens)
     rows = mx.expand_dims(ends[1:], axis=1) - mx.arange(state_len, 0, -1, dtype=ends.dtype)
     inside = mx.expand_dims(rows >= mx.expand_dims(ends[:-1], axis=1), axis=2)
     last = mx.take(x, mx.maximum(rows, mx.zeros_like(rows)), axis=0)
