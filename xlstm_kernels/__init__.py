@@ -19,6 +19,8 @@ from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.channels_first import causal_conv1d_fn, causal_conv1d_varlen_states
+from xlstm_kernels.differentiation import inference
+from xlstm_kernels.executors import default_backend
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
@@ -46,6 +48,7 @@ __all__ = [
     "causal_conv1d_fn",
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
+    "default_backend",
     "flashrnn",
     "get_available_mlstm_kernels",
     "get_available_mlstm_sequence_kernels",
@@ -53,6 +56,7 @@ __all__ = [
     "get_mlstm_kernel",
     "get_mlstm_sequence_kernel",
     "get_mlstm_step_kernel",
+    "inference",
     "lstm",
     "mLSTMBackend",
     "mLSTMBackendConfig",

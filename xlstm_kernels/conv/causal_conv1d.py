@@ -25,7 +25,7 @@ from xlstm_kernels.conv.causal_runs import (
     shared_ends,
     values_window,
 )
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 from xlstm_kernels.packing import require_seq_idx
@@ -64,8 +64,7 @@ def causal_conv1d(
             with its number. Steps with a negative one are padding, whose y is zero. It runs
             in MLX operations, and allows neither initial nor final states, as in Dao's package.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states): states
@@ -281,7 +280,7 @@ def _causal_conv1d(backend: str, options: _Options) -> Operation:
         gradients: Arrays = input_gradient(*primals, *cotangents)
         return gradients
 
-    return differentiable(launch, gradient)
+    return on_backend(backend, launch, options.reference, gradient, operator="causal_conv1d")
 
 
 @functools.cache
@@ -306,4 +305,5 @@ def _causal_conv1d_gradient(backend: str, options: _Options) -> Operation:
         )
         return gradients if states is None else (*gradients, mx.zeros_like(states))
 
-    return differentiable(launch, gradient_of(reference))
+    pull_back = gradient_of(reference)
+    return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")

@@ -70,8 +70,7 @@ def mlstm_chunkwise(
             counts from m = i on. The first sequence continues from the initial states, and the
             last states are those of the last one. See `seq_idx_from_cu_seqlens`.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; or (h, (c, n, m)) with float32 states.
