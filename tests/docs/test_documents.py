@@ -202,6 +202,7 @@ def test_options_in_prose_exist(document: str) -> None:
     known |= {"--trust-remote-code", "--grad-checkpoint"}  # of mlx-lm
     scripts = {
         "training.md": "examples/train_xlstm.py",
+        "training-language-models.md": "examples/train_lm.py",
         "performance.md": "tests/benchmarks/gpu/__main__.py",
         "language-models.md": "xlstm_kernels/generate.py",
     }
