@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels import executors, products
-from xlstm_kernels.arguments import require_mask
+from xlstm_kernels.arguments import host_integer, require_mask
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -35,14 +35,10 @@ from xlstm_kernels.mlstm.arguments import (
     require_sequence,
     zero_states,
 )
+from xlstm_kernels.mlstm.choice import chunk_length
 from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
 from xlstm_kernels.mlstm.chunk_rows import chunk_rows
-from xlstm_kernels.mlstm.chunks import (
-    chunk_length,
-    in_chunks,
-    in_sequence,
-    weights_from_start,
-)
+from xlstm_kernels.mlstm.chunks import in_chunks, in_sequence, weights_from_start
 from xlstm_kernels.mlstm.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.gates import LogGates, log_gates
 from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
@@ -117,16 +113,10 @@ def require_chunk_size(operator: str, chunk_size: int | None) -> int | None:
     """Return a chunk size of at least 1, or None.
 
     Raises:
-        TypeError: for anything else that is not an int.
+        TypeError: for anything else that is not an integer.
         ValueError: for one below 1.
     """
-    if chunk_size is None:
-        return None
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
-        raise TypeError(f"{operator}: chunk_size must be an int, got {type(chunk_size).__name__}")
-    if chunk_size < 1:
-        raise ValueError(f"{operator}: chunk_size must be at least 1, got {chunk_size}")
-    return chunk_size
+    return None if chunk_size is None else host_integer(operator, "chunk_size", chunk_size, least=1)
 
 
 def require_precision(operator: str, precision: str) -> Precision:
@@ -165,14 +155,13 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
     """The differentiable (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m, normaliser's sums)."""
 
     def forward(*arrays: mx.array) -> Arrays:
-        return _compute(Call.of(arrays, carried, masked), form, backend)
+        return _compute(Call.of(arrays, carried, masked, backend), form, backend)
 
     def gradient(executor: str, *arrays: mx.array) -> Arrays:
         count = len(arrays) - len(_OUTPUTS) - len(_KEPT)
         primals, cotangents = arrays[:count], arrays[count : count + len(_OUTPUTS)]
-        return _gradient(
-            Call.of(primals, carried, masked), form, executor, cotangents, arrays[-len(_KEPT) :]
-        )
+        call = Call.of(primals, carried, masked, executor)
+        return _gradient(call, form, executor, cotangents, arrays[-len(_KEPT) :])
 
     # Of MLX operations it has a gradient as it is; one of kernels takes that.
     native = functools.partial(gradient, executors.NATIVE)
@@ -204,13 +193,14 @@ class Call:
     states: States
     carried: bool
     mask: mx.array | None
+    backend: str
 
     @staticmethod
-    def of(arrays: Arrays, carried: bool, masked: bool) -> Call:
+    def of(arrays: Arrays, carried: bool, masked: bool, backend: str) -> Call:
         """Take apart the arguments of an operation."""
         q, k, v, i, f = arrays[:5]
         states = States(*arrays[5:8]) if carried else zero_states(q, v)
-        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None)
+        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None, backend)
 
     @property
     def steps(self) -> int:
@@ -219,7 +209,7 @@ class Call:
 
     def length(self, form: Form) -> int:
         """Steps of a chunk."""
-        return chunk_length(self.steps, form.chunk_size)
+        return chunk_length(self.steps, form.chunk_size, self.backend)
 
     def gates(self, form: Form, backend: str) -> LogGates:
         """The log-gates, in chunks."""

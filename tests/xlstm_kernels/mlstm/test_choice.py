@@ -1,0 +1,70 @@
+"""The table that chooses forms and chunks."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import pytest
+
+from xlstm_kernels import mlstm_chunkwise, mlstm_sequence
+from xlstm_kernels.mlstm import choice
+
+
+@pytest.mark.parametrize(
+    ("steps", "masked", "by_kernels", "native"),
+    [
+        (1, False, choice.STEP, choice.STEP),
+        (1, True, choice.SEQUENCE, choice.SEQUENCE),
+        (2, False, choice.SEQUENCE, choice.CHUNKWISE),
+        (16, True, choice.SEQUENCE, choice.CHUNKWISE),
+        (17, False, choice.CHUNKWISE, choice.CHUNKWISE),
+    ],
+)
+def test_forms(steps, masked, by_kernels, native):
+    assert choice.chosen(steps, "metal", masked=masked).form == by_kernels
+    assert choice.chosen(steps, "cuda", masked=masked).form == by_kernels
+    assert choice.chosen(steps, "native", masked=masked).form == native
+
+
+@pytest.mark.parametrize(
+    ("steps", "gpu", "cpu"),
+    [(1, 1, 1), (40, 40, 32), (2047, 64, 32), (2048, 128, 32), (8191, 128, 32), (8192, 256, 32)],
+)
+def test_chunks(steps, gpu, cpu, monkeypatch):
+    assert choice.chunk_length(steps, None, "metal") == gpu
+    monkeypatch.setattr(mx, "default_device", lambda: mx.gpu)
+    assert choice.chunk_length(steps, None, "native") == gpu
+    monkeypatch.setattr(mx, "default_device", lambda: mx.cpu)
+    assert choice.chunk_length(steps, None, "native") == cpu
+
+
+@pytest.mark.parametrize("backend", ["metal", "native"])
+def test_a_chunk_size_that_is_given_counts(backend):
+    assert choice.chunk_length(1000, 16, backend) == 16
+    assert choice.chunk_length(10, 16, backend) == 10
+    assert choice.chunk_length(1000, 512, backend) == choice.GREATEST
+
+
+def test_every_call_has_a_row():
+    for steps in (1, 2, 16, 17, 2**20):
+        for backend in ("metal", "native"):
+            for masked in (False, True):
+                assert choice.chosen(steps, backend, masked=masked) in choice.TABLE
+
+
+@pytest.mark.parametrize("operator", [mlstm_chunkwise, mlstm_sequence])
+def test_operators_ask_the_table(operator, monkeypatch):
+    """Of a sequence in single steps, the gradient has chunks."""
+    asked = []
+
+    def chosen(steps, backend, *, form):
+        asked.append((steps, backend, form))
+        return choice.TABLE[-1]
+
+    monkeypatch.setattr(choice, "chosen", chosen)
+    q, gate = mx.ones((1, 1, 40, 8)), mx.zeros((1, 1, 40))
+
+    def total(q):
+        return operator(q, q, q, gate, gate, backend="native").sum()
+
+    mx.eval(mx.grad(total)(q))
+    assert set(asked) == {(40, "native", choice.CHUNKWISE)}

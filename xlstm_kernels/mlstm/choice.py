@@ -1,0 +1,88 @@
+"""The form that computes an mLSTM, and its chunk: one table, from measurements.
+
+`mLSTMBackend` asks it for a form, and every operator without a `chunk_size`, under its own name or
+one of the registry, for a chunk. The back end is chosen before, by `executors.resolve`: kernels
+where they can run. They win at every size that was measured.
+
+GPU: H200, bfloat16 (docs/performance.md). CPU: two x86 cores, float32 and bfloat16, (4, 4, 128, 64,
+64) to (1, 2, 1024, 256, 512) and (1, 1, 8192, 64, 64): forward passes in chunks of 64 take 1.05 to
+1.3 times as long as in chunks of 32, and with backward 0.94 to 1.3 times; at 4 and 16 steps a chunk
+is 1.2 to 4.6 times as fast as single steps. No dtype has rows of its own: on the CPU the best
+chunks are the same for both, and on a GPU float32 was not measured by chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+
+STEP, SEQUENCE, CHUNKWISE = "step", "sequence", "chunkwise"
+GREATEST = 256
+
+
+class Row(NamedTuple):
+    """A form, and the calls that it is for; None matches both.
+
+    Attributes:
+        form: `STEP`, `SEQUENCE` or `CHUNKWISE`.
+        steps: up to so many.
+        chunk_size: steps of a chunk.
+        masked: whether there is a mask.
+        by_kernels: whether kernels compute.
+        on_gpu: whether a GPU computes, by kernels or MLX operations.
+    """
+
+    form: str
+    steps: float = math.inf
+    chunk_size: int = 1
+    masked: bool | None = None
+    by_kernels: bool | None = None
+    on_gpu: bool | None = None
+
+
+TABLE = (
+    Row(STEP, steps=1, masked=False),
+    Row(SEQUENCE, steps=1),
+    Row(SEQUENCE, steps=16, by_kernels=True),
+    Row(CHUNKWISE, steps=2047, chunk_size=64, on_gpu=True),
+    Row(CHUNKWISE, steps=8191, chunk_size=128, on_gpu=True),
+    Row(CHUNKWISE, chunk_size=256, on_gpu=True),
+    Row(CHUNKWISE, chunk_size=32),
+)
+
+
+def chosen(steps: int, backend: str, *, masked: bool = False, form: str | None = None) -> Row:
+    """The first row of the table for a call.
+
+    Args:
+        steps: S, at least 1.
+        backend: as `executors.resolve` returned it.
+        masked: whether there is a mask.
+        form: the only one to consider, None for all.
+    """
+    by_kernels = backend != executors.NATIVE
+    call = (masked, by_kernels, by_kernels or mx.default_device() == mx.gpu)
+    return next(
+        row
+        for row in TABLE
+        if form in (None, row.form)
+        and steps <= row.steps
+        and all(asked in (None, given) for asked, given in zip(row[3:], call, strict=True))
+    )
+
+
+def chunk_length(steps: int, chunk_size: int | None, backend: str) -> int:
+    """L, the steps of a chunk: no more than there are, and no more than `GREATEST`.
+
+    Args:
+        steps: S.
+        chunk_size: as the caller gave it; None chooses.
+        backend: as `executors.resolve` returned it.
+    """
+    if chunk_size is None:
+        chunk_size = chosen(steps, backend, form=CHUNKWISE).chunk_size
+    return min(chunk_size, max(steps, 1), GREATEST)
