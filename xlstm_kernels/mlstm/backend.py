@@ -93,7 +93,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
 
     @property
     def is_siging(self) -> bool:
-        """Whether the input gate is a sigmoid."""
+        """True with a sigmoid input gate."""
         return "siging" in self.chunkwise_kernel
 
 

@@ -1,14 +1,14 @@
 """The form that computes an mLSTM, and its chunk: one table, from measurements.
 
 `mLSTMBackend` asks it for a form, and every operator without a `chunk_size`, under its own name or
-one of the registry, for a chunk. The back end is chosen before, by `executors.resolve`: kernels
-where they can run. They win at every size that was measured.
+one of the registry, for a chunk. `executors.resolve` chooses the backend before: kernels where they
+can run.
 
-GPU: H200, bfloat16 (docs/performance.md). CPU: two x86 cores, float32 and bfloat16, (4, 4, 128, 64,
-64) to (1, 2, 1024, 256, 512) and (1, 1, 8192, 64, 64): forward passes in chunks of 64 take 1.05 to
-1.3 times as long as in chunks of 32, and with backward 0.94 to 1.3 times; at 4 and 16 steps a chunk
-is 1.2 to 4.6 times as fast as single steps. No dtype has rows of its own: on the CPU the best
-chunks are the same for both, and on a GPU float32 was not measured by chunk.
+GPU: an H200, bfloat16 (docs/performance.md). CPU: two x86 cores, float32 and bfloat16. There, from
+(4, 4, 128, 64, 64) to (1, 2, 1024, 256, 512) and (1, 1, 8192, 64, 64), chunks of 64 steps take 1.04
+to 1.3 times as long as those of 32, with backward 0.94 to 1.3 times; and from 2 to 16 steps, single
+steps take 0.92 to 4.6 times as long as a chunk, 1.3 and more at (1, 8, S, 256, 512). There are no
+rows by dtype: on the CPU both have the same, on a GPU no chunks of float32 were measured.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Any length, always the last states, and chunks as they are fastest.
 _KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)
-_CHUNK_SIZE = 64  # what Hugging Face saves unless told otherwise
+_CHUNK_SIZE = 64  # the default, which Hugging Face saves
 _WIDEST_FILTER = 32
 # Where a configuration says one thing twice: Hugging Face's name, and that of NX-AI's xlstm.
 _SYNONYMS = {"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"}
