@@ -1,7 +1,6 @@
 """Metal kernels for xLSTM on MLX: exact gradients, and a pure-MLX path for other machines.
 
-Operators are functions; layers, and a model, are in `xlstm_kernels.nn`. `xlstm_kernels.slstm` is
-the function: it hides the package of that name, of which one imports with `from`.
+Operators are functions; layers, and a model, are in `xlstm_kernels.nn`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 __all__ = [
     "Kernel",

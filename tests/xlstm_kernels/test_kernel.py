@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
 import math
 import os
+import pkgutil
 import subprocess
 import sys
 import time
@@ -370,6 +373,17 @@ def test_public_names():
         "soft_cap",
     ]
     assert all(getattr(xlstm_kernels, name).__doc__ for name in xlstm_kernels.__all__)
+
+
+def test_no_name_hides_a_module():
+    """`import xlstm_kernels.a.b` must give what `xlstm_kernels.a.b` then names."""
+    for module in pkgutil.walk_packages(xlstm_kernels.__path__, "xlstm_kernels."):
+        parent, _, name = module.name.rpartition(".")
+        found = getattr(sys.modules[parent], name, None)
+        assert found is None or inspect.ismodule(found), module.name
+    sequence = importlib.import_module("xlstm_kernels.recurrent.slstm.sequence")
+    assert xlstm_kernels.recurrent.slstm.sequence is sequence
+    assert xlstm_kernels.slstm is sequence.slstm
 
 
 def test_import_without_mlx_says_what_to_install():
