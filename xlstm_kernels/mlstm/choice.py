@@ -6,9 +6,10 @@ can run.
 
 GPU: an H200, bfloat16 (docs/performance.md). CPU: two x86 cores, float32 and bfloat16. There, from
 (4, 4, 128, 64, 64) to (1, 2, 1024, 256, 512) and (1, 1, 8192, 64, 64), chunks of 64 steps take 1.04
-to 1.3 times as long as those of 32, with backward 0.94 to 1.3 times; and from 2 to 16 steps, single
-steps take 0.92 to 4.6 times as long as a chunk, 1.3 and more at (1, 8, S, 256, 512). There are no
-rows by dtype: on the CPU both have the same, on a GPU no chunks of float32 were measured.
+to 1.3 times as long as those of 32, with backward 0.94 to 1.3 times. A step takes 0.7 to 0.95 of
+the time of a chunk of one; 2 to 16 steps one by one take 0.92 to 4.6 times as long as a chunk.
+There are no rows by dtype: on the CPU both have the same, on a GPU no chunks of float32 were
+measured.
 """
 
 from __future__ import annotations
@@ -21,27 +22,18 @@ import mlx.core as mx
 from xlstm_kernels import executors
 
 STEP, SEQUENCE, CHUNKWISE = "step", "sequence", "chunkwise"
-GREATEST = 256
+GREATEST = 256  # steps of a chunk
 
 
 class Row(NamedTuple):
-    """A form, and the calls that it is for; None matches both.
-
-    Attributes:
-        form: `STEP`, `SEQUENCE` or `CHUNKWISE`.
-        steps: up to so many.
-        chunk_size: steps of a chunk.
-        masked: whether there is a mask.
-        by_kernels: whether kernels compute.
-        on_gpu: whether a GPU computes, by kernels or MLX operations.
-    """
+    """A form, and the calls that it is for: up to `steps`; None matches both."""
 
     form: str
     steps: float = math.inf
     chunk_size: int = 1
     masked: bool | None = None
     by_kernels: bool | None = None
-    on_gpu: bool | None = None
+    on_gpu: bool | None = None  # by kernels or MLX operations
 
 
 TABLE = (
@@ -73,16 +65,3 @@ def chosen(steps: int, backend: str, *, masked: bool = False, form: str | None =
         and steps <= row.steps
         and all(asked in (None, given) for asked, given in zip(row[3:], call, strict=True))
     )
-
-
-def chunk_length(steps: int, chunk_size: int | None, backend: str) -> int:
-    """L, the steps of a chunk: no more than there are, and no more than `GREATEST`.
-
-    Args:
-        steps: S.
-        chunk_size: as the caller gave it; None chooses.
-        backend: as `executors.resolve` returned it.
-    """
-    if chunk_size is None:
-        chunk_size = chosen(steps, backend, form=CHUNKWISE).chunk_size
-    return min(chunk_size, max(steps, 1), GREATEST)

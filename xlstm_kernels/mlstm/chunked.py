@@ -21,7 +21,7 @@ changes is in `gate_gradients`.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -29,13 +29,13 @@ import mlx.core as mx
 from xlstm_kernels import executors, products
 from xlstm_kernels.arguments import host_integer, require_mask
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
+from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
     require_sequence,
     zero_states,
 )
-from xlstm_kernels.mlstm.choice import chunk_length
 from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
 from xlstm_kernels.mlstm.chunk_rows import chunk_rows
 from xlstm_kernels.mlstm.chunks import in_chunks, in_sequence, weights_from_start
@@ -73,6 +73,13 @@ class Form:
     normalizer_grad: bool = True
     precision: Precision = Precision.DEFAULT
 
+    def chosen(self, steps: int, backend: str) -> Form:
+        """The same with a chunk size, from the table if the caller gave none."""
+        if self.chunk_size is not None:
+            return self
+        row = choice.chosen(steps, backend, form=choice.CHUNKWISE)
+        return replace(self, chunk_size=row.chunk_size)
+
 
 def run(
     operator: str,
@@ -102,6 +109,7 @@ def run(
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)
     else:
+        form = form.chosen(q.shape[2], resolved)
         operation = _operation(form, resolved, states is not None, mask is not None)
         masks = () if mask is None else (mask,)
         h, c, n, m, _ = operation(*inputs, *(states or ()), *masks)
@@ -136,9 +144,10 @@ def require_precision(operator: str, precision: str) -> Precision:
 
 def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) -> Gradient:
     """The gradient, by chunks, of any (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m)."""
-    operation = _operation(form, backend, carried, masked)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        chosen = form.chosen(primals[0].shape[2], backend)
+        operation = _operation(chosen, backend, carried, masked)
         masks = primals[-1:] if masked else ()
         differentiated = list(primals[:-1] if masked else primals)
         sums = mx.zeros(primals[0].shape[:3], dtype=mx.float32)
@@ -155,13 +164,14 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
     """The differentiable (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m, normaliser's sums)."""
 
     def forward(*arrays: mx.array) -> Arrays:
-        return _compute(Call.of(arrays, carried, masked, backend), form, backend)
+        return _compute(Call.of(arrays, carried, masked), form, backend)
 
     def gradient(executor: str, *arrays: mx.array) -> Arrays:
         count = len(arrays) - len(_OUTPUTS) - len(_KEPT)
         primals, cotangents = arrays[:count], arrays[count : count + len(_OUTPUTS)]
-        call = Call.of(primals, carried, masked, executor)
-        return _gradient(call, form, executor, cotangents, arrays[-len(_KEPT) :])
+        return _gradient(
+            Call.of(primals, carried, masked), form, executor, cotangents, arrays[-len(_KEPT) :]
+        )
 
     # Of MLX operations it has a gradient as it is; one of kernels takes that.
     native = functools.partial(gradient, executors.NATIVE)
@@ -193,14 +203,13 @@ class Call:
     states: States
     carried: bool
     mask: mx.array | None
-    backend: str
 
     @staticmethod
-    def of(arrays: Arrays, carried: bool, masked: bool, backend: str) -> Call:
+    def of(arrays: Arrays, carried: bool, masked: bool) -> Call:
         """Take apart the arguments of an operation."""
         q, k, v, i, f = arrays[:5]
         states = States(*arrays[5:8]) if carried else zero_states(q, v)
-        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None, backend)
+        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None)
 
     @property
     def steps(self) -> int:
@@ -209,7 +218,7 @@ class Call:
 
     def length(self, form: Form) -> int:
         """Steps of a chunk."""
-        return chunk_length(self.steps, form.chunk_size, self.backend)
+        return min(form.chunk_size or choice.GREATEST, self.steps, choice.GREATEST)
 
     def gates(self, form: Form, backend: str) -> LogGates:
         """The log-gates, in chunks."""

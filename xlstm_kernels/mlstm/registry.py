@@ -8,12 +8,10 @@ asks for MLX operations. The parallel forms, whose cost grows with the square of
 chunkwise here, and every gradient is that of the whole expression: `normalizer_grad=False` gives
 that of their `custbw`, which leaves out the normaliser.
 
-Accepted and ignored, since nothing here depends on them: `autocast_kernel_dtype` (MLX has no
-autocast, and kernels take any dtype), `stable_fgate` (every form is stable), `chunk_size` of step
-and sequence kernels, and what tunes Triton: `chunk_size_inter` and `_intra`, `siz_b_L_parallel`,
-`siz_b_L_loop`, `siz_b_DH_parallel`, `siz_b_DH_loop`, `num_warps_intra` and `_inter`,
-`num_stages_intra` and `_inter`, `recompute_states_in_bw`. Other unknown settings are errors, also
-where NX-AI's functions swallow any.
+Accepted and ignored, since nothing here depends on them, is what `_IGNORED` lists: the tiles and
+warps of Triton, `autocast_kernel_dtype` (MLX has no autocast, and kernels take any dtype),
+`stable_fgate` (every form is stable), and `chunk_size` where there are no chunks. Other unknown
+settings are errors, also where NX-AI's functions swallow any.
 """
 
 from __future__ import annotations

@@ -27,21 +27,17 @@ def test_forms(steps, masked, by_kernels, native):
 
 @pytest.mark.parametrize(
     ("steps", "gpu", "cpu"),
-    [(1, 1, 1), (40, 40, 32), (2047, 64, 32), (2048, 128, 32), (8191, 128, 32), (8192, 256, 32)],
+    [(1, 64, 32), (2047, 64, 32), (2048, 128, 32), (8191, 128, 32), (8192, 256, 32)],
 )
 def test_chunks(steps, gpu, cpu, monkeypatch):
-    assert choice.chunk_length(steps, None, "metal") == gpu
+    def size(backend):
+        return choice.chosen(steps, backend, form=choice.CHUNKWISE).chunk_size
+
+    assert size("metal") == gpu
     monkeypatch.setattr(mx, "default_device", lambda: mx.gpu)
-    assert choice.chunk_length(steps, None, "native") == gpu
+    assert size("native") == gpu
     monkeypatch.setattr(mx, "default_device", lambda: mx.cpu)
-    assert choice.chunk_length(steps, None, "native") == cpu
-
-
-@pytest.mark.parametrize("backend", ["metal", "native"])
-def test_a_chunk_size_that_is_given_counts(backend):
-    assert choice.chunk_length(1000, 16, backend) == 16
-    assert choice.chunk_length(10, 16, backend) == 10
-    assert choice.chunk_length(1000, 512, backend) == choice.GREATEST
+    assert size("native") == cpu
 
 
 def test_every_call_has_a_row():
