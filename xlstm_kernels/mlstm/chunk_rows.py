@@ -66,7 +66,7 @@ def chunk_rows(
     """
     if backend == executors.NATIVE:
         return chunk_rows_reference(scores, q, n, gates, eps, dtype, normalize=normalize)
-    gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor)
+    gated = (*gates.exponents, gates.floor)
     kernel = _KERNELS[normalize]
     return ChunkRows(*kernel(scores, q, n, *gated, eps, backend=backend, dtype=dtype))
 
@@ -122,7 +122,7 @@ def _kernel(normalize: bool) -> Kernel:
         name="xlstm_mlstm_chunk_rows" + "_raw" * (not normalize),
         inputs=(
             *("scores", "queries", "n_states"),
-            *("prefix", "prefix_rest", "admitted", "least_normaliser", "epsilon"),
+            *("prefix", "prefix_rest", "admitted", "admitted_rest", "least_normaliser", "epsilon"),
         ),
         outputs=("within", "of_state", "row_sums"),
         launch=_launch,
@@ -148,6 +148,7 @@ def _kernel(normalize: bool) -> Kernel:
     const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
     const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
     const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
+    const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
     for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
         const size_t step = first + row;
         const float2 here = float2(prefix[step], prefix_rest[step]);
@@ -158,8 +159,8 @@ def _kernel(normalize: bool) -> Kernel:
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {{
             const float2 there = float2(past.at[k], past_rest.at[k]);
-            const float weight = metal::precise::exp(
-                gate.at[k] + xlstm_pair_difference(here, there));
+            const float weight = xlstm_pair_exp(float2(gate.at[k], gate_rest.at[k]),
+                float2(xlstm_pair_difference(here, there), 0.0f));
             weights.at[k] = column + k <= row ? weight * root * weights.at[k] : 0.0f;
             sum += weights.at[k];
         }}
