@@ -10,9 +10,8 @@ import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.mlstm import choice
-from xlstm_kernels.mlstm.arguments import States, require_eps, zero_states
+from xlstm_kernels.mlstm.arguments import States, require_eps, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked import require_chunk_size
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.registry import (
@@ -158,11 +157,11 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             return_last_states = config.return_last_states or in_inference
         if return_last_states:
             _refuse_padded_states(type(self).__name__, self._mode(mode))
-        require_floating(type(self).__name__, "q", q)
+        require_sequence(type(self).__name__, q, k, v, i, f)
         arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
         backend, form = executors.resolve(backend), choice.CHUNKWISE
-        if in_inference and not config.is_siging and q.ndim == 4 and q.shape[2]:
-            form = choice.chosen(q.shape[2], backend, masked=mask is not None).form
+        if in_inference and not config.is_siging and q.shape[2]:
+            form = choice.chosen(q, v, backend, masked=mask is not None).form
         stored_as = DTYPES[config.inference_state_dtype]
         if form == choice.STEP:
             return _one_step(*arrays, eps=config.eps, dtype_state=stored_as, backend=backend)

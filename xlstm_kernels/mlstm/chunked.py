@@ -43,11 +43,11 @@ class Form:
     normalizer_grad: bool = True
     precision: Precision = Precision.DEFAULT
 
-    def chosen(self, steps: int, backend: str) -> Form:
+    def chosen(self, q: mx.array, v: mx.array, backend: str) -> Form:
         """The same with a chunk size, from the table if the caller gave none."""
         if self.chunk_size is not None:
             return self
-        row = choice.chosen(steps, backend, form=choice.CHUNKWISE)
+        row = choice.chosen(q, v, backend, form=choice.CHUNKWISE)
         return replace(self, chunk_size=row.chunk_size)
 
 
@@ -79,7 +79,7 @@ def run(
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)
     else:
-        form = form.chosen(q.shape[2], resolved)
+        form = form.chosen(q, v, resolved)
         operation = _operation(form, resolved, states is not None, mask is not None)
         masks = () if mask is None else (mask,)
         h, c, n, m, *_ = operation(*inputs, *(states or ()), *masks)
@@ -116,7 +116,7 @@ def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) 
     """The gradient, by chunks, of any (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m)."""
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        chosen = form.chosen(primals[0].shape[2], backend)
+        chosen = form.chosen(primals[0], primals[2], backend)
         operation = _operation(chosen, backend, carried, masked)
         masks = primals[-1:] if masked else ()
         differentiated = list(primals[:-1] if masked else primals)

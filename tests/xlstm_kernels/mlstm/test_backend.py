@@ -291,3 +291,8 @@ def test_all_forms_have_the_same_gradient(mode, steps, relative_error):
 def test_inputs_that_are_no_arrays():
     with pytest.raises(TypeError, match=r"mLSTMBackend: q must be an mlx\.core\.array, got list"):
         backend(mode="inference")([1.0], *[None] * 4)
+    q, gate = mx.zeros((1, 1, 3, 4)), mx.zeros((1, 1, 3))
+    with pytest.raises(TypeError, match=r"mLSTMBackend: v must be an mlx\.core\.array, got list"):
+        backend(mode="inference")(q, q, [1.0], gate, gate)
+    with pytest.raises(ValueError, match=r"mLSTMBackend: v must be \(B, NH, S, DV\)"):
+        backend()(q, q, q[0], gate, gate)
