@@ -56,7 +56,7 @@ def slstm_step_naive(
     gates = Wx.transpose(1, 0, 2, 3) + fed_back.transpose(0, 3, 1, 2) + mx.expand_dims(b, axis=1)
     i, f, z, o = gates
     decayed = nn.log_sigmoid(f) + m
-    fresh = n == mx.zeros_like(n)  # the m of an empty memory is no bound
+    fresh = n == mx.zeros_like(n)  # an empty memory has nothing to stabilise
     m = mx.where(fresh, i, mx.maximum(decayed, i))  # (15)
     admit = mx.exp(i - m)  # (16)
     keep = mx.exp(decayed - m)  # (17)
