@@ -60,7 +60,9 @@ def difference(a: Pair, b: Pair) -> mx.array:
 
 def less(a: Pair, b: Pair) -> mx.array:
     """Where a < b."""
-    return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low))
+    # Not by operators: under mx.vmap, MLX 0.32.4's lose the batch of the right operand.
+    equal_but_low = mx.logical_and(a.high == b.high, a.low < b.low)
+    return mx.logical_or(a.high < b.high, equal_but_low)
 
 
 def maximum(a: Pair, b: Pair) -> Pair:

@@ -88,9 +88,11 @@ def chunk_rows_reference(
     read = q.astype(mx.float32) * mx.expand_dims(weights * root, axis=-1)
     sums = mx.sum(within, axis=-1) + mx.squeeze(read @ mx.expand_dims(n, axis=-1), axis=-1)
     divisor = mx.ones_like(sums)
-    if normalize:
-        divisor = mx.maximum(mx.abs(sums), gates.floor) + eps
     live = mx.isfinite(gates.floor)
+    if normalize:
+        # The derivative of the derivative of 1 / inf would be NaN.
+        floor = mx.where(live, gates.floor, divisor)
+        divisor = mx.maximum(mx.abs(sums), floor) + eps
     inverse = mx.where(live, mx.reciprocal(divisor), mx.zeros_like(sums))
     inverse = mx.expand_dims(inverse, axis=-1)
     return ChunkRows((within * inverse).astype(dtype), (read * inverse).astype(dtype), sums)

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer, require_mask
-from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Gradient, Operation, gradient_of, on_backend
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -131,20 +131,21 @@ def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) 
 @functools.cache
 def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operation:
     """The differentiable (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m, what is kept)."""
+    operator = "mlstm_siging_chunkwise" if form.sigmoid_input else "mlstm_chunkwise"
     count = 5 + 3 * carried + masked
 
-    def forward(*arrays: mx.array) -> Arrays:
+    def forward(executor: str, *arrays: mx.array) -> Arrays:
         call = Call.of(arrays, carried, masked)
-        results, kept = forward_pass(call, form, backend)
+        results, kept = forward_pass(call, form, executor)
         # Kernels form the rest again, faster than they would read it.
         return *results, *(kept if backend == executors.NATIVE else kept[:1])
 
-    def gradient(*arrays: mx.array) -> Arrays:
+    def gradient(executor: str, *arrays: mx.array) -> Arrays:
         call = Call.of(arrays[:count], carried, masked)
         h, c, n, _, sums, *rest = arrays[count + _RESULTS :]
         kept = Kept(sums, *rest) if rest else None
         cotangents = arrays[count : count + _RESULTS]
-        return backward_pass(call, form, backend, cotangents, (h, c, n, sums), kept)
+        return backward_pass(call, form, executor, cotangents, (h, c, n, sums), kept)
 
     def formed_again(*arrays: mx.array) -> Arrays:
         call = Call.of(arrays[:count], carried, masked)
@@ -160,13 +161,18 @@ def _operation(form: Form, backend: str, carried: bool, masked: bool) -> Operati
             *(mx.zeros_like(result) for result in results),
         )
 
-    chosen = differentiable(gradient, second)
+    def operation(function: Operation, rule: Gradient, *, of_outputs: bool) -> Operation:
+        launch = functools.partial(function, backend)
+        native = functools.partial(function, executors.NATIVE)
+        return on_backend(backend, launch, native, rule, operator=operator, of_outputs=of_outputs)
+
+    chosen = operation(gradient, second, of_outputs=False)
 
     def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         gradients: Arrays = chosen(*primals, *cotangents[:_RESULTS], *outputs)
         return gradients
 
-    return differentiable(forward, pull_back, of_outputs=True)
+    return operation(forward, pull_back, of_outputs=True)
 
 
 _RESULTS = 4  # h, c, n and m; nothing that is kept has a cotangent

@@ -10,7 +10,7 @@ from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # Any length, always the last states, and chunks as they are fastest.
 _KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)
@@ -52,7 +52,7 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
     mlstm_backend: mLSTMBackendConfig = field(default=_KERNELS)
 
     def __post_init__(self) -> None:
-        _require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
+        require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
         _require_positive(self, "qk_dim_factor", "v_dim_factor")
         _require_caps(self, "gate_soft_cap")
         _require_eps(self, "norm_eps")
@@ -85,6 +85,7 @@ class sLSTMLayerConfig:  # noqa: N801
         norm_eps: of the norm over each head.
         layer_index: of the block in the model; it bends the initial forget gates.
         num_hidden_layers: blocks of the model.
+        dropout: the probability, in training, of a zero in y before the norm.
 
     Raises:
         TypeError: for a value that is not a number where one is needed.
@@ -97,10 +98,11 @@ class sLSTMLayerConfig:  # noqa: N801
     norm_eps: float = 1e-6
     layer_index: int = 0
     num_hidden_layers: int = 1
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
-        _require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
+        require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
+        require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
         _require_eps(self, "norm_eps")
         owner = type(self).__name__
         if self.hidden_size % self.num_heads:
@@ -195,20 +197,15 @@ class xLSTMConfig:  # noqa: N801
     conv1d_kernel_size: int = 4
 
     def __post_init__(self) -> None:
-        _require_counts(self, "vocab_size", "hidden_size", "num_hidden_layers", "num_heads")
-        _require_counts(self, "ffn_round_up_to_multiple_of", "slstm_num_heads")
-        _require_counts(self, "conv1d_kernel_size", least=0)
+        require_counts(self, "vocab_size", "hidden_size", "num_hidden_layers", "num_heads")
+        require_counts(self, "ffn_round_up_to_multiple_of", "slstm_num_heads")
+        require_counts(self, "conv1d_kernel_size", least=0)
         _require_positive(self, "ffn_proj_factor", "slstm_ffn_proj_factor")
         _require_caps(self, "output_logit_soft_cap")
         object.__setattr__(self, "chunk_size", self.mlstm_layer().mlstm_backend.chunk_size)
-        indices = tuple(host_integer("xLSTMConfig", "each of slstm_at", n) for n in self.slstm_at)
+        indices = block_indices(self, self.slstm_at, self.num_hidden_layers)
         object.__setattr__(self, "slstm_at", indices)
         for index in indices:
-            if not 0 <= index < self.num_hidden_layers:
-                raise ValueError(
-                    f"xLSTMConfig: slstm_at names block {index}, but there are "
-                    f"{self.num_hidden_layers}, from 0 on"
-                )
             self.slstm_layer(index)
 
     @classmethod
@@ -290,7 +287,25 @@ class xLSTMConfig:  # noqa: N801
         return int((self.hidden_size * factor + unit - 1) // unit) * unit
 
 
-def _require_counts(config: object, *names: str, least: int = 1) -> None:
+def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple[int, ...]:
+    """Return the indices of sLSTM blocks as a tuple.
+
+    Raises:
+        TypeError: for one that is not an int.
+        ValueError: for one that no block has.
+    """
+    owner = type(config).__name__
+    indices = tuple(host_integer(owner, "each of slstm_at", index) for index in slstm_at)
+    for index in indices:
+        if not 0 <= index < blocks:
+            raise ValueError(
+                f"{owner}: slstm_at names block {index}, but there are {blocks}, from 0 on"
+            )
+    return indices
+
+
+def require_counts(config: object, *names: str, least: int = 1) -> None:
+    """Turn these fields, integers of at least `least`, into ints."""
     for name in names:
         count = host_integer(type(config).__name__, name, getattr(config, name), least=least)
         object.__setattr__(config, name, count)
