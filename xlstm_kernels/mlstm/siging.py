@@ -28,6 +28,7 @@ def mlstm_siging_chunkwise(
     chunk_size: int | None = 128,
     *,
     mask: mx.array | None = None,
+    seq_idx: mx.array | None = None,
     backend: str | None = None,
 ) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
     """The mLSTMsig over a sequence, in chunks.
@@ -49,6 +50,7 @@ def mlstm_siging_chunkwise(
         normalize: whether to divide by the normaliser.
         chunk_size: see there.
         mask: see there.
+        seq_idx: see there.
         backend: see there.
 
     Returns:
@@ -67,6 +69,6 @@ def mlstm_siging_chunkwise(
         raise ValueError(f"{operator}: the initial states c and n come together, one is missing")
     m = None if c_initial is None else mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
     given = (c_initial, n_initial, m)
-    result = run(operator, form, (q, k, v, i, f), given, True, mask, backend)
+    result = run(operator, form, (q, k, v, i, f), given, True, mask, seq_idx, backend)
     h, (c, n, _) = result
     return (h, (c, n)) if return_last_states else h
