@@ -150,7 +150,7 @@ def _is_transformed(fact: CallFact | None) -> bool:
     return fact is not None and not isinstance(fact.callee, (Symbol, BoundMember))
 
 
-def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -> bool:
+def is_step(loop: cst.For | cst.While | cst.If, module: Module, *, by_evaluation: bool) -> bool:
     """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
     evaluation = evaluation_of(module)
     for call in calls_below(loop.body):
