@@ -11,6 +11,7 @@ from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     dotted,
+    keyed_path,
     names_below,
     small_statements,
 )
@@ -83,7 +84,9 @@ def _path(node: cst.CSTNode) -> str | None:
     if isinstance(node, (cst.Name, cst.Attribute)):
         return dotted(node)
     name, owner = member_of(node)
-    return None if owner is None or "." in owner or "." in name else f"{owner}.{name}"
+    if owner is None or "." in owner:
+        return keyed_path(node)
+    return None if "." in name else f"{owner}.{name}"
 
 
 def _is_changed(
@@ -97,8 +100,13 @@ def _is_changed(
     if not attribute:
         return _is_rebound(name, info, functions, fact, module)
     cls = owner_of(name, info, module)
-    if "." in attribute:
-        return False
+    if "." in attribute:  # of an object or a dictionary that an attribute holds
+        methods = () if cls is None or attribute.count(".") > 1 else cls.methods.values()
+        return path in _operands(info, module) and any(
+            changes_attribute(method, attribute, module)
+            for method in methods
+            if method not in functions
+        )
     if cls is None:
         return is_set_on_object(name, attribute, info, functions, module)
     value = cls.attributes.get(attribute)
@@ -114,13 +122,13 @@ def _is_changed(
 @lru_cache(maxsize=8)
 def _operands(info: FunctionInfo, module: Module) -> frozenset[str]:
     """The paths of what a function computes with: numbers and arrays alone."""
-    return frozenset(
-        path
-        for node in nodes_in(info.node.body, module)
-        if isinstance(node, cst.BinaryOperation)
-        for side in (node.left, node.right)
-        if (path := dotted(side)) is not None
-    )
+    nodes = list(nodes_in(info.node.body, module))
+    operations = [node for node in nodes if isinstance(node, cst.BinaryOperation)]
+    found = {keyed_path(side) for node in operations for side in (node.left, node.right)}
+    for node in nodes:  # ``a = self.alpha``
+        if isinstance(node, cst.Assign) and dotted(node.targets[0].target) in found:
+            found.add(keyed_path(node.value))
+    return frozenset(path for path in found if path is not None)
 
 
 def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: Module) -> bool:
