@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
+from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import definite_array
 from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 #: How the host reads an array: it takes its truth value, or its numbers.
 Read = Literal["tests", "pulls"]
 _PULLS = frozenset(("item", "tolist"))
-_CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "complex"))
+_READING = frozenset(
+    (
+        *(f"builtins.{name}" for name in ("float", "int", "bool", "complex")),
+        *(f"numpy.{name}" for name in numpy_api.CONVERSIONS),
+    )
+)
 #: A kernel runs on the GPU only, so that these hold where one matters.
 _DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
 
@@ -66,7 +72,7 @@ class MustExecute:
         self.calls[node] = arguments
         if isinstance(callee, BoundMember) and callee.name in _PULLS:
             self.note_read(node, callee.owner, "pulls")
-        elif isinstance(callee, Symbol) and callee.name in _CASTS and arguments:
+        elif isinstance(callee, Symbol) and callee.name in _READING and arguments:
             self.note_read(node, arguments[0].value, "pulls")
 
     def note_read(self, node: cst.CSTNode, value: Value, how: Read) -> None:
