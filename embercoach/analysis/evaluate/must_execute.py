@@ -20,7 +20,7 @@ from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.facts.facts import Argument, BinaryFact
     from embercoach.analysis.values.lattice import Value
 
 #: How the host reads an array: it takes its truth value, or its numbers.
@@ -44,6 +44,7 @@ class MustExecute:
     calls: the calls that must execute, with their arguments.
     reads: the expressions that must read an array which depends on an argument.
     shown: names that a use shows to hold arrays.
+    operations: the arithmetic on arrays that must execute.
     certain: whether the statement at hand must execute.
     """
 
@@ -51,6 +52,7 @@ class MustExecute:
     calls: dict[cst.Call, tuple[Argument, ...]] = field(default_factory=dict)
     reads: dict[cst.CSTNode, Read] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
+    operations: list[BinaryFact] = field(default_factory=list)
     certain: bool = True
     returns: int = 0
     jumps: int = 0  # out of a loop, or to its next round
