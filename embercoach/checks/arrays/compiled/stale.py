@@ -15,6 +15,7 @@ from embercoach.analysis.syntax.trees import (
     names_below,
     small_statements,
 )
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
 from embercoach.checks.arrays.compiled.between_calls import (
     attribute_stores,
@@ -57,9 +58,12 @@ HELP = "Pass it as an argument, or add it to `inputs=` of mx.compile"
 @check("COMPILE-007")
 def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x * scale`` in a compiled function, and ``scale *= 0.9`` after a call."""
-    if fact.has_star or fact.option(1, "inputs") is not None:
+    inputs = fact.option(1, "inputs")
+    captured = [] if inputs is None else captured_owners(fact, inputs, module)
+    if fact.has_star or captured is None:
         return
     functions = traced_by(fact, module)
+    held = {dotted(owner.node) or "" for owner in captured}
     for info in functions:
         seen: set[str] = set()
         for node in nodes_in(info.node.body, module):
@@ -67,6 +71,10 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
             if path is None or path in seen:
                 continue
             seen.add(path)
+            if held and (info.cls is not None and is_layer(info.cls)):
+                continue  # its arrays may be in the state
+            if any(path.startswith(f"{owner}.") for owner in held):
+                continue
             if _is_changed(path, info, functions, fact, module):
                 yield Report.at(
                     fact,

@@ -1,4 +1,4 @@
-"""DTYPE-006, DTYPE-010 and DTYPE-015: arithmetic of other files on the arrays that a call passes."""
+"""DTYPE-006, DTYPE-010, DTYPE-015: arithmetic of other files on what a call passes."""
 
 from __future__ import annotations
 
