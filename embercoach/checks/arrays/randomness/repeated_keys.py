@@ -131,6 +131,9 @@ def _shared(
     scope = scope_of(module, function)
     if not scope.binds(node.value):
         binding = _outer(function, node.value, module)
+        if binding is not None and binding.kind == "parameter":  # of the function around
+            is_array = any(type(a.value) is Array for a in fact.arguments if a.node is node)
+            return _Key() if is_array else None
         value = None if binding is None else binding.value
         return _Key() if value is not None and _is_key(value, module) else None
     bindings = scope.reaching.bindings[node.value]

@@ -95,6 +95,11 @@ def _holder_of_attribute(
     if cls is None or not path.startswith(f"{function.parameters[0].name}."):
         return None
     bound = _bound_in(cls)
+    twin = _made_with(cls).get(path)
+    if twin is not None and function.name != "__init__" and _reads_attribute(cls, twin):
+        others = (paths for method, paths in bound.items() if method.name != "__init__")
+        if not any(path in paths or twin in paths for paths in others):
+            return twin
     for keep in _keeps_of(cls).get(path, ()):
         is_bound = path in bound.get(keep.function, ()) or path in bound.get(function, ())
         if is_bound and keep.function.name != "__init__":
@@ -105,6 +110,21 @@ def _holder_of_attribute(
         elif keep.function is function and _local_is_read(fact, keep, module):
             return keep.holder
     return None
+
+
+@lru_cache(maxsize=8)
+def _made_with(cls: ClassInfo) -> dict[str, str]:
+    """The attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
+    init = cls.methods.get("__init__")
+    if init is None:
+        return {}
+    found: dict[str, str] = {}
+    reaching = scope_of(init.module, init).reaching
+    for name, keeps in _keeps_in(init).items():
+        holders = [k.holder for k in keeps if "." in k.holder and k.function is init]
+        if "." not in name and len(holders) == 2 and len(reaching.bindings.get(name, ())) == 1:
+            found.update({holders[0]: holders[1], holders[1]: holders[0]})
+    return found
 
 
 def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
