@@ -200,6 +200,9 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
         return False
     reaching = scope_of(given.module, given.function).reaching
     if node.value not in reaching.bindings:
+        if node.value in place.loop_names:  # ``[(x, change(x)) for x in xs]``
+            names = (n for n in walk(statement) if isinstance(n, cst.Tuple))
+            return any(dotted(e.value) == node.value for n in names for e in n.elements)
         return _is_global_array(given, node.value)
     loops = sum(1 for _ in layout_of(given.module, given.function).loops(statement))
     if place.loops > loops and node.value not in place.loop_names:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.reaching import without_updates
 from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.checks.registry import Report
 from embercoach.quoting import quoted
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, LocalCall
     from embercoach.analysis.project.module import Module
 
+#: Calls of a method that updates an attribute that are looked at.
+_MOST_CALLS = 16
 #: Characters of a name that a message quotes.
 LONGEST = 20
 HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
@@ -109,7 +113,59 @@ def _holder_of_attribute(
                 return keep.holder
         elif keep.function is function and _local_is_read(fact, keep, module):
             return keep.holder
+    if path in bound.get(function, ()):
+        return None
+    return _holder_in_caller(path.partition(".")[2], function, cls, module)
+
+
+def _holder_in_caller(
+    attribute: str, function: FunctionInfo, cls: ClassInfo, module: Module
+) -> str | None:
+    """What a caller keeps the attribute in: ``states.append(board.state()); board.play(move)``."""
+    getters = {
+        name
+        for name, method in cls.methods.items()
+        if [dotted(value) for value, _ in returned_by(method)]
+        == [f"{method.parameters[0].name}.{attribute}" if method.is_method else None]
+    }
+    for call in calls_by_function(module).get(function, ())[:_MOST_CALLS]:
+        caller, func = call.place.function, call.node.func
+        owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
+        if owner is None or caller is None or isinstance(caller.node, cst.Lambda):
+            continue
+        reads = {f"{owner}.{name}" for name in (attribute, *getters)}
+        for keep in _kept_reads(caller, frozenset(reads)):
+            if _is_held(keep, call, module):
+                return keep.holder
     return None
+
+
+@lru_cache(maxsize=8)
+def _kept_reads(caller: FunctionInfo, reads: frozenset[str]) -> list[_Keep]:
+    """The statements that keep an attribute, or what a method without arguments returns of it."""
+    found: list[_Keep] = []
+    for statement in small_statements(caller.node.body):
+        for holder, node in _kept_by(statement):
+            is_call = isinstance(node, cst.Call) and not node.args
+            path = dotted(node.func if is_call and isinstance(node, cst.Call) else node)
+            if path in reads:
+                found.append(_Keep(holder, statement, caller))
+    return found
+
+
+def _is_held(keep: _Keep, call: LocalCall, module: Module) -> bool:
+    """Return whether a list or a name still holds an array after a call, and is read then."""
+    layout, statement = layout_of(module, keep.function), call.place.statement
+    reaching = scope_of(module, keep.function).reaching
+    reads, loop = reads_of(module, keep.function), call.place.loop
+    if isinstance(keep.statement, cst.Assign):
+        return any(
+            comes_later(reads, statement, loop, keep.holder, binding, reaching)
+            for binding in reaching.before(statement, keep.holder) or ()
+            if binding.statement is keep.statement
+        )
+    is_again = any(layout.is_inside(keep.statement, around) for around in layout.loops(statement))
+    return is_again or layout.in_sequence(keep.statement, statement)
 
 
 @lru_cache(maxsize=8)
@@ -164,7 +220,7 @@ def _kept_by(statement: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]
             continue
         if isinstance(target, cst.Attribute) and dotted(target) is not None:
             yield dotted(target) or "", value
-        elif isinstance(target, cst.Name) and isinstance(value, cst.Attribute):
+        elif isinstance(target, cst.Name) and isinstance(value, (cst.Attribute, cst.Call)):
             yield target.value, value
 
 
