@@ -157,10 +157,12 @@ class _Threads:
             node = by_parameter(init, pairs, is_bound=True).get(dotted(made) or "")
             caller = call.place.function
             if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
-                body = caller.node.body.body
-                if self._evaluation.may_evaluate(body, {node.value}):
+                made_here = call.place.statement
+                lines = layout_of(self._module, caller).outward(made_here)
+                others = [s for v in lines for s in v.statements if made_here not in walk(s)]
+                if self._evaluation.may_evaluate(others, {node.value}):
                     return False
-                if self._is_lazy(node, call.place.statement, caller):
+                if self._is_lazy(node, made_here, caller):
                     return True
         return False
 
