@@ -18,7 +18,7 @@ from embercoach.analysis.facts.host_uses import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import definite_array
+from embercoach.analysis.values.joins import as_array, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
 
@@ -150,11 +150,16 @@ def _is_guard_of(read: _Read, function: FunctionInfo) -> bool:
 
 
 def _is_unknown(read: _Read, arrays: frozenset[str]) -> bool:
-    """Return whether the file of a function does not know that its parameters are arrays."""
-    info = read.function
-    values = dict(zip((p.name for p in info.parameters), canonical_values(info), strict=True))
-    used = {n.value for n in walk(read.node) if isinstance(n, cst.Name)}
-    return bool(used & arrays) and all(values.get(name) is UNKNOWN for name in used & arrays)
+    """Return whether a function pulls a parameter of which its own file knows nothing."""
+    info, node = read.function, read.node
+    if not isinstance(node, cst.Call) or read.how != "pulls":
+        return False
+    is_method = isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
+    pulled = cst.ensure_type(node.func, cst.Attribute).value if is_method else node.args[0].value
+    used = arrays.intersection(n.value for n in walk(pulled) if isinstance(n, cst.Name))
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    frame.names.set_all(zip((p.name for p in info.parameters), canonical_values(info), strict=True))
+    return bool(used) and as_array(evaluate(frame, pulled)) is None
 
 
 def _code(read: _Read) -> str:
