@@ -66,14 +66,17 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     held = {dotted(owner.node) or "" for owner in captured}
     for info in functions:
         seen: set[str] = set()
-        for node in nodes_in(info.node.body, module):
-            path = _path(node)
+        nodes = list(nodes_in(info.node.body, module))
+        labels = {node.keyword for node in nodes if isinstance(node, cst.Arg)}
+        labels.update(node.attr for node in nodes if isinstance(node, cst.Attribute))
+        for node in nodes:
+            path = None if node in labels else _path(node)
             if path is None or path in seen:
                 continue
             seen.add(path)
             if held and (info.cls is not None and is_layer(info.cls)):
                 continue  # its arrays may be in the state
-            if any(path.startswith(f"{owner}.") for owner in held):
+            if any(f"{path}.".startswith(f"{owner}.") for owner in held):
                 continue
             if _is_changed(path, info, functions, fact, module):
                 yield Report.at(
