@@ -28,7 +28,7 @@ from embercoach.checks.arrays.lazy.accumulation import (
     accumulations,
     path_of,
 )
-from embercoach.checks.arrays.lazy.growth import grows
+from embercoach.checks.arrays.lazy.growth import each_iteration, grows
 from embercoach.checks.arrays.lazy.lazy_loops import (
     HELP,
     MESSAGE,
@@ -123,7 +123,7 @@ def _is_kept(
         targets = statement.targets if isinstance(statement, cst.Assign) else ()
         if any(dotted(target.target) == found.path for target in targets):
             return False
-    for node in walk(loop.body, (cst.ClassDef,)):
+    for node in _run_each_time(found, loop, module):
         if not isinstance(node, cst.Call) or node is fact.node or not owner:
             continue
         if isinstance(node.func, cst.Attribute) and dotted(node.func.value) == owner:
@@ -137,6 +137,18 @@ def _is_kept(
             if other is not None and name in names_below(other.node.body):
                 return False
     return True
+
+
+def _run_each_time(
+    found: Accumulation, loop: cst.For | cst.While, module: Module
+) -> Iterator[cst.CSTNode]:
+    """The nodes of a loop, without the step that takes a sum of gradients after some of them."""
+    body: list[cst.BaseStatement | cst.BaseSmallStatement] = [*loop.body.body]
+    always = each_iteration(body, module) if found.kind == "tree" else body
+    for statement in body:
+        is_kept = statement in always
+        node = statement.test if isinstance(statement, cst.If) and not is_kept else statement
+        yield from walk(node, (cst.ClassDef,))
 
 
 def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:

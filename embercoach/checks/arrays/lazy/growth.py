@@ -59,7 +59,7 @@ def grows(
     """
     evaluation, body = evaluation_of(module), [*loop.body.body]
     if found.kind == "tree" and not found.in_place:
-        body = _each_iteration(body, module)
+        body = each_iteration(body, module)
     if evaluation.may_evaluate(body, {found.path}):
         return False
     statement, function = place.statement, place.function
@@ -89,7 +89,7 @@ def grows(
     return is_state or _is_evaluated_later(found.path, loop, place, module)
 
 
-def _each_iteration(body: list[Statement], module: Module) -> list[Statement]:
+def each_iteration(body: list[Statement], module: Module) -> list[Statement]:
     """The statements of a loop without the step that some micro-batches end with.
 
     Until then, the sum of their gradients keeps the graphs of all of them.
