@@ -27,6 +27,7 @@ from embercoach.checks.arrays.lazy.step_loops import (
     joined,
     lineage_of,
     runs_model,
+    runs_model_below,
     synchronizes,
     yields_losses,
 )
@@ -84,6 +85,9 @@ def grows(
     last = found.path.rpartition(".")[2]
     is_chain = not is_list and any(last in names_below(node) for node in found.added)
     runs = not is_chain and (runs_model(lineage, loop, module) or _adds_losses(found, loop, module))
+    if not runs and found.inner and found.function and isinstance(loop, cst.For):
+        added = found.inner[1]
+        runs = runs_model_below(found.node, added, found.function, loop, module)
     if not runs and not is_counted(loop, _MANY):
         return False
     return is_state or _is_evaluated_later(found.path, loop, place, module)

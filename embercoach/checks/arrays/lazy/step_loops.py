@@ -314,6 +314,17 @@ def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module
     return any(_is_model(call, data, module) for call in calls)
 
 
+def runs_model_below(
+    call: cst.CSTNode, added: cst.CSTNode, function: FunctionInfo, loop: cst.For, module: Module
+) -> bool:
+    """Return whether a call gives a function data, which ``added`` there has a model compute."""
+    if not isinstance(call, cst.Call):
+        return False
+    data, parameters = _derived(loop), {parameter.name for parameter in function.parameters}
+    is_given = any(data.intersection(names_below(argument.value)) for argument in call.args)
+    return is_given and any(_is_model(inner, parameters, module) for inner in calls_below(added))
+
+
 def _is_type_test(call: cst.Call, names: set[str]) -> bool:
     is_test = dotted(call.func) == "isinstance" and len(call.args) > 0
     return is_test and dotted(call.args[0].value) in names
