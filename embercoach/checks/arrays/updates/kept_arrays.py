@@ -121,7 +121,10 @@ def _holder_of_attribute(
 def _holder_in_caller(
     attribute: str, function: FunctionInfo, cls: ClassInfo, module: Module
 ) -> str | None:
-    """What a caller keeps the attribute in: ``states.append(board.state()); board.play(move)``."""
+    """Return the list or the name in which a caller keeps the attribute.
+
+    ``states.append(board.state())``, then ``board.play(move)``.
+    """
     getters = {
         name
         for name, method in cls.methods.items()
