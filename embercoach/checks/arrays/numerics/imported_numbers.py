@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.binding import bind
@@ -16,8 +17,10 @@ from embercoach.checks.registry import Report, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import ProjectCall
+    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.facts.facts import BinaryFact, ProjectCall
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Array
 
 #: Dtypes whose range arithmetic leaves soon.
 _NARROW = frozenset((*UNSIGNED, *LARGEST, "float16"))
@@ -38,8 +41,7 @@ def imported_arithmetic(fact: ProjectCall, module: Module) -> Iterator[Report]:
     arrays = {name: array for name, value in passed.items() if (array := definite_array(value))}
     if not any(array.dtype in _NARROW and not array.scalar for array in arrays.values()):
         return
-    must = must_execute(function, frozenset(arrays), arrays.items())
-    for operation in must.operations:
+    for operation in _operations(function, tuple(sorted(arrays.items(), key=lambda one: one[0]))):
         for check_of in (narrow_arithmetic, overflow_in_arithmetic):
             for found in check_of(operation, function.module):
                 name, file = function.name[:16], function.module.path.name[-16:]
@@ -50,3 +52,11 @@ def imported_arithmetic(fact: ProjectCall, module: Module) -> Iterator[Report]:
                     help=found.help,
                 )
                 return
+
+
+@lru_cache(maxsize=64)
+def _operations(
+    function: FunctionInfo, arrays: tuple[tuple[str, Array], ...]
+) -> tuple[BinaryFact, ...]:
+    """The arithmetic that a function must execute for these arrays."""
+    return tuple(must_execute(function, frozenset(dict(arrays)), arrays).operations)

@@ -125,12 +125,7 @@ def _holder_in_caller(
 
     ``states.append(board.state())``, then ``board.play(move)``.
     """
-    getters = {
-        name
-        for name, method in cls.methods.items()
-        if [dotted(value) for value, _ in returned_by(method)]
-        == [f"{method.parameters[0].name}.{attribute}" if method.is_method else None]
-    }
+    getters = _getters(cls).get(attribute, ())
     for call in calls_by_function(module).get(function, ())[:_MOST_CALLS]:
         caller, func = call.place.function, call.node.func
         owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
@@ -144,6 +139,18 @@ def _holder_in_caller(
 
 
 @lru_cache(maxsize=8)
+def _getters(cls: ClassInfo) -> dict[str, list[str]]:
+    """The methods that return an attribute itself, by its name."""
+    found: dict[str, list[str]] = {}
+    for name, method in cls.methods.items():
+        paths = {dotted(value) or "" for value, _ in returned_by(method)}
+        owner, _, attribute = (paths.pop() if len(paths) == 1 else "").partition(".")
+        if attribute and method.is_method and owner == method.parameters[0].name:
+            found.setdefault(attribute, []).append(name)
+    return found
+
+
+@lru_cache(maxsize=64)
 def _kept_reads(caller: FunctionInfo, reads: frozenset[str]) -> list[_Keep]:
     """The statements that keep an attribute, or what a method without arguments returns of it."""
     found: list[_Keep] = []
