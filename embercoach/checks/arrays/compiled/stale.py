@@ -66,6 +66,7 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     held = {dotted(owner.node) or "" for owner in captured}
     for info in functions:
         seen: set[str] = set()
+        reported: set[str] = set()
         nodes = list(nodes_in(info.node.body, module))
         labels = {node.keyword for node in nodes if isinstance(node, cst.Arg)}
         labels.update(node.attr for node in nodes if isinstance(node, cst.Attribute))
@@ -78,7 +79,11 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
                 continue  # its arrays may be in the state
             if any(f"{path}.".startswith(f"{owner}.") for owner in held):
                 continue
+            name = path.partition(".")[0]
+            if name in reported or (path == name and _holds_one_of(name, reported)):
+                continue  # one report for a dictionary and its entry
             if _is_changed(path, info, functions, fact, module):
+                reported.add(path)
                 yield Report.at(
                     fact,
                     "COMPILE-007",
@@ -88,6 +93,10 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
                     help=HELP,
                     context="compiled",
                 )
+
+
+def _holds_one_of(name: str, paths: set[str]) -> bool:
+    return any(path.startswith(f"{name}.") for path in paths)
 
 
 def _path(node: cst.CSTNode) -> str | None:
