@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -127,7 +128,7 @@ def _configurations(entry: MetalFunction, written: frozenset[int]) -> Iterator[C
 
 def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple[int, int, int]]:
     written = _written_sizes(entry, constants)
-    several = any(v.attribute in _OF_SIMD_GROUPS for v in entry.parameters)
+    several = _expects_simdgroups(entry)
     lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
     if not several and not any(n > SIMD_WIDTH for n in written):
         lines.add(SIMD_WIDTH)
@@ -139,6 +140,26 @@ def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple
         planes = {*PLANES, *(n for n in written if n * n <= LARGEST)}
         tried += [(n, n, 1) for n in sorted(planes)]
     return tried
+
+
+def _expects_simdgroups(entry: MetalFunction) -> bool:
+    """Return whether a kernel does more with the number of a simdgroup than ask for the first."""
+    from embercoach.metal.program.nodes import Binary, Name, NumberLiteral
+    from embercoach.metal.program.walk import below
+
+    taken = {v for v in entry.parameters if v.attribute in _OF_SIMD_GROUPS}
+    if not taken:
+        return False
+    used = Counter(
+        node.variable
+        for node in below(entry.bodies[0])
+        if isinstance(node, Name) and node.variable in taken
+    )
+    for node in below(entry.bodies[0]):
+        if isinstance(node, Binary) and node.operator == "==" and isinstance(node.left, Name):
+            first = isinstance(node.right, NumberLiteral) and node.right.value == 0
+            used[node.left.variable] -= first
+    return any(used[variable] > 0 for variable in taken)
 
 
 def _asks_for_rows(entry: MetalFunction) -> bool:

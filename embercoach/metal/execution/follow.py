@@ -68,7 +68,15 @@ def follow(
         lost += (bodies[0].spot,)
     gaps = (*lost, *m.gaps)
     events = tuple(m.events)
-    return Trace(configuration, threads, events, gaps, m.pool.steps, too_deep=too_deep)
+    return Trace(
+        configuration,
+        threads,
+        events,
+        gaps,
+        m.pool.steps,
+        too_deep=too_deep,
+        cut_short=m.cut_short,
+    )
 
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:
