@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def past_arrays(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """Accesses outside of threadgroup and private arrays, and of outputs of known size."""
-    from embercoach.metal.inspections.bounds import outside, past_outputs
+    from embercoach.metal.inspections.bounds import outside, past_buffers
 
-    for found in (*outside(trace), *past_outputs(trace)):
+    for found in (*outside(trace), *past_buffers(trace)):
         yield _outside(found)
 
 
