@@ -127,10 +127,11 @@ def _configurations(entry: MetalFunction, written: frozenset[int]) -> Iterator[C
 
 
 def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple[int, int, int]]:
-    written = _written_sizes(entry, constants)
-    several = _expects_simdgroups(entry)
-    lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
-    if not several and not any(n > SIMD_WIDTH for n in written):
+    numbers = constants.union(_numbers(entry.bodies[0]))
+    written = sorted(numbers)[:MOST]
+    lines = {*LINES, *(n for n in written if n > SIMD_WIDTH)}
+    one_asks = SIMD_WIDTH in numbers or not any(n > SIMD_WIDTH for n in written)
+    if one_asks and not _expects_simdgroups(entry):
         lines.add(SIMD_WIDTH)
     tried = [(n, 1, 1) for n in sorted(lines)]
     if _asks_for_rows(entry):
@@ -195,11 +196,6 @@ def _asks_for_the_grid_alone(entry: MetalFunction) -> bool:
         and node.field.startswith("x")
         for node in below(entry.bodies[0])
     )
-
-
-def _written_sizes(entry: MetalFunction, constants: frozenset[int]) -> list[int]:
-    """Numbers in a kernel, and of the file's constants, that may be the size of a threadgroup."""
-    return sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
 
 
 def _numbers(statement: Statement) -> Iterator[int]:

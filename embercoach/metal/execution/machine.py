@@ -73,6 +73,7 @@ class Machine:
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
         cut_short: iterations of a loop were left out that certainly run.
+        sized_inputs: those of known size in a known launch; reads of others are no events.
         budget: thread operations after which the run ends.
     """
 
@@ -92,6 +93,7 @@ class Machine:
     tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
     cut_short: bool = False
+    sized_inputs: frozenset[str] = frozenset()
     budget: int = RUN
 
     def tick(self, spot: Spot) -> None:
