@@ -208,7 +208,8 @@ def test_a_kernel_that_asks_for_the_first_simdgroup_may_have_one(
 
 OWN_TEXT = "void fold(uint v, thread uint& borrow) { borrow = v; }\n"
 BODY = "uint borrow; fold(n, borrow); x[i] = borrow;"
-ARGUMENTS = "device uint* x [[buffer(0)]], constant uint& n [[buffer(1)]], " + (
+ARGUMENTS = (
+    "device uint* x [[buffer(0)]], constant uint& n [[buffer(1)]], "
     "uint i [[thread_position_in_grid]]"
 )
 REVERSED = """

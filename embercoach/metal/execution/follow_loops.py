@@ -168,7 +168,9 @@ def _forget_positions(m: Machine, state: State, node: Loop) -> None:
     """
     for variable in changed(node):
         bound = state.variables.get(variable)
-        if isinstance(bound, LaneValue) and (not isinstance(bound.offsets, int) or bound.bits & _OWN):
+        if isinstance(bound, LaneValue) and (
+            not isinstance(bound.offsets, int) or bound.bits & _OWN
+        ):
             state.variables[variable] = _blurred(m, bound)
 
 
