@@ -46,7 +46,7 @@ def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
     # Of several barriers between two accesses one is enough, and the last is as good as any.
     for race in sorted(found, key=_directness):
         spots = {barrier.spot for barrier in race.barriers}
-        if spots and not reported & spots and race.first.kind != "read" and not _may_be_rare(race):
+        if spots and not reported & spots and not _may_be_rare(race):
             reported.add(race.barriers[-1].spot)
             yield _wrong_flag(race, race.barriers[-1], memory)
 
