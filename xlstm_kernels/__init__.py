@@ -18,6 +18,8 @@ from xlstm_kernels import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
+from xlstm_kernels.differentiation import inference
+from xlstm_kernels.executors import default_backend
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
@@ -40,12 +42,14 @@ __all__ = [
     "Kernel",
     "causal_conv1d",
     "causal_conv1d_update",
+    "default_backend",
     "get_available_mlstm_kernels",
     "get_available_mlstm_sequence_kernels",
     "get_available_mlstm_step_kernels",
     "get_mlstm_kernel",
     "get_mlstm_sequence_kernel",
     "get_mlstm_step_kernel",
+    "inference",
     "mLSTMBackend",
     "mLSTMBackendConfig",
     "mlstm_chunkwise",

@@ -1,42 +1,92 @@
-"""Gives an operation that MLX cannot differentiate, such as a kernel, a gradient.
+"""Gives operations made of kernels what MLX's transformations ask for.
 
-A gradient is all that a kernel can be given. Under `mx.vmap` and `mx.jvp`, MLX 0.32 walks the
-inside of a custom function, whatever rules that has, and refuses the kernel it finds there; and
-`mx.export_function` refuses custom functions altogether.
+MLX 0.32 derives nothing from a kernel, and asks an `mx.custom_function` for its rules. Its
+transformations find the rules in different ways:
+
+- `mx.grad` and `mx.vjp` stop at a custom function and ask for its gradient.
+- `mx.jvp` walks the inside first, unless it depends on constants alone. `mx.stop_gradient` of the
+  inputs makes it so, and the rule differentiates the same operation in MLX operations.
+- `mx.vmap` walks the inside whatever rules there are, and fails at a kernel. A function in front of
+  the kernel fails before, with a message that names the operator.
+- `mx.export_function` and `mx.compile(shapeless=True)` refuse custom functions.
+
+Under `mx.vmap` the rule of a custom function that consists of MLX operations keeps its gradient,
+which MLX's default rule would drop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import mlx.core as mx
 
+from xlstm_kernels.executors import NATIVE
+
 Arrays: TypeAlias = tuple[mx.array, ...]
 Operation: TypeAlias = Callable[..., Any]
-Gradient: TypeAlias = Callable[[Arrays, Arrays], Arrays]
+Gradient: TypeAlias = Callable[..., Arrays]
+
+_inference: ContextVar[bool] = ContextVar("inference", default=False)
+
+
+@contextmanager
+def inference() -> Iterator[None]:
+    """Leave out what gradients, `mx.vmap` and `mx.jvp` need of all operators called in the block.
+
+    Values are the same. `mx.export_function` takes the operators then, with their kernels, and a
+    call costs the host less. Kernels have no gradient then: MLX refuses to derive one.
+    """
+    token = _inference.set(True)
+    try:
+        yield
+    finally:
+        _inference.reset(token)
 
 
 def differentiable(
-    function: Operation, gradient: Callable[..., Arrays], *, of_outputs: bool = False
+    function: Operation, gradient: Gradient, *, of_outputs: bool = False
 ) -> Operation:
-    """Return `function` with a custom gradient.
+    """Return `function`, which consists of MLX operations, with a custom gradient.
 
     Args:
-        function: takes arrays, returns an array or a tuple of arrays; may launch kernels.
+        function: takes arrays, returns an array or a tuple of arrays.
         gradient: called with the inputs of `function` and the cotangents of its outputs, returns
             the gradient in each input. Made of differentiable operations, it has a gradient too.
         of_outputs: call it with the outputs of `function` as well.
     """
-    operation = mx.custom_function(function)
+    operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
+    operation.jvp(_tangents_of(function))
+    operation.vmap(_mapped(function, gradient, of_outputs=of_outputs))
+    return _with_gradient(operation, function, gradient, of_outputs=of_outputs)
 
-    @operation.vjp
-    def pull_back(primals: Any, cotangents: Any, outputs: Any) -> Any:
-        more = (_as_tuple(outputs),) if of_outputs else ()
-        gradients = gradient(_as_tuple(primals), _as_tuple(cotangents), *more)
-        return gradients[0] if len(gradients) == 1 else gradients
 
-    return operation
+def on_backend(
+    backend: str,
+    launch: Operation,
+    native: Operation,
+    gradient: Gradient,
+    *,
+    operator: str,
+    of_outputs: bool = False,
+) -> Operation:
+    """Return `launch`, or on the backend "native" `native`, with a custom gradient.
+
+    Args:
+        backend: as `executors.resolve` returned it.
+        launch: takes arrays, returns an array or a tuple of arrays; it launches kernels.
+        native: the same in MLX operations.
+        gradient: as in `differentiable`.
+        operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
+        of_outputs: as in `differentiable`.
+    """
+    if backend == NATIVE:
+        return differentiable(native, gradient, of_outputs=of_outputs)
+    operation = mx.custom_function(_guarded(launch, operator))
+    operation.jvp(_tangents_of(native))
+    return _with_gradient(operation, launch, gradient, of_outputs=of_outputs)
 
 
 def gradient_of(reference: Operation) -> Gradient:
@@ -49,6 +99,87 @@ def gradient_of(reference: Operation) -> Gradient:
     return gradient
 
 
-def _as_tuple(arrays: Any) -> Arrays:
+def _with_gradient(
+    operation: Any, function: Operation, gradient: Gradient, *, of_outputs: bool
+) -> Operation:
+    def pull_back(primals: Any, cotangents: Any, outputs: Any) -> Any:
+        more = (_as_tuple(outputs),) if of_outputs else ()
+        gradients = gradient(_as_tuple(primals), _as_tuple(cotangents), *more)
+        return gradients[0] if len(gradients) == 1 else gradients
+
+    operation.vjp(pull_back)
+
+    def call(*arrays: mx.array) -> Any:
+        return function(*arrays) if _inference.get() else operation(*arrays)
+
+    return call
+
+
+def _guarded(function: Operation, operator: str) -> Operation:
+    """`function` of constants, the first one from a function that refuses `mx.vmap`."""
+    guard: Any = mx.custom_function(lambda *arrays: arrays[0])
+
+    def refuse(*_: Any) -> Any:
+        raise ValueError(
+            f"{operator}: MLX cannot vmap kernels; pass backend='native', or call it once with "
+            "the mapped axis as a part of the batch axis"
+        )
+
+    guard.vmap(refuse)
+
+    def guarded(*arrays: mx.array) -> Any:
+        constants = _constants(arrays)
+        return function(guard(*constants), *constants[1:])
+
+    return guarded
+
+
+def _constants(arrays: Arrays) -> list[mx.array]:
+    return [mx.stop_gradient(array) for array in arrays]
+
+
+def _tangents_of(native: Operation) -> Callable[[Any, Any], Any]:
+    """The rule for `mx.jvp` that MLX derives from `native`."""
+
+    def push_forward(primals: Any, tangents: Any) -> Any:
+        primals, tangents = _as_tuple(primals), _as_tuple(tangents)
+        moving = [place for place, tangent in enumerate(tangents) if tangent is not None]
+
+        def of_moving(*arrays: mx.array) -> Any:
+            whole = dict(enumerate(primals)) | dict(zip(moving, arrays, strict=True))
+            return native(*whole.values())
+
+        given = [[arrays[place] for place in moving] for arrays in (primals, tangents)]
+        _, pushed = mx.jvp(of_moving, *given)
+        return pushed
+
+    return push_forward
+
+
+def _mapped(
+    function: Operation, gradient: Gradient, *, of_outputs: bool
+) -> Callable[[Any, Any], Any]:
+    """The rule for `mx.vmap` of MLX operations: mapped, they have the mapped gradient."""
+
+    def summed(mapped: mx.array, axis: int | None) -> mx.array:
+        return mx.sum(mapped, axis=0) if axis is None else mx.moveaxis(mapped, 0, axis)
+
+    def vectorise(inputs: Any, axes: Any) -> Any:
+        axes = _as_tuple(axes)
+
+        def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+            groups = (primals, cotangents, *((outputs,) if of_outputs else ()))
+            along = (axes, *((0,) * len(group) for group in groups[1:]))
+            gradients = mx.vmap(gradient, in_axes=along)(*groups)
+            return tuple(map(summed, gradients, axes))
+
+        whole = mx.vmap(function, in_axes=axes)
+        outputs = differentiable(whole, pull_back, of_outputs=True)(*_as_tuple(inputs))
+        return outputs, 0 if isinstance(outputs, mx.array) else (0,) * len(outputs)
+
+    return vectorise
+
+
+def _as_tuple(arrays: Any) -> Any:
     """MLX hands a single array over bare, several as a sequence."""
     return tuple(arrays) if isinstance(arrays, (tuple, list)) else (arrays,)

@@ -138,6 +138,11 @@ PAIRS = """
         const float2 sum = xlstm_pair(a.x, -b.x);
         return sum.x + (sum.y + (a.y - b.y));
     }
+    // exp(a + b), to the digits of a float: the exponent is not rounded to one.
+    inline float xlstm_pair_exp(float2 a, float2 b) {
+        const float2 sum = xlstm_pair(a.x, b.x);
+        return metal::precise::exp(sum.x) * (1.0f + (sum.y + (a.y + b.y)));
+    }
     inline bool xlstm_pair_less(float2 a, float2 b) {
         return a.x < b.x || (a.x == b.x && a.y < b.y);
     }
@@ -154,7 +159,7 @@ MLSTM_GATES = """
     }
     // The factor exp(exponent - m). If m is minus infinity, nothing is kept and nothing admitted.
     inline float xlstm_gate(float2 exponent, float2 m) {
-        return m.x == -INFINITY ? 0.0f : metal::precise::exp(xlstm_pair_difference(exponent, m));
+        return m.x == -INFINITY ? 0.0f : xlstm_pair_exp(exponent, float2(-m.x, -m.y));
     }
     // exp(-m), below which the normaliser does not get. Of the numbers that a GPU takes for zero it
     // gives the next one that is not, as zero divided by zero is not zero.

@@ -19,7 +19,6 @@ import mlx.core as mx
 _LOG_2_HIGH = 45426 / 2**16
 _LOG_2_LOW = math.log(2) - _LOG_2_HIGH
 _LIMIT = 200  # Beyond it exp has nothing but zero and infinity in float32.
-_GREATEST_POWER = 150  # 2^150 is infinite in float32, 2^-150 zero.
 
 
 class Pair(NamedTuple):
@@ -61,7 +60,9 @@ def difference(a: Pair, b: Pair) -> mx.array:
 
 def less(a: Pair, b: Pair) -> mx.array:
     """Where a < b."""
-    return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low))
+    # Not by operators: under mx.vmap, MLX 0.32.4's lose the batch of the right operand.
+    equal_but_low = mx.logical_and(a.high == b.high, a.low < b.low)
+    return mx.logical_or(a.high < b.high, equal_but_low)
 
 
 def maximum(a: Pair, b: Pair) -> Pair:
@@ -91,13 +92,11 @@ def exp(a: Pair) -> mx.array:
 
 
 def _power_of_two(exponent: mx.array) -> mx.array:
-    """2 to the power of a whole number, exactly: the power of a library need not be exact."""
-    powers = [2.0**n for n in range(-_GREATEST_POWER, _GREATEST_POWER + 1)]
-    index = (exponent + mx.array(_GREATEST_POWER, dtype=exponent.dtype)).astype(mx.int32)
-    # NaN becomes any whole number.
-    first = mx.zeros_like(index)
-    index = mx.clip(index, first, mx.array(2 * _GREATEST_POWER, dtype=index.dtype))
-    return mx.take(mx.array(powers, dtype=mx.float32), mx.stop_gradient(index))
+    """2 to the power of a whole number, exactly, by its bits; of NaN any power."""
+    least, greatest = mx.array(-126, dtype=mx.int32), mx.array(127, dtype=mx.int32)
+    exponent = mx.clip(exponent.astype(mx.int32), least, greatest)
+    bits = mx.left_shift(exponent + greatest, mx.array(23, dtype=mx.int32))
+    return mx.stop_gradient(bits.view(mx.float32))
 
 
 def log_sigmoid(x: mx.array) -> Pair:

@@ -96,7 +96,7 @@ def chosen(dtype: mx.Dtype, precision: Precision, *, on_gpu: bool) -> Products:
 
 
 def exact() -> Products:
-    """Products of float32 numbers to the digits of float32. MLX has no derivative of parts."""
+    """Products to the digits of float32; the derivatives that MLX makes of them have TF32's."""
     return Products(mx.float32, in_parts=_rounds_to_tf32())
 
 
@@ -111,10 +111,12 @@ def _rounds_to_tf32() -> bool:
 
 
 def _parts(array: mx.array) -> tuple[mx.array, mx.array]:
-    """The nearest TF32 number, and what is missing; NaN of what is not finite."""
-    bits = array.view(mx.uint32) + mx.array(_HALF_BIT, dtype=mx.uint32)
+    """The nearest TF32 number, whose slope is one, and what is missing; NaN if not finite."""
+    constant = mx.stop_gradient(array)  # MLX has no derivative of bits
+    bits = constant.view(mx.uint32) + mx.array(_HALF_BIT, dtype=mx.uint32)
     high = mx.bitwise_and(bits, mx.array(_HIGH_BITS, dtype=mx.uint32)).view(mx.float32)
-    return high, array - high
+    low = constant - high
+    return array - low, low  # exact, as low is
 
 
 def _product(a: mx.array, b: mx.array, plus: mx.array | None) -> mx.array:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 EPS = 1e-5
 STEP = 1e-5
+STEP_OF_SECOND = 1e-4
 DIRECTIONS = 3
 # What the slope along a normal direction may be off, relative to the gradient's norm.
 BAR = 5e-6
@@ -163,11 +164,12 @@ CASES = {
 
 
 def test_no_operator_is_forgotten():
+    settings = {"default_backend", "inference"}
     operators = {
         name
         for name in xlstm_kernels.__all__
         if inspect.isfunction(getattr(xlstm_kernels, name)) and not name.startswith("get_")
-    }
+    } - settings
     assert operators == CASES.keys() | ELSEWHERE.keys()
     for place in ELSEWHERE.values():
         path, _, test = place.partition("::")
@@ -210,3 +212,53 @@ def test_gradient_is_the_slope(name, device):
             )
             slope = (ahead - behind) / (2 * STEP)
             assert abs((found * direction).sum() - slope) < BAR * size, f"argument {index}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_second_derivative_is_the_slope_of_the_gradient(name, device):
+    """Along two random directions in all arguments at once."""
+    case = CASES[name]
+    normal = np.random.default_rng(20261123).standard_normal
+    arrays, first, second = (
+        [normal(shape).astype(np.float32).astype(np.float64) for shape in case.shapes]
+        for _ in range(3)
+    )
+    weights = [
+        normal(np.shape(result)).astype(np.float32).astype(np.float64)
+        for result in flattened(case.definition(*arrays))
+    ]
+    indices = tuple(range(len(arrays)))
+
+    def loss(results, library):
+        products = (library.sum(w * r) for w, r in zip(weights, results, strict=True))
+        return sum(products)
+
+    def definition(along_first, along_second):
+        at = (
+            x + STEP_OF_SECOND * (along_first * u + along_second * v)
+            for x, u, v in zip(arrays, first, second, strict=True)
+        )
+        return float(loss(flattened(case.definition(*at)), np))
+
+    def slope_along_first(*given):
+        def of_call(*at):
+            results = flattened(case.call(*at, backend=device))
+            return sum(
+                mx.sum(mx.array(w, dtype=mx.float32) * r)
+                for w, r in zip(weights, results, strict=True)
+            )
+
+        gradients = mx.grad(of_call, argnums=indices)(*given)
+        return sum(
+            mx.sum(g * mx.array(u, dtype=mx.float32)) for g, u in zip(gradients, first, strict=True)
+        )
+
+    given = [mx.array(array, dtype=mx.float32) for array in arrays]
+    gradients = mx.grad(slope_along_first, argnums=indices)(*given)
+    found = sum(
+        float((np.array(g).astype(np.float64) * v).sum())
+        for g, v in zip(gradients, second, strict=True)
+    )
+    size = float(sum(np.linalg.norm(np.array(g)) for g in gradients))
+    expected = definition(1, 1) - definition(1, -1) - definition(-1, 1) + definition(-1, -1)
+    assert found == pytest.approx(expected / (4 * STEP_OF_SECOND**2), abs=2e-5 * size)

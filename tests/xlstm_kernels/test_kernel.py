@@ -282,6 +282,19 @@ def test_metal_where_there_is_none(operator, fake_metal):
         operator()
 
 
+def test_default_backend_counts_in_its_block(understudy, fake_metal):
+    fake_metal(True, mx.gpu)
+    with executors.default_backend("native"):
+        assert executors.resolve(None) == "native"
+        assert executors.resolve("understudy") == "understudy"
+        with executors.default_backend("understudy"):
+            assert executors.choose(None) is understudy
+        with pytest.raises(ValueError, match="unknown backend 'cuda-13'"):
+            executors.default_backend("cuda-13").__enter__()
+        assert executors.resolve(None) == "native"
+    assert executors.resolve(None) == "metal"
+
+
 def test_metal_with_the_cpu_as_default_device(fake_metal):
     fake_metal(True, mx.cpu)
     with pytest.raises(RuntimeError, match=r"default device is Device\(cpu, 0\); call mx\.set_"):
@@ -349,12 +362,14 @@ def test_public_names():
         "Kernel",
         "causal_conv1d",
         "causal_conv1d_update",
+        "default_backend",
         "get_available_mlstm_kernels",
         "get_available_mlstm_sequence_kernels",
         "get_available_mlstm_step_kernels",
         "get_mlstm_kernel",
         "get_mlstm_sequence_kernel",
         "get_mlstm_step_kernel",
+        "inference",
         "mLSTMBackend",
         "mLSTMBackendConfig",
         "mlstm_chunkwise",

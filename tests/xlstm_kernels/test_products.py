@@ -87,3 +87,16 @@ def test_apples_gpus_from_the_m5_on_multiply_in_tf32(architecture, in_parts, gpu
 def test_a_cpu_takes_factors_whole(draw):
     if mx.default_device() == mx.cpu:
         assert not products.exact().in_parts
+
+
+def test_parts_have_derivatives(gpu, draw):
+    (a, b, da, db, cotangent) = (draw((5, 5), mx.float32) for _ in range(5))
+
+    def multiply(a: mx.array, b: mx.array) -> mx.array:
+        return products.exact().operand(a) @ products.exact().operand(b)
+
+    _, (pushed,) = mx.jvp(multiply, [a, b], [da, db])
+    np.testing.assert_allclose(np.array(pushed), np.array(da @ b + a @ db), rtol=1e-5, atol=1e-5)
+    _, pulled = mx.vjp(multiply, [a, b], [cotangent])
+    for found, expected in zip(pulled, (cotangent @ b.T, a.T @ cotangent), strict=True):
+        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-5, atol=1e-5)

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
@@ -35,8 +35,7 @@ def soft_cap(
             an array is not checked, since looking at it would force its evaluation: a cap of zero
             gives NaN, a negative one acts as its absolute value.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         An array of the shape and dtype of `values`.
@@ -240,8 +239,7 @@ def _soft_cap(backend: str, variable_cap: bool) -> Operation:
             cap_gradient_reference(values, cotangent, cap) if variable_cap else mx.zeros_like(cap),
         )
 
-    forward = soft_cap_reference if backend == executors.NATIVE else launch
-    return differentiable(forward, gradient)
+    return on_backend(backend, launch, soft_cap_reference, gradient, operator="soft_cap")
 
 
 @functools.cache
@@ -258,5 +256,5 @@ def _soft_cap_gradient(backend: str) -> Operation:
         )
         return gradient.reshape(values.shape)
 
-    forward = soft_cap_gradient_reference if backend == executors.NATIVE else launch
-    return differentiable(forward, gradient_of(soft_cap_gradient_reference))
+    native = soft_cap_gradient_reference
+    return on_backend(backend, launch, native, gradient_of(native), operator="soft_cap")

@@ -25,7 +25,7 @@ from xlstm_kernels.conv.causal_runs import (
     shared_ends,
     values_window,
 )
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
 
@@ -59,8 +59,7 @@ def causal_conv1d(
         return_final_states: whether to return the state after the last step as well.
         activation: None; or "silu", also called "swish": y sigmoid(y).
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states): states
@@ -250,7 +249,7 @@ def _causal_conv1d(backend: str, options: _Options) -> Operation:
         gradients: Arrays = input_gradient(*primals, *cotangents)
         return gradients
 
-    return differentiable(launch, gradient)
+    return on_backend(backend, launch, options.reference, gradient, operator="causal_conv1d")
 
 
 @functools.cache
@@ -275,4 +274,5 @@ def _causal_conv1d_gradient(backend: str, options: _Options) -> Operation:
         )
         return gradients if states is None else (*gradients, mx.zeros_like(states))
 
-    return differentiable(launch, gradient_of(reference))
+    pull_back = gradient_of(reference)
+    return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")

@@ -6,10 +6,12 @@ operator of the pack has in addition to its kernel.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import mlx.core as mx
 
@@ -44,6 +46,7 @@ class Executor(Protocol):
 
 
 _registered: dict[str, Executor] = {}
+_default: ContextVar[str | None] = ContextVar("default", default=None)
 
 
 def register(executor: Executor) -> None:
@@ -73,16 +76,35 @@ def names() -> tuple[str, ...]:
     return (*_registered, NATIVE)
 
 
-def resolve(backend: str | None) -> str:
-    """Turn the `backend` argument of an operator into the name of what will run.
+@contextmanager
+def default_backend(name: str) -> Iterator[None]:
+    """Let `name` run whatever is called inside of the `with` block with `backend=None`.
 
-    None chooses: the first registered executor that can run here, else `"native"`. A name is an
-    order, and never falls back to something else.
+    Layers and models take no `backend`: `default_backend("native")` lets `mx.vmap`
+    map one where kernels run.
 
     Raises:
         ValueError: for an unknown name.
         RuntimeError: for an executor that cannot run here; the message says why.
     """
+    token = _default.set(resolve(name))
+    try:
+        yield
+    finally:
+        _default.reset(token)
+
+
+def resolve(backend: str | None) -> str:
+    """Turn the `backend` argument of an operator into the name of what will run.
+
+    None chooses: what `default_backend` says, else the first registered executor that can run
+    here, else `"native"`. A name is an order, and never falls back to something else.
+
+    Raises:
+        ValueError: for an unknown name.
+        RuntimeError: for an executor that cannot run here; the message says why.
+    """
+    backend = _default.get() if backend is None else backend
     if backend is None:
         able = (name for name, executor in _registered.items() if executor.unavailable() is None)
         return next(able, NATIVE)

@@ -71,7 +71,7 @@ def chunk_pairs(
     root = mx.array(key_width**-0.5, dtype=mx.float32)
     if backend == executors.NATIVE:
         return chunk_pairs_reference(scores, pulled, gates, inverse, bias, root, dtype)
-    gated = (gates.prefix, gates.prefix_rest, gates.admitted, inverse, bias)
+    gated = (*gates.exponents, inverse, bias)
     return ChunkPairs(*_PAIRS(scores, pulled, *gated, root, backend=backend, dtype=dtype))
 
 
@@ -120,7 +120,7 @@ def _launch(scores: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
 _PAIRS = Kernel(
     name="xlstm_mlstm_chunk_pairs",
     inputs=(
-        *("scores", "pulled", "prefix", "prefix_rest", "admitted"),
+        *("scores", "pulled", "prefix", "prefix_rest", "admitted", "admitted_rest"),
         *("inverse", "bias", "root"),
     ),
     outputs=("values", "slopes", "key_dots", "past_dots"),
@@ -141,6 +141,7 @@ _PAIRS = Kernel(
     const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
     const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
     const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
+    const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
     xlstm_pack<float, PACK> key_sums = {};
     xlstm_pack<float, PACK> past_sums = {};
     for (uint row = simdgroup; row < steps; row += SIMDGROUPS) {
@@ -155,8 +156,8 @@ _PAIRS = Kernel(
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {
             const float2 there = float2(past.at[k], past_rest.at[k]);
-            const float weight = root * metal::precise::exp(
-                gate.at[k] + xlstm_pair_difference(here, there));
+            const float weight = root * xlstm_pair_exp(float2(gate.at[k], gate_rest.at[k]),
+                float2(xlstm_pair_difference(here, there), 0.0f));
             const bool is_past = column + k <= row;
             slope.at[k] = is_past ? weight * (of_row * slope.at[k] + bias_of_row) : 0.0f;
             const float product = is_past ? slope.at[k] * score.at[k] : 0.0f;

@@ -66,7 +66,7 @@ def chunk_rows(
     """
     if backend == executors.NATIVE:
         return chunk_rows_reference(scores, q, n, gates, eps, dtype, normalize=normalize)
-    gated = (gates.prefix, gates.prefix_rest, gates.admitted, gates.floor)
+    gated = (*gates.exponents, gates.floor)
     kernel = _KERNELS[normalize]
     return ChunkRows(*kernel(scores, q, n, *gated, eps, backend=backend, dtype=dtype))
 
@@ -88,9 +88,11 @@ def chunk_rows_reference(
     read = q.astype(mx.float32) * mx.expand_dims(weights * root, axis=-1)
     sums = mx.sum(within, axis=-1) + mx.squeeze(read @ mx.expand_dims(n, axis=-1), axis=-1)
     divisor = mx.ones_like(sums)
-    if normalize:
-        divisor = mx.maximum(mx.abs(sums), gates.floor) + eps
     live = mx.isfinite(gates.floor)
+    if normalize:
+        # The derivative of the derivative of 1 / inf would be NaN.
+        floor = mx.where(live, gates.floor, divisor)
+        divisor = mx.maximum(mx.abs(sums), floor) + eps
     inverse = mx.where(live, mx.reciprocal(divisor), mx.zeros_like(sums))
     inverse = mx.expand_dims(inverse, axis=-1)
     return ChunkRows((within * inverse).astype(dtype), (read * inverse).astype(dtype), sums)
@@ -122,7 +124,7 @@ def _kernel(normalize: bool) -> Kernel:
         name="xlstm_mlstm_chunk_rows" + "_raw" * (not normalize),
         inputs=(
             *("scores", "queries", "n_states"),
-            *("prefix", "prefix_rest", "admitted", "least_normaliser", "epsilon"),
+            *("prefix", "prefix_rest", "admitted", "admitted_rest", "least_normaliser", "epsilon"),
         ),
         outputs=("within", "of_state", "row_sums"),
         launch=_launch,
@@ -148,6 +150,7 @@ def _kernel(normalize: bool) -> Kernel:
     const auto past = xlstm_load<PACK>(prefix + first + column, 1, left);
     const auto past_rest = xlstm_load<PACK>(prefix_rest + first + column, 1, left);
     const auto gate = xlstm_load<PACK>(admitted + first + column, 1, left);
+    const auto gate_rest = xlstm_load<PACK>(admitted_rest + first + column, 1, left);
     for (uint row = simdgroup_index_in_threadgroup; row < steps; row += SIMDGROUPS) {{
         const size_t step = first + row;
         const float2 here = float2(prefix[step], prefix_rest[step]);
@@ -158,8 +161,8 @@ def _kernel(normalize: bool) -> Kernel:
         #pragma clang loop unroll(full)
         for (uint k = 0; k < PACK; ++k) {{
             const float2 there = float2(past.at[k], past_rest.at[k]);
-            const float weight = metal::precise::exp(
-                gate.at[k] + xlstm_pair_difference(here, there));
+            const float weight = xlstm_pair_exp(float2(gate.at[k], gate_rest.at[k]),
+                float2(xlstm_pair_difference(here, there), 0.0f));
             weights.at[k] = column + k <= row ? weight * root * weights.at[k] : 0.0f;
             sum += weights.at[k];
         }}

@@ -85,4 +85,4 @@ def weights_within(gates: LogGates, scale: mx.array) -> mx.array:
 
 
 def _admitted(gates: LogGates) -> mx.array:
-    return pairs.exp(pairs.pair(gates.admitted))
+    return pairs.exp(pairs.Pair(gates.admitted, gates.admitted_rest))

@@ -65,8 +65,7 @@ def mlstm_chunkwise(
         mask: (B, S) booleans. Where False the step is skipped: the state stays, h is zero,
             whatever the values of q, k, v and the gates.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; or (h, (c, n, m)) with float32 states.

@@ -27,7 +27,7 @@ import mlx.core as mx
 from xlstm_kernels import executors, pairs
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunks import in_chunks
-from xlstm_kernels.msl import LOG_SIGMOID, PAIRS
+from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS
 
 if TYPE_CHECKING:
     from xlstm_kernels.pairs import Pair
@@ -47,6 +47,7 @@ class LogGates(NamedTuple):
         prefix: G, the sum of log f' from the chunk's first step to this one.
         prefix_rest: what is missing of it, a fraction of its last bit.
         admitted: log i', -inf for a masked step.
+        admitted_rest: what is missing of it.
         floor: exp(-m), which bounds the normaliser from below; inf for a masked step, so that its
             h is zero.
         m: (B, NH, 1), m after the last step.
@@ -55,8 +56,14 @@ class LogGates(NamedTuple):
     prefix: mx.array
     prefix_rest: mx.array
     admitted: mx.array
+    admitted_rest: mx.array
     floor: mx.array
     m: mx.array
+
+    @property
+    def exponents(self) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+        """G and log i', two parts of each."""
+        return self.prefix, self.prefix_rest, self.admitted, self.admitted_rest
 
 
 def log_gates(
@@ -102,14 +109,13 @@ def log_gates_reference(
     with mx.stream(mx.cpu):
         forget = _doubled(pairs.log_sigmoid(f.astype(mx.float32)))
         admit = i.astype(mx.float32)
-        if sigmoid_input:
-            admit = pairs.log_sigmoid(admit).high
+        admit = _doubled(pairs.log_sigmoid(admit) if sigmoid_input else pairs.pair(admit))
         if mask is not None:
             live = mx.broadcast_to(mx.expand_dims(mask, axis=1), i.shape)
             forget = mx.where(live, forget, mx.zeros_like(forget))
             admit = mx.where(live, admit, mx.array(-mx.inf, dtype=admit.dtype))
         if sigmoid_input:
-            floor, m_last = mx.ones_like(admit), m_initial
+            floor, m_last = mx.ones(i.shape, dtype=mx.float32), m_initial
         else:
             forget, admit, floor, m_last = _stabilised(forget, admit, m_initial)
         if mask is not None:
@@ -117,17 +123,17 @@ def log_gates_reference(
         cut = mx.array(_CUT, dtype=mx.float64)
         decay = in_chunks(mx.where(forget < cut, cut, forget), chunk_size)
         prefix = _halved(mx.cumsum(decay, axis=-1))
-        admit = in_chunks(admit, chunk_size, fill=-mx.inf)
+        admitted = _halved(in_chunks(admit, chunk_size, fill=-mx.inf))
         floor = in_chunks(floor, chunk_size, fill=mx.inf)
-    return LogGates(prefix.high, prefix.low, admit, floor, m_last)
+    return LogGates(prefix.high, prefix.low, admitted.high, admitted.low, floor, m_last)
 
 
 def _stabilised(
     forget: mx.array, admit: mx.array, m_initial: mx.array
 ) -> tuple[mx.array, mx.array, mx.array, mx.array]:
-    """Decay log f' (before it is cut off, float64), log i', the floor, and the last m."""
+    """Decay log f' (before it is cut off) and log i' in float64, the floor, and the last m."""
     nothing = mx.array(-mx.inf, dtype=mx.float64)
-    first, gate = m_initial.astype(mx.float64), admit.astype(mx.float64)
+    first, gate = m_initial.astype(mx.float64), admit
     sums = mx.cumsum(mx.maximum(forget, mx.array(_RESET, dtype=mx.float64)), axis=-1)
     order = mx.arange(admit.shape[-1]).astype(mx.float64)
     places = [mx.where(mx.isneginf(forget), order, nothing)]
@@ -147,7 +153,7 @@ def _stabilised(
     # Where nothing is left, the differences would be of infinities.
     scale = mx.where(off, mx.zeros_like(after), after)
     decay = mx.where(off, nothing, before + forget) - scale
-    admit = (mx.where(off, nothing, gate) - scale).astype(mx.float32)
+    admit = mx.where(off, nothing, gate) - scale
     return decay, admit, pairs.exp(_halved(mx.negative(after))), m_last
 
 
@@ -212,7 +218,7 @@ _SPANS = """
         const uint step = first + lane;
 {gates}
         float2 sum = float2(forget, 0.0f);
-        float2 after = float2(admit, 0.0f);
+        float2 after = admit;
         xlstm_compose(sum, after, lane);
         sum = xlstm_of_last_lane(sum);
         after = xlstm_of_last_lane(after);
@@ -234,7 +240,7 @@ _SPANS = """
 _GATES = """
         // log f' and log i' of this step, and the floor, of the scan over m.
         float2 sum = float2(forget, 0.0f);
-        float2 after = float2(admit, 0.0f);
+        float2 after = admit;
         xlstm_compose(sum, after, lane);
         const float2 kept = xlstm_pair_sum(m, sum);
         after = xlstm_pair_less(after, kept) ? kept : after;
@@ -248,7 +254,8 @@ _GATES = """
         m = xlstm_of_last_lane(after);
         const bool off = after.x == -INFINITY;
         forget = off ? xlstm_cut : xlstm_pair_difference(xlstm_pair_add(before, forget), after);
-        admit = off ? -INFINITY : xlstm_pair_difference(float2(admit, 0.0f), after);
+        admit = off ? float2(-INFINITY, 0.0f)
+            : xlstm_pair_sum(admit, float2(-after.x, -after.y));
         const float least = metal::precise::exp(-after.x) * (1.0f - after.y);
 """
 
@@ -268,18 +275,19 @@ def _launch(input_gate: mx.array, *_others: mx.array, chunk_size: int) -> Launch
     return Launch(
         grid=(_SIMD_WIDTH, simdgroups * heads, batch),
         threadgroup=(_SIMD_WIDTH, simdgroups, 1),
-        output_shapes=(whole, whole, whole, whole, (batch, heads, 1)),
-        output_dtypes=(mx.float32,) * 5,
+        output_shapes=(*[whole] * 5, (batch, heads, 1)),
+        output_dtypes=(mx.float32,) * 6,
         template=(("CHUNK", chunk_size),),
     )
 
 
 def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
     live = "mask[batch * mask_strides[0] + step * mask_strides[1]]" if masked else "true"
-    admit = "static_cast<float>(input_gate[at])"
+    gate = "static_cast<float>(input_gate[at])"
+    exponent = f"xlstm_log_sigmoid_pair({gate})" if sigmoid_input else f"float2({gate}, 0.0f)"
     gates = f"""
         float forget = 0.0f;
-        float admit = -INFINITY;
+        float2 admit = float2(-INFINITY, 0.0f);
         const bool live = step < metal::min(steps, end) && {live};
         if (live) {{
             const auto at = batch * forget_gate_strides[0] + head * forget_gate_strides[1]
@@ -289,18 +297,25 @@ def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
         if (live) {{
             const auto at = batch * input_gate_strides[0] + head * input_gate_strides[1]
                 + step * input_gate_strides[2];
-            admit = {f"xlstm_log_sigmoid({admit})" if sigmoid_input else admit};
+            admit = {exponent};
         }}"""
     return Kernel(
         name="xlstm_mlstm_gates" + "_sigmoid" * sigmoid_input + "_masked" * masked,
         inputs=("input_gate", "forget_gate", "m_initial") + ("mask",) * masked,
-        outputs=("prefix", "prefix_rest", "admitted", "least_normaliser", "m_last"),
+        outputs=(
+            "prefix",
+            "prefix_rest",
+            "admitted",
+            "admitted_rest",
+            "least_normaliser",
+            "m_last",
+        ),
         launch=_launch,
         contiguous_inputs=False,
-        header=LOG_SIGMOID + PAIRS + _SCANS,
+        header=LOG_SIGMOID + PAIRS + MLSTM_GATES + _SCANS,
         body=f"""
     // input_gate, forget_gate: (B, NH, S); m_initial: (B, NH, 1); mask: (B, S); all strided.
-    // prefix, prefix_rest, admitted, least_normaliser: (B, NH, NC, CHUNK).
+    // prefix, prefix_rest, admitted, admitted_rest, least_normaliser: (B, NH, NC, CHUNK).
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = simdgroup_index_in_threadgroup;
     const uint head = threadgroup_position_in_grid.y;
@@ -337,7 +352,8 @@ def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
         if (step < end) {{
             prefix[row + step] = sum_in_chunk.x;
             prefix_rest[row + step] = sum_in_chunk.y;
-            admitted[row + step] = admit;
+            admitted[row + step] = admit.x;
+            admitted_rest[row + step] = admit.y;
             least_normaliser[row + step] = live ? least : INFINITY;
         }}
     }}

@@ -33,9 +33,10 @@ def factors(i: mx.array, f: mx.array, m: mx.array, mask: mx.array | None = None)
     it gives the next one that is not, as zero divided by zero is not zero.
     """
     gates = log_gates_reference(i, f, m, mask, chunk_size=1, sigmoid_input=False)
-    prefix, rest, admitted, floor = (mx.squeeze(array, axis=-1) for array in gates[:-1])
+    exponents = [mx.squeeze(array, axis=-1) for array in gates.exponents]
+    floor = mx.squeeze(gates.floor, axis=-1)
     smallest = mx.array(mx.finfo(mx.float32).smallest_normal, dtype=floor.dtype)
-    forget, admit = pairs.exp(pairs.Pair(prefix, rest)), pairs.exp(pairs.pair(admitted))
+    forget, admit = (pairs.exp(pairs.Pair(*exponents[at : at + 2])) for at in (0, 2))
     if mask is not None:  # also where m is minus infinity
         forget = mx.where(mx.expand_dims(mask, axis=1), forget, mx.ones_like(forget))
     return Factors(forget, admit, mx.maximum(floor, smallest), gates.m)

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_mask
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import (
     States,
@@ -67,8 +67,7 @@ def mlstm_sequence(
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
@@ -145,8 +144,7 @@ def _sequence(backend: str, form: Form, *, initial: bool, masked: bool) -> Opera
     kernel = KERNELS[initial][masked]
 
     def launch(*arrays: mx.array) -> Arrays:
-        if backend == executors.NATIVE:
-            return reference(*arrays)
         return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)
 
-    return differentiable(launch, sequence_gradient(form, backend, carried=initial, masked=masked))
+    gradient = sequence_gradient(form, backend, carried=initial, masked=masked)
+    return on_backend(backend, launch, reference, gradient, operator=_OPERATOR)

@@ -71,8 +71,7 @@ def read_by_keys(
     if backend == executors.NATIVE:
         weights = weights_to_end(gates)
         return _weighted(read, n, k, weights, weights)
-    gated = (gates.prefix, gates.prefix_rest, gates.admitted)
-    gradients, dots = _KEYS(read, n, k, *gated, backend=backend)
+    gradients, dots = _KEYS(read, n, k, *gates.exponents, backend=backend)
     return gradients, dots
 
 
@@ -109,8 +108,8 @@ _KEY_WEIGHTS = """
     const size_t last = place * steps + steps - 1;
     const float2 total = float2(prefix[last], prefix_rest[last]);
     const float2 here = float2(prefix[step], prefix_rest[step]);
-    const float of_read =
-        metal::precise::exp(admitted[step] + xlstm_pair_difference(total, here));
+    const float of_read = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
+        float2(xlstm_pair_difference(total, here), 0.0f));
     const float of_n = of_read;"""
 
 
@@ -160,4 +159,8 @@ def _kernel(name: str, inputs: tuple[str, ...], weights: str) -> Kernel:
 
 
 _QUERIES = _kernel("xlstm_mlstm_read_by_queries", ("prefix", "inverse", "bias"), _QUERY_WEIGHTS)
-_KEYS = _kernel("xlstm_mlstm_read_by_keys", ("prefix", "prefix_rest", "admitted"), _KEY_WEIGHTS)
+_KEYS = _kernel(
+    "xlstm_mlstm_read_by_keys",
+    ("prefix", "prefix_rest", "admitted", "admitted_rest"),
+    _KEY_WEIGHTS,
+)

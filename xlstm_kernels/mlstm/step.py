@@ -20,7 +20,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import FLOATING, require_floating
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
 from xlstm_kernels.mlstm.arguments import States, initial_states, require_eps
@@ -67,8 +67,7 @@ def mlstm_step(
         dtype_state: the dtype of the c and n returned. h is made of c and n before that rounding.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         h (B, NH, DV) in the dtype of v, and the states c, n in `dtype_state`, m (B, NH, 1) float32.
@@ -321,11 +320,9 @@ _KERNELS = {dtype: _kernel(dtype) for dtype in FLOATING}
 def _step(backend: str, form: Form, dtype_state: mx.Dtype) -> Operation:
     """The differentiable operation (q, k, v, i, f, c, n, m) -> (h, c, n, m) on one backend."""
     reference = functools.partial(mlstm_step_reference, eps=form.eps, dtype_state=dtype_state)
-    kernel = _KERNELS[dtype_state] if backend != executors.NATIVE else None
+    kernel = _KERNELS[dtype_state]
 
     def launch(*arrays: mx.array) -> Arrays:
-        if kernel is None:
-            return reference(*arrays)
         return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)
 
     # A step is a sequence of one.
@@ -347,4 +344,4 @@ def _step(backend: str, form: Form, dtype_state: mx.Dtype) -> Operation:
         typed = zip(of_states, (c, n, m), strict=True)
         return (*of_inputs, *(array.astype(state.dtype) for array, state in typed))
 
-    return differentiable(launch, gradient)
+    return on_backend(backend, launch, reference, gradient, operator=_OPERATOR)

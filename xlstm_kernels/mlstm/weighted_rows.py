@@ -41,9 +41,7 @@ def weighted_keys(
     """
     if backend == executors.NATIVE:
         return _rows_and_sums(k, weights_to_end(gates), None, dtype)
-    rows, sums = _KEYS(
-        k, gates.prefix, gates.prefix_rest, gates.admitted, backend=backend, dtype=dtype
-    )
+    rows, sums = _KEYS(k, *gates.exponents, backend=backend, dtype=dtype)
     return rows, sums
 
 
@@ -110,8 +108,8 @@ def _launch(rows: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
 
 _KEY_WEIGHTS = """
                 const float2 here = float2(prefix[step], prefix_rest[step]);
-                const float weight = metal::precise::exp(
-                    admitted[step] + xlstm_pair_difference(total, here));
+                const float weight = xlstm_pair_exp(float2(admitted[step], admitted_rest[step]),
+                    float2(xlstm_pair_difference(total, here), 0.0f));
                 const float sum_weight = weight;"""
 _QUERY_WEIGHTS = """
                 const float read = root * metal::precise::exp(prefix[step]);
@@ -187,7 +185,7 @@ def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) ->
 
 _KEYS = _kernel(
     "xlstm_mlstm_weighted_keys",
-    ("rows", "prefix", "prefix_rest", "admitted"),
+    ("rows", "prefix", "prefix_rest", "admitted", "admitted_rest"),
     "const float2 total = float2(prefix[first + steps - 1], prefix_rest[first + steps - 1]);",
     _KEY_WEIGHTS,
 )

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number, require_floating
-from xlstm_kernels.differentiation import differentiable, gradient_of
+from xlstm_kernels.differentiation import gradient_of, on_backend
 from xlstm_kernels.norm.row_gradients import norm_gradient
 from xlstm_kernels.norm.rows import norm_kernel
 
@@ -49,8 +49,7 @@ def multi_head_layer_norm(
         gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
             for no gate.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         (B, S, NH*DH), in the dtype of `x`.
@@ -113,7 +112,8 @@ def multi_head_layer_norm_reference(
     # The mean as rounded, then that of what it left: see the kernel.
     near = wide - mx.mean(wide, axis=-1, keepdims=True)
     centred = near - mx.mean(near, axis=-1, keepdims=True)
-    return _finished(centred * inverse_root(centred, eps), weight, bias, gate).astype(x.dtype)
+    flat = mx.flatten(centred * inverse_root(centred, eps), 2, 3)
+    return finished(flat, weight, bias, gate).astype(x.dtype)
 
 
 def multi_head_rms_norm_reference(
@@ -126,15 +126,14 @@ def multi_head_rms_norm_reference(
 ) -> mx.array:
     """`multi_head_rms_norm` in MLX operations."""
     wide = x.astype(mx.float32)
-    return _finished(wide * inverse_root(wide, eps), weight, bias, gate).astype(x.dtype)
+    flat = mx.flatten(wide * inverse_root(wide, eps), 2, 3)
+    return finished(flat, weight, bias, gate).astype(x.dtype)
 
 
-def _finished(
-    normalised: mx.array, weight: mx.array | None, bias: mx.array | None, gate: mx.array | None
+def finished(
+    flat: mx.array, weight: mx.array | None, bias: mx.array | None, gate: mx.array | None
 ) -> mx.array:
-    """Heads side by side, weighted and gated, in float32."""
-    batch, length, heads, columns = normalised.shape
-    flat = normalised.reshape((batch, length, heads * columns))
+    """Normalised heads side by side, weighted and gated, in float32."""
     if weight is not None:
         flat = flat * weight.astype(mx.float32)
     if bias is not None:
@@ -183,20 +182,21 @@ def _normalise(
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros((batch, length, heads * columns), dtype=x.dtype)
-    operation = norm_operation(resolved, epsilon, tuple(present), centred=centred)
+    operation = norm_operation(operator, resolved, epsilon, tuple(present), centred=centred)
     normalised: mx.array = operation(x, *present.values())
     return normalised
 
 
 @functools.cache
 def norm_operation(
-    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
+    operator: str, backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
 ) -> Operation:
     """The differentiable operation (x, each of the extras) -> normalised on one backend."""
+    native = _reference(eps, extras, centred=centred)
     if backend == executors.NATIVE:
-        return _reference(eps, extras, centred=centred)
+        return native
     kernel = norm_kernel(extras, centred=centred)
-    input_gradient = norm_gradient_operation(backend, eps, extras, centred=centred)
+    input_gradient = norm_gradient_operation(operator, backend, eps, extras, centred=centred)
 
     def launch(x: mx.array, *arrays: mx.array) -> mx.array:
         (normalised,) = kernel(x, _scalar(eps), *arrays, backend=backend)
@@ -206,12 +206,12 @@ def norm_operation(
         gradients: Arrays = input_gradient(*cotangents, *primals)
         return gradients
 
-    return differentiable(launch, gradient)
+    return on_backend(backend, launch, native, gradient, operator=operator)
 
 
 @functools.cache
 def norm_gradient_operation(
-    backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
+    operator: str, backend: str, eps: float, extras: tuple[str, ...], *, centred: bool
 ) -> Operation:
     """(cotangent, x, each of the extras) -> the gradients in all but the first, differentiable."""
     of_reference = gradient_of(_reference(eps, extras, centred=centred))
@@ -224,7 +224,7 @@ def norm_gradient_operation(
             extras, primals, cotangent, _scalar(eps), centred=centred, backend=backend
         )
 
-    return differentiable(launch, gradient_of(plain))
+    return on_backend(backend, launch, plain, gradient_of(plain), operator=operator)
 
 
 def _reference(eps: float, extras: tuple[str, ...], *, centred: bool) -> Operation:

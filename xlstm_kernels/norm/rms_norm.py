@@ -16,9 +16,13 @@ from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
 from xlstm_kernels.norm.multi_head_norm import (
     checked_epsilon,
+    finished,
+    inverse_root,
     norm_gradient_operation,
     norm_operation,
 )
+
+_OPERATOR = "rms_norm"
 
 
 def rms_norm(
@@ -39,8 +43,7 @@ def rms_norm(
         weight: (D,) of any of these dtypes, or None for ones.
         eps: a number, zero or positive, added to the mean square.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
 
     Returns:
         An array of the shape and dtype of `x`: a float32 weight does not promote a half-precision
@@ -62,12 +65,20 @@ def rms_norm(
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sum over an empty axis of an array made by NumPy.
         return mx.zeros_like(x)
+    if resolved == executors.NATIVE:
+        return rms_norm_reference(x, weight, epsilon)
     weights = () if weight is None else (weight,)
     # MLX's kernel is faster, but promotes x to the dtype of the weight.
-    by_mlx = resolved != executors.NATIVE and all(w.dtype == x.dtype for w in weights)
+    by_mlx = all(w.dtype == x.dtype for w in weights)
     operation = (_by_mlx if by_mlx else _by_kernels)(resolved, epsilon)
     normalised: mx.array = operation(x, *weights)
     return normalised
+
+
+def rms_norm_reference(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+    """`rms_norm` in MLX operations."""
+    wide = x.astype(mx.float32)
+    return finished(wide * inverse_root(wide, eps), weight, None, None).astype(x.dtype)
 
 
 @functools.cache
@@ -75,7 +86,8 @@ def _by_kernels(backend: str, eps: float) -> Operation:
     """The operation (x) or (x, weight) -> normalised: the norm of one head."""
 
     def normalise(x: mx.array, *weight: mx.array) -> mx.array:
-        operation = norm_operation(backend, eps, ("weight",) * len(weight), centred=False)
+        extras = ("weight",) * len(weight)
+        operation = norm_operation(_OPERATOR, backend, eps, extras, centred=False)
         return cast("mx.array", operation(_rows(x), *weight)).reshape(x.shape)
 
     return normalise
@@ -92,7 +104,7 @@ def _by_mlx(backend: str, eps: float) -> Operation:
         x, *weight = primals
         (cotangent,) = cotangents
         extras = ("weight",) * len(weight)
-        operation = norm_gradient_operation(backend, eps, extras, centred=False)
+        operation = norm_gradient_operation(_OPERATOR, backend, eps, extras, centred=False)
         in_rows, *in_weight = operation(cotangent.reshape((1, -1, x.shape[-1])), _rows(x), *weight)
         return (in_rows.reshape(x.shape), *in_weight)
 

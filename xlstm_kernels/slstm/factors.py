@@ -73,8 +73,8 @@ def factors_of(
     zero, one = mx.zeros_like(n), mx.ones_like(n)
     fresh, empty = old_n == zero, n == zero
     decayed = _decayed_by(forget, pairs.pair(old_m))
-    past = mx.where(fresh | pairs.less(decayed, admit), zero, one)
-    limited = fresh & pairs.less(pairs.pair(m), decayed)
+    past = mx.where(mx.logical_or(fresh, pairs.less(decayed, admit)), zero, one)
+    limited = mx.logical_and(fresh, pairs.less(pairs.pair(m), decayed))
     kept, admitted = _kept_and_admitted(decayed, admit, pairs.pair(m), fresh)
 
     size = mx.where(empty, one, n)

@@ -122,10 +122,11 @@ def _step(*arrays: mx.array) -> list[mx.array]:
 
     # The exponent of f' over that of i'. Where both are minus infinity it must not be formed.
     nothing, never = mx.isneginf(decayed.high), mx.isneginf(admit)
-    apart = pairs.two_sum(decayed.high, mx.negative(mx.where(nothing & never, zero, admit)))
+    finite = mx.where(mx.logical_and(nothing, never), zero, admit)
+    apart = pairs.two_sum(decayed.high, mx.negative(finite))
     distance = apart.high + (apart.low + (decayed_low - admit_low))
     fresh = n == zero
-    by_input = fresh | (distance < zero)
+    by_input = mx.logical_or(fresh, distance < zero)
     kept = mx.where(nothing, zero, mx.exp(mx.minimum(distance, zero)))
     # Where m ignores the past, since it is nothing, i' is one.
     admitted = mx.exp(mx.where(by_input, zero, mx.negative(distance)))

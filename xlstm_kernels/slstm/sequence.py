@@ -22,7 +22,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating, require_mask
-from xlstm_kernels.differentiation import Arrays, Operation, differentiable, gradient_of
+from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.slstm.arguments import (
     STATES,
     RecurrentGradient,
@@ -75,8 +75,7 @@ def slstm(
             these dtypes; what an earlier call returned as `last`, or None for zeros.
         function: only "slstm". FlashRNN has other functions, this pack has not.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
-            can run. Inside `mx.vmap` and `mx.jvp` it must be `"native"`,
-            since MLX refuses kernels there.
+            can run. Inside `mx.vmap` it must be `"native"`.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
             are, and its y is zero.
         gradient_recurrent_clipval: bring each element of the gradient that a y gets through R, the
@@ -181,10 +180,10 @@ def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
         return kernel(gate_input, arranged, *laid_out, backend=backend, threads=threads)
 
     # Arrays are the primals, the two cotangents, and the states after each step.
-    def gradient_of_values(*arrays: mx.array) -> Arrays:
+    def gradient_of_values(executor: str, *arrays: mx.array) -> Arrays:
         *primals, states_cotangent, last_cotangent, states = arrays
         cotangents = states_cotangent, last_cotangent
-        return slstm_gradient(tuple(primals), states, cotangents, rule, backend)
+        return slstm_gradient(tuple(primals), states, cotangents, rule, executor)
 
     # The states are a function of the primals, and count there.
     def same_by_reference(*arrays: mx.array) -> Arrays:
@@ -192,11 +191,16 @@ def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
         gradients = gradient_of(lambda *inputs: reference(*inputs, *masks))(inputs, cotangents)
         return (*gradients, *(mx.zeros_like(mask) for mask in masks))
 
-    gradient = differentiable(gradient_of_values, gradient_of(same_by_reference))
+    gradient = on_backend(
+        backend,
+        functools.partial(gradient_of_values, backend),
+        functools.partial(gradient_of_values, executors.NATIVE),
+        gradient_of(same_by_reference),
+        operator="slstm",
+    )
 
     def pull_back(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         gradients: Arrays = gradient(*primals, *cotangents, outputs[0])
         return gradients
 
-    forward = reference if backend == executors.NATIVE else launch
-    return differentiable(forward, pull_back, of_outputs=True)
+    return on_backend(backend, launch, reference, pull_back, operator="slstm", of_outputs=True)

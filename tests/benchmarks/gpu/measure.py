@@ -1,7 +1,7 @@
 """Figures of every operator: a process for each group, and one for torch and Triton.
 
-MLX caches the PTX of CUDA kernels on disk, but compiling takes 2 to 5 s each: before the
-measurements, every group runs once, all at the same time.
+MLX caches the PTX of CUDA kernels on disk, but compiling takes 2 to 5 s each, one after another:
+before the measurements, every program runs once in a process of its own, several at a time.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def measure(
     """Print and return the figures; no operator starts after `seconds` of measuring."""
     if backend == "cuda":
         report("compiling")
-        with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(partial(_run_group, backend, size, dtypes, 0.0), groups))
+        _compile_all(backend, size, dtypes, groups, jobs)
     copies = {name: copy_bandwidth(DTYPES[name], COPY_ELEMENTS[size]) for name in dtypes}
     mx.clear_cache()
     others = torch_figures(size, groups) if "bfloat16" in dtypes and backend == "cuda" else []
@@ -78,6 +77,17 @@ def measure(
         report(f"\ncopy, {name}: {bandwidth:.0f} GB/s")
     day = datetime.now(tz=timezone.utc).date().isoformat()
     return Report(device_name(), mx.__version__, day, backend, copies, tuple(figures))
+
+
+def _compile_all(
+    backend: str, size: str, dtypes: Sequence[str], groups: Sequence[str], jobs: int
+) -> None:
+    """Call every program once, so that its kernels are in MLX's cache."""
+    with ThreadPoolExecutor(jobs) as pool:
+        for group in groups:
+            for program in range(len(list(PROGRAMS[group](SIZES[size])))):
+                for dtype in dtypes:
+                    pool.submit(_run_group, backend, size, [dtype], 0.0, group, program)
 
 
 def device_name() -> str:
@@ -121,20 +131,29 @@ def torch_figures(size: str, groups: Sequence[str]) -> list[Figure]:
 
 
 def _run_group(
-    backend: str, size: str, dtypes: Sequence[str], until: float, group: str
+    backend: str,
+    size: str,
+    dtypes: Sequence[str],
+    until: float,
+    group: str,
+    program: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     arguments = [backend, size, ",".join(dtypes), str(until), group]
+    arguments += [] if program is None else [str(program)]
     command = [sys.executable, "-m", "tests.benchmarks.gpu.measure", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def measure_group(backend: str, size: str, dtypes: str, until: str, group: str) -> None:
+def measure_group(
+    backend: str, size: str, dtypes: str, until: str, group: str, program_index: str = ""
+) -> None:
     """Print a figure in JSON on each line; with `until` 0, only call everything once."""
     if backend == NATIVE:
         mx.set_default_device(mx.cpu)
     deadline = float(until)
     timed = milliseconds if deadline else called
-    for program in PROGRAMS[group](SIZES[size]):
+    programs = list(PROGRAMS[group](SIZES[size]))
+    for program in programs if program_index == "" else [programs[int(program_index)]]:
         for name in dtypes.split(","):
             if name == "float32" and _is_big(program):
                 continue

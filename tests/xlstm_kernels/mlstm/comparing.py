@@ -26,6 +26,7 @@ ROUNDING = 2.0**-24
 # How much bigger the terms of a step, or of a gradient, may be than their sum for the bar to judge.
 MILD = 30.0
 # Where exp(-m) is infinite in float32, h is zero; the definition's h is smaller than this then.
+# And float32 loses digits below 1.2e-38, or takes such numbers for zero.
 NEGLIGIBLE = 1e-36
 
 GATES = ("normal", "capped", "wide", "infinite")
@@ -237,8 +238,8 @@ def measure(
     return Errors(
         mild,
         cancelling,
-        c=_relative(c, expected.c * gauge[..., None, None]),
-        n=_relative(n, expected.n * gauge[..., None]),
+        c=_state_error(c, expected.c * gauge[..., None, None]),
+        n=_state_error(n, expected.n * gauge[..., None]),
         m=float(np.max(np.abs(distance) / allowed, initial=0)),
     )
 
@@ -268,6 +269,13 @@ def _h_errors(
         possible = max(possible, 2 * _norm((definition - expected)[hard]))
     share = _norm(error[hard]) / possible if possible else _norm(error[hard])
     return _relative(h[mild], expected[mild], error[mild]), share
+
+
+def _state_error(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """The relative error, but of numbers that float32 has few digits for, or none."""
+    small = np.abs(expected) < NEGLIGIBLE
+    assert np.all(np.abs(actual[small]) < 2 * NEGLIGIBLE)
+    return _relative(actual[~small], expected[~small])
 
 
 def _relative(

@@ -60,6 +60,9 @@ def called(form: Callable, inputs: Inputs, device: str, **more: object):
 @given(draw=draws())
 @example(draw=Draw(1, 3, 65, 33, 40, gates="wide", initial=True, masked=True))
 @example(draw=Draw(2, 1, 64, 5, 3, gates="infinite", initial=True))
+# All that the states hold is exp(-63), or exp(-95), of a key and a value.
+@example(draw=Draw(3, 1, 1, 33, 40, gates="wide", masked=True, seed=406))
+@example(draw=Draw(3, 1, 1, 5, 4, gates="wide", masked=True, seed=157))
 @ANY
 def test_any_inputs(draw, form, device):
     inputs = draw.inputs()

@@ -73,6 +73,19 @@ def test_prefix_sums(kind, masked, steps, chunk_size, device):
     np.testing.assert_allclose(in_sequence(gates.floor)[judged], np.exp(-m[judged]), rtol=1e-5)
 
 
+@pytest.mark.parametrize("gate", [-63.1, -20.0, -1e-3])
+def test_two_parts_keep_the_digits_of_an_input_gate(gate, device):
+    i, f = mx.full((1, 1, 1), gate), mx.full((1, 1, 1), 5.3)
+    gates = log_gates(
+        *(i, f, mx.zeros((1, 1, 1)), None),
+        chunk_size=1,
+        sigmoid_input=False,
+        backend=device,
+    )
+    exponent = wide(gates.admitted) + wide(gates.admitted_rest)
+    assert exponent.item() == pytest.approx(wide(i).item() - wide(gates.m).item(), rel=1e-12)
+
+
 @pytest.mark.parametrize("distance", [3, 20, 31])
 def test_differences_behind_a_reset_keep_their_digits(distance, device):
     """G is near -20,000 where two neighbours differ by a ten-thousandth."""

@@ -1,0 +1,395 @@
+"""`mx.vmap`, `mx.jvp`, `mx.compile`, `mx.checkpoint` and exports of every operator."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+
+from xlstm_kernels import (
+    causal_conv1d,
+    causal_conv1d_update,
+    default_backend,
+    executors,
+    inference,
+    mlstm_chunkwise,
+    mlstm_sequence,
+    mlstm_siging_chunkwise,
+    mlstm_step,
+    multi_head_layer_norm,
+    multi_head_rms_norm,
+    rms_norm,
+    slstm,
+    slstm_step,
+    soft_cap,
+)
+from xlstm_kernels.nn import xLSTM, xLSTMConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+B, NH, S, DK, DV = 2, 2, 5, 4, 6
+QKV = ((B, NH, S, DK), (B, NH, S, DK), (B, NH, S, DV))
+STATES = ((B, NH, DK, DV), (B, NH, DK), (B, NH, 1))
+MASK = mx.array([[True, False, True, True, False], [False, True, True, True, True]])
+ROWS, WIDE = (B, S, NH, DK), (B, S, NH * DK)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operator, named first in `name`, called with arrays of `shapes` and a backend."""
+
+    name: str
+    call: Callable[..., object]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def on(self, backend: str) -> Callable[..., list[mx.array]]:
+        """The operator on a backend, its results in a list."""
+
+        def run(*arrays: mx.array) -> list[mx.array]:
+            return [array for _, array in tree_flatten(self.call(*arrays, backend=backend))]
+
+        return run
+
+    def arrays(self, seed: int, *leading: int) -> list[mx.array]:
+        """Normal numbers in the shapes of the case, after more axes."""
+        generator = np.random.default_rng(seed)
+        return [
+            mx.array(generator.standard_normal((*leading, *shape)), dtype=mx.float32)
+            for shape in self.shapes
+        ]
+
+
+CASES = [
+    Case(
+        "mlstm_chunkwise",
+        lambda *a, backend: mlstm_chunkwise(
+            *a, return_last_states=True, chunk_size=2, backend=backend
+        ),
+        (*QKV, (B, NH, S), (B, NH, S), *STATES),
+    ),
+    Case(
+        "mlstm_chunkwise masked",
+        lambda *a, backend: mlstm_chunkwise(*a, mask=MASK, chunk_size=2, backend=backend),
+        (*QKV, (B, NH, S), (B, NH, S)),
+    ),
+    Case(
+        "mlstm_siging_chunkwise",
+        lambda *a, backend: mlstm_siging_chunkwise(
+            *a, return_last_states=True, chunk_size=2, backend=backend
+        ),
+        (*QKV, (B, NH, S), (B, NH, S), *STATES[:2]),
+    ),
+    Case(
+        "mlstm_sequence",
+        lambda *a, backend: mlstm_sequence(*a, return_last_states=True, backend=backend),
+        (*QKV, (B, NH, S), (B, NH, S), *STATES),
+    ),
+    Case(
+        "mlstm_step",
+        mlstm_step,
+        ((B, NH, DK), (B, NH, DK), (B, NH, DV), (B, NH), (B, NH), *STATES),
+    ),
+    Case("slstm", slstm, ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (4, B, NH, DK))),
+    Case(
+        "slstm masked",
+        lambda *a, backend: slstm(*a, mask=MASK[:, :3], backend=backend),
+        ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK)),
+    ),
+    Case("slstm_step", slstm_step, ((B, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK))),
+    Case(
+        "causal_conv1d",
+        lambda *a, backend: causal_conv1d(*a, True, "silu", backend=backend),
+        ((B, S, DK), (DK, 3), (DK,), (B, 2, DK)),
+    ),
+    Case("causal_conv1d_update", causal_conv1d_update, ((B, DK), (B, 2, DK), (DK, 3), (DK,))),
+    Case(
+        "multi_head_layer_norm",
+        lambda x, w, b, g, backend: multi_head_layer_norm(x, w, b, gate=g, backend=backend),
+        (ROWS, (NH * DK,), (NH * DK,), WIDE),
+    ),
+    Case(
+        "multi_head_rms_norm",
+        lambda x, w, g, backend: multi_head_rms_norm(x, w, gate=g, backend=backend),
+        (ROWS, (NH * DK,), WIDE),
+    ),
+    Case("rms_norm", rms_norm, ((B, S, DK), (DK,))),
+    Case("soft_cap", soft_cap, ((B, S, DK), ())),
+]
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def assert_close(found: list[mx.array], expected: list[mx.array], tolerance: float = 1e-5) -> None:
+    """Each array within `tolerance` of the greatest number expected."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        scale = float(mx.max(mx.abs(other)).item()) or 1.0
+        np.testing.assert_allclose(np.array(one), np.array(other), rtol=0, atol=tolerance * scale)
+
+
+def inner(ones: list[mx.array], others: list[mx.array]) -> mx.array:
+    """The sum of the products of all numbers."""
+    return sum((mx.sum(a * b) for a, b in zip(ones, others, strict=True)), start=mx.array(0.0))
+
+
+@pytest.fixture
+def in_metal_graph(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs a test where MLX records Metal kernels, without Metal: it can build graphs of them."""
+    monkeypatch.setattr(executors.MetalExecutor, "unavailable", lambda self: None)
+
+    def record(test: Callable[[], None]) -> None:
+        def traced(number: mx.array) -> mx.array:
+            test()
+            return number
+
+        mx.export_function(lambda record: None, traced, mx.zeros(()))
+
+    return record
+
+
+def squares(case: Case, backend: str) -> Callable[..., mx.array]:
+    """A function of the arrays of a case that is not linear in the results."""
+    run = case.on(backend)
+    return lambda *arrays: sum(mx.sum(mx.square(array)) for array in run(*arrays))
+
+
+def all_of(arrays: list[mx.array]) -> tuple[int, ...]:
+    return tuple(range(len(arrays)))
+
+
+# --- mx.vmap -----------------------------------------------------------------------------------
+
+
+@cases
+@pytest.mark.parametrize(
+    "shared",
+    [slice(0), slice(1), slice(1, None), slice(-1, None)],
+    ids=["none", "first", "all but the first", "last"],
+)
+def test_vmap_is_a_loop(case, shared):
+    """With values and gradients; arrays that are not mapped count in every round."""
+    rounds, arrays = case.arrays(1, 3), case.arrays(2)
+    mapped = [n not in all_of(arrays)[shared] for n in all_of(arrays)]
+    given = [r if m else a for r, a, m in zip(rounds, arrays, mapped, strict=True)]
+    vectorised = mx.vmap(case.on("native"), in_axes=tuple(0 if m else None for m in mapped))
+
+    def looped(*given: mx.array) -> list[mx.array]:
+        results = [
+            case.on("native")(*(a[k] if m else a for a, m in zip(given, mapped, strict=True)))
+            for k in range(3)
+        ]
+        return [mx.stack(parts) for parts in zip(*results, strict=True)]
+
+    expected = looped(*given)
+    assert_close(vectorised(*given), expected)
+    weights = [mx.random.normal(a.shape, key=mx.random.key(n)) for n, a in enumerate(expected)]
+    found, expected = (
+        mx.grad(lambda *a, f=f: inner(f(*a), weights), argnums=all_of(given))(*given)
+        for f in (vectorised, looped)
+    )
+    assert_close(found, expected)
+
+
+@cases
+def test_vmap_of_gradients(case):
+    """The gradient of each example of a batch."""
+    rounds = case.arrays(1, 3)
+    gradient = mx.grad(squares(case, "native"), argnums=all_of(rounds))
+    each = [gradient(*(a[k] for a in rounds)) for k in range(3)]
+    assert_close(mx.vmap(gradient)(*rounds), [mx.stack(a) for a in zip(*each, strict=True)])
+
+
+def test_vmap_keeps_what_is_done_to_gradients(draw):
+    """MLX's own rule would derive the gradient anew."""
+    wx, r, b = (draw(s, mx.float32) for s in ((2, 1, 3, 4, 1, 4), (4, 1, 4, 4), (4, 1, 4)))
+
+    def loss(wx: mx.array) -> mx.array:
+        named = {"gradient_recurrent_clipval": 0.01, "backend": "native"}
+        return slstm(wx, r, b, **named)[0][0].sum()
+
+    expected = mx.stack([mx.grad(loss)(one) for one in wx])
+    found = mx.grad(lambda wx: mx.vmap(loss)(wx).sum())(wx)
+    assert_close([found], [expected])
+
+
+@cases
+def test_vmap_of_kernels_says_what_to_do(case, in_metal_graph):
+    """Whichever array is mapped, and for gradients."""
+    name = case.name.partition(" ")[0].removesuffix("_update").removesuffix("_step")
+    refused = pytest.raises(ValueError, match=f"^{name}.*: MLX cannot vmap kernels; pass backend='")
+
+    def refuses() -> None:
+        arrays, run = case.arrays(2), case.on("metal")
+        for place, stacked in enumerate(case.arrays(1, 3)):
+            given = [*arrays[:place], stacked, *arrays[place + 1 :]]
+            axes = tuple(0 if n == place else None for n in all_of(arrays))
+            for function in (run, mx.grad(squares(case, "metal"))):
+                # MLX's own kernel for the forward pass can be mapped.
+                if case.name != "rms_norm" or function is not run:
+                    with refused:
+                        mx.vmap(function, in_axes=axes)(*given)
+
+    in_metal_graph(refuses)
+
+
+def test_vmap_of_a_model_where_kernels_run(in_metal_graph):
+    model = xLSTM(xLSTMConfig(vocab_size=8, hidden_size=8, num_heads=1, num_hidden_layers=1))
+    tokens = mx.array([[1, 2, 3], [4, 5, 6]])
+    with default_backend("native"):
+        expected = model(tokens)
+
+    def maps() -> None:
+        mapped = mx.vmap(lambda row: model(row[None])[0])
+        with pytest.raises(ValueError, match="MLX cannot vmap kernels"):
+            mapped(tokens)
+        with default_backend("native"):
+            assert_close([mapped(tokens)], [expected])
+
+    in_metal_graph(maps)
+
+
+# --- mx.jvp ------------------------------------------------------------------------------------
+
+
+@cases
+def test_jvp_is_the_transpose_of_vjp(case, device):
+    """Along all arrays, and along each."""
+    arrays, tangents, run = case.arrays(2), case.arrays(3), case.on(device)
+    weights = [mx.random.normal(a.shape, key=mx.random.key(n)) for n, a in enumerate(run(*arrays))]
+    _, gradients = mx.vjp(run, arrays, weights)
+    expected = [float(mx.sum(g * t).item()) for g, t in zip(gradients, tangents, strict=True)]
+    scale = 1e-5 * max(map(abs, expected))
+    values, pushed = mx.jvp(run, arrays, tangents)
+    assert_close(values, run(*arrays))
+    assert inner(pushed, weights).item() == pytest.approx(sum(expected), abs=scale)
+    for place, number in enumerate(expected):
+        along = functools.partial(lambda at, a: run(*arrays[:at], a, *arrays[at + 1 :]), place)
+        _, pushed = mx.jvp(along, [arrays[place]], [tangents[place]])
+        assert inner(pushed, weights).item() == pytest.approx(number, abs=scale)
+
+
+@cases
+def test_jvp_asks_no_kernel(case, in_metal_graph):
+    """MLX would ask a kernel inside of a custom function too."""
+    loss, arrays = squares(case, "metal"), case.arrays(2)
+
+    def pushes() -> None:
+        mx.jvp(loss, arrays, case.arrays(3))
+        mx.jvp(mx.grad(loss, argnums=all_of(arrays)), arrays, case.arrays(3))
+
+    in_metal_graph(pushes)
+
+
+@cases
+def test_second_derivatives(case, device):
+    """Forward over reverse, reverse over forward and reverse over reverse, and by differences."""
+    arrays, tangents = case.arrays(2), case.arrays(3)
+    loss, every = squares(case, device), all_of(arrays)
+    gradient = mx.grad(loss, argnums=every)
+    found = mx.grad(lambda *a: inner(list(gradient(*a)), tangents), argnums=every)(*arrays)
+    _, forward = mx.jvp(gradient, arrays, tangents)
+    assert_close(forward, found, 1e-4)
+    forward_first = mx.grad(lambda *a: mx.jvp(loss, list(a), tangents)[1][0], argnums=every)
+    assert_close(forward_first(*arrays), found, 1e-4)
+    if device == "native":
+        step = 2.0**-10
+        ahead, behind = (
+            gradient(*(a + s * step * t for a, t in zip(arrays, tangents, strict=True)))
+            for s in (1, -1)
+        )
+        differences = [(a - b) / (2 * step) for a, b in zip(ahead, behind, strict=True)]
+        assert_close(found, differences, 5e-3)
+
+
+# --- mx.compile and mx.checkpoint --------------------------------------------------------------
+
+
+@cases
+def test_checkpoints(case, device):
+    arrays = case.arrays(2)
+    loss = squares(case, device)
+    gradients = [mx.grad(f, argnums=all_of(arrays))(*arrays) for f in (loss, mx.checkpoint(loss))]
+    assert_close(gradients[1], gradients[0])
+
+
+@cases
+def test_compiled_jvp(case):
+    """To trace it shows what could go wrong, to build it takes long."""
+    arrays, tangents = case.arrays(2), case.arrays(3)
+    loss = squares(case, "native")
+    compiled = mx.compile(lambda *a: mx.jvp(loss, list(a), tangents)[1][0])
+    if case.name.startswith("slstm"):
+        # MLX 0.32.4 merges what it splits twice. If this fails, MLX has learnt it.
+        with pytest.raises(IndexError, match="_Map_base::at"):
+            compiled(*arrays)
+        return
+    pushed = compiled(*arrays)
+    if case.name == "soft_cap":
+        _, expected = mx.jvp(loss, arrays, tangents)
+        assert_close([pushed], expected)
+
+
+@cases
+def test_compiled_without_shapes(case):
+    """Refused at the first call, not incorrect at another length, where shapes are read."""
+    compiled = mx.compile(case.on("native"), shapeless=True)
+    if not case.name.endswith("_norm"):
+        with pytest.raises(ValueError, match="cannot infer output shapes"):
+            compiled(*case.arrays(2))
+        return
+    for arrays in (case.arrays(2), [a[:, :3] if a.ndim > 2 else a for a in case.arrays(2)]):
+        (found,), (expected,) = compiled(*arrays), case.on("native")(*arrays)
+        assert found.shape == expected.shape
+        if case.name == "rms_norm":
+            assert_close([found], [expected])
+
+
+@cases
+def test_kernels_compiled_without_shapes_are_refused(case, in_metal_graph):
+    def refuses() -> None:
+        with pytest.raises(ValueError, match="cannot infer output shapes"):
+            mx.compile(case.on("metal"), shapeless=True)(*case.arrays(2))
+
+    in_metal_graph(refuses)
+
+
+# --- mx.export_function ------------------------------------------------------------------------
+
+
+@cases
+def test_exports_compute_the_same(case, tmp_path: Path):
+    arrays, run, path = case.arrays(2), case.on("native"), str(tmp_path / "operator.mlxfn")
+    with inference():
+        mx.export_function(path, run, *arrays)
+    assert_close(mx.import_function(path)(*arrays), run(*arrays))
+
+
+@cases
+def test_exports_hold_kernels(case, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(executors.MetalExecutor, "unavailable", lambda self: None)
+    records: list[dict] = []
+    if case.name.startswith("slstm"):
+        # MLX 0.32.4 cannot write this operation. If this fails, MLX has learnt it.
+        with inference(), pytest.raises(ValueError, match="state for primitive Contiguous"):
+            mx.export_function(records.append, case.on("metal"), *case.arrays(2))
+        return
+    with inference():
+        mx.export_function(records.append, case.on("metal"), *case.arrays(2))
+    names = {record.get("name") for record in records}
+    assert "CustomTransforms" not in names
+    assert ("CustomKernel" in names) == (case.name != "rms_norm")
+
+
+def test_exports_are_refused_with_gradients(tmp_path: Path):
+    """If this fails, MLX has learnt it, and `inference` is not needed."""
+    with pytest.raises(ValueError, match="Unable to serialize primitive CustomTransforms"):
+        mx.export_function(str(tmp_path / "f"), lambda x: soft_cap(x, 1.0), mx.zeros((2,)))
+    with inference():
+        mx.export_function(str(tmp_path / "f"), lambda x: soft_cap(x, 1.0), mx.zeros((2,)))
+    assert mx.grad(lambda x: soft_cap(x, 1.0))(mx.array(0.0)).item() == 1

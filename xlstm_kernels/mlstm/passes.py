@@ -1,0 +1,269 @@
+"""Both passes of the chunked mLSTM: the order of its products and kernels.
+
+A chunk's steps are multiplied with each other as matrices, and so is what chunks add to the states
+and read of them; kernels do what lies between: gates, weights, the recurrence over chunks.
+
+    U = (weighted k)^T v                    what each chunk adds
+    C = scan(U)                             the state before each chunk
+    A, R = rows(q k^T, q, n)                normalised weights
+    h = A v + R C
+
+Backward, the states are computed again, the gradients in the states follow from the last chunk to
+the first, and then, with A and E of `chunk_pairs`, W the weighted keys,
+
+    dq = E k + weighted (dh C^T),   dk = E^T q + weighted (v dC^T),   dv = A^T dh + W dC
+
+(Beck et al., "Tiled Flash Linear Attention", 2025, section 3; here with the gradient through the
+normaliser, which other implementations take for a constant.) m counts as a constant: what it
+changes is in `gate_gradients`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels import executors, products
+from xlstm_kernels.mlstm.arguments import States, zero_states
+from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
+from xlstm_kernels.mlstm.chunk_rows import chunk_rows
+from xlstm_kernels.mlstm.chunks import chunk_length, in_chunks, in_sequence, weights_from_start
+from xlstm_kernels.mlstm.gate_gradients import Exponents, gate_gradients
+from xlstm_kernels.mlstm.gates import LogGates, log_gates
+from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
+from xlstm_kernels.mlstm.state_reads import read_by_keys, read_by_queries
+from xlstm_kernels.mlstm.state_scan import Scan, state_scan
+from xlstm_kernels.mlstm.weighted_rows import weighted_keys, weighted_queries
+
+if TYPE_CHECKING:
+    from xlstm_kernels.differentiation import Arrays
+    from xlstm_kernels.mlstm.chunked import Form
+    from xlstm_kernels.products import Operand, Products
+
+
+class Kept(NamedTuple):
+    """Arrays that both passes use.
+
+    Attributes:
+        sums: of the normaliser, (B, NH, S) float32.
+        scores: q k^T, (B, NH, NC, L, L).
+        c: (B, NH, NC, DK, DV), the state before each chunk.
+        n: (B, NH, NC, DK) float32, likewise.
+    """
+
+    sums: mx.array
+    scores: mx.array
+    c: mx.array
+    n: mx.array
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arrays of a call: the states are zero, and no step is masked, unless they are given."""
+
+    q: mx.array
+    k: mx.array
+    v: mx.array
+    i: mx.array
+    f: mx.array
+    states: States
+    carried: bool
+    mask: mx.array | None
+
+    @staticmethod
+    def of(arrays: Arrays, carried: bool, masked: bool) -> Call:
+        """Take apart the arguments of an operation."""
+        q, k, v, i, f = arrays[:5]
+        states = States(*arrays[5:8]) if carried else zero_states(q, v)
+        return Call(q, k, v, i, f, states, carried, arrays[-1] if masked else None)
+
+    @property
+    def steps(self) -> int:
+        """S."""
+        return self.q.shape[2]
+
+    def length(self, form: Form) -> int:
+        """Steps of a chunk."""
+        return chunk_length(self.steps, form.chunk_size)
+
+    def gates(self, form: Form, backend: str) -> LogGates:
+        """The log-gates, in chunks."""
+        return log_gates(
+            self.i,
+            self.f,
+            self.states.m,
+            self.mask,
+            chunk_size=self.length(form),
+            sigmoid_input=form.sigmoid_input,
+            backend=backend,
+        )
+
+    def chunks(self, form: Form) -> tuple[mx.array, mx.array, mx.array]:
+        """q, k and v in chunks, zero where a step is masked: it may hold NaN."""
+        return (
+            self.in_chunks(form, self.q),
+            self.in_chunks(form, self.k),
+            self.in_chunks(form, self.v),
+        )
+
+    def in_chunks(self, form: Form, rows: mx.array) -> mx.array:
+        """(B, NH, S, D) in chunks, zero where a step is masked."""
+        if self.mask is not None:
+            live = mx.expand_dims(self.mask, axis=(1, 3))
+            rows = mx.where(live, rows, mx.zeros_like(rows))
+        return in_chunks(rows, self.length(form))
+
+
+def _products(call: Call, form: Form, backend: str) -> Products:
+    on_gpu = backend != executors.NATIVE or mx.default_device() == mx.gpu
+    return products.chosen(call.q.dtype, form.precision, on_gpu=on_gpu)
+
+
+def _states(
+    call: Call, k: mx.array, v: Operand, gates: LogGates, multiply: Products, backend: str
+) -> tuple[Operand, Scan]:
+    """The keys by their weight at the chunk's end, and the states before each chunk."""
+    keys, n_added = weighted_keys(k, gates, multiply.dtype, backend=backend)
+    weighted = multiply.operand(keys)
+    added = weighted.transposed @ v
+    return weighted, state_scan(
+        added, n_added, gates, call.states.c, call.states.n, backend=backend
+    )
+
+
+def forward_pass(call: Call, form: Form, backend: str) -> tuple[Arrays, Kept]:
+    """(h, c, n, m), and what both passes use; what nobody looks at of it is never evaluated."""
+    gates = call.gates(form, backend)
+    multiply = _products(call, form, backend)
+    q, k, v = call.chunks(form)
+    values = multiply.operand(v)
+    _, before = _states(call, k, values, gates, multiply, backend)
+    # They cancel in the normaliser's sums: no rounding to halves.
+    wide = multiply.widened
+    scores = wide.operand(q) @ wide.operand(k).transposed
+    rows = chunk_rows(
+        scores,
+        q,
+        before.n,
+        gates,
+        mx.array(form.eps, dtype=mx.float32),
+        multiply.dtype,
+        normalize=form.normalize,
+        backend=backend,
+    )
+    # A single chunk that begins with nothing reads no state: nothing waits for one.
+    is_read = call.carried or call.length(form) < call.steps
+    of_state = multiply.operand(rows.of_state) @ multiply.operand(before.c) if is_read else None
+    h = multiply.operand(rows.within).times(values, plus=of_state)
+    outputs = in_sequence(h, call.steps).astype(call.v.dtype)
+    kept = Kept(in_sequence(rows.sums, call.steps), scores, before.c, before.n)
+    return (outputs, before.c_end, before.n_end, gates.m), kept
+
+
+def backward_pass(
+    call: Call, form: Form, backend: str, cotangents: Arrays, given: Arrays, kept: Kept | None
+) -> Arrays:
+    """The gradients in the arrays of the call, exactly, as the kernels or their references do.
+
+    Args:
+        call: of the forward pass.
+        form: its settings.
+        backend: as `executors.resolve` returned it.
+        cotangents: of h, c, n and m.
+        given: h, c, n and the normaliser's sums, as the forward pass gave them.
+        kept: of the forward pass, or None to form it again.
+    """
+    gates = call.gates(form, backend)
+    multiply = _products(call, form, backend)
+    wide = multiply.widened
+    length = call.length(form)
+    q, k, v = call.chunks(form)
+    h_cotangent, c_cotangent, n_cotangent, m_cotangent = cotangents
+    h, c_last, n_last, sums = given
+    dh = call.in_chunks(form, h_cotangent)
+    queries, keys, values, pulled = (multiply.operand(rows) for rows in (q, k, v, dh))
+    weighted, before = _states(call, k, values, gates, multiply, backend)
+    c_before, n_before = (before.c, before.n) if kept is None else (kept.c, kept.n)
+    of_h = normalizer_gradients(
+        in_chunks(h, length),
+        dh,
+        in_chunks(sums, length),
+        gates,
+        form.eps,
+        normalize=form.normalize,
+        through=form.normalizer_grad,
+        backend=backend,
+    )
+    reading, n_pulled = weighted_queries(
+        q, gates, of_h.inverse, of_h.bias, multiply.dtype, backend=backend
+    )
+    behind = state_scan(
+        multiply.operand(reading).transposed @ pulled,
+        n_pulled,
+        gates,
+        c_cotangent,
+        n_cotangent,
+        reverse=True,
+        backend=backend,
+    )
+    # Their differences are what the gates' gradients are made of: no rounding to halves.
+    wide_v = values if wide is multiply else wide.operand(v)
+    scores = wide.operand(q) @ wide.operand(k).transposed if kept is None else kept.scores
+    pairs = chunk_pairs(
+        scores,
+        wide.operand(dh) @ wide_v.transposed,
+        gates,
+        of_h.inverse,
+        of_h.bias,
+        q.shape[-1],
+        multiply.dtype,
+        backend=backend,
+    )
+    slopes = multiply.operand(pairs.scores)
+    c_behind = multiply.operand(behind.c)
+    c_read = pulled @ multiply.operand(c_before).transposed
+    by_query, from_start = read_by_queries(
+        c_read, n_before, q, gates, of_h.inverse, of_h.bias, backend=backend
+    )
+    by_key, to_end = read_by_keys(values @ c_behind.transposed, behind.n, k, gates, backend=backend)
+    dq = slopes.times(keys, plus=by_query)
+    dk = slopes.transposed.times(queries, plus=by_key)
+    dv = multiply.operand(pairs.values).transposed.times(pulled, plus=weighted @ c_behind)
+    across = weights_from_start(gates)[..., -1] * (
+        mx.sum(row_dots(c_before, behind.c, backend=backend), axis=-1)
+        + mx.sum(n_before * behind.n, axis=-1)
+    )
+    initial = States(behind.c_end, behind.n_end, _inner(call.states, behind.c_end, behind.n_end))
+    by_m = None
+    if form.normalizer_grad:
+        # The last states are scaled by exp(-m).
+        last_states = States(c_last, n_last, gates.m)
+        last = m_cotangent - _inner(last_states, c_cotangent, n_cotangent)
+        by_eps = in_sequence(of_h.by_eps, call.steps)
+        by_m = mx.concatenate([by_eps[..., :-1], by_eps[..., -1:] + last], axis=-1)
+    of_gates = gate_gradients(
+        call.i,
+        call.f,
+        gates,
+        call.mask,
+        Exponents(pairs.key_dots, pairs.past_dots, from_start, to_end, across),
+        initial.m,
+        by_m,
+        sigmoid_input=form.sigmoid_input,
+    )
+    initial = initial._replace(m=of_gates.m)
+    rows = (in_sequence(gradient, call.steps) for gradient in (dq, dk, dv))
+    return (
+        *(gradient.astype(call.q.dtype) for gradient in rows),
+        *(of_gates.i.astype(call.i.dtype), of_gates.f.astype(call.f.dtype)),
+        *(initial if call.carried else ()),
+        *(() if call.mask is None else (mx.zeros_like(call.mask),)),
+    )
+
+
+def _inner(states: States, c: mx.array, n: mx.array) -> mx.array:
+    """<C, c> + <n, n'>: (B, NH, 1)."""
+    of_rows = mx.sum(states.c * c, axis=-1)  # a sum of sums rounds less than one of all
+    return mx.sum(of_rows + states.n * n, axis=-1, keepdims=True)
