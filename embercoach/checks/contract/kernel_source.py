@@ -77,7 +77,7 @@ class _Body:
         self.source = source
         self.module = module
         self.elsewhere = frozenset[str]()
-        """What the texts declare that the same call builds otherwise: some way is never taken."""
+        """Names in the other texts that the same call builds: one of them may never be built."""
         self.header = header_of(definition.fact)
         self.text = parsed(source.text.text, self.header.text.text if self.header else "")
 

@@ -73,7 +73,7 @@ class Machine:
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
         cut_short: iterations of a loop were left out that certainly run.
-        sized_inputs: those of known size in a known launch; reads of others are no events.
+        sized_inputs: those of known size in a known launch; only their reads are events.
         budget: thread operations after which the run ends.
     """
 
