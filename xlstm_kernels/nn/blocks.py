@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.feed_forward import FeedForward
@@ -12,7 +13,7 @@ from xlstm_kernels.nn.normalization import RMSNorm
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer
 
 if TYPE_CHECKING:
-    import mlx.core as mx
+    from collections.abc import Callable, Sequence
 
     from xlstm_kernels.nn.config import xLSTMConfig
     from xlstm_kernels.nn.mlstm_layer import MLSTMState
@@ -74,6 +75,52 @@ class sLSTMBlock(nn.Module):  # noqa: N801
     def init_state(self, batch_size: int) -> sLSTMState:
         """The state before the first position, zeros."""
         return self.slstm_layer.init_state(batch_size)
+
+
+def run_blocks(
+    owner: str,
+    blocks: Sequence[Callable[..., Any]],
+    x: mx.array,
+    cache: Sequence[Any] | None,
+    mask: mx.array | None,
+) -> tuple[mx.array, list[Any]]:
+    """Run blocks one after the other, each from its state.
+
+    Args:
+        owner: the model, for the error.
+        blocks: the blocks.
+        x: (B, S, D).
+        cache: the state of each block; None for the start.
+        mask: (B, S) booleans, or None.
+
+    Returns:
+        The output of the last block, and the state of each block after the last position.
+
+    Raises:
+        ValueError: for a cache of another number of blocks.
+    """
+    if cache is not None and len(cache) != len(blocks):
+        raise ValueError(
+            f"{owner}: the cache must have a state for each of {len(blocks)} blocks, got "
+            f"{len(cache)}"
+        )
+    after = []
+    for block, state in zip(blocks, cache or [None] * len(blocks), strict=True):
+        x, last = block(x, state, mask)
+        after.append(last)
+    return x, after
+
+
+def require_tokens(owner: str, inputs: mx.array) -> None:
+    """Accept token ids (B, S).
+
+    Raises:
+        ValueError: for another number of axes, and for a dtype that is not an integer's.
+    """
+    if inputs.ndim != 2 or not mx.issubdtype(inputs.dtype, mx.integer):
+        raise ValueError(
+            f"{owner}: inputs must be token ids (B, S), got {inputs.dtype} {inputs.shape}"
+        )
 
 
 def _norm(config: xLSTMConfig) -> RMSNorm:

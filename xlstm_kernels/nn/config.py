@@ -10,7 +10,7 @@ from xlstm_kernels.arguments import host_number
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # Kernels where there is Metal, MLX operations elsewhere; any length, and always the last states.
 _KERNELS = mLSTMBackendConfig(
@@ -56,7 +56,7 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
     mlstm_backend: mLSTMBackendConfig = field(default=_KERNELS)
 
     def __post_init__(self) -> None:
-        _require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
+        require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
         _require_positive(self, "qk_dim_factor", "v_dim_factor")
         _require_caps(self, "gate_soft_cap")
         _require_eps(self, "norm_eps")
@@ -89,6 +89,7 @@ class sLSTMLayerConfig:  # noqa: N801
         norm_eps: of the norm over each head.
         layer_index: of the block in the model; it bends the initial forget gates.
         num_hidden_layers: blocks of the model.
+        dropout: the probability, in training, of a zero in y before the norm.
 
     Raises:
         TypeError: for a value that is not a number where one is needed.
@@ -101,10 +102,11 @@ class sLSTMLayerConfig:  # noqa: N801
     norm_eps: float = 1e-6
     layer_index: int = 0
     num_hidden_layers: int = 1
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
-        _require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
+        require_counts(self, "hidden_size", "num_heads", "num_hidden_layers")
+        require_counts(self, "conv1d_kernel_size", "layer_index", least=0)
         _require_eps(self, "norm_eps")
         owner = type(self).__name__
         if self.hidden_size % self.num_heads:
@@ -199,19 +201,13 @@ class xLSTMConfig:  # noqa: N801
     conv1d_kernel_size: int = 4
 
     def __post_init__(self) -> None:
-        _require_counts(self, "vocab_size", "num_hidden_layers", "ffn_round_up_to_multiple_of")
+        require_counts(self, "vocab_size", "num_hidden_layers", "ffn_round_up_to_multiple_of")
         _require_positive(self, "ffn_proj_factor", "slstm_ffn_proj_factor")
         _require_caps(self, "output_logit_soft_cap")
         self.mlstm_layer()
-        object.__setattr__(self, "slstm_at", tuple(self.slstm_at))
-        for index in self.slstm_at:
-            if isinstance(index, bool) or not isinstance(index, int):
-                raise TypeError(f"xLSTMConfig: slstm_at must hold indices of blocks, got {index!r}")
-            if not 0 <= index < self.num_hidden_layers:
-                raise ValueError(
-                    f"xLSTMConfig: slstm_at names block {index}, but there are "
-                    f"{self.num_hidden_layers}, from 0 on"
-                )
+        indices = block_indices(self, self.slstm_at, self.num_hidden_layers)
+        object.__setattr__(self, "slstm_at", indices)
+        for index in indices:
             self.slstm_layer(index)
 
     @classmethod
@@ -291,7 +287,26 @@ class xLSTMConfig:  # noqa: N801
         return int((self.hidden_size * factor + unit - 1) // unit) * unit
 
 
-def _require_counts(config: object, *names: str, least: int = 1) -> None:
+def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple[int, ...]:
+    """Return the indices of sLSTM blocks as a tuple.
+
+    Raises:
+        TypeError: for one that is not an int.
+        ValueError: for one that no block has.
+    """
+    owner, indices = type(config).__name__, tuple(slstm_at)
+    for index in indices:
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise TypeError(f"{owner}: slstm_at must hold indices of blocks, got {index!r}")
+        if not 0 <= index < blocks:
+            raise ValueError(
+                f"{owner}: slstm_at names block {index}, but there are {blocks}, from 0 on"
+            )
+    return indices
+
+
+def require_counts(config: object, *names: str, least: int = 1) -> None:
+    """Accept integers of at least `least` in these fields."""
     for name in names:
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int):

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.nn.initialization import output_linear, small_linear
 
-if TYPE_CHECKING:
-    import mlx.core as mx
 
-_ACTIVATIONS = {"silu": nn.silu, "gelu": nn.gelu, "relu": nn.relu}
+def _selu(x: mx.array) -> mx.array:
+    # MLX's own has its constants to six digits.
+    scale = mx.array(1.0507009873554805, dtype=x.dtype)
+    return mx.multiply(scale, nn.elu(x, 1.6732632423543772))
+
+
+# The names are PyTorch's and those of the package xlstm.
+_ACTIVATIONS = {
+    "silu": nn.silu,
+    "swish": nn.silu,
+    "gelu": nn.gelu,
+    "relu": nn.relu,
+    "relu^2": nn.relu2,
+    "sigmoid": nn.sigmoid,
+    "selu": _selu,
+}
+
+
+def require_activation(owner: str, name: str) -> None:
+    """Accept the name of an activation.
+
+    Raises:
+        ValueError: for another one.
+    """
+    if name not in _ACTIVATIONS:
+        raise ValueError(
+            f"{owner}: activation must be one of {', '.join(map(repr, _ACTIVATIONS))}, got {name!r}"
+        )
 
 
 class FeedForward(nn.Module):
@@ -20,7 +44,8 @@ class FeedForward(nn.Module):
     Args:
         hidden_size: D, the width of the residual stream.
         up_size: the width in between.
-        activation: of the gate: `"silu"` as in xLSTM-7B, `"gelu"` as after an sLSTM, or `"relu"`.
+        activation: of the gate: `"silu"` (or `"swish"`) as in xLSTM-7B, `"gelu"` as after an sLSTM,
+            `"relu"`, `"relu^2"`, `"sigmoid"` or `"selu"`.
         use_bias: whether the linear layers have biases.
         num_hidden_layers: blocks of the model, which scale the initial values of the way down.
 
@@ -38,11 +63,7 @@ class FeedForward(nn.Module):
         num_hidden_layers: int = 1,
     ) -> None:
         super().__init__()
-        if activation not in _ACTIVATIONS:
-            raise ValueError(
-                f"FeedForward: activation must be one of {', '.join(map(repr, _ACTIVATIONS))}, "
-                f"got {activation!r}"
-            )
+        require_activation("FeedForward", activation)
         # By name: MLX's activations can be neither copied nor pickled, and a layer must be.
         self.activation = activation
         self.proj_up_gate = small_linear(hidden_size, up_size, bias=use_bias)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, cast
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.activation.soft_cap import soft_cap
-from xlstm_kernels.nn.blocks import mLSTMBlock, sLSTMBlock
+from xlstm_kernels.nn.blocks import mLSTMBlock, require_tokens, run_blocks, sLSTMBlock
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.mlstm_layer import MLSTMState
 from xlstm_kernels.nn.normalization import RMSNorm
@@ -40,7 +41,7 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
             for index in range(config.num_hidden_layers)
         ]
         if config.add_out_norm:
-            self.out_norm = RMSNorm(width, eps=config.norm_eps)
+            self.add_out_norm(config)
 
     def __call__(
         self,
@@ -52,26 +53,14 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
 
         Arguments and errors are those of `xLSTM`.
         """
-        if inputs.ndim != 2 or not mx.issubdtype(inputs.dtype, mx.integer):
-            raise ValueError(
-                f"xLSTM: inputs must be token ids (B, S), got {inputs.dtype} {inputs.shape}"
-            )
-        if cache is not None and len(cache) != len(self.blocks):
-            raise ValueError(
-                f"xLSTM: the cache must have a state for each of {len(self.blocks)} blocks, got "
-                f"{len(cache)}"
-            )
-        states: Sequence[MLSTMState | sLSTMState | None] = cache or [None] * len(self.blocks)
-        x: mx.array = self.embeddings(inputs)
-        after: list[MLSTMState | sLSTMState | None] = []
-        for block, state in zip(self.blocks, states, strict=True):
-            last: MLSTMState | sLSTMState | None
-            if isinstance(block, sLSTMBlock):
-                x, last = block(x, cast("sLSTMState | None", state), mask)
-            else:
-                x, last = block(x, state, mask)
-            after.append(last)
+        require_tokens("xLSTM", inputs)
+        x, after = run_blocks("xLSTM", self.blocks, self.embeddings(inputs), cache, mask)
         return (self.out_norm(x) if "out_norm" in self else x), after
+
+    def add_out_norm(self, config: xLSTMConfig) -> None:
+        """Add the norm after the blocks, with a weight of ones."""
+        width = config.hidden_size
+        self.out_norm = RMSNorm(width, eps=config.norm_eps, use_bias=config.use_bias)
 
 
 class xLSTM(nn.Module):  # noqa: N801
@@ -132,17 +121,17 @@ class xLSTM(nn.Module):  # noqa: N801
     def sanitize(self, weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Weights of other checkpoints by the names of this model, for `load_weights`.
 
-        It knows NX-AI's own name of the embeddings; splits the matrices that `weight_mode="fused"`
-        joins; and drops an `lm_head` that is tied to the embeddings. Hugging Face's xLSTM-7B needs
-        none of it.
+        Renames NX-AI's embeddings, and splits the matrices that `weight_mode="fused"` joins.
+
+        Transformers (5.23) ignores three settings: it never ties the head, always has the norm
+        before it, and that norm has no bias. So the model gets a head or a norm for which there
+        are weights, whatever its configuration says, and a missing bias is zero.
 
         Args:
             weights: by name.
         """
         ours: dict[str, mx.array] = {}
         for name, weight in weights.items():
-            if name == "lm_head.weight" and self.config.tie_word_embeddings:
-                continue
             layer, _, kind = name.rpartition(".")
             place, _, joined = layer.rpartition(".")
             parts, sizes = self._joined(joined)
@@ -154,7 +143,22 @@ class xLSTM(nn.Module):  # noqa: N801
                     ours[f"{place}.{part}.{kind}"] = piece
             else:
                 ours[name] = weight
+        self._add_missing_layers(ours)
+        norm = "backbone.out_norm"
+        if self.config.use_bias and f"{norm}.weight" in ours:
+            ours.setdefault(f"{norm}.bias", mx.zeros_like(ours[f"{norm}.weight"]))
         return ours
+
+    def _add_missing_layers(self, weights: Mapping[str, mx.array]) -> None:
+        """Add the head and the norm before it, if there are weights for them."""
+        changes: dict[str, Any] = {}
+        if "lm_head.weight" in weights and self.config.tie_word_embeddings:
+            changes["tie_word_embeddings"] = False
+            self.lm_head = small_linear(self.config.hidden_size, self.config.vocab_size)
+        if "backbone.out_norm.weight" in weights and not self.config.add_out_norm:
+            changes["add_out_norm"] = True
+            self.backbone.add_out_norm(self.config)
+        self.config = dataclasses.replace(self.config, **changes)
 
     def _joined(self, name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The layers that a fused one of this name consists of, and their widths."""

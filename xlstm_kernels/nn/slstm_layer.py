@@ -118,6 +118,7 @@ class sLSTMLayer(nn.Module):  # noqa: N801
             layer_index=config.layer_index,
             num_hidden_layers=config.num_hidden_layers,
         )
+        self.dropout = nn.Dropout(config.dropout)
         self.multihead_norm = MultiHeadLayerNorm(heads, units, eps=config.norm_eps)
 
     def __call__(
@@ -155,7 +156,7 @@ class sLSTMLayer(nn.Module):  # noqa: N801
             axis=2,
         )
         y, cell = self.slstm_cell(gates, before.cell, mask)
-        return self.multihead_norm(y).astype(x.dtype), sLSTMState(conv, cell)
+        return self.multihead_norm(self.dropout(y)).astype(x.dtype), sLSTMState(conv, cell)
 
     def init_state(self, batch_size: int) -> sLSTMState:
         """The state before the first position, zeros."""

@@ -104,7 +104,56 @@ def mlstm_layer(parameters: Parameters, x: Numbers, sizes: Sizes) -> Numbers:
     return parameters.linear("out_proj", gate * normed)
 
 
-def slstm_layer(parameters: Parameters, x: Numbers) -> Numbers:
+def block_stack_logits(
+    numbers: Mapping[str, Numbers], tokens: NDArray[np.int64], sizes: Sizes
+) -> Numbers:
+    """The paper's language model: tokens (B, S) -> logits (B, S, V)."""
+    everything = Parameters(numbers)
+    stack = everything.at("xlstm_block_stack")
+    x = everything["token_embedding.weight"][tokens]
+    for index in range(sizes.num_hidden_layers):
+        block = stack.at(f"blocks.{index}")
+        layer, seen = block.at("xlstm"), block.scaled("xlstm_norm", layer_normalised(x, 1e-5))
+        if "proj_up.weight" in layer:
+            x = x + up_projection_mlstm_layer(layer, seen, sizes)
+        else:
+            x = x + slstm_layer(layer, seen, 1e-5)
+        if "ffn_norm.weight" in block:
+            seen, ffn = block.scaled("ffn_norm", layer_normalised(x, 1e-5)), block.at("ffn")
+            inside = gelu(ffn.linear("proj_up_gate", seen)) * ffn.linear("proj_up", seen)
+            x = x + ffn.linear("proj_down", inside)
+    if "post_blocks_norm.weight" in stack:
+        x = stack.scaled("post_blocks_norm", layer_normalised(x, 1e-5))
+    head = "lm_head" if "lm_head.weight" in everything else "token_embedding"
+    return everything.linear(head, x)
+
+
+def up_projection_mlstm_layer(parameters: Parameters, x: Numbers, sizes: Sizes) -> Numbers:
+    batch, steps, _ = x.shape
+
+    def heads(y: Numbers) -> Numbers:
+        return y.reshape(batch, steps, sizes.num_heads, -1).transpose(0, 2, 1, 3)
+
+    u, z = np.split(parameters.linear("proj_up", x), 2, axis=2)
+    bias = parameters["conv1d.bias"]
+    convolved, _ = conv.causal(u, parameters["conv1d.weight"], bias, activation="silu")
+    qkv = []
+    for name, seen in (("q", convolved), ("k", convolved), ("v", u)):
+        weight = parameters[f"{name}_proj.weight"]
+        by_block = seen.reshape(batch, steps, weight.shape[0], -1)
+        y = np.einsum("noi,bsni->bsno", weight, by_block).reshape(u.shape)
+        qkv.append(y + parameters[f"{name}_bias"] if f"{name}_bias" in parameters else y)
+    joined = np.concatenate(qkv, axis=2)
+    i, f = (heads(parameters.linear(f"{name}gate_preact", joined))[..., 0] for name in "if")
+    h = mlstm.mlstm(*map(heads, qkv), i, f).h.transpose(0, 2, 1, 3)
+    normed = parameters.scaled(
+        "multihead_norm", layer_normalised(h, 1e-5).reshape(batch, steps, -1)
+    )
+    skipped = normed + parameters["learnable_skip"] * convolved
+    return parameters.linear("proj_down", skipped * conv.silu(z))
+
+
+def slstm_layer(parameters: Parameters, x: Numbers, eps: float = 1e-6) -> Numbers:
     batch, steps, _ = x.shape
     convolved = x
     if "conv1d.weight" in parameters:
@@ -117,7 +166,7 @@ def slstm_layer(parameters: Parameters, x: Numbers) -> Numbers:
         gates.append(np.einsum("noi,bsni->bsno", weight, by_head))
     cell = parameters.at("slstm_cell")
     result = slstm.slstm(np.stack(gates, axis=2), cell["recurrent_weight"], cell["bias"])
-    y = layer_normalised(result.states[0]).reshape(batch, steps, -1)
+    y = layer_normalised(result.states[0], eps).reshape(batch, steps, -1)
     return parameters.scaled("multihead_norm", y)
 
 

@@ -14,6 +14,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from xlstm_kernels.checkpoints import convert_weights, create_model
 from xlstm_kernels.nn import xLSTM, xLSTMConfig
 
 if TYPE_CHECKING:
@@ -45,7 +46,16 @@ def modeling(torch) -> Any:
     return module
 
 
-@pytest.fixture(scope="module", params=["single", "fused"])
+SETTINGS: dict[str, dict[str, Any]] = {
+    "single": {},
+    "fused": {},
+    "tied": {"tie_word_embeddings": True},
+    "biases": {"use_bias": True},
+    "no out norm": {"add_out_norm": False},
+}
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
 def theirs(request, torch, modeling) -> Any:
     """A model with weights drawn for the test, in float64."""
     generator = torch.Generator().manual_seed(11)
@@ -56,6 +66,7 @@ def theirs(request, torch, modeling) -> Any:
         num_heads=2,
         chunk_size=32,
         weight_mode="single",
+        **SETTINGS[request.param],
     )
     model = modeling.xLSTMForCausalLM(config).eval()
     if request.param == "fused":
@@ -89,11 +100,9 @@ def ours(theirs) -> xLSTM:
     weights = {
         name: mx.array(tensor.float().numpy()) for name, tensor in theirs.state_dict().items()
     }
-    if theirs.config.weight_mode == "fused":
-        weights = model.sanitize(weights)
-    else:
+    if theirs.config.weight_mode == "single" and not theirs.config.use_bias:
         assert model.sanitize(weights).keys() == weights.keys()
-    model.load_weights(list(weights.items()))
+    model.load_weights(list(model.sanitize(weights).items()))
     return model
 
 
@@ -110,18 +119,39 @@ def test_logits_in_pieces(ours, expected, tokens, relative_error):
     assert relative_error(mx.concatenate(outputs, axis=1), expected) < BAR
 
 
+def test_greedy_tokens(torch, ours, theirs, tokens):
+    prompt = tokens[:1, :5]
+    found = theirs.generate(
+        torch.tensor(prompt),
+        max_new_tokens=64,
+        min_new_tokens=64,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    logits, cache = ours(mx.array(prompt), ours.init_cache(1))
+    generated = []
+    for _ in range(64):
+        token = mx.argmax(logits[:, -1:], axis=-1)
+        generated.append(token.item())
+        logits, cache = ours(token, cache)
+    assert generated == found[0, 5:].tolist()
+
+
 def test_a_checkpoint_of_theirs_loads_as_it_is(
     theirs, tokens, expected, tmp_path: Path, relative_error
 ):
-    """Written by `save_pretrained`, read by MLX; if it is fused, by way of `sanitize`."""
+    """Written by `save_pretrained`, read by MLX; if names differ, converted."""
     theirs.float().save_pretrained(tmp_path)
     theirs.double()
-    model = xLSTM(xLSTMConfig.from_dict(json.loads((tmp_path / "config.json").read_text())))
+    values = json.loads((tmp_path / "config.json").read_text())
     path = str(tmp_path / "model.safetensors")
-    if theirs.config.weight_mode == "single":
+    config, weights = convert_weights(mx.load(path), values)
+    model = create_model(config)
+    if theirs.config.weight_mode == "single" and not theirs.config.use_bias:
         model.load_weights(path)
     else:
-        model.load_weights(list(model.sanitize(mx.load(path)).items()))
+        model.load_weights(list(weights.items()))
     assert relative_error(model(mx.array(tokens)), expected) < BAR
 
 

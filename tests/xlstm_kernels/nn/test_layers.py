@@ -132,6 +132,24 @@ def test_a_feed_forward_layer(draw, wide, relative_error):
     assert relative_error(layer(x), (gate * up) @ wide(layer.proj_down.weight).T) < 2e-6
 
 
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("relu", lambda x: np.maximum(x, 0)),
+        ("relu^2", lambda x: np.maximum(x, 0) ** 2),
+        ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+        ("silu", conv.silu),
+        ("swish", conv.silu),
+        ("selu", lambda x: 1.0507009873 * np.where(x > 0, x, 1.6732632423 * np.expm1(x))),
+    ],
+)
+def test_activations_of_a_feed_forward_layer(name, function, draw, wide, relative_error):
+    layer, x = FeedForward(6, 10, name), draw((2, 5, 6), mx.float32)
+    gate = function(wide(x) @ wide(layer.proj_up_gate.weight).T)
+    up = wide(x) @ wide(layer.proj_up.weight).T
+    assert relative_error(layer(x), (gate * up) @ wide(layer.proj_down.weight).T) < 2e-6
+
+
 def test_a_feed_forward_layer_refuses_other_activations():
-    with pytest.raises(ValueError, match="one of 'silu', 'gelu', 'relu', got 'tanh'"):
+    with pytest.raises(ValueError, match=r"^FeedForward: .* one of 'silu', .*, got 'tanh'$"):
         FeedForward(6, 10, "tanh")

@@ -311,37 +311,6 @@ def test_a_model_can_be_quantized(small_model, draw_tokens, relative_error, wide
     assert 1e-4 < relative_error(model(tokens), exact) < 3e-2
 
 
-def test_weights_by_other_names(small_model, draw_tokens):
-    """NX-AI's name of the embeddings, and fused matrices, as rows one after the other."""
-    model, tokens = small_model(use_bias=True), draw_tokens(1, 9)
-    weights = dict(tree_flatten(model.parameters()))
-    theirs = {"embedding.weight": weights.pop("backbone.embeddings.weight")}
-    fused = {
-        "mlstm_layer.qkv_opreact": ("q", "k", "v", "ogate_preact"),
-        "mlstm_layer.ifgate_preact": ("igate_preact", "fgate_preact"),
-        "ffn.proj_up_gate_z": ("proj_up_gate", "proj_up"),
-    }
-    for index in (0, 2):
-        for name, parts in fused.items():
-            layer, _, _ = name.partition(".")
-            for kind in ("weight", "bias"):
-                pieces = [
-                    weights.pop(f"backbone.blocks.{index}.{layer}.{part}.{kind}") for part in parts
-                ]
-                theirs[f"backbone.blocks.{index}.{name}.{kind}"] = mx.concatenate(pieces)
-    other = xLSTM(model.config)
-    other.load_weights(list(other.sanitize({**weights, **theirs}).items()))
-    assert mx.array_equal(other(tokens), model(tokens)).item()
-
-
-def test_weights_of_a_head_that_is_tied(small_model):
-    model = small_model(tie_word_embeddings=True)
-    weights = dict(tree_flatten(model.parameters()))
-    assert model.sanitize({**weights, "lm_head.weight": mx.zeros((1,))}) == weights
-    untied = small_model()
-    assert "lm_head.weight" in untied.sanitize({"lm_head.weight": mx.zeros((1,))})
-
-
 # --- what is refused ---------------------------------------------------------------------------
 
 

@@ -1,0 +1,277 @@
+"""xLSTMLMModel: its values by their definition, in pieces, with masks, and its configuration."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from tests.xlstm_kernels.nn.conftest import VOCABULARY, numbers_of
+from tests.xlstm_kernels.nn.oracle import Sizes, block_stack_logits, cross_entropy
+from xlstm_kernels.nn import xLSTMBlockStack, xLSTMBlockStackConfig, xLSTMLMModel
+from xlstm_kernels.nn import xLSTMLMModelConfig as Config
+
+BAR = 5e-6  # relative L2 error
+
+
+@pytest.fixture
+def stack(draw_weights):
+    """An mLSTM block, an sLSTM block and another mLSTM block, of width 16; or as told."""
+
+    def small(**settings):
+        mx.random.seed(7)
+        defaults = {"embedding_dim": 16, "num_blocks": 3, "slstm_at": (1,), "ffn_dim": 24}
+        settings = {**defaults, "vocab_size": VOCABULARY, "mlstm_inner_dim": 32, **settings}
+        return draw_weights(xLSTMLMModel(Config(**settings)))
+
+    return small
+
+
+def expected_logits(model, tokens):
+    config = model.config
+    sizes = Sizes(config.num_blocks, config.mlstm_num_heads)
+    return block_stack_logits(numbers_of(model), np.array(tokens), sizes)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"bias": True, "ffn_bias": True, "mlstm_qkv_proj_blocksize": 8},
+        {"tie_weights": True, "add_post_blocks_norm": False, "ffn_dim": 0},
+        {"slstm_at": (0, 1, 2), "slstm_conv1d_kernel_size": 0, "slstm_num_heads": 2},
+        {"slstm_at": (), "mlstm_num_heads": 1, "mlstm_conv1d_kernel_size": 1},
+    ],
+    ids="-".join,
+)
+def test_logits(settings, stack, draw_tokens, relative_error):
+    model, tokens = stack(**settings), draw_tokens(2, 19)
+    predicted = model(tokens)
+    assert predicted.dtype == mx.float32
+    assert relative_error(predicted, expected_logits(model, tokens)) < BAR
+
+
+@pytest.mark.sampled(0)
+def test_logits_on_metal(stack, draw_tokens, device, relative_error):
+    model, tokens = stack(num_blocks=2), draw_tokens(1, 5)
+    expected = expected_logits(model, tokens)
+    whole, cache = model(tokens, model.init_cache(1))
+    assert relative_error(whole, expected) < BAR
+    following = draw_tokens(1, 1)
+    one, _ = model(following, cache)
+    both = expected_logits(model, mx.concatenate((tokens, following), axis=1))
+    assert relative_error(one, both[:, -1:]) < BAR
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [pytest.param(mx.compile, marks=pytest.mark.sampled(0)), lambda model: model],
+    ids=["compiled", "called"],
+)
+def test_step_by_step_is_the_whole(transform, stack, draw_tokens, relative_error):
+    model, tokens = stack(), draw_tokens(3, 11)
+    call, cache, outputs = transform(model), model.init_cache(3), []
+    for token in mx.split(tokens, 11, axis=1):
+        one, cache = call(token, cache)
+        outputs.append(one)
+    assert relative_error(mx.concatenate(outputs, axis=1), expected_logits(model, tokens)) < BAR
+
+
+@pytest.mark.parametrize("where", ["left", "right", "anywhere", "everywhere"])
+def test_what_is_masked_is_not_there(where, stack, draw_tokens, relative_error):
+    """Each sequence by itself, without its masked tokens, in two pieces: the same."""
+    model, tokens = stack(), draw_tokens(3, 14)
+    kept = np.array([[14], [9], [1]])
+    mask = {
+        "left": np.arange(14) >= 14 - kept,
+        "right": np.arange(14) < kept,
+        "anywhere": np.random.default_rng(1).random((3, 14)) < 0.6,
+        "everywhere": np.zeros((3, 14), bool),
+    }[where]
+    cache = model.init_cache(3)
+    for part in (slice(0, 6), slice(6, 14)):
+        _, cache = model(tokens[:, part], cache, mx.array(mask[:, part]))
+    following = draw_tokens(3, 1)
+    after, _ = model(following, cache)
+    for row, live in enumerate(mask):
+        alone = mx.array(np.append(np.array(tokens[row])[live], np.array(following[row])))[None]
+        expected = expected_logits(model, alone)[:, -1:]
+        assert relative_error(after[row : row + 1], expected) < BAR
+
+
+def test_states_are_batch_first(stack, draw_tokens):
+    """The rows of a cache are the caches of its rows, so that batches can be put together."""
+    model, tokens = stack(slstm_at=()), draw_tokens(2, 5)
+    _, both = model(tokens, model.init_cache(2))
+    for row in range(2):
+        _, alone = model(tokens[row : row + 1], model.init_cache(1))
+        for ours, theirs in zip(both, alone, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                assert mx.allclose(one[row : row + 1], other, atol=1e-5).item()
+
+
+def test_bfloat16(stack, draw_tokens, relative_error):
+    model, tokens = stack(), draw_tokens(2, 9)
+    model.set_dtype(mx.bfloat16)
+    predicted, cache = model(tokens, model.init_cache(2))
+    assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
+    assert [state.dtype for state in cache[0]] == [mx.bfloat16, *[mx.float32] * 3]
+    hidden, _ = model.xlstm_block_stack(mx.ones((2, 3, 16), mx.bfloat16), cache)
+    assert hidden.dtype == mx.bfloat16
+
+
+def test_gradients(stack, draw_tokens, draw):
+    """Along drawn directions, one for each parameter, as the definition's differences."""
+    model, tokens = stack(num_blocks=2), draw_tokens(2, 7)
+
+    def loss_of(model):
+        return nn.losses.cross_entropy(model(tokens[:, :-1]), tokens[:, 1:], reduction="mean")
+
+    _, gradients = nn.value_and_grad(model, loss_of)(model)
+    numbers, sizes = numbers_of(model), Sizes(2, model.config.mlstm_num_heads)
+    seen, following = np.array(tokens[:, :-1]), np.array(tokens[:, 1:])
+
+    def definition(name, change):
+        changed = {**numbers, name: numbers[name] + change}
+        return cross_entropy(block_stack_logits(changed, seen, sizes), following)
+
+    for name, gradient in tree_flatten(gradients):
+        direction = np.array(draw(gradient.shape, mx.float32)).astype(np.float64)
+        step = 1e-5 * direction
+        expected = (definition(name, step) - definition(name, -step)) / 2e-5
+        actual = float(np.sum(np.array(gradient).astype(np.float64) * direction))
+        scale = float(np.linalg.norm(np.array(gradient)))
+        assert scale > 0, name
+        assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dropout": 0.5, "slstm_at": ()},
+        {"dropout": 0.5, "slstm_at": (0, 1, 2)},
+        {"ffn_dropout": 0.5},
+        {"dropout": 0.5, "add_embedding_dropout": True},
+    ],
+)
+def test_dropout_is_for_training(settings, stack, draw_tokens):
+    model, tokens = stack(**settings), draw_tokens(1, 9)
+    assert not mx.allclose(model(tokens), model(tokens)).item()
+    model.eval()
+    changes = {"dropout": 0.0, "ffn_dropout": 0.0}
+    kept = xLSTMLMModel(dataclasses.replace(model.config, **changes))
+    kept.update(model.parameters())
+    assert mx.array_equal(model(tokens), kept(tokens)).item()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_model_can_be_copied_and_sent(copied, stack, draw_tokens):
+    model, tokens = stack(), draw_tokens(1, 3)
+    assert mx.array_equal(copied(model)(tokens), model(tokens)).item()
+
+
+# --- the configuration -------------------------------------------------------------------------
+
+NESTED = {
+    "mlstm_block": {"mlstm": {"conv1d_kernel_size": 3, "num_heads": 2, "proj_factor": 1.3}},
+    "slstm_block": {
+        "slstm": {"backend": "cuda", "num_heads": 8, "bias_init": "powerlaw_blockdependent"},
+        "feedforward": {"proj_factor": 1.5, "act_fn": "relu", "dropout": 0.1},
+    },
+    "context_length": 256,
+    "num_blocks": 7,
+    "embedding_dim": 128,
+    "slstm_at": [1],
+    "vocab_size": 99,
+}
+
+
+def test_nested_configurations():
+    config = Config.from_dict(NESTED)
+    assert config == Config(
+        embedding_dim=128,
+        num_blocks=7,
+        slstm_at=(1,),
+        mlstm_num_heads=2,
+        mlstm_inner_dim=192,
+        mlstm_conv1d_kernel_size=3,
+        slstm_num_heads=8,
+        ffn_dim=192,
+        ffn_act_fn="relu",
+        ffn_dropout=0.1,
+        vocab_size=99,
+    )
+    assert Config.from_dict(dataclasses.asdict(config)) == config
+    assert xLSTMBlockStackConfig.from_dict(NESTED).num_blocks == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"slstm_at": "all"}, {"slstm_at": tuple(range(7))}),
+        ({"mlstm_block": None}, {"slstm_at": tuple(range(7))}),
+        ({"slstm_block": {"feedforward": None}}, {"ffn_dim": 0}),
+        ({"slstm_block": {}}, {"ffn_dim": 192, "ffn_act_fn": "gelu", "slstm_num_heads": 4}),
+        ({"slstm_block": None, "slstm_at": []}, {"slstm_at": ()}),
+        ({"mlstm_block": {"mlstm": {}}}, {"mlstm_inner_dim": 256, "mlstm_num_heads": 4}),
+    ],
+)
+def test_variants_of_nested_configurations(changes, fields):
+    config = Config.from_dict({**NESTED, **changes})
+    assert {name: getattr(config, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"embedding_dim": 0}, ValueError, "embedding_dim must be at least 1, got 0"),
+        ({"embedding_dim": 12.0}, TypeError, "embedding_dim must be an int, got float"),
+        ({"dropout": 1.0}, ValueError, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"slstm_at": (3,), "num_blocks": 3}, ValueError, "slstm_at names block 3"),
+        ({"mlstm_num_heads": 3}, ValueError, "must be a multiple of num_heads = 3"),
+        (
+            {"mlstm_qkv_proj_blocksize": 3},
+            ValueError,
+            "mlstm_inner_dim = 256 must be a multiple of mlstm_qkv_proj_blocksize = 3",
+        ),
+        ({"ffn_act_fn": "tanh"}, ValueError, "activation must be one of 'silu', .*, got 'tanh'"),
+        ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1, got 0"),
+    ],
+)
+def test_refused_configurations(settings, error, message):
+    with pytest.raises(error, match=f"xLSTMLMModelConfig: {message}|mLSTMLayerConfig: .*{message}"):
+        Config(**settings)
+
+
+def test_a_refused_function():
+    values = {**NESTED, "slstm_block": {"slstm": {"function": "lstm"}}}
+    with pytest.raises(ValueError, match="function must be 'slstm', got 'lstm'"):
+        Config.from_dict(values)
+
+
+def test_what_is_refused(stack, draw):
+    model = stack()
+    with pytest.raises(ValueError, match=r"xLSTMLMModel: inputs must be token ids \(B, S\)"):
+        model(mx.zeros((2, 3)))
+    with pytest.raises(ValueError, match="for each of 3 blocks, got 0"):
+        model(mx.zeros((2, 3), mx.int32), [])
+    with pytest.raises(ValueError, match=r"x must be \(B, S, 16\), got \(2, 3, 16, 1\)"):
+        model.xlstm_block_stack.blocks[0].xlstm(draw((2, 3, 16, 1), mx.float32))
+
+
+def test_a_block_stack_by_itself(draw):
+    stack = xLSTMBlockStack(xLSTMBlockStackConfig(embedding_dim=16, mlstm_inner_dim=16))
+    x = draw((2, 5, 16), mx.float32)
+    whole = stack(x)
+    assert whole.shape == x.shape
+    cache, outputs = stack.init_cache(2), []
+    for piece in mx.split(x, [2], axis=1):
+        one, cache = stack(piece, cache)
+        outputs.append(one)
+    assert mx.allclose(mx.concatenate(outputs, axis=1), whole, atol=1e-5).item()

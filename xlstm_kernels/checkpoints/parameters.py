@@ -1,0 +1,79 @@
+"""Read the parameters of a model from the weights of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlx.utils import tree_flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import mlx.core as mx
+    from mlx import nn
+
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The origin of a parameter.
+
+    Attributes:
+        key: its name in the checkpoint.
+        shapes: the accepted shapes there.
+        read: makes the parameter of the weight; None for the weight itself.
+    """
+
+    key: str
+    shapes: tuple[tuple[int, ...], ...]
+    read: Callable[[mx.array], mx.array] | None = None
+
+
+def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's parameters by name; nothing is evaluated."""
+    parameters: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    return {name: parameter.shape for name, parameter in parameters.items()}
+
+
+def gather(sources: Mapping[str, Source], weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    """Read parameters; nothing is evaluated.
+
+    Args:
+        sources: by the name of the parameter.
+        weights: of the checkpoint, by its names.
+
+    Raises:
+        ValueError: for missing, unexpected and misshapen weights.
+    """
+    keys = {source.key for source in sources.values()}
+    _refuse("missing", sorted(keys - weights.keys()))
+    _refuse("unexpected", sorted(weights.keys() - keys))
+    parameters = {}
+    for name, source in sources.items():
+        weight = weights[source.key]
+        if weight.shape not in source.shapes:
+            raise ValueError(
+                f"checkpoint: {source.key!r} must have shape "
+                f"{' or '.join(map(str, source.shapes))}, got {weight.shape}"
+            )
+        parameters[name] = weight if source.read is None else source.read(weight)
+    return parameters
+
+
+def require_parameters(weights: Mapping[str, mx.array], model: nn.Module) -> None:
+    """Accept weights with the names and shapes of a model's parameters.
+
+    Raises:
+        ValueError: for missing, unexpected and misshapen weights.
+    """
+    shapes = parameter_shapes(model)
+    gather({name: Source(name, (shape,)) for name, shape in shapes.items()}, weights)
+
+
+def _refuse(kind: str, keys: list[str]) -> None:
+    if keys:
+        more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+        listed = ", ".join(map(repr, keys[:_LISTED]))
+        raise ValueError(f"checkpoint: {kind} weights: {listed}{more}")

@@ -1,0 +1,141 @@
+"""The models of the xLSTM paper, as in NX-AI's package xlstm: `xLSTMBlockStack`, `xLSTMLMModel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import mlx.core as mx
+from mlx import nn
+
+from xlstm_kernels.nn.block_stack_config import NORM_EPS
+from xlstm_kernels.nn.blocks import require_tokens, run_blocks
+from xlstm_kernels.nn.feed_forward import FeedForward
+from xlstm_kernels.nn.initialization import small_linear, small_normal
+from xlstm_kernels.nn.slstm_layer import sLSTMLayer, sLSTMState
+from xlstm_kernels.nn.up_projection_mlstm import UpProjectionMLSTMLayer, UpProjectionMLSTMState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig, xLSTMLMModelConfig
+
+#: The state of each block after a position.
+BlockStackCache: TypeAlias = list[UpProjectionMLSTMState | sLSTMState]
+
+
+class xLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
+    """A block of the paper: x + layer(norm(x)), then for an sLSTM x + FFN(norm(x)).
+
+    Args:
+        config: see `xLSTMBlockStackConfig`, which also says whether the layer is an sLSTM.
+        index: of the block in the model.
+    """
+
+    def __init__(self, config: xLSTMBlockStackConfig, index: int) -> None:
+        super().__init__()
+        is_slstm = index in config.slstm_at
+        self.xlstm_norm = _layer_norm(config)
+        self.xlstm = (
+            sLSTMLayer(config.slstm_layer(index)) if is_slstm else UpProjectionMLSTMLayer(config)
+        )
+        if is_slstm and config.ffn_dim:
+            self.ffn_norm = _layer_norm(config)
+            self.ffn = FeedForward(
+                config.embedding_dim,
+                config.ffn_dim,
+                config.ffn_act_fn,
+                use_bias=config.ffn_bias,
+                num_hidden_layers=config.num_blocks,
+            )
+            self.ffn_dropout = nn.Dropout(config.ffn_dropout)
+
+    def __call__(
+        self, x: mx.array, state: Any = None, mask: mx.array | None = None
+    ) -> tuple[mx.array, Any]:
+        """Run the block over x (B, S, D); arguments and results are those of its layer."""
+        remembered, last = self.xlstm(self.xlstm_norm(x), state, mask)
+        x = x + remembered
+        if "ffn" in self:
+            x = x + self.ffn_dropout(self.ffn(self.ffn_norm(x)))
+        return x, last
+
+    def init_state(self, batch_size: int) -> UpProjectionMLSTMState | sLSTMState:
+        """The state before the first position, zeros."""
+        return self.xlstm.init_state(batch_size)
+
+
+class xLSTMBlockStack(nn.Module):  # noqa: N801
+    """The blocks of the paper and a norm, from vectors to vectors.
+
+    Args:
+        config: see `xLSTMBlockStackConfig`.
+    """
+
+    def __init__(self, config: xLSTMBlockStackConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.blocks = [xLSTMBlock(config, index) for index in range(config.num_blocks)]
+        if config.add_post_blocks_norm:
+            self.post_blocks_norm = _layer_norm(config)
+
+    def __call__(
+        self,
+        x: mx.array,
+        cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
+        mask: mx.array | None = None,
+    ) -> mx.array | tuple[mx.array, BlockStackCache]:
+        """Run the blocks over x (B, S, D); `cache`, `mask` and errors are those of `xLSTM`.
+
+        Returns:
+            (B, S, D); with a cache the pair of it and the cache to go on with.
+        """
+        y, after = run_blocks("xLSTMBlockStack", self.blocks, x, cache, mask)
+        if "post_blocks_norm" in self:
+            y = self.post_blocks_norm(y)
+        return y if cache is None else (y, after)
+
+    def init_cache(self, batch_size: int) -> BlockStackCache:
+        """The cache before the first position, zeros, for sequences side by side."""
+        return [block.init_state(batch_size) for block in self.blocks]
+
+
+class xLSTMLMModel(nn.Module):  # noqa: N801
+    """The language model of the xLSTM paper: embeddings, `xLSTMBlockStack`, logits.
+
+    Args:
+        config: see `xLSTMLMModelConfig`.
+    """
+
+    def __init__(self, config: xLSTMLMModelConfig) -> None:
+        super().__init__()
+        width = config.embedding_dim
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab_size, width)
+        self.token_embedding.weight = small_normal((config.vocab_size, width), width)
+        self.xlstm_block_stack = xLSTMBlockStack(config)
+        self.emb_dropout = nn.Dropout(config.dropout if config.add_embedding_dropout else 0.0)
+        if not config.tie_weights:
+            self.lm_head = small_linear(width, config.vocab_size)
+
+    def __call__(
+        self,
+        inputs: mx.array,
+        cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
+        mask: mx.array | None = None,
+    ) -> mx.array | tuple[mx.array, BlockStackCache]:
+        """Predict what follows each token; arguments, results and errors are those of `xLSTM`."""
+        require_tokens("xLSTMLMModel", inputs)
+        x = self.emb_dropout(self.token_embedding(inputs))
+        result = self.xlstm_block_stack(x, cache, mask)
+        hidden, after = result if isinstance(result, tuple) else (result, None)
+        head = self.lm_head if "lm_head" in self else self.token_embedding.as_linear
+        logits = head(hidden).astype(mx.float32)
+        return logits if after is None else (logits, after)
+
+    def init_cache(self, batch_size: int) -> BlockStackCache:
+        """The cache before the first token, zeros, for sequences side by side."""
+        return self.xlstm_block_stack.init_cache(batch_size)
+
+
+def _layer_norm(config: xLSTMBlockStackConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.embedding_dim, eps=NORM_EPS, bias=False)
