@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -127,11 +126,10 @@ def _configurations(entry: MetalFunction, written: frozenset[int]) -> Iterator[C
 
 
 def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple[int, int, int]]:
-    numbers = constants.union(_numbers(entry.bodies[0]))
-    written = sorted(numbers)[:MOST]
+    written = sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
     lines = {*LINES, *(n for n in written if n > SIMD_WIDTH)}
-    one_asks = SIMD_WIDTH in numbers or not any(n > SIMD_WIDTH for n in written)
-    if one_asks and not _expects_simdgroups(entry):
+    may_be_one = SIMD_WIDTH in written or not any(n > SIMD_WIDTH for n in written)
+    if (may_be_one or _steps_by_simdgroup(entry)) and not _expects_simdgroups(entry):
         lines.add(SIMD_WIDTH)
     tried = [(n, 1, 1) for n in sorted(lines)]
     if _asks_for_rows(entry):
@@ -144,23 +142,34 @@ def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple
 
 
 def _expects_simdgroups(entry: MetalFunction) -> bool:
-    """Return whether a kernel does more with the number of a simdgroup than ask for the first."""
+    """Return whether a kernel takes the number of a simdgroup, not only to ask for the first."""
     from embercoach.metal.program.nodes import Binary, Name, NumberLiteral
     from embercoach.metal.program.walk import below
 
     taken = {v for v in entry.parameters if v.attribute in _OF_SIMD_GROUPS}
-    if not taken:
-        return False
-    used = Counter(
-        node.variable
-        for node in below(entry.bodies[0])
-        if isinstance(node, Name) and node.variable in taken
-    )
-    for node in below(entry.bodies[0]):
-        if isinstance(node, Binary) and node.operator == "==" and isinstance(node.left, Name):
+    mentions = comparisons = 0
+    for node in below(entry.bodies[0]) if taken else ():
+        if isinstance(node, Name):
+            mentions += node.variable in taken
+        elif isinstance(node, Binary) and node.operator == "==" and isinstance(node.left, Name):
+            # ``if (simdgroup == 0)`` holds for all threads of a group of one.
             first = isinstance(node.right, NumberLiteral) and node.right.value == 0
-            used[node.left.variable] -= first
-    return any(used[variable] > 0 for variable in taken)
+            comparisons += first and node.left.variable in taken
+    return bool(taken) and (not comparisons or mentions > comparisons)
+
+
+def _steps_by_simdgroup(entry: MetalFunction) -> bool:
+    """Return whether something counts on by 32, as where 32 threads share the elements."""
+    from embercoach.metal.program.nodes import Assign, NumberLiteral
+    from embercoach.metal.program.walk import below
+
+    return any(
+        isinstance(node, Assign)
+        and node.operator == "+="
+        and isinstance(node.value, NumberLiteral)
+        and node.value.value == SIMD_WIDTH
+        for node in below(entry.bodies[0])
+    )
 
 
 def _asks_for_rows(entry: MetalFunction) -> bool:
