@@ -18,6 +18,7 @@ from xlstm_kernels import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
+from xlstm_kernels.conv.channels_first import causal_conv1d_fn, causal_conv1d_varlen_states
 from xlstm_kernels.differentiation import inference
 from xlstm_kernels.executors import default_backend
 from xlstm_kernels.kernel import Kernel
@@ -36,13 +37,19 @@ from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
+from xlstm_kernels.packing import seq_idx_from_cu_seqlens
+from xlstm_kernels.recurrent.flashrnn import flashrnn
+from xlstm_kernels.recurrent.lstm import lstm
 from xlstm_kernels.slstm.sequence import slstm, slstm_step
 
 __all__ = [
     "Kernel",
     "causal_conv1d",
+    "causal_conv1d_fn",
     "causal_conv1d_update",
+    "causal_conv1d_varlen_states",
     "default_backend",
+    "flashrnn",
     "get_available_mlstm_kernels",
     "get_available_mlstm_sequence_kernels",
     "get_available_mlstm_step_kernels",
@@ -50,6 +57,7 @@ __all__ = [
     "get_mlstm_sequence_kernel",
     "get_mlstm_step_kernel",
     "inference",
+    "lstm",
     "mLSTMBackend",
     "mLSTMBackendConfig",
     "mlstm_chunkwise",
@@ -60,6 +68,7 @@ __all__ = [
     "multi_head_rms_norm",
     "nn",
     "rms_norm",
+    "seq_idx_from_cu_seqlens",
     "slstm",
     "slstm_step",
     "soft_cap",

@@ -201,6 +201,15 @@ REPORTED = {
         ),
         ["007"],
     ),
+    "an attribute that a script assigns between calls": (
+        (
+            "class Guide:\n    pass\n"
+            "guide = Guide()\nguide.scale = 2.0\n"
+            "@mx.compile\ndef f(x):\n    return x * guide.scale\n"
+            "for x in [mx.ones(2), mx.ones(2)]:\n    mx.eval(f(x))\n    guide.scale *= 0.5\n"
+        ),
+        ["007"],
+    ),
     "a counter that another function increments": (
         (
             "rate = 1.0\n@mx.compile\ndef f(x):\n    return x + mx.full((1,), rate)\n"

@@ -29,7 +29,7 @@ def f(tree):
 def f(tree, ks):
     pairs = [(k, mx.all(v > 0)) for k, v in tree]
     mx.eval([check for k, check in pairs if k in ks])
-    return [k for k, check in pairs if not bool(check)]
+    return [(k, bool(check)) for k, check in pairs]
 """,
         "loop",
     ),

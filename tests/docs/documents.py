@@ -77,9 +77,14 @@ NOT_RUN = {
     ),
     "python examples/train_xlstm.py --task cups": "test_train_xlstm.py",
     "python examples/train_xlstm.py --task cups --blocks m": "test_train_xlstm.py",
+    "python examples/train_lm.py --plot docs/images/lm_loss.svg": "test_train_lm.py",
+    "python examples/train_lm.py --precision bfloat16 --recompute": "test_train_lm.py",
+    "python examples/train_lm.py --checkpoints run --save-every 100": "test_train_lm.py",
+    "python examples/train_lm.py --checkpoints run --resume": "test_train_lm.py",
+    "mlx.launch -n 2 examples/train_lm.py": "test_train_lm.py",
 }
 #: Packages of others that readers are told to install, each for the tests that need it.
-OTHERS = {"mlstm_kernels", "xlstm", "mlx-vlm", "mlx-audio"}
+OTHERS = {"mlstm_kernels", "xlstm", "flashrnn", "mlx-vlm", "mlx-audio"}
 #: What a document finds in its reader's project, from another one.
 GIVEN = {"README.md": ("kernels.md", "kernels.py")}
 #: Commands that answer 1 where they find something.

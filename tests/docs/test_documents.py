@@ -195,6 +195,7 @@ def test_options_in_prose_exist(document: str) -> None:
     known = options(group, click.Context(group)) | {"--embercoach-simulate", "--help"}
     scripts = {
         "training.md": "examples/train_xlstm.py",
+        "training-language-models.md": "examples/train_lm.py",
         "performance.md": "tests/benchmarks/gpu/__main__.py",
     }
     if document in scripts:

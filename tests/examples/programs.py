@@ -19,6 +19,7 @@ FIXED = "examples/train_classifier_fixed.py"
 RACE = "examples/softmax_race.py"
 XLSTM = "examples/run_xlstm.py"
 TRAINING = "examples/train_xlstm.py"
+LANGUAGE = "examples/train_lm.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

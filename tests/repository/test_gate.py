@@ -67,6 +67,7 @@ elif [ "$1 $2" = "-m tests.accuracy.corpus" ]; then
     case "$FAIL" in fetching) exit 1 ;; esac
 else exec {sys.executable} "$@"; fi
 """
+REFERENCES = "mlstm_kernels==2.0.6 xlstm==2.0.6 flashrnn==1.0.8"
 HAS_ORACLES = sys.version_info >= (3, 11)
 HAS_PACKAGES = HAS_ORACLES and sys.platform == "linux"
 HAS_ATHERIS = (sys.platform, platform.machine()) == ("linux", "x86_64") and (
@@ -75,7 +76,7 @@ HAS_ATHERIS = (sys.platform, platform.machine()) == ("linux", "x86_64") and (
 EXTRAS = ",".join(["oracles"] * HAS_ORACLES + ["fuzz"] * HAS_ATHERIS)
 INSTALLS = [
     *([f"pip install -q -e .[{EXTRAS}]"] if EXTRAS else []),
-    *(["pip install -q --no-deps mlstm_kernels==2.0.6 xlstm==2.0.6"] if HAS_ORACLES else []),
+    *([f"pip install -q --no-deps {REFERENCES}"] if HAS_ORACLES else []),
     *(["pip install -q --no-deps mlx-vlm==0.7.10 mlx-audio==0.6.2"] if HAS_PACKAGES else []),
 ]
 FUZZING = ["python -m tests.fuzz --seconds 8 --jobs 2"] if HAS_ATHERIS else []

@@ -8,6 +8,7 @@ with a gradient of the definition that is written by hand; this is what both hav
 from __future__ import annotations
 
 import inspect
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ import xlstm_kernels
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.norm.oracle import oracle as heads
+from tests.xlstm_kernels.recurrent.oracle import lstm
 from tests.xlstm_kernels.slstm.oracle import slstm
 from tests.xlstm_kernels.test_rms_norm import oracle as rms
 from tests.xlstm_kernels.test_soft_cap import oracle as capped
@@ -35,7 +37,12 @@ DIRECTIONS = 3
 BAR = 5e-6
 
 # Compared with differences of their definition, argument by argument, where they are tested.
-ELSEWHERE = {"mlstm_siging_chunkwise": "mlstm/test_gradients.py::test_sigmoid_gates"}
+ELSEWHERE = {
+    "mlstm_siging_chunkwise": "mlstm/test_gradients.py::test_sigmoid_gates",
+    "flashrnn": "recurrent/test_lstm.py::test_functions_and_backends_by_name",
+}
+INTEGERS = {"seq_idx_from_cu_seqlens"}
+PLACES = [0, 2, 9, 9, 21]  # of packed sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,22 @@ def updated(x, state, weight, bias, **backend):
 def updated_definition(x, state, weight, bias):
     y, last = conv.causal(x[:, None], weight, bias, state, "silu")
     return y[:, 0], last
+
+
+def packed_definition(x, weight, bias):
+    """Channels first, each sequence by itself."""
+    pieces = [
+        conv.causal(x.swapaxes(1, 2)[:, begin:end], weight, bias, None, "silu")[0]
+        for begin, end in itertools.pairwise(PLACES)
+    ]
+    return np.concatenate(pieces, axis=1).swapaxes(1, 2)
+
+
+def last_steps(x):
+    """Of each sequence, with zeros before its beginning: (N, D, 3)."""
+    pieces = [x[begin:end] for begin, end in itertools.pairwise(PLACES)]
+    before = np.zeros((3, x.shape[1]))
+    return np.stack([np.concatenate([before, piece])[-3:].T for piece in pieces])
 
 
 def cell(operator):
@@ -146,6 +169,23 @@ CASES = {
     "causal_conv1d_update": Case(
         updated, updated_definition, ((2, 33), (2, 3, 33), (33, 4), (33,))
     ),
+    "causal_conv1d_fn": Case(
+        lambda *arrays, **backend: xlstm_kernels.causal_conv1d_fn(
+            *arrays, activation="silu", cu_seqlens=PLACES, **backend
+        ),
+        packed_definition,
+        ((1, 33, 21), (33, 4), (33,)),
+    ),
+    "causal_conv1d_varlen_states": Case(
+        lambda x, scale, **_: scale * xlstm_kernels.causal_conv1d_varlen_states(x, PLACES, 3),
+        lambda x, scale: scale * last_steps(x),
+        ((21, 5), (5, 1)),
+    ),
+    "lstm": Case(
+        lambda *arrays, **_: xlstm_kernels.lstm(*arrays),
+        lstm,
+        (*SCALAR[:3], (2, 2, 2, 5)),
+    ),
     "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
     "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),
     "mlstm_chunkwise": Case(cell(xlstm_kernels.mlstm_chunkwise), cell_definition, (*CELL, *STATES)),
@@ -170,7 +210,7 @@ def test_no_operator_is_forgotten():
         for name in xlstm_kernels.__all__
         if inspect.isfunction(getattr(xlstm_kernels, name)) and not name.startswith("get_")
     } - settings
-    assert operators == CASES.keys() | ELSEWHERE.keys()
+    assert operators == CASES.keys() | ELSEWHERE.keys() | INTEGERS
     for place in ELSEWHERE.values():
         path, _, test = place.partition("::")
         assert f"def {test}(" in (Path(__file__).parent / path).read_text(encoding="utf-8")

@@ -13,10 +13,12 @@ from mlx.utils import tree_flatten
 
 from xlstm_kernels import (
     causal_conv1d,
+    causal_conv1d_fn,
     causal_conv1d_update,
     default_backend,
     executors,
     inference,
+    lstm,
     mlstm_chunkwise,
     mlstm_sequence,
     mlstm_siging_chunkwise,
@@ -38,6 +40,7 @@ B, NH, S, DK, DV = 2, 2, 5, 4, 6
 QKV = ((B, NH, S, DK), (B, NH, S, DK), (B, NH, S, DV))
 STATES = ((B, NH, DK, DV), (B, NH, DK), (B, NH, 1))
 MASK = mx.array([[True, False, True, True, False], [False, True, True, True, True]])
+SEQUENCES = mx.array([[0, 0, 1, 1, 1], [0, 1, 1, 2, 3]])
 ROWS, WIDE = (B, S, NH, DK), (B, S, NH * DK)
 
 
@@ -80,6 +83,11 @@ CASES = [
         (*QKV, (B, NH, S), (B, NH, S)),
     ),
     Case(
+        "mlstm_chunkwise packed",
+        lambda *a, backend: mlstm_chunkwise(*a, seq_idx=SEQUENCES, chunk_size=2, backend=backend),
+        (*QKV, (B, NH, S), (B, NH, S)),
+    ),
+    Case(
         "mlstm_siging_chunkwise",
         lambda *a, backend: mlstm_siging_chunkwise(
             *a, return_last_states=True, chunk_size=2, backend=backend
@@ -108,6 +116,16 @@ CASES = [
         lambda *a, backend: causal_conv1d(*a, True, "silu", backend=backend),
         ((B, S, DK), (DK, 3), (DK,), (B, 2, DK)),
     ),
+    Case(
+        "causal_conv1d_fn packed",
+        lambda *a, **_: causal_conv1d_fn(*a, SEQUENCES, activation="silu"),
+        ((B, DK, S), (DK, 3), (DK,)),
+    ),
+    Case(
+        "lstm",
+        lambda *a, **_: lstm(*a),
+        ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (2, B, NH, DK)),
+    ),
     Case("causal_conv1d_update", causal_conv1d_update, ((B, DK), (B, 2, DK), (DK, 3), (DK,))),
     Case(
         "multi_head_layer_norm",
@@ -122,7 +140,11 @@ CASES = [
     Case("rms_norm", rms_norm, ((B, S, DK), (DK,))),
     Case("soft_cap", soft_cap, ((B, S, DK), ())),
 ]
+WITHOUT_KERNELS = ("causal_conv1d_fn packed", "lstm")
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+cases_with_kernels = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name not in WITHOUT_KERNELS], ids=lambda case: case.name
+)
 
 
 def assert_close(found: list[mx.array], expected: list[mx.array], tolerance: float = 1e-5) -> None:
@@ -218,7 +240,7 @@ def test_vmap_keeps_what_is_done_to_gradients(draw):
     assert_close([found], [expected])
 
 
-@cases
+@cases_with_kernels
 def test_vmap_of_kernels_says_what_to_do(case, in_metal_graph):
     """Whichever array is mapped, and for gradients."""
     name = case.name.partition(" ")[0].removesuffix("_update").removesuffix("_step")
@@ -370,7 +392,7 @@ def test_exports_compute_the_same(case, tmp_path: Path):
     assert_close(mx.import_function(path)(*arrays), run(*arrays))
 
 
-@cases
+@cases_with_kernels
 def test_exports_hold_kernels(case, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(executors.MetalExecutor, "unavailable", lambda self: None)
     records: list[dict] = []

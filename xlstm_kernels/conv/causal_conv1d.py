@@ -28,6 +28,7 @@ from xlstm_kernels.conv.causal_runs import (
 from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.msl import PACKS
+from xlstm_kernels.packing import require_seq_idx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ def causal_conv1d(
     return_final_states: bool = False,
     activation: str | None = None,
     *,
+    seq_idx: mx.array | None = None,
     backend: str | None = None,
 ) -> mx.array | tuple[mx.array, mx.array]:
     """Convolve each channel of `x` with its own filter, which sees the present and the past.
@@ -58,6 +60,9 @@ def causal_conv1d(
             latest last; None for zeros.
         return_final_states: whether to return the state after the last step as well.
         activation: None; or "silu", also called "swish": y sigmoid(y).
+        seq_idx: (B, S) integers, for sequences packed into one row: a step sees only steps
+            with its number. Steps with a negative one are padding, whose y is zero. It runs
+            in MLX operations, and allows neither initial nor final states, as in Dao's package.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`.
 
@@ -68,7 +73,8 @@ def causal_conv1d(
 
     Raises:
         TypeError: for a dtype that is not listed.
-        ValueError: for shapes that do not fit, K > 32, an unknown activation, an unknown backend.
+        ValueError: for shapes that do not fit, K > 32, an unknown activation, an unknown backend,
+            and for states with `seq_idx`.
         RuntimeError: for a backend that cannot run here.
     """
     require_floating("causal_conv1d", "x", x)
@@ -82,6 +88,10 @@ def causal_conv1d(
         bool(return_final_states),
         activation is not None,
     )
+    if seq_idx is not None:
+        require_seq_idx("causal_conv1d", seq_idx, (x.shape[0], x.shape[1]))
+        if options.continued or options.final_states:
+            raise ValueError("causal_conv1d: seq_idx allows neither initial nor final states")
     resolved = executors.resolve(backend)
     if not x.size:
         # On a CPU, MLX 0.32 may never end the sums over an empty axis that gradients would be.
@@ -89,6 +99,8 @@ def causal_conv1d(
         if unchanged is None:
             unchanged = mx.zeros((x.shape[0], weight.shape[1] - 1, x.shape[2]))
         return (y, unchanged.astype(x.dtype)) if return_final_states else y
+    if seq_idx is not None:
+        return causal_conv1d_reference(x, weight, bias, None, activation, seq_idx)[0]
     operation = _causal_conv1d(resolved, options)
     given = (array for array in (bias, initial_states) if array is not None)
     result: mx.array | tuple[mx.array, mx.array] = operation(x, weight, *given)
@@ -101,6 +113,7 @@ def causal_conv1d_reference(
     bias: mx.array | None = None,
     initial_states: mx.array | None = None,
     activation: str | None = None,
+    seq_idx: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
     """`causal_conv1d` in MLX operations: y and the final states, as a sum of shifted products.
 
@@ -111,14 +124,32 @@ def causal_conv1d_reference(
         initial_states = mx.zeros((batch, width - 1, channels), dtype=x.dtype)
     rows = mx.concatenate([initial_states.astype(mx.float32), x.astype(mx.float32)], axis=1)
     taps = weight.astype(mx.float32)
-    convolved = rows[:, :steps] * taps[:, 0]
+    seen = [rows[:, tap : tap + steps] for tap in range(width)]
+    if seq_idx is not None:
+        seen = _of_own_sequence(seen, seq_idx)
+    convolved = seen[0] * taps[:, 0]
     for tap in range(1, width):
-        convolved = convolved + rows[:, tap : tap + steps] * taps[:, tap]
+        convolved = convolved + seen[tap] * taps[:, tap]
     if bias is not None:
         convolved = convolved + bias.astype(mx.float32)
     if activation is not None:
         convolved = convolved * mx.sigmoid(convolved)
+    if seq_idx is not None:
+        padding = mx.expand_dims(seq_idx < mx.zeros_like(seq_idx), axis=2)
+        convolved = mx.where(padding, mx.zeros_like(convolved), convolved)
     return convolved.astype(x.dtype), rows[:, steps:].astype(x.dtype)
+
+
+def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
+    """Return `seen`, (B, S, C) for each tap, with zeros where it is another sequence's."""
+    steps = seq_idx.shape[1]
+    before = len(seen) - 1
+    numbers = mx.pad(seq_idx, [(0, 0), (before, 0)])  # x is zero there, whatever the number
+    nothing = mx.zeros_like(seen[0])
+    return [
+        mx.where(mx.expand_dims(numbers[:, tap : tap + steps] == seq_idx, axis=2), rows, nothing)
+        for tap, rows in enumerate(seen)
+    ]
 
 
 # --- Metal -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from xlstm_kernels.mlstm.arguments import (
     zero_states,
 )
 from xlstm_kernels.mlstm.passes import Call, Kept, backward_pass, forward_pass
+from xlstm_kernels.packing import reset_gates
 from xlstm_kernels.products import Precision
 
 Result = mx.array | tuple[mx.array, States]
@@ -50,6 +51,7 @@ def run(
     given: tuple[mx.array | None, mx.array | None, mx.array | None],
     return_last_states: bool,
     mask: mx.array | None,
+    seq_idx: mx.array | None,
     backend: str | None,
 ) -> Result:
     """Check the arguments that all chunked forms share, and compute.
@@ -61,19 +63,21 @@ def run(
         given: the initial c, n and m.
         return_last_states: whether to return the last states as well.
         mask: (B, S) booleans, or None.
+        seq_idx: (B, S) integers, or None.
         backend: as a caller gave it.
     """
     require_sequence(operator, *inputs)
-    q, _, v, *_ = inputs
+    q, k, v, i, f = inputs
     states = initial_states(operator, q, v, given)
     require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
+    f = reset_gates(operator, f, seq_idx, mask)
     resolved = executors.resolve(backend)
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)
     else:
         operation = _operation(form, resolved, states is not None, mask is not None)
         masks = () if mask is None else (mask,)
-        h, c, n, m, *_ = operation(*inputs, *(states or ()), *masks)
+        h, c, n, m, *_ = operation(q, k, v, i, f, *(states or ()), *masks)
         last = States(c, n, m)
     return (h, last) if return_last_states else h
 

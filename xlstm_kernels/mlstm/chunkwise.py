@@ -35,6 +35,7 @@ def mlstm_chunkwise(
     normalizer_grad: bool = True,
     precision: str = "default",
     mask: mx.array | None = None,
+    seq_idx: mx.array | None = None,
     backend: str | None = None,
 ) -> Result:
     """The mLSTM over a sequence, in chunks: the form for training and for prompts.
@@ -64,6 +65,10 @@ def mlstm_chunkwise(
             not. float32 inputs keep their digits either way, also where MLX multiplies in TF32.
         mask: (B, S) booleans. Where False the step is skipped: the state stays, h is zero,
             whatever the values of q, k, v and the gates.
+        seq_idx: (B, S) integers, for sequences packed into one row: a new sequence begins where
+            the number changes. It has the h and the gradients that it has alone, but that eps
+            counts from m = i on. The first sequence continues from the initial states, and the
+            last states are those of the last one. See `seq_idx_from_cu_seqlens`.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`.
 
@@ -84,4 +89,4 @@ def mlstm_chunkwise(
         precision=require_precision(operator, precision),
     )
     given = (c_initial, n_initial, m_initial)
-    return run(operator, form, (q, k, v, i, f), given, return_last_states, mask, backend)
+    return run(operator, form, (q, k, v, i, f), given, return_last_states, mask, seq_idx, backend)

@@ -27,6 +27,7 @@ def mlstm_siging_chunkwise(
     normalize: bool = True,
     *,
     mask: mx.array | None = None,
+    seq_idx: mx.array | None = None,
     backend: str | None = None,
 ) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
     """The mLSTMsig over a sequence, in chunks.
@@ -46,6 +47,7 @@ def mlstm_siging_chunkwise(
         chunk_size: see there.
         normalize: whether to divide by the normaliser.
         mask: see there.
+        seq_idx: see there.
         backend: see there.
 
     Returns:
@@ -64,6 +66,6 @@ def mlstm_siging_chunkwise(
     if c_initial is not None:
         m_initial = mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
     given = (c_initial, n_initial, m_initial)
-    result = run(operator, form, (q, k, v, i, f), given, True, mask, backend)
+    result = run(operator, form, (q, k, v, i, f), given, True, mask, seq_idx, backend)
     h, (c, n, _) = result
     return (h, (c, n)) if return_last_states else h

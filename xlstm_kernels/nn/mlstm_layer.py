@@ -18,6 +18,7 @@ from xlstm_kernels.nn.initialization import (
     small_linear,
 )
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
+from xlstm_kernels.packing import reset_gates
 
 if TYPE_CHECKING:
     from xlstm_kernels.nn.config import mLSTMLayerConfig
@@ -54,7 +55,11 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         )
 
     def __call__(
-        self, x: mx.array, state: MLSTMState | None = None, mask: mx.array | None = None
+        self,
+        x: mx.array,
+        state: MLSTMState | None = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, MLSTMState | None]:
         """Run the layer over a sequence, or a piece of one.
 
@@ -63,6 +68,8 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
             state: what an earlier call returned, or `init_state` made; None for the start.
             mask: (B, S) booleans; what stands where it is False is not seen by any other position,
                 wherever it stands.
+            seq_idx: (B, S) integers; where the number changes, a new sequence begins, which sees
+                nothing of those before it. The first goes on from `state`.
 
         Returns:
             y (B, S, D), and the state after the last position: c (B, NH, DK, DV), n (B, NH, DK) and
@@ -77,6 +84,7 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
             )
         q, k, v = (self._heads(project(x)) for project in (self.q, self.k, self.v))
         i, f = (self._gates(project(x)) for project in (self.igate_preact, self.fgate_preact))
+        f = reset_gates("mLSTMLayer", f, seq_idx, mask)
         c, n, m = (*(state or (None, None)), None)[:3]
         result = self.mlstm_backend(
             *(q, k, v, i, f, c, n, m),

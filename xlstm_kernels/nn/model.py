@@ -42,6 +42,8 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         ]
         if config.add_out_norm:
             self.add_out_norm(config)
+        #: Whether gradients compute the inside of blocks again (`mx.checkpoint`) to save memory.
+        self.recompute_blocks = False
 
     def __call__(
         self,
@@ -54,7 +56,10 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         Arguments and errors are those of `xLSTM`.
         """
         require_tokens("xLSTM", inputs)
-        x, after = run_blocks("xLSTM", self.blocks, self.embeddings(inputs), cache, mask)
+        blocks = self.blocks
+        if self.recompute_blocks:
+            blocks = [nn.utils.checkpoint(block) for block in blocks]
+        x, after = run_blocks("xLSTM", blocks, self.embeddings(inputs), cache, mask)
         return (self.out_norm(x) if "out_norm" in self else x), after
 
     def add_out_norm(self, config: xLSTMConfig) -> None:

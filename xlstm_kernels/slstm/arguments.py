@@ -68,26 +68,29 @@ def require_inputs(operator: str, Wx: mx.array, R: mx.array, b: mx.array) -> Non
     require_shape(operator, "b", b, (_GATES, heads, units), "(4, N, D)")
 
 
-def initial_states(operator: str, states: mx.array | None, shape: tuple[int, int, int]) -> mx.array:
-    """The states that a call begins with, (4, B, N, D) float32.
+def initial_states(
+    operator: str, states: mx.array | None, shape: tuple[int, int, int], *, count: int = STATES
+) -> mx.array:
+    """The states that a call begins with, (count, B, N, D) float32.
 
     Args:
         operator: names itself in messages.
-        states: (4, B, 1, N, D) or (4, B, N, D), None for zeros.
+        states: (count, B, 1, N, D) or (count, B, N, D), None for zeros.
         shape: (B, N, D).
+        count: 4 of the sLSTM, 2 of the LSTM.
 
     Raises:
         TypeError: for a dtype other than float32, float16 and bfloat16.
         ValueError: for another shape.
     """
     batch, heads, units = shape
-    plain, of_one_step = (STATES, batch, heads, units), (STATES, batch, 1, heads, units)
+    plain, of_one_step = (count, batch, heads, units), (count, batch, 1, heads, units)
     if states is None:
         return mx.zeros(plain, dtype=mx.float32)
     require_floating(operator, "states", states)
     if states.shape not in (plain, of_one_step):
         raise ValueError(
-            f"{operator}: states must be (4, B, 1, N, D) = {of_one_step} or (4, B, N, D) = "
-            f"{plain}, got {states.shape}"
+            f"{operator}: states must be ({count}, B, 1, N, D) = {of_one_step} or "
+            f"({count}, B, N, D) = {plain}, got {states.shape}"
         )
     return states.reshape(plain).astype(mx.float32)

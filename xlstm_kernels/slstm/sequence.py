@@ -73,7 +73,7 @@ def slstm(
         b: (4, N, D), the bias; any of these dtypes.
         states: (4, B, 1, N, D) or (4, B, N, D), the initial y, c, n and m, in this order, any of
             these dtypes; what an earlier call returned as `last`, or None for zeros.
-        function: only "slstm". FlashRNN has other functions, this pack has not.
+        function: only "slstm"; `flashrnn` takes "lstm" too.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
@@ -98,7 +98,7 @@ def slstm(
     """
     if function != "slstm":
         raise ValueError(
-            f'slstm: function must be "slstm", the only one this pack has, got {function!r}'
+            f'slstm: function must be "slstm", got {function!r}; use flashrnn for "lstm"'
         )
     rule = recurrent_gradient("slstm", gradient_recurrent_clipval, gradient_recurrent_cut)
     return _slstm_of("slstm", (Wx, R, b, states, mask), rule, backend)

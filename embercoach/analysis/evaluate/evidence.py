@@ -50,10 +50,13 @@ def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Valu
 
     What ``mx.eval`` has evaluated is MLX's: of other values it does nothing.
     An attribute may be a container with a ``tolist`` of another kind: ``options.sizes.tolist()``.
+    Code that asks whether a value has the method is given other values too.
     """
     name, path = func.attr.value, dotted(func.value)
     if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
         return BoundMember(Array(traced=True), name)
+    if name in _PULLING and path is not None and (path, name) in frame.asked:
+        return UNKNOWN
     if frame.module.is_test or name != "tolist":
         return assumed
     return UNKNOWN if isinstance(func.value, cst.Attribute) else assumed

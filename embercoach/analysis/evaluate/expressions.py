@@ -267,6 +267,8 @@ def _clauses(frame: Frame, clause: cst.CompFor | None) -> None:
 
 def _conditional(frame: Frame, node: cst.IfExp) -> Value:
     value = test(frame, node.test, "ternary")
+    if type(node.test) is cst.Name and node.test.value in ("True", "False"):
+        return evaluate(frame, node.body if node.test.value == "True" else node.orelse)
     if frame.decides and (truth := exactness.truth(value)) is not None:
         return evaluate(frame, node.body if truth else node.orelse)
     if frame.must is None:

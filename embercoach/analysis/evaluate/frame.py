@@ -42,6 +42,7 @@ class Frame:
 
     __slots__ = (
         "array_names",
+        "asked",
         "depth",
         "evaluated",
         "evaluated_below",
@@ -116,6 +117,7 @@ class Frame:
         self.evaluated = Evaluated(self.no_names, self.no_names)
         self.evaluated_below: dict[str, dict[str, None]] = {}  # paths by what they begin with
         self.rebound: set[str] = set()  # names assigned in the body, parameters among them
+        self.asked: set[tuple[str, str]] = set()  # unknown values and methods in ``hasattr`` tests
         # States at a break (True) and at a continue (False) of the loop.
         self.exits: list[tuple[bool, Snapshot]] | None = None
         self.returned: Value | None = None
@@ -156,6 +158,8 @@ class Frame:
             module_names[name] = value if known is None else join(known, value)
         names[name] = value
         self.rebound.add(name)
+        if self.asked:
+            self.asked = {pair for pair in self.asked if pair[0] != name}
         if self.evaluated:
             self.newer(name)
 

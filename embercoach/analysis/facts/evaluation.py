@@ -26,6 +26,7 @@ from embercoach.analysis.syntax.trees import (
     SCOPES,
     children,
     dotted,
+    parameters_of,
     target_names,
     walk,
 )
@@ -236,15 +237,12 @@ class Evaluation:
 
     def _call(self, node: cst.Call, names: set[str], depth: int) -> Use:
         effect = self.effect(node)
-        given = [
-            # ``tree_map(lambda p: decay * p, tree)`` runs the function, and keeps it nowhere.
-            self.use(
-                a.value.body if effect == "lazy" and type(a.value) is cst.Lambda else a.value,
-                names,
-                depth,
-            )
-            for a in node.args
-        ]
+        mapped = [a.value for a in node.args if effect == "lazy" and type(a.value) is cst.Lambda]
+        given = [self.use(a.value, names, depth) for a in node.args if a.value not in mapped]
+        # ``tree_map(lambda p: decay * p, tree)`` runs the function, and keeps it nowhere.
+        for function in mapped:
+            parts = _parameters(function) if "derived" in given else set()
+            given.append(self.use(function.body, names | parts, depth))
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         given.append("none" if owner is None else self.use(owner, names, depth))
         if "evaluated" in given:
@@ -329,6 +327,11 @@ class Evaluation:
 _ESCAPING = frozenset(
     (*(cst.Lambda, cst.Yield, cst.Await, cst.BooleanOperation, cst.GeneratorExp),)
 )
+
+
+def _parameters(function: cst.Lambda) -> set[str]:
+    """The names of a function's parameters."""
+    return {parameter.name.value for parameter in parameters_of(function.params)}
 
 
 def _is_forward(call: LocalCall | None) -> bool:

@@ -42,6 +42,10 @@ class Use(Enum):
     RETURNED = auto()
     #: Only the size, shape or dtype of its copy is read.
     METADATA = auto()
+    #: An operation of arrays takes it.
+    DEVICE = auto()
+    #: It decides only if an exception is raised.
+    CHECKED = auto()
 
 
 #: Expressions that are followed for one value.
@@ -160,12 +164,18 @@ class _Uses:
             self._assigned(node, parent)
         elif isinstance(parent, (cst.For, cst.CompFor)):
             self._iterated(node, parent)
+        elif kind is cst.BinaryOperation and self._is_array(parent):
+            self._found.add(Use.DEVICE)
         elif kind in _USING:
             self._found.add(_USING[kind])
             if isinstance(parent, cst.AugAssign):
                 self._bind(parent.target, parent)
         elif not isinstance(parent, cst.BaseSuite):
             self._pending.append(_Carrier(parent, is_ordered))
+
+    def _is_array(self, operation: cst.CSTNode) -> bool:
+        fact = self._evaluation.operations.get(operation)
+        return fact is not None and (fact.left.array is not None or fact.right.array is not None)
 
     def _argument(self, argument: cst.CSTNode, is_ordered: bool) -> None:
         call = self._region.parents.get(argument)
@@ -197,6 +207,7 @@ class _Uses:
 
     def _tested(self, node: cst.CSTNode, is_ordered: bool) -> None:
         if isinstance(node, cst.Assert) or (isinstance(node, cst.If) and _only(node, cst.Raise)):
+            self._found.add(Use.CHECKED)
             return
         leaves = isinstance(node, cst.If) and _only(node, cst.Break, cst.Return)
         ends = leaves or isinstance(node, cst.While)

@@ -272,7 +272,7 @@ def small_statements(
         kind = type(node)
         if kind is cst.SimpleStatementLine or kind is cst.SimpleStatementSuite:
             yield from node.body  # type: ignore[attr-defined]
-        elif kind is cst.IndentedBlock:
+        elif kind is cst.IndentedBlock or kind is cst.Module:
             pending.extend(reversed(node.body))  # type: ignore[attr-defined]
         elif kind not in closed:
             for name in ("finalbody", "orelse", "body"):

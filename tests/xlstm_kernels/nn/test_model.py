@@ -252,6 +252,19 @@ def test_gradients(mode, small_model, draw_tokens, draw):
         assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"mode": "train", "return_last_states": False}], ids=["states", "none"]
+)
+def test_recomputed_blocks_have_the_same_gradients(settings, small_model, draw_tokens, device):
+    model, tokens = small_model(**settings), draw_tokens(1, 6)
+    kept = nn.value_and_grad(model, loss_of)(model, tokens)
+    model.backbone.recompute_blocks = True
+    again = nn.value_and_grad(model, loss_of)(model, tokens)
+    for one, other in zip(tree_flatten(kept), tree_flatten(again), strict=True):
+        assert one[0] == other[0]
+        assert mx.array_equal(one[1], other[1]).item(), one[0]
+
+
 @pytest.mark.sampled(0)
 def test_it_learns(small_model, draw_tokens):
     model = xLSTM(small_model().config)

@@ -11,7 +11,7 @@ from embercoach.analysis.evaluate.dispatch import call_value, member
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.syntax.trees import dotted, evaluated
 from embercoach.analysis.values import extents, strings
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.joins import any_item, as_array, as_number, join_all, pulls_of
@@ -86,6 +86,14 @@ def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
 
 def _fixed(value: Value) -> Handler:
     return lambda frame, node, arguments: value
+
+
+def _hasattr(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
+    if len(arguments) == 2 and arguments[0].value is UNKNOWN:
+        path, given = dotted(arguments[0].node), arguments[1].node
+        if path is not None and type(given) is cst.SimpleString:
+            frame.asked.add((path, str(evaluated(given))))
+    return BOOL
 
 
 def _text(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
@@ -270,7 +278,8 @@ _HANDLERS: dict[str, Handler] = {
     "complex": _cast("complex"),
     **dict.fromkeys(("id", "hash", "ord"), _fixed(INT)),
     "len": _len,
-    **dict.fromkeys(("isinstance", "issubclass", "hasattr", "callable"), _fixed(BOOL)),
+    **dict.fromkeys(("isinstance", "issubclass", "callable"), _fixed(BOOL)),
+    "hasattr": _hasattr,
     **dict.fromkeys(("any", "all"), _fixed(BOOL)),
     **dict.fromkeys(("repr", "format", "chr", "hex", "bin", "input"), _fixed(STR)),
     "str": _text,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.call_effects import EVALUATING
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import walk
@@ -98,9 +99,8 @@ def _maps_purely(fact: CallFact, module: Module) -> bool:
         return False
     calls = [node for node in walk(function.body) if isinstance(node, cst.Call)]
     known = calls_of(module)
-    return all((known[c].symbol or "").startswith(_CORE) for c in calls if c in known) and all(
-        c in known for c in calls
-    )
+    names = [(known[c].symbol or "") if c in known else "" for c in calls]
+    return all(name.startswith(_CORE) and name not in EVALUATING for name in names)
 
 
 @lru_cache(maxsize=2)

@@ -61,12 +61,17 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     functions = traced_by(fact, module)
     for info in functions:
         seen: set[str] = set()
+        reported: set[str] = set()
         for node in nodes_in(info.node.body, module):
             path = _path(node)
             if path is None or path in seen:
                 continue
             seen.add(path)
+            name = path.partition(".")[0]
+            if name in reported or (path == name and _holds_one_of(name, reported)):
+                continue  # one report for a dictionary and its entry
             if _is_changed(path, info, functions, fact, module):
+                reported.add(path)
                 yield Report.at(
                     fact,
                     "COMPILE-007",
@@ -76,6 +81,10 @@ def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
                     help=HELP,
                     context="compiled",
                 )
+
+
+def _holds_one_of(name: str, paths: set[str]) -> bool:
+    return any(path.startswith(f"{name}.") for path in paths)
 
 
 def _path(node: cst.CSTNode) -> str | None:

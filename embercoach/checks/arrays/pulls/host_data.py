@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.joins import as_numpy, holds_arrays
 from embercoach.analysis.values.lattice import Sequence, Value
 from embercoach.checks.arrays.pulls.invariance import is_changed
 
 if TYPE_CHECKING:
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.value_sources import Source
 
@@ -76,3 +77,30 @@ def _given(end: Source, module: Module) -> Value | None:
     if made is None or made.name not in _MAKERS or made.array is None:
         return None
     return sources.value(made.array)
+
+
+def takes_lists(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
+    """Test whether a pull converts what may be an array: ``if isinstance(x, mx.array):``.
+
+    The function takes host data as well, and goes on with that.
+    """
+    path = dotted(subject)
+    if path is None:
+        return False
+    levels = layout_of(module, place.function).outward(place.statement)
+    tests = [v.owner.test for v in levels if isinstance(v.owner, cst.If) and v.arm == "body"]
+    tests += [n.test for n in walk(place.statement) if isinstance(n, cst.IfExp)]
+    return any(_is_type_test(test, path) for test in tests)
+
+
+def _is_type_test(test: cst.BaseExpression, path: str) -> bool:
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return any(_is_type_test(part, path) for part in (test.left, test.right))
+    if not isinstance(test, cst.Call) or len(test.args) != 2:
+        return False
+    if dotted(test.args[0].value) != path:
+        return False
+    if dotted(test.func) == "hasattr":
+        return True
+    kind = dotted(test.args[1].value) or ""
+    return dotted(test.func) == "isinstance" and kind.rpartition(".")[2] == "array"

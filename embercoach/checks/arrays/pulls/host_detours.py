@@ -47,14 +47,14 @@ def _detours(module: Module, *, only_by_numpy: bool) -> Pulls:
             continue
         if only_by_numpy and not (fact.symbol or "").startswith("numpy."):
             continue
-        if not _is_replaceable(fact):
+        if not is_replaceable(fact):
             found += [pulls_of(argument.value) for argument in fact.arguments]
         elif fact.symbol in _OF_SHAPES and fact.arguments:
             found += [pulls_of(fact.arguments[0].value)]
     return NO_PULLS.union(*found)
 
 
-def _is_replaceable(fact: CallFact) -> bool:
+def is_replaceable(fact: CallFact) -> bool:
     """Test whether MLX, or Python on its arrays, does what a call does."""
     callee = fact.callee
     if not isinstance(callee, Symbol):
@@ -71,4 +71,6 @@ def _is_replaceable(fact: CallFact) -> bool:
     if entry is None:
         return False
     # ``np.where(mask)`` finds indices: the shape of its result depends on the numbers.
-    return sum(not parameter.has_default for parameter in entry.params) <= len(fact.arguments)
+    required = [parameter.name for parameter in entry.params if not parameter.has_default]
+    given = [a for a in fact.arguments if a.keyword is None or a.keyword in required]
+    return len(required) <= len(given)

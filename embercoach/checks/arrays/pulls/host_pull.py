@@ -24,6 +24,7 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Value,
 )
+from embercoach.checks.arrays.pulls.host_detours import is_replaceable
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -123,6 +124,8 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help=_mlx_twin(fact, name),
             array_node=argument.node,
         )
+        if report.context == "function" and not is_replaceable(fact):
+            report = replace(report, context="sink")
         yield replace(report, change=function_fix(module, fact, name) or report.change)
 
 

@@ -46,10 +46,21 @@ def is_needed(place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode, module:
     if not isinstance(subject, cst.BaseExpression) or place.loop is None:
         return False
     return (
-        _searches_in_order(place, pull, subject, module)
+        _is_exceptional(place, module)
+        or _searches_in_order(place, pull, subject, module)
         or _is_of_table(place, subject, module)
         or _precedes_main_loop(place, pull, module)
     )
+
+
+def _is_exceptional(place: FactPlace, module: Module) -> bool:
+    """Test whether a read is in an ``except`` clause of the loop."""
+    for level in layout_of(module, place.function).outward(place.statement):
+        if level.arm.startswith("handlers"):
+            return True
+        if level.owner is place.loop:
+            break
+    return False
 
 
 def _searches_in_order(

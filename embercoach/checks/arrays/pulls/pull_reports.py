@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import EFFECTS, context_of
-from embercoach.analysis.facts.facts import CallFact
-from embercoach.analysis.facts.host_uses import is_log_line
+from embercoach.analysis.facts.facts import CallFact, TruthFact
+from embercoach.analysis.facts.host_uses import is_fed_back, is_log_line
+from embercoach.analysis.facts.value_uses import uses_of
 from embercoach.analysis.values.lattice import NONE
-from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data
+from embercoach.checks.arrays.pulls.host_data import is_from_list, is_host_data, takes_lists
+from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.needed_reads import is_needed
 from embercoach.checks.arrays.pulls.pull_uses import (
     HELP,
     Verdict,
+    is_evaluated_before,
     is_read_again,
-    takes_lists,
     verdict_of,
 )
+from embercoach.checks.arrays.pulls.whole_passes import ends_whole_pass
 from embercoach.checks.grouped_reads import grouped_fix
 from embercoach.checks.registry import Report
 
@@ -87,7 +90,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     effect = EFFECTS[context]
     if context == "loop" and may_end and is_log_line(fact.place, module):
         context, effect = "sink", EFFECTS["sink"]
-    elif context == "loop" and array_node and is_needed(fact.place, pull_node, array_node, module):
+    elif context == "loop" and array_node and _is_worth_it(fact, pull_node, array_node, module):
         context = "sink"
     elif may_leave:
         context, verdict = _judged(fact, context, pull_node, array_node, module)
@@ -110,6 +113,20 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     )
 
 
+def _is_worth_it(
+    fact: Fact, pull_node: cst.CSTNode, array_node: cst.CSTNode, module: Module
+) -> bool:
+    """Test whether no plain change makes the reads of a loop fewer, or none that is worth it."""
+    place = fact.place
+    if is_needed(place, pull_node, array_node, module):
+        return True
+    if isinstance(fact, TruthFact) and place.loop is not None:
+        return is_evaluated_before(place, place.loop.body, module) or ends_whole_pass(
+            place, array_node, module
+        )
+    return not is_fed_back(pull_node, module) and ends_whole_pass(place, array_node, module)
+
+
 def _judged(
     fact: Fact, context: str, pull_node: cst.CSTNode, array_node: cst.CSTNode | None, module: Module
 ) -> tuple[str, Verdict]:
@@ -122,7 +139,12 @@ def _judged(
         again = context_of(place, module.is_test, value=NONE) if is_whole else context
         return again, "again"
     if context in ("sink", "function") and is_from_list(fact, array_node, module):
-        return "function", "at hand"
+        body = None if place.function is None else place.function.node.body
+        is_used = body is None or uses_of(pull_node, body, module, place.function)
+        return ("function", "at hand") if is_used else ("sink", "")
+    if context == "forward" and is_fed_back(pull_node, module):
+        is_detour = takes_host_detour(pull_node, module, only_by_numpy=True)
+        return "sink" if is_detour else context, ""
     if context not in GROUPED:
         return context, ""
     verdict = verdict_of(place, pull_node, array_node, module)

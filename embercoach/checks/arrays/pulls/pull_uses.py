@@ -13,18 +13,24 @@ import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_by_function
-from embercoach.analysis.facts.host_uses import hot_functions, is_fed_back, is_forward, seeds_list
+from embercoach.analysis.facts.host_uses import (
+    hot_functions,
+    is_fed_back,
+    is_forward,
+    is_hot,
+    seeds_list,
+)
 from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
-from embercoach.analysis.syntax.trees import dotted, statements_below, walk
+from embercoach.analysis.syntax.trees import statements_below, walk
 from embercoach.analysis.values.joins import holds_arrays
-from embercoach.analysis.values.lattice import Numpy, Transformed
-from embercoach.checks.arrays.lazy.step_loops import is_step, updates
+from embercoach.analysis.values.lattice import Numpy
+from embercoach.checks.arrays.lazy.step_loops import updates
 from embercoach.checks.arrays.pulls.host_detours import takes_host_detour
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.needed_reads import is_used_up
-from embercoach.checks.source_text import mlx_alias
+from embercoach.checks.arrays.pulls.whole_passes import ends_whole_pass, is_of_step, trains
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -48,7 +54,6 @@ HELP: dict[Verdict, str] = {
     "step": "Read the loss every k steps, or after the mx.eval() of the step",
 }
 
-_GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 #: Calls from loops, functions, and calls of the same method in a body that are looked at.
 _MOST_CALLS, _MOST_FUNCTIONS, _MOST_ALIKE = 8, 3, 32
 
@@ -67,17 +72,20 @@ def verdict_of(
     body = function.node.body
     if function not in hot_functions(module):
         return verdict_of_call(place, pull, module)
-    if is_fed_back(pull, module):
-        return "again" if _is_read_again(pull, body, place, module) else _fed_back(pull)
     if _is_read_again(pull, body, place, module):
         return "again"
     uses = uses_of(pull, body, module, function)
+    if is_fed_back(pull, module):
+        is_kept = not is_hot(function)
+        is_needed = _is_needed(pull, uses, module, is_kept=is_kept)
+        is_needed = is_needed or (is_kept and takes_host_detour(pull, module))
+        return "leaves" if is_needed else _fed_back(pull)
     if uses == {Use.METADATA}:
         return "metadata"
     if uses == {Use.STORED} or _only_checks(place.statement, uses):
         return "leaves"
-    evaluated = _is_evaluated_before(place, body, module)
-    if updates(function, module) and not evaluated:
+    evaluated = is_evaluated_before(place, body, module)
+    if updates(function, module) and not evaluated and is_of_step(place, pull, body, module):
         return "step"
     if evaluated or uses & _NEEDED:
         return "leaves"
@@ -99,15 +107,30 @@ def verdict_of_call(place: FactPlace, pull: cst.CSTNode, module: Module) -> Verd
     is_listed = _is_number(pull) and not is_fed_back(pull, module)
     if is_listed or seeds_list(place, module) or uses <= _KEPT:
         return "leaves"
-    is_numpy = isinstance(evaluation_of(module).result_of(pull), Numpy)
-    if (uses & _DECIDING and not is_numpy) or takes_host_detour(pull, module):
-        return "leaves"
-    return _fed_back(pull)
+    is_needed = _is_needed(pull, uses, module) or takes_host_detour(pull, module)
+    return "leaves" if is_needed else _fed_back(pull)
 
 
 #: Uses of a value that is kept: other functions may read it as a Python number.
-_KEPT = frozenset((Use.STORED, Use.METADATA))
+_KEPT = frozenset((Use.STORED, Use.METADATA, Use.CHECKED))
 _DECIDING = frozenset((Use.DECIDES, Use.CONVERGED))
+#: Uses of the number itself, besides those on the device.
+_KEPT_NUMBER = frozenset((Use.RETURNED, Use.STORED, Use.COLLECTED))
+#: Uses of a copy for which the host needs its numbers.
+_OF_COPY = frozenset((Use.CHECKED, Use.CONVERGED))
+
+
+def _is_needed(
+    pull: cst.CSTNode, uses: frozenset[Use], module: Module, *, is_kept: bool = True
+) -> bool:
+    """Test whether the host needs a value that returns to the device too.
+
+    ``is_kept`` says that a number is needed where it is returned, stored or collected.
+    """
+    if isinstance(evaluation_of(module).result_of(pull), Numpy):
+        return bool(uses & _OF_COPY)
+    kept = _KEPT_NUMBER if is_kept and _is_number(pull) else frozenset()
+    return bool(uses & (_DECIDING | kept))
 
 
 def _is_transformed(function: FunctionInfo) -> bool:
@@ -127,18 +150,22 @@ def _in_loop(
         return "invariant"
     if is_fed_back(pull, module):
         detour = takes_host_detour(pull, module, only_by_numpy=True)
-        return "leaves" if detour else _fed_back(pull)
+        return "leaves" if detour or _decides(pull, place, module) else _fed_back(pull)
     if loop is None or not loops or place.loops != len(loops):
-        return "leaves" if _is_entry(pull, place, module) else ""  # in a comprehension
+        # In a comprehension: those of a script run once.
+        is_once = function is None and not loops
+        return "leaves" if is_once or _is_entry(pull, place, module) else ""
     if _is_read_again(pull, loop.body, place, module):
         return "again"
     uses = uses_of(pull, loop.body, module, function)
     if uses == {Use.METADATA}:
         return "metadata"
-    if _is_evaluated_before(place, loop.body, module) or _only_checks(place.statement, uses):
+    if is_evaluated_before(place, loop.body, module) or _only_checks(place.statement, uses):
         return "leaves"
-    if _trains(loop, module):
+    if trains(loop, module) and is_of_step(place, pull, loop.body, module):
         return "step"
+    if subject is None and ends_whole_pass(place, pull, module):
+        return "leaves"
     return _by_uses(place, pull, uses, module)
 
 
@@ -160,7 +187,7 @@ def _by_uses(place: FactPlace, pull: cst.CSTNode, uses: frozenset[Use], module: 
 _GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
 #: Uses for which the host needs the value in this iteration; uses of a report.
 _NEEDED = frozenset((Use.NOW, Use.DECIDES))
-_REPORTED = frozenset((Use.STORED, Use.RETURNED))
+_REPORTED = frozenset((Use.STORED, Use.RETURNED, Use.CHECKED))
 
 
 def _ends_loop(statement: cst.CSTNode, layout: Layout) -> bool:
@@ -176,15 +203,28 @@ def _ends_loop(statement: cst.CSTNode, layout: Layout) -> bool:
 
 def _only_checks(statement: cst.CSTNode, uses: frozenset[Use]) -> bool:
     """Test whether a value decides only if an exception is raised."""
-    return not uses and isinstance(statement, (cst.Assert, cst.If))
+    return uses <= {Use.CHECKED} and isinstance(statement, (cst.Assert, cst.If))
+
+
+def _decides(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether a number decides what the iteration does: a token that ends the text."""
+    if place.loop is None or not _is_number(pull):
+        return False
+    return bool(uses_of(pull, place.loop.body, module, place.function) & _DECIDING)
 
 
 def _is_entry(pull: cst.CSTNode, place: FactPlace, module: Module) -> bool:
-    """Test whether a pull makes an entry of a dictionary: ``{name: x.item() for ...}``."""
+    """Test whether a pull makes an entry of a dictionary, or only selects in a comprehension.
+
+    ``{name: x.item() for ...}``, or ``[name for name, x in weights if x.item()]`` in a function
+    that runs once.
+    """
     parents = region_of(place.statement).parents
     node: cst.CSTNode | None = pull
-    while node is not None and not isinstance(node, cst.BaseComp):
+    while node is not None and not isinstance(node, (cst.BaseComp, cst.CompIf)):
         node = parents.get(node)
+    if isinstance(node, cst.CompIf):
+        return place.function not in hot_functions(module)
     return isinstance(node, cst.DictComp)
 
 
@@ -214,17 +254,6 @@ def _in_caller(call: LocalCall, module: Module, depth: int) -> Verdict:
     return _in_callers(caller, module, depth + 1) if is_returned else ""
 
 
-@lru_cache(maxsize=16)
-def _trains(loop: cst.For | cst.While, module: Module) -> bool:
-    """Test whether each iteration updates weights, or takes a gradient."""
-    if is_step(loop, module, by_evaluation=False):
-        return True
-    calls = evaluation_of(module).calls
-    facts = (calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call))
-    callees = (fact.callee for fact in facts if fact is not None)
-    return any(isinstance(c, Transformed) and c.transform in _GRADIENTS for c in callees)
-
-
 def only_exits(node: cst.CSTNode) -> bool:
     """Test whether a statement is an ``if`` that only leaves a loop or a function."""
     if not isinstance(node, cst.If) or node.orelse is not None:
@@ -238,7 +267,7 @@ def only_exits(node: cst.CSTNode) -> bool:
     )
 
 
-def _is_evaluated_before(place: FactPlace, body: cst.CSTNode, module: Module) -> bool:
+def is_evaluated_before(place: FactPlace, body: cst.CSTNode, module: Module) -> bool:
     """Test whether ``mx.eval`` runs before a statement in the same pass of a body."""
     for level in layout_of(module, place.function).outward(place.statement):
         first = _first_evaluation(module).get(id(level.statements[0]))
@@ -323,29 +352,6 @@ def is_read_again(place: FactPlace, pull: cst.CSTNode, module: Module) -> bool:
     """Test whether the same pass of a loop, or of a function, has copied the same array before."""
     owner = place.loop if place.loops else None if place.function is None else place.function.node
     return owner is not None and _is_read_again(pull, owner.body, place, module)
-
-
-def takes_lists(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
-    """Test whether a pull converts what may be an array: ``if isinstance(x, mx.array):``.
-
-    The function takes host data as well, and goes on with that.
-    """
-    path = dotted(subject)
-    if path is None:
-        return False
-    levels = layout_of(module, place.function).outward(place.statement)
-    tests = [v.owner.test for v in levels if isinstance(v.owner, cst.If) and v.arm == "body"]
-    tests += [n.test for n in walk(place.statement) if isinstance(n, cst.IfExp)]
-    return any(_is_type_test(test, path, module) for test in tests)
-
-
-def _is_type_test(test: cst.BaseExpression, path: str, module: Module) -> bool:
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return any(_is_type_test(part, path, module) for part in (test.left, test.right))
-    if not isinstance(test, cst.Call) or dotted(test.func) != "isinstance" or len(test.args) != 2:
-        return False
-    kind = dotted(test.args[1].value) or ""
-    return dotted(test.args[0].value) == path and kind in (f"{mlx_alias(module)}.array", "array")
 
 
 def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, module: Module) -> bool:

@@ -1,0 +1,138 @@
+"""Causal convolutions by the call of causal-conv1d, packed sequences among them."""
+
+from __future__ import annotations
+
+import itertools
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.xlstm_kernels.conv.oracle import causal
+from xlstm_kernels import (
+    causal_conv1d,
+    causal_conv1d_fn,
+    causal_conv1d_update,
+    causal_conv1d_varlen_states,
+)
+
+PLACES = [0, 2, 2, 9, 40, 41]
+LENGTH, CHANNELS, WIDTH = PLACES[-1], 6, 4
+
+
+@pytest.fixture
+def drawn(draw):
+    """x (1, D, L), weight and bias."""
+    return (
+        draw((1, CHANNELS, LENGTH), mx.float32),
+        draw((CHANNELS, WIDTH), mx.float32),
+        draw((CHANNELS,), mx.float32),
+    )
+
+
+def alone(x, weight, bias, activation=None):
+    """The definition, of each of the sequences by itself: (1, D, L)."""
+    rows = x.swapaxes(1, 2)
+    pieces = [
+        causal(rows[:, begin:end], weight, bias, None, activation)[0]
+        for begin, end in itertools.pairwise(PLACES)
+    ]
+    return np.concatenate(pieces, axis=1).swapaxes(1, 2)
+
+
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize("steps", [1, 2, 17])
+def test_the_call(steps, activation, draw, device, wide, relative_error):
+    x, states = (draw((2, CHANNELS, size), mx.float32) for size in (steps, WIDTH - 1))
+    weight, bias = draw((CHANNELS, WIDTH), mx.float32), draw((CHANNELS,), mx.float32)
+    results = causal_conv1d_fn(
+        x, weight, bias, None, states, True, None, activation, backend=device
+    )
+    arrays = (wide(x).swapaxes(1, 2), wide(weight), wide(bias), wide(states).swapaxes(1, 2))
+    for actual, exact in zip(results, causal(*arrays, activation), strict=True):
+        assert relative_error(actual, exact.swapaxes(1, 2)) < 2e-6
+    y = causal_conv1d_fn(x, weight, bias, initial_states=states, activation=activation)
+    assert relative_error(y, wide(results[0])) < 2e-6
+
+
+@pytest.mark.parametrize("activation", [None, "swish"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("places", [PLACES, mx.array(PLACES)], ids=["list", "array"])
+def test_packed_sequences(places, biased, activation, drawn, wide, relative_error):
+    x, weight, bias = (*drawn[:2], drawn[2] if biased else None)
+    y = causal_conv1d_fn(x, weight, bias, cu_seqlens=places, activation=activation)
+    expected = alone(
+        *(None if array is None else wide(array) for array in (x, weight, bias)), activation
+    )
+    assert relative_error(y, expected) < 2e-6
+
+
+def test_numbers_and_padding(drawn, wide, relative_error):
+    """Each row has its own sequences, and negative numbers are padding, whatever it holds."""
+    x, weight, bias = drawn
+    lengths = np.diff(PLACES)
+    numbers = np.repeat(np.arange(len(lengths)), lengths)
+    backward = numbers[::-1]
+    rows = mx.concatenate([x, x[:, :, ::-1]])
+    y = causal_conv1d_fn(rows, weight, bias, mx.array(np.stack([numbers, backward])))
+    assert relative_error(y[:1], alone(*map(wide, drawn))) < 2e-6
+    short = causal_conv1d(rows[1:, :, : lengths[-1]].swapaxes(1, 2), weight, bias)
+    np.testing.assert_allclose(
+        np.array(y[1:, :, : lengths[-1]]), np.array(short.swapaxes(1, 2)), rtol=1e-5, atol=1e-6
+    )
+    padded = mx.array([[-1] * 5 + [4] * (LENGTH - 5)])
+    y = causal_conv1d_fn(mx.where(padded[:, None] < 0, mx.array(np.nan), x), weight, bias, padded)
+    assert y[:, :, :5].tolist() == [[[0.0] * 5] * CHANNELS]
+    expected = causal_conv1d_fn(x[:, :, 5:], weight, bias)
+    np.testing.assert_allclose(np.array(y[:, :, 5:]), np.array(expected), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
+def test_halves_are_rounded_once(dtype, drawn, wide, relative_error):
+    arrays = [array.astype(dtype) for array in drawn]
+    y = causal_conv1d_fn(*arrays, cu_seqlens=PLACES)
+    assert y.dtype == dtype
+    bar = 1e-3 if dtype == mx.float16 else 5e-3
+    assert relative_error(y, alone(*map(wide, arrays))) < bar
+
+
+def test_states_of_packed_sequences_continue_them(drawn, draw, wide, relative_error):
+    x, weight, bias = drawn
+    states = causal_conv1d_varlen_states(mx.squeeze(x.swapaxes(1, 2), 0), PLACES, WIDTH - 1)
+    assert states.shape == (len(PLACES) - 1, CHANNELS, WIDTH - 1)
+    step = draw((len(PLACES) - 1, CHANNELS), mx.float32)
+    y, _ = causal_conv1d_update(step, states.swapaxes(1, 2), weight, bias)
+    for row, (begin, end) in enumerate(itertools.pairwise(PLACES)):
+        whole = mx.concatenate([x[0, :, begin:end].T, step[row : row + 1]])[None]
+        exact = causal(wide(whole), wide(weight), wide(bias))[0][0, -1]
+        assert relative_error(y[row], exact) < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"x": mx.zeros((6, 5))}, ValueError, r"x must be \(B, D, L\), channels first"),
+        ({"x": mx.zeros((1, 6, 5), mx.int32)}, TypeError, "causal_conv1d_fn: x must be float32"),
+        ({"final_states_out": mx.zeros((1, 6, 3))}, ValueError, "final_states_out must be None"),
+        ({"seq_idx": mx.zeros((1, 4), mx.int32)}, ValueError, r"seq_idx must have shape \(1, 5\)"),
+        ({"seq_idx": mx.zeros((1, 5))}, TypeError, "seq_idx must be an array of integers"),
+        ({"cu_seqlens": [0, 5], "x": mx.zeros((2, 6, 5))}, ValueError, "cu_seqlens needs B = 1"),
+        (
+            {"cu_seqlens": [0, 5], "seq_idx": mx.zeros((1, 5), mx.int32)},
+            ValueError,
+            "cu_seqlens needs B = 1 and no seq_idx",
+        ),
+        ({"cu_seqlens": [0, 5], "return_final_states": True}, ValueError, "neither initial nor"),
+        (
+            {"cu_seqlens": [0, 5], "initial_states": mx.zeros((1, 6, 3))},
+            ValueError,
+            "neither initial nor",
+        ),
+        ({"initial_states": mx.zeros((1, 3, 6))}, ValueError, "initial_states must be"),
+        ({"activation": "relu"}, ValueError, "activation must be None"),
+    ],
+)
+def test_errors_name_what_is_wrong(changes, error, message):
+    arguments = {"x": mx.zeros((1, 6, 5)), "weight": mx.zeros((6, 4))} | changes
+    with pytest.raises(error, match=message):
+        causal_conv1d_fn(**arguments)

@@ -1,0 +1,152 @@
+"""The LSTM and FlashRNN's call; test_finite_differences.py has the gradients."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+import xlstm_kernels
+from tests.xlstm_kernels.recurrent import oracle
+from xlstm_kernels import flashrnn, lstm
+from xlstm_kernels.recurrent.lstm import lstm_reference
+from xlstm_kernels.slstm.sequence import slstm
+
+
+@pytest.fixture
+def drawn(draw):
+    """Wx, R, b and initial states: shape (B, T, N, D), dtype, number of states."""
+
+    def arrays(shape, dtype=mx.float32, states=2):
+        batch, steps, heads, units = shape
+        return (
+            draw((batch, steps, 4, heads, units), dtype),
+            draw((4, heads, units, units), dtype, max(units, 1) ** -0.5),
+            draw((4, heads, units), dtype),
+            draw((states, batch, 1, heads, units), mx.float32),
+        )
+
+    return arrays
+
+
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (3, 9, 1, 33), (1, 300, 2, 4)])
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
+def test_values(shape, started, dtype, drawn, wide, relative_error):
+    """Both results are float32, and exact for the numbers that come in."""
+    arrays = drawn(shape, dtype)[: 3 + started]
+    expected = oracle.lstm(*(wide(array) for array in arrays))
+    for actual, exact in zip(lstm(*arrays), expected, strict=True):
+        assert actual.dtype == mx.float32
+        assert relative_error(actual, exact) < 1e-6
+
+
+def test_gates_may_be_large(drawn, wide, relative_error):
+    wx, r, b, _ = drawn((2, 40, 2, 8))
+    wx = wx * mx.array(100.0)
+    expected, _ = oracle.lstm(wide(wx), wide(r), wide(b))
+    assert relative_error(lstm(wx, r, b)[0], expected) < 2e-6
+
+
+@pytest.mark.parametrize("function", ["lstm", "slstm"])
+def test_split_equals_whole(function, drawn):
+    wx, r, b, _ = drawn((2, 11, 2, 4))
+    whole, last = flashrnn(wx, r, b, function=function)
+    first, middle = flashrnn(wx[:, :4], r, b, None, function)
+    second, end = flashrnn(wx[:, 4:], r, b, middle, function)
+    np.testing.assert_allclose(
+        np.array(mx.concatenate([first, second], axis=2)), np.array(whole), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(np.array(end), np.array(last), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_have_the_dtypes_of_the_arrays(drawn):
+    *arrays, states = drawn((1, 3, 1, 2), mx.bfloat16)
+    gradients = mx.grad(lambda *given: mx.sum(lstm(*given)[0]), argnums=(0, 1, 2, 3))(
+        *arrays, states
+    )
+    assert [gradient.dtype for gradient in gradients] == [*[mx.bfloat16] * 3, mx.float32]
+
+
+def test_second_derivatives_are_those_of_plain_operations(drawn, wide, relative_error):
+    arrays = drawn((2, 6, 2, 3))
+
+    def of(function):
+        def slope(*given):
+            gradients = mx.grad(lambda *at: mx.sum(mx.square(function(*at))), argnums=(0, 1))
+            return sum(mx.sum(mx.sin(gradient)) for gradient in gradients(*given))
+
+        return mx.grad(slope, argnums=(0, 1, 2, 3))(*arrays)
+
+    plain = of(lambda wx, r, b, states: lstm_reference(wx, r, b, states[:, :, 0]))
+    for actual, exact in zip(of(lambda *given: lstm(*given)[0]), plain, strict=True):
+        assert relative_error(actual, wide(exact)) < 5e-6
+
+
+def test_compile(drawn, relative_error, wide):
+    arrays = drawn((2, 5, 2, 3))
+    expected = lstm(*arrays)[0]
+    assert (
+        relative_error(mx.compile(lambda *given: lstm(*given)[0])(*arrays), wide(expected)) < 1e-6
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2, 4), (2, 0, 2, 4), (2, 3, 0, 4), (2, 3, 2, 0)])
+def test_nothing_to_do(shape, drawn):
+    batch, steps, heads, units = shape
+    *arrays, states = drawn(shape)
+    after_each, last = lstm(*arrays, states)
+    assert after_each.shape == (2, batch, steps, heads, units)
+    assert last.tolist() == states.tolist()
+
+
+# --- FlashRNN's call ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "backend", [None, "cuda_fused", "triton_fused", "vanilla", "vanilla_fwbw", "native"]
+)
+def test_functions_and_backends_by_name(backend, drawn):
+    wx, r, b, states = drawn((2, 4, 2, 3), states=4)
+    for function, expected in (
+        ("lstm", lstm(wx, r, b, states[:2])),
+        ("slstm", slstm(wx, r, b, states, backend="native")),
+    ):
+        given = states[: len(expected[0])]
+        results = flashrnn(wx, r, b, given, function, backend=backend, dtype="bfloat16")
+        for actual, exact in zip(results, expected, strict=True):
+            assert actual.dtype == mx.bfloat16
+            assert mx.array_equal(actual, exact.astype(mx.bfloat16)).item()
+
+
+def test_the_slstm_launches_kernels(drawn, simulator, relative_error, wide):
+    wx, r, b, _ = drawn((1, 3, 1, 4))
+    expected, _ = slstm(wx, r, b, backend="native")
+    assert relative_error(flashrnn(wx, r, b, function="slstm")[0], wide(expected)) < 1e-6
+    assert simulator.launches
+
+
+def test_the_default_is_the_lstm(drawn):
+    arrays = drawn((1, 2, 1, 3))
+    assert mx.array_equal(flashrnn(*arrays)[0], lstm(*arrays)[0]).item()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"function": "gru"}, ValueError, "function must be 'lstm' or 'slstm', got 'gru'"),
+        ({"dtype": "float64"}, ValueError, "dtype must be one of .*, got 'float64'"),
+        ({"Wx": mx.zeros((1, 2, 3, 1, 3))}, ValueError, "lstm: Wx must be .B, T, 4, N, D."),
+        ({"R": mx.zeros((4, 1, 3, 2))}, ValueError, "lstm: R must have shape"),
+        ({"b": mx.zeros((4, 1, 3), mx.int32)}, TypeError, "lstm: b must be float32"),
+        ({"states": mx.zeros((4, 1, 1, 1, 3))}, ValueError, r"lstm: states must be \(2, B, 1, N"),
+        ({"function": "slstm", "backend": "vanila"}, ValueError, "vanila"),
+    ],
+)
+def test_errors_name_what_is_wrong(changes, error, message, drawn):
+    wx, r, b, states = drawn((1, 2, 1, 3))
+    arguments = {"Wx": wx, "R": r, "b": b, "states": states} | changes
+    if changes.get("function") == "slstm":
+        arguments["states"] = None
+    with pytest.raises(error, match=message):
+        xlstm_kernels.flashrnn(**arguments)

@@ -1,0 +1,98 @@
+"""Several sequences in one row: which sequence a step belongs to, and where the next one begins.
+
+`seq_idx` (B, S) holds a number for each step that differs between neighbouring sequences, as in
+Dao's causal-conv1d. `cu_seqlens`, as in FlashAttention and fla, holds the places where they begin.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import mlx.core as mx
+
+from xlstm_kernels.arguments import require_mask, require_shape
+
+#: Where sequences begin: (N + 1,) integers.
+Places: TypeAlias = mx.array | list[int] | tuple[int, ...]
+
+
+def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
+    """Number the sequences of one row by the places where they begin and end.
+
+    Args:
+        cu_seqlens: (N + 1,) integers that don't decrease: 0, then the end of each sequence.
+        steps: S, the length of the row. Steps after the last end get the number N.
+
+    Returns:
+        (1, S), int32: 0 for the first sequence.
+
+    Raises:
+        TypeError: for numbers that are not integers.
+        ValueError: for another shape.
+    """
+    ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens)
+    ended = mx.zeros((steps + 1,), dtype=mx.int32).at[ends[1:]].add(mx.array(1, dtype=mx.int32))
+    return mx.expand_dims(mx.cumsum(ended[:steps]), axis=0)
+
+
+def as_places(operator: str, cu_seqlens: Places) -> mx.array:
+    """Return `cu_seqlens` (N + 1,) as an array.
+
+    Raises:
+        TypeError: for numbers that are not integers.
+        ValueError: for another shape.
+    """
+    array = mx.array(cu_seqlens)
+    if not mx.issubdtype(array.dtype, mx.integer):
+        raise TypeError(f"{operator}: cu_seqlens must hold integers, got {array.dtype}")
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"{operator}: cu_seqlens must be (N + 1,), got {array.shape}")
+    return array
+
+
+def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> None:
+    """Accept integers (B, S).
+
+    Raises:
+        TypeError: for anything else than an array of integers.
+        ValueError: for another shape.
+    """
+    if not isinstance(seq_idx, mx.array) or not mx.issubdtype(seq_idx.dtype, mx.integer):
+        kind = seq_idx.dtype if isinstance(seq_idx, mx.array) else type(seq_idx).__name__
+        raise TypeError(f"{operator}: seq_idx must be an array of integers, got {kind}")
+    require_shape(operator, "seq_idx", seq_idx, shape, "(B, S)")
+
+
+def reset_gates(
+    operator: str, f: mx.array, seq_idx: mx.array | None, mask: mx.array | None
+) -> mx.array:
+    """Forget gates of the mLSTM that reset its state where a sequence begins.
+
+    The first step of a row, or the first that is not masked, goes on from the initial states.
+
+    Args:
+        operator: names itself in messages.
+        f: (B, NH, S), before the sigmoid.
+        seq_idx: (B, S) integers, or None for one sequence a row.
+        mask: (B, S) booleans, or None. A masked step resets nothing: the next one does.
+
+    Raises:
+        TypeError: for a `seq_idx` that is not an array of integers, or a mask not of booleans.
+        ValueError: for another shape.
+    """
+    if seq_idx is None:
+        return f
+    batch, _, steps = f.shape
+    require_seq_idx(operator, seq_idx, (batch, steps))
+    require_mask(operator, mask, (batch, steps), "(B, S)")
+    if not steps:
+        return f
+    none = mx.full((batch, 1), -1, dtype=mx.int32)
+    places = mx.broadcast_to(mx.arange(steps, dtype=mx.int32), (batch, steps))
+    live = places if mask is None else mx.where(mask, places, none)
+    # The place of the last step before each that is not masked.
+    before = mx.concatenate([none, mx.cummax(live, axis=1)[:, :-1]], axis=1)
+    numbers = mx.take_along_axis(seq_idx, mx.maximum(before, mx.zeros_like(before)), axis=1)
+    begins = mx.logical_and(before != none, seq_idx != numbers)
+    return mx.where(mx.expand_dims(begins, axis=1), mx.array(-math.inf, dtype=f.dtype), f)

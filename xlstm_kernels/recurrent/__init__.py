@@ -1,0 +1,1 @@
+"""The LSTM, and the call of FlashRNN for it and the sLSTM."""
