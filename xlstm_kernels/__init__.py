@@ -1,7 +1,6 @@
 """Metal kernels for xLSTM on MLX: exact gradients, and a pure-MLX path for other machines.
 
-Operators are functions; layers, and a model, are in `xlstm_kernels.nn`. `xlstm_kernels.slstm` is
-the function: it hides the package of that name, of which one imports with `from`.
+Operators are functions; layers, and a model, are in `xlstm_kernels.nn`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from xlstm_kernels.norm.rms_norm import rms_norm
 from xlstm_kernels.packing import seq_idx_from_cu_seqlens
 from xlstm_kernels.recurrent.flashrnn import flashrnn
 from xlstm_kernels.recurrent.lstm import lstm
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 __all__ = [
     "Kernel",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator as operators
 from numbers import Real
 
 import mlx.core as mx
@@ -42,6 +43,28 @@ def host_number(operator: str, argument: str, number: object) -> float:
         value = math.inf
     if not math.fabs(value) <= mx.finfo(mx.float32).max:
         raise ValueError(f"{operator}: {argument} must be finite in float32, got {value}")
+    return value
+
+
+def host_integer(operator: str, argument: str, number: object, *, least: int | None = None) -> int:
+    """Return an integer of the host, Python's, NumPy's or another with `__index__`, as an int.
+
+    A bool is not one, and neither is an array of MLX, which would have to be evaluated.
+
+    Raises:
+        TypeError: for anything that is not an integer.
+        ValueError: for one below `least`, if there is such a bound.
+    """
+    try:
+        if isinstance(number, (bool, mx.array)):
+            raise TypeError
+        value = operators.index(number)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"{operator}: {argument} must be an int, got {type(number).__name__}"
+        ) from None
+    if least is not None and value < least:
+        raise ValueError(f"{operator}: {argument} must be at least {least}, got {value}")
     return value
 
 

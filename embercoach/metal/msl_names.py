@@ -29,6 +29,7 @@ size_t ptrdiff_t intptr_t uintptr_t nullptr_t true_type false_type
 packed_vec simdgroup_matrix numeric_limits integral_constant bool_constant array_ref interpolant
 mem_flags memory_order thread_scope memory_coherence simd_vote quad_vote
 atomic_int atomic_uint atomic_bool atomic_long atomic_ulong atomic_float atomic_half atomic_flag
+MTLQuadTessellationFactorsHalf MTLTriangleTessellationFactorsHalf
 """
 
 _MACROS = """
@@ -124,9 +125,10 @@ access address bias border_color command_buffer compare_func component compute_c
 compute_pipeline_state coord depth_stencil_state filter gradient2d gradient3d gradientcube
 imageblock imageblock_data imageblock_layout_explicit imageblock_layout_implicit imageblock_slice
 intersection_function_table intersection_params intersection_query intersection_result
-intersection_tags intersector level lod_clamp mag_filter max_anisotropy mesh mesh_grid_properties
-min_filter min_lod_clamp mip_filter os_log os_log_type patch_control_point
+intersection_tags intersector interpolation level lod_clamp mag_filter max_anisotropy mesh
+mesh_grid_properties min_filter min_lod_clamp mip_filter os_log os_log_type patch_control_point
 acceleration_structure instance_acceleration_structure primitive_acceleration_structure
+forced_opacity geometry_cull_mode geometry_type opacity_cull_mode triangle_cull_mode vec_elements
 rasterization_rate_map_data rasterization_rate_map_decoder ray r_address render_command
 render_grid_properties render_pipeline_state s_address sparse_color t_address topology
 visible_function_table

@@ -105,7 +105,8 @@ class WrittenFunction:
     """A function definition (``body`` True) or declaration written in the text.
 
     Attributes:
-        entry: ``kernel``, ``vertex`` or ``fragment``, as qualifier or as attribute, else None.
+        entry: ``kernel``, ``vertex`` or ``fragment``, as qualifier or as attribute, or the
+            attribute ``mesh`` or ``object``, else None.
         result: the type that it returns, as ``Declaration.type``; of a pointer with a ``*``.
         place: of the name.
         extent: of the whole definition.

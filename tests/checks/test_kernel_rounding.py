@@ -88,6 +88,8 @@ def test_rounded_up_and_unguarded(given: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "given",
     [
+        {"grid": "(up(n * m, m), 1, 1)", "shape": "(n, m)", "group": "(m, 1, 1)"},
+        {"grid": "(up(n * 512, TG), 1, 1)", "shape": "(n, 512)"},
         {"grid": "(n, 1, 1)"},
         {**PLANE, "body": f"{AT} if (p.x >= w || p.y >= uint(x_shape[0])) return; y[i] = 1;"},
         {**PLANE, "body": f"{AT} if (p.x >= w) return; if (p.y < uint(x_shape[0])) y[i] = 1;"},

@@ -45,6 +45,7 @@ def test_what_a_factory_passes_on(program: str) -> None:
     "program",
     [
         made('make("k", "y[0] = z;", header="constant float z = 1;")'),
+        made('make("k", ("" if flag else "float z = 1; ") + "y[0] = z;")'),  # never with the flag
         made('make("k", "y[0] = z;", header=HEADER)', before="from elsewhere import HEADER"),
         made('make("k", "y[0] = z;", **KW)', before="from elsewhere import KW"),
         made('make("k", "y[0] = z;", **KW)', before="KW = dict(header='constant float z = 1;')"),

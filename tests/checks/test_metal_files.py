@@ -157,12 +157,15 @@ def test_races(first: str, second: str, expected: list[tuple[str, int]]) -> None
         ("if (i >= n) return;", True),
         ("if (row >= n) return;", False),
         ("if (n > 7) return;", False),
+        ("if (t >= n) return;", False),  # the host launches n threads to a group
+        ("if (t == 0) return;", True),
     ],
 )
 def test_barriers_behind_an_early_return(guard: str, reported: bool) -> None:
     text = kernel(
         "device float* x [[buffer(0)]], constant uint& n [[buffer(1)]], "
-        "uint i [[thread_position_in_grid]], uint row [[threadgroup_position_in_grid]]",
+        "uint i [[thread_position_in_grid]], uint row [[threadgroup_position_in_grid]], "
+        "uint t [[thread_position_in_threadgroup]]",
         f"{guard} {BARRIER} x[i] = 0;",
     )
     assert codes(text, "KERNEL-BARRIER") == ["KERNEL-BARRIER-001"] * reported
@@ -176,6 +179,71 @@ def test_a_kernel_of_one_simd_group_is_tried_as_such() -> None:
         "for (uint i = lane; i < n; i += 32) { y[row * n + i] = i + lane; }",
     )
     assert codes(text, "KERNEL-RACE") == []
+
+
+STAGED = """
+kernel void f(
+    device float* y [[buffer(0)]], uint lane [[thread_index_in_simdgroup]],
+    uint group [[simdgroup_index_in_threadgroup]], threadgroup float* s [[threadgroup(0)]]) {{
+  s[lane] = y[lane];
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  float v = s[31 - lane];
+  {}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "codes_of_races"),
+    [
+        ("if (group == 0) y[lane] = v;", []),  # launched with one simdgroup
+        ("y[group * 32 + lane] = v;", ["KERNEL-RACE-001"]),
+    ],
+)
+def test_a_kernel_that_asks_for_the_first_simdgroup_may_have_one(
+    use: str, codes_of_races: list[str]
+) -> None:
+    assert codes(STAGED.format(use), "KERNEL-RACE-001") == codes_of_races
+
+
+OWN_TEXT = "void fold(uint v, thread uint& borrow) { borrow = v; }\n"
+BODY = "uint borrow; fold(n, borrow); x[i] = borrow;"
+ARGUMENTS = (
+    "device uint* x [[buffer(0)]], constant uint& n [[buffer(1)]], "
+    "uint i [[thread_position_in_grid]]"
+)
+REVERSED = """
+    uint r = 0, v = i;
+    for (uint k = 0; k < n; k++) { r = (r << 1) | (v & 1); v >>= 1; }
+    x[r] = i;
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (OWN_TEXT + kernel(ARGUMENTS, BODY), []),
+        ('#include "field.h"\n' + kernel(ARGUMENTS, BODY), []),  # it may take a reference
+        (kernel(ARGUMENTS, "uint v; x[i] = v + n;"), ["KERNEL-INIT-001"]),
+        (kernel(ARGUMENTS, REVERSED), []),  # an index of as many bits as the loop has turns
+        (kernel(ARGUMENTS, "x[i / 2] = i;"), ["KERNEL-RACE-002"]),
+        ("template <typename T> T cast_of(int v) = delete;\n" + kernel(""), []),
+        ('extern "C" struct P { uint n; };\n' + kernel(""), []),
+        ("float scale = 2;\n" + kernel(""), ["KERNEL-MSL-001"]),
+        ("[[mesh]] void m(uint t [[thread_index_in_threadgroup]]) { threadgroup uint s; }", []),
+        ("void m(uint t) { threadgroup uint s; }\n" + kernel(""), ["KERNEL-MEMORY-002"]),
+        (kernel("device Fr* x [[buffer(0)]]", "x[0] = fr_add(x[0], x[1]);"), []),  # a text before
+        (kernel("", "auto f = [](float v) { return v; };"), []),  # the project has Metal 4
+        (
+            "template <int n> void sum(device float* x) {\n"
+            "float s[n] = {0}; for (int k = 0; k < n; k++) { s[k] += x[k]; } x[0] = s[0]; }\n"
+            + kernel("device float* x [[buffer(0)]]", "sum<4>(x);"),
+            [],
+        ),
+    ],
+)
+def test_files_of_real_projects(text: str, expected: list[str]) -> None:
+    assert codes(text) == expected
 
 
 def test_a_count_in_an_open_loop_is_the_same_for_all_threads() -> None:

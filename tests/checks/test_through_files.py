@@ -24,6 +24,7 @@ def programs_of(file: str) -> dict[str, str]:
 
 PROGRAMS = programs_of("through_files.diff")
 STATE = programs_of("lazy_state.diff")
+FOLLOWED = programs_of("followed_values.diff")
 #: What the programs are about; all other findings are left aside.
 CODES = ("API-", "COMPILE-", "INDEX-", "NN-005", "HOST-PULL-002", "HOST-PULL-003", "HOST-PULL-013")
 
@@ -64,9 +65,10 @@ def marked(files: dict[str, str]) -> set[tuple[str, int, str]]:
     }
 
 
-@pytest.mark.parametrize("name", STATE)
-def test_only_the_program_with_the_lazy_state_is_flagged(name: str, tmp_path: Path) -> None:
-    faulty, correct = files_of(STATE[name], "-"), files_of(STATE[name], "+")
+@pytest.mark.parametrize("name", [*STATE, *FOLLOWED])
+def test_only_the_program_with_the_fault_is_flagged(name: str, tmp_path: Path) -> None:
+    program = {**STATE, **FOLLOWED}[name]
+    faulty, correct = files_of(program, "-"), files_of(program, "+")
     codes = tuple({code for _, _, code in marked(faulty)})
     found = flagged(tmp_path, faulty, codes)
     assert {one for one in found if one[0] == "main.py"} == marked(faulty) != set()

@@ -42,11 +42,11 @@ def test_call_in_an_argument_of_a_macro_is_reported_where_it_is() -> None:
     ("text", "column"),
     [
         ("struct A { float a; A(float v) : a(lost) {} };", 36),
-        ("struct A : lost { float a; };", 12),
+        ("struct A : lost { float a; };", None),
         ('static_assert(lost > 1, "");', 15),
-        ("template <typename T = lost> T f(T v) { return v; }", 24),
-        ("template <typename T> T f(T v) { return v; } constant float c = f<lost>(1);", 67),
-        ("constant array<float, lost> a = {};", 23),
+        ("template <typename T = lost> T f(T v) { return v; }", None),
+        ("template <typename T> T f(T v) { return v; } constant float c = f<lost>(1);", None),
+        ("constant array<float, lost> a = {};", None),
         ("#define SAME(e) (e)\nconstant float c = SAME(lost);", None),
     ],
 )

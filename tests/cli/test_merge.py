@@ -270,7 +270,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real")
     for name, source in (("examples", "examples"), ("pack", "tests/xlstm_kernels/slstm")):
         shutil.copytree(ROOT / source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "xlstm_kernels" / "slstm", folder / "pack" / "xlstm_kernels" / "slstm")
+    slstm = Path("xlstm_kernels", "recurrent", "slstm")
+    shutil.copytree(ROOT / slstm, folder / "pack" / slstm)
     for name in ("examples", "pack"):
         (folder / name / "embercoach.toml").write_text('profile = "ember"\n')
     return folder

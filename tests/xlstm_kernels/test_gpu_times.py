@@ -88,12 +88,3 @@ def test_the_plain_mlstm_is_that_of_the_pack(exponential, operator):
     found = partial(plain.chunkwise, length=16, exponential=exponential)(*inputs)
     expected = operator(*inputs, backend="native")
     np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-3, atol=1e-4)
-
-
-def test_the_plain_slstm_is_that_of_the_pack():
-    shapes = (2, 4, 4, 2, 8), (4, 2, 8, 8), (4, 2, 8)
-    inputs = [mx.random.normal(one, key=mx.random.key(at)) for at, one in enumerate(shapes)]
-    expected = pack.slstm(*inputs, backend="native")[0][0]
-    np.testing.assert_allclose(
-        np.array(plain.slstm(*inputs)), np.array(expected), rtol=1e-4, atol=1e-5
-    )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
 import math
 import os
+import pkgutil
 import subprocess
 import sys
 import time
@@ -361,8 +364,11 @@ def test_public_names():
     assert xlstm_kernels.__all__ == [
         "Kernel",
         "causal_conv1d",
+        "causal_conv1d_fn",
         "causal_conv1d_update",
+        "causal_conv1d_varlen_states",
         "default_backend",
+        "flashrnn",
         "get_available_mlstm_kernels",
         "get_available_mlstm_sequence_kernels",
         "get_available_mlstm_step_kernels",
@@ -370,6 +376,7 @@ def test_public_names():
         "get_mlstm_sequence_kernel",
         "get_mlstm_step_kernel",
         "inference",
+        "lstm",
         "mLSTMBackend",
         "mLSTMBackendConfig",
         "mlstm_chunkwise",
@@ -380,11 +387,23 @@ def test_public_names():
         "multi_head_rms_norm",
         "nn",
         "rms_norm",
+        "seq_idx_from_cu_seqlens",
         "slstm",
         "slstm_step",
         "soft_cap",
     ]
     assert all(getattr(xlstm_kernels, name).__doc__ for name in xlstm_kernels.__all__)
+
+
+def test_no_name_hides_a_module():
+    """`import xlstm_kernels.a.b` must give what `xlstm_kernels.a.b` then names."""
+    for module in pkgutil.walk_packages(xlstm_kernels.__path__, "xlstm_kernels."):
+        parent, _, name = module.name.rpartition(".")
+        found = getattr(sys.modules[parent], name, None)
+        assert found is None or inspect.ismodule(found), module.name
+    sequence = importlib.import_module("xlstm_kernels.recurrent.slstm.sequence")
+    assert xlstm_kernels.recurrent.slstm.sequence is sequence
+    assert xlstm_kernels.slstm is sequence.slstm
 
 
 def test_import_without_mlx_says_what_to_install():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import host_number, require_floating, require_shape
+from xlstm_kernels.arguments import FLOATING, host_number, require_floating, require_shape
 
 
 class States(NamedTuple):
@@ -18,6 +18,10 @@ class States(NamedTuple):
     c: mx.array
     n: mx.array
     m: mx.array
+
+    def stored(self, dtype: mx.Dtype) -> States:
+        """The state with c and n of `dtype`; m, their logarithm's scale, stays float32."""
+        return States(self.c.astype(dtype), self.n.astype(dtype), self.m)
 
 
 def require_sequence(
@@ -94,6 +98,18 @@ def zero_states(q: mx.array, v: mx.array) -> States:
         mx.zeros((*leading, q.shape[-1]), dtype=mx.float32),
         mx.zeros((*leading, 1), dtype=mx.float32),
     )
+
+
+def require_state_dtype(operator: str, dtype: mx.Dtype) -> None:
+    """Accept float32, float16 and bfloat16.
+
+    Raises:
+        TypeError: for another dtype.
+    """
+    if dtype not in FLOATING:
+        raise TypeError(
+            f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype}"
+        )
 
 
 def require_eps(operator: str, eps: float) -> float:

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_floating
-from xlstm_kernels.mlstm.arguments import States, require_eps, zero_states
+from xlstm_kernels.mlstm import choice
+from xlstm_kernels.mlstm.arguments import States, require_eps, require_sequence, zero_states
 from xlstm_kernels.mlstm.chunked import require_chunk_size
+from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.registry import (
     get_mlstm_kernel,
     get_mlstm_sequence_kernel,
     get_mlstm_step_kernel,
-    own_name,
-    stored,
 )
+from xlstm_kernels.mlstm.sequence import mlstm_sequence
+from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
+from xlstm_kernels.mlstm.step import mlstm_step
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked import Result
+    from xlstm_kernels.mlstm.registry import MLSTMKernel
 
+Output: TypeAlias = mx.array | tuple[mx.array, tuple[mx.array, ...]]
 MODES = ("train", "train_with_padding", "inference")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
-# Up to here the kernel that goes step by step, state in registers, is taken for a sequence.
-_SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,14 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
     """The configuration of an `mLSTMBackend`, with fields and defaults of `mlstm_kernels`.
 
     Attributes:
-        chunkwise_kernel: the form for whole sequences; see `get_available_mlstm_kernels()`. The
-            defaults are MLX operations everywhere: for Metal name `"chunkwise--metal_xl_chunk"`,
-            `"native_sequence__metal"` and `"metal"`.
-        sequence_kernel: the form for a few steps, see `get_available_mlstm_sequence_kernels()`.
-        step_kernel: the form for one step, see `get_available_mlstm_step_kernels()`.
+        chunkwise_kernel: a name of `get_available_mlstm_kernels()`. `siging` in it means a sigmoid
+            input gate. What computes is chosen for each call, whatever the names say.
+        sequence_kernel: a name of `get_available_mlstm_sequence_kernels()`.
+        step_kernel: a name of `get_available_mlstm_step_kernels()`.
         mode: `"train"`: the chunkwise form whatever comes. `"train_with_padding"`: the same, since
             no form needs padding here, but without last states. `"inference"`: the form that suits
             the number of steps, and always the last states.
-        chunk_size: steps of a chunk, at least 1.
+        chunk_size: steps of a chunk, at least 1; None chooses.
         return_last_states: whether calls in training return the last states, unless they say.
         autocast_kernel_dtype: taken for NX-AI's sake: MLX has no autocast, and kernels take any
             dtype and compute in float32.
@@ -61,7 +61,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
     sequence_kernel: str = "native_sequence__native"
     step_kernel: str = "native"
     mode: str = "train"
-    chunk_size: int = 64
+    chunk_size: int | None = 64
     return_last_states: bool = True
     autocast_kernel_dtype: str = "bfloat16"
     eps: float = 1e-6
@@ -74,7 +74,7 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
         get_mlstm_sequence_kernel(self.sequence_kernel)
         get_mlstm_step_kernel(self.step_kernel)
         _require_mode(owner, self.mode)
-        require_chunk_size(owner, self.chunk_size)
+        object.__setattr__(self, "chunk_size", require_chunk_size(owner, self.chunk_size))
         require_eps(owner, self.eps)
         for name in ("autocast_kernel_dtype", "inference_state_dtype"):
             if getattr(self, name) not in DTYPES:
@@ -84,21 +84,23 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
                 )
         if self.return_last_states:
             _refuse_padded_states(owner, self.mode)
-            if own_name(self.chunkwise_kernel).startswith("parallel"):
+            if self.chunkwise_kernel.startswith("parallel"):
                 raise ValueError(
                     f"{owner}: {self.chunkwise_kernel!r} is not configured to return last states; "
                     "set return_last_states=False (a call may still ask for them)"
                 )
 
+    @property
+    def is_siging(self) -> bool:
+        """True with a sigmoid input gate."""
+        return "siging" in self.chunkwise_kernel
+
 
 class mLSTMBackend(nn.Module):  # noqa: N801
     """The mLSTM in the form that its configuration, and what comes in, ask for.
 
-    In inference a single step goes to the step kernel; up to 16 steps, where kernels run, to the
-    sequence kernel; and everything longer, of any length, to the chunkwise kernel. MLX operations
-    are fewer, and faster, in the chunkwise form from two steps on, so that without kernels the
-    sequence form is taken for masked single steps only. A form with a sigmoid input gate has
-    neither a step nor a sequence kernel: it takes every length itself.
+    In inference `xlstm_kernels.mlstm.choice` has the form: a step, a few steps one after the other,
+    or chunks. A sigmoid input gate has chunks only.
 
     Args:
         config: see `mLSTMBackendConfig`.
@@ -107,15 +109,6 @@ class mLSTMBackend(nn.Module):  # noqa: N801
     def __init__(self, config: mLSTMBackendConfig) -> None:
         super().__init__()
         self.config = config
-        own = own_name(config.chunkwise_kernel)
-        self.is_siging = own.endswith("siging")
-        settings: dict[str, Any] = {"eps": config.eps, "chunk_size": config.chunk_size}
-        if self.is_siging:
-            settings["normalize"] = config.normalize_siging
-        self._chunkwise = functools.partial(get_mlstm_kernel(config.chunkwise_kernel), **settings)
-        self._sequence = get_mlstm_sequence_kernel(config.sequence_kernel)
-        self._has_sequence_kernel = own_name(config.sequence_kernel).endswith("metal")
-        self._step = get_mlstm_step_kernel(config.step_kernel)
 
     def __call__(
         self,
@@ -131,7 +124,8 @@ class mLSTMBackend(nn.Module):  # noqa: N801
         mode: str | None = None,
         *,
         mask: mx.array | None = None,
-    ) -> Result:
+        backend: str | None = None,
+    ) -> Output:
         """Run the mLSTM over a sequence of any length.
 
         Args:
@@ -147,6 +141,7 @@ class mLSTMBackend(nn.Module):  # noqa: N801
                 says. In inference they always are.
             mode: instead of the configuration's.
             mask: (B, S) booleans; where False the step is skipped: the states stay, h is zero.
+            backend: as in `mlstm_chunkwise`.
 
         Returns:
             h (B, NH, S, DV) in the dtype of v, or (h, (c, n, m)); (h, (c, n)) with a sigmoid input
@@ -157,69 +152,41 @@ class mLSTMBackend(nn.Module):  # noqa: N801
             ValueError: for shapes that do not fit, an unknown mode, and for last states of
                 `"train_with_padding"`.
         """
-        owner = type(self).__name__
-        mode = self.config.mode if mode is None else _require_mode(owner, mode)
-        given = (c_initial, n_initial, m_initial)
-        if mode == "inference":
-            inferred: Result = self._infer(q, k, v, i, f, given, mask)
-            return inferred
-        if return_last_states is None:
-            return_last_states = self.config.return_last_states
+        config, in_inference = self.config, self._mode(mode) == "inference"
+        if return_last_states is None or in_inference:
+            return_last_states = config.return_last_states or in_inference
         if return_last_states:
-            _refuse_padded_states(owner, mode)
-        result: Result = self._chunkwise(
-            q, k, v, i, f, *given, return_last_states=return_last_states, mask=mask
+            _refuse_padded_states(type(self).__name__, self._mode(mode))
+        require_sequence(type(self).__name__, q, k, v, i, f)
+        arrays = (q, k, v, i, f, c_initial, n_initial, m_initial)
+        backend, form = executors.resolve(backend), choice.CHUNKWISE
+        if in_inference and not config.is_siging and q.shape[2]:
+            form = choice.chosen(q, v, backend, masked=mask is not None).form
+        stored_as = DTYPES[config.inference_state_dtype]
+        if form == choice.STEP:
+            return _one_step(*arrays, eps=config.eps, dtype_state=stored_as, backend=backend)
+        if form == choice.SEQUENCE:
+            settings = (True, config.eps, stored_as)
+            return mlstm_sequence(*arrays, *settings, mask=mask, backend=backend)
+        operator: MLSTMKernel = mlstm_chunkwise
+        if config.is_siging:
+            operator = partial(mlstm_siging_chunkwise, normalize=config.normalize_siging)
+        result: Output = operator(
+            *arrays,
+            return_last_states,
+            config.eps,
+            chunk_size=config.chunk_size,
+            mask=mask,
+            backend=backend,
         )
-        return result
+        if not in_inference or isinstance(result, mx.array):
+            return result
+        h, (c, n, *m) = result
+        last = (c.astype(stored_as), n.astype(stored_as), *m)
+        return h, (States(*last) if m else last)
 
-    def _infer(
-        self,
-        q: mx.array,
-        k: mx.array,
-        v: mx.array,
-        i: mx.array,
-        f: mx.array,
-        given: tuple[mx.array | None, mx.array | None, mx.array | None],
-        mask: mx.array | None,
-    ) -> Any:
-        require_floating(type(self).__name__, "q", q)
-        steps = q.shape[2] if q.ndim == 4 else 0
-        if self.is_siging:
-            h, (c, n) = self._chunkwise(q, k, v, i, f, *given, return_last_states=True, mask=mask)
-            return h, (c.astype(self._state_dtype), n.astype(self._state_dtype))
-        if steps == 1 and mask is None:
-            return self._one_step(q, k, v, i, f, given)
-        settings = {"return_last_states": True, "mask": mask}
-        if steps == 1 or (steps <= _SHORT and self._runs_sequence_kernel()):
-            h, last = self._sequence(q, k, v, i, f, *given, eps=self.config.eps, **settings)
-        else:
-            h, last = self._chunkwise(q, k, v, i, f, *given, **settings)
-        return h, stored(last, self._state_dtype)
-
-    def _one_step(
-        self,
-        q: mx.array,
-        k: mx.array,
-        v: mx.array,
-        i: mx.array,
-        f: mx.array,
-        given: tuple[mx.array | None, mx.array | None, mx.array | None],
-    ) -> tuple[mx.array, States]:
-        query, key, value = (mx.squeeze(array, axis=2) for array in (q, k, v))
-        is_first = all(state is None for state in given)
-        states = zero_states(query, value) if is_first else given
-        h, last = self._step(
-            query, key, value, i, f, *states, eps=self.config.eps, dtype_state=self._state_dtype
-        )
-        return mx.expand_dims(h, axis=2), last
-
-    @property
-    def _state_dtype(self) -> mx.Dtype:
-        # Not kept: a dtype can be neither copied nor pickled, and a layer must be.
-        return DTYPES[self.config.inference_state_dtype]
-
-    def _runs_sequence_kernel(self) -> bool:
-        return self._has_sequence_kernel and executors.resolve(None) != executors.NATIVE
+    def _mode(self, mode: str | None) -> str:
+        return self.config.mode if mode is None else _require_mode(type(self).__name__, mode)
 
     def _extra_repr(self) -> str:
         return str(self.config)
@@ -239,3 +206,19 @@ def _refuse_padded_states(owner: str, mode: str) -> None:
             f"{owner}: mode 'train_with_padding' returns no last states; set "
             "return_last_states=False, or use mode 'train', which takes any length"
         )
+
+
+def _one_step(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    i: mx.array,
+    f: mx.array,
+    *given: mx.array | None,
+    **settings: Any,
+) -> tuple[mx.array, States]:
+    q, k, v = (mx.squeeze(array, axis=2) for array in (q, k, v))
+    is_first = all(state is None for state in given)
+    states: Any = zero_states(q, v) if is_first else given
+    h, last = mlstm_step(q, k, v, i, f, *states, **settings)
+    return mx.expand_dims(h, axis=2), last

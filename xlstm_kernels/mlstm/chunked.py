@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import require_mask
+from xlstm_kernels.arguments import host_integer, require_mask
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, gradient_of, on_backend
+from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import (
     States,
     initial_states,
@@ -43,6 +44,13 @@ class Form:
     normalizer_grad: bool = True
     precision: Precision = Precision.DEFAULT
 
+    def chosen(self, q: mx.array, v: mx.array, backend: str) -> Form:
+        """The same with a chunk size, from the table if the caller gave none."""
+        if self.chunk_size is not None:
+            return self
+        row = choice.chosen(q, v, backend, form=choice.CHUNKWISE)
+        return replace(self, chunk_size=row.chunk_size)
+
 
 def run(
     operator: str,
@@ -75,6 +83,7 @@ def run(
     if not q.shape[2]:
         h, last = mx.zeros(v.shape, dtype=v.dtype), states or zero_states(q, v)
     else:
+        form = form.chosen(q, v, resolved)
         operation = _operation(form, resolved, states is not None, mask is not None)
         masks = () if mask is None else (mask,)
         h, c, n, m, *_ = operation(q, k, v, i, f, *(states or ()), *masks)
@@ -86,16 +95,10 @@ def require_chunk_size(operator: str, chunk_size: int | None) -> int | None:
     """Return a chunk size of at least 1, or None.
 
     Raises:
-        TypeError: for anything else that is not an int.
+        TypeError: for anything else that is not an integer.
         ValueError: for one below 1.
     """
-    if chunk_size is None:
-        return None
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
-        raise TypeError(f"{operator}: chunk_size must be an int, got {type(chunk_size).__name__}")
-    if chunk_size < 1:
-        raise ValueError(f"{operator}: chunk_size must be at least 1, got {chunk_size}")
-    return chunk_size
+    return None if chunk_size is None else host_integer(operator, "chunk_size", chunk_size, least=1)
 
 
 def require_precision(operator: str, precision: str) -> Precision:
@@ -115,9 +118,10 @@ def require_precision(operator: str, precision: str) -> Precision:
 
 def sequence_gradient(form: Form, backend: str, *, carried: bool, masked: bool) -> Gradient:
     """The gradient, by chunks, of any (q, k, v, i, f[, c, n, m][, mask]) -> (h, c, n, m)."""
-    operation = _operation(form, backend, carried, masked)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        chosen = form.chosen(primals[0], primals[2], backend)
+        operation = _operation(chosen, backend, carried, masked)
         masks = primals[-1:] if masked else ()
         differentiated = list(primals[:-1] if masked else primals)
         _, gradients = mx.vjp(

@@ -18,22 +18,6 @@ from xlstm_kernels import pairs
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.gates import LogGates
 
-GREATEST = 256
-#: The chunk that is fastest from so many steps on (H200, bfloat16, docs/performance.md).
-_FASTEST = ((8192, 256), (2048, 128), (0, 64))
-
-
-def chunk_length(steps: int, chunk_size: int | None) -> int:
-    """L, the steps of a chunk: no more than there are, and no more than `GREATEST`.
-
-    Args:
-        steps: S, at least 1.
-        chunk_size: as the caller gave it; None chooses.
-    """
-    if chunk_size is None:
-        chunk_size = next(length for least, length in _FASTEST if steps >= least)
-    return min(chunk_size, steps, GREATEST)
-
 
 def lane_pack(width: int) -> int:
     """Neighbouring elements that each of 32 lanes takes of a row, a power of two."""

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import executors, products
+from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, zero_states
 from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
 from xlstm_kernels.mlstm.chunk_rows import chunk_rows
-from xlstm_kernels.mlstm.chunks import chunk_length, in_chunks, in_sequence, weights_from_start
+from xlstm_kernels.mlstm.chunks import in_chunks, in_sequence, weights_from_start
 from xlstm_kernels.mlstm.gate_gradients import Exponents, gate_gradients
 from xlstm_kernels.mlstm.gates import LogGates, log_gates
 from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
@@ -86,7 +87,7 @@ class Call:
 
     def length(self, form: Form) -> int:
         """Steps of a chunk."""
-        return chunk_length(self.steps, form.chunk_size)
+        return min(form.chunk_size or choice.GREATEST, self.steps, choice.GREATEST)
 
     def gates(self, form: Form, backend: str) -> LogGates:
         """The log-gates, in chunks."""

@@ -1,38 +1,30 @@
-"""The forms of the mLSTM by name, as NX-AI's `mlstm_kernels` has them.
+"""The mLSTM by the names of NX-AI's `mlstm_kernels` 2.0.6, and by ours with `metal`.
 
-A name says which form computes, and on what:
+A name says which mLSTM it is, with an exponential input gate or a sigmoid (`siging`), and what
+follows `eps` by position. What computes it, on which back end and in chunks of how many steps, is
+chosen for each call (`xlstm_kernels.mlstm.choice`), whatever the name says of `native`, `triton` or
+`metal`: saved configurations have the names of the machine that wrote them. `backend="native"`
+asks for MLX operations. The parallel forms, whose cost grows with the square of the length, are
+chunkwise here, and every gradient is that of the whole expression: `normalizer_grad=False` gives
+that of their `custbw`, which leaves out the normaliser.
 
-- with `metal`, a kernel where Metal is available and the GPU is the default device, and MLX's own
-  operations elsewhere (`backend=None` of the operators);
-- with `native`, MLX's own operations everywhere (`backend="native"`).
-
-NX-AI's names with `triton` mean ours with `metal`, so that their configurations load. Some names
-differ there by their numerics or gradients, and no longer do here: every form is stable for any
-gates, and every gradient is that of the whole expression. So `chunkwise--native_custbw`, of which
-NX-AI's backward pass is written by hand and leaves out the normaliser, is here the same as
-`chunkwise--native_autograd`, in values and in gradients (`normalizer_grad=False` gives theirs). The
-parallel forms, whose cost grows with the square of the length, are the chunkwise ones here, which
-compute the same numbers at less.
+Accepted and ignored, since nothing here depends on them, is what `_IGNORED` lists: the tiles and
+warps of Triton, `autocast_kernel_dtype` (MLX has no autocast, and kernels take any dtype),
+`stable_fgate` (every form is stable), and `chunk_size` where there are no chunks. Other unknown
+settings are errors, also where NX-AI's functions swallow any.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-import mlx.core as mx
-
-from xlstm_kernels import executors
-from xlstm_kernels.arguments import FLOATING
-from xlstm_kernels.mlstm.arguments import States
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 from xlstm_kernels.mlstm.step import mlstm_step
-
-if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.chunked import Result
 
 MLSTMKernel: TypeAlias = Callable[..., Any]
 
@@ -41,14 +33,11 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
     """A form of the mLSTM that takes a whole sequence, chunkwise or parallel.
 
     Args:
-        name: one of `get_available_mlstm_kernels()`, or NX-AI's name of it with `triton`.
+        name: one of `get_available_mlstm_kernels()`.
 
     Returns:
-        A function `(q, k, v, i, f, c_initial=None, n_initial=None, m_initial=None,
-        return_last_states=False, eps=1e-6, chunk_size=None, *, mask=None)` with the arguments and
-        results of `mlstm_chunkwise`. They take `normalizer_grad=True` and `precision="default"`
-        too. The one with a sigmoid for its input gate (`siging`) has no m and takes neither: its
-        m_initial must be None, its last states are (c, n), and it takes `normalize=True`.
+        `mlstm_chunkwise` or, for `siging`, `mlstm_siging_chunkwise`, with the order of arguments
+        that NX-AI's function of this name has.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.
@@ -57,16 +46,10 @@ def get_mlstm_kernel(name: str) -> MLSTMKernel:
 
 
 def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
-    """A form of the mLSTM that goes through a sequence step by step.
+    """A form of the mLSTM that goes through a sequence step by step: `mlstm_sequence`.
 
     Args:
-        name: one of `get_available_mlstm_sequence_kernels()`, or NX-AI's name with `triton`.
-
-    Returns:
-        A function `(q, k, v, i, f, c_initial=None, n_initial=None, m_initial=None,
-        return_last_states=False, eps=1e-6, dtype_state=mx.float32, *, normalizer_grad=True,
-        mask=None)` with the
-        arguments and results of `mlstm_sequence`; the last c and n are in `dtype_state`.
+        name: one of `get_available_mlstm_sequence_kernels()`.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.
@@ -75,14 +58,10 @@ def get_mlstm_sequence_kernel(name: str) -> MLSTMKernel:
 
 
 def get_mlstm_step_kernel(name: str) -> MLSTMKernel:
-    """One step of the mLSTM.
+    """One step of the mLSTM: `mlstm_step`.
 
     Args:
-        name: one of `get_available_mlstm_step_kernels()`, or NX-AI's name with `triton`.
-
-    Returns:
-        A function `(q, k, v, i, f, c, n, m, eps=1e-6, dtype_state=mx.float32, *,
-        normalizer_grad=True)`, `mlstm_step`.
+        name: one of `get_available_mlstm_step_kernels()`.
 
     Raises:
         ValueError: for an unknown name; the message lists those known.
@@ -91,132 +70,95 @@ def get_mlstm_step_kernel(name: str) -> MLSTMKernel:
 
 
 def get_available_mlstm_kernels() -> list[str]:
-    """The names that `get_mlstm_kernel` takes, but for NX-AI's with `triton`."""
+    """The names that `get_mlstm_kernel` takes."""
     return list(_KERNELS)
 
 
 def get_available_mlstm_sequence_kernels() -> list[str]:
-    """The names that `get_mlstm_sequence_kernel` takes, but for NX-AI's with `triton`."""
+    """The names that `get_mlstm_sequence_kernel` takes."""
     return list(_SEQUENCE_KERNELS)
 
 
 def get_available_mlstm_step_kernels() -> list[str]:
-    """The names that `get_mlstm_step_kernel` takes, but for NX-AI's with `triton`."""
+    """The names that `get_mlstm_step_kernel` takes."""
     return list(_STEP_KERNELS)
 
 
-def own_name(name: str) -> str:
-    """Our own name for what NX-AI names with `triton`; any other name as it is."""
-    return _OURS.get(name, name)
-
-
 def _found(kind: str, name: str, kernels: Mapping[str, MLSTMKernel]) -> MLSTMKernel:
-    kernel = kernels.get(own_name(name))
-    if kernel is None:
+    if name not in kernels:
         raise ValueError(f"unknown {kind} {name!r}; expected one of {', '.join(kernels)}")
-    return kernel
+    return kernels[name]
 
 
-def _siging(
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
-    c_initial: mx.array | None = None,
-    n_initial: mx.array | None = None,
-    m_initial: None = None,
-    return_last_states: bool = False,
-    eps: float = 1e-6,
-    chunk_size: int | None = None,
-    *,
-    normalize: bool = True,
-    mask: mx.array | None = None,
-    backend: str | None = None,
-) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
-    """`mlstm_siging_chunkwise`, with the place of the other forms' m_initial."""
-    if m_initial is not None:
-        raise ValueError(
-            "mlstm_siging_chunkwise: a sigmoid input gate has no state m; m_initial must be None"
-        )
-    return mlstm_siging_chunkwise(
-        *(q, k, v, i, f, c_initial, n_initial),
-        return_last_states,
-        eps,
-        chunk_size,
-        normalize,
-        mask=mask,
-        backend=backend,
+_TRITON = (
+    "chunk_size_inter",
+    "chunk_size_intra",
+    "siz_b_L_parallel",
+    "siz_b_L_loop",
+    "siz_b_DH_parallel",
+    "siz_b_DH_loop",
+    "num_warps_intra",
+    "num_warps_inter",
+    "num_stages_intra",
+    "num_stages_inter",
+    "recompute_states_in_bw",
+    "autocast_kernel_dtype",
+)
+_IGNORED = (*_TRITON, "stable_fgate", "chunk_size")
+
+
+def _ordered(operator: MLSTMKernel, *after_eps: str) -> MLSTMKernel:
+    """`operator` with these arguments after `eps`, by position, and what is ignored."""
+    own = dict(inspect.signature(operator).parameters)
+    first = [*list(own)[: list(own).index("eps") + 1], *after_eps]
+    unused = inspect.Parameter("unused", inspect.Parameter.KEYWORD_ONLY, default=None)
+    signature = inspect.Signature(
+        [
+            own.get(name, unused).replace(
+                name=name,
+                kind=unused.kind if name not in first else unused.POSITIONAL_OR_KEYWORD,
+            )
+            for name in dict.fromkeys((*first, *own, *_IGNORED))
+        ]
     )
 
+    @functools.wraps(operator)
+    def call(*arrays: Any, **settings: Any) -> Any:
+        given = signature.bind(*arrays, **settings).arguments
+        return operator(**{name: value for name, value in given.items() if name in own})
 
-def _sequence(
-    q: mx.array,
-    k: mx.array,
-    v: mx.array,
-    i: mx.array,
-    f: mx.array,
-    c_initial: mx.array | None = None,
-    n_initial: mx.array | None = None,
-    m_initial: mx.array | None = None,
-    return_last_states: bool = False,
-    eps: float = 1e-6,
-    dtype_state: mx.Dtype = mx.float32,
-    *,
-    normalizer_grad: bool = True,
-    mask: mx.array | None = None,
-    backend: str | None = None,
-) -> Result:
-    """`mlstm_sequence`, with the dtype of the last c and n."""
-    if dtype_state not in FLOATING:
-        raise TypeError(
-            f"mlstm_sequence: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
-        )
-    initial = (c_initial, n_initial, m_initial)
-    result = mlstm_sequence(
-        *(q, k, v, i, f, *initial, return_last_states, eps),
-        normalizer_grad=normalizer_grad,
-        mask=mask,
-        backend=backend,
-    )
-    if isinstance(result, mx.array):
-        return result
-    h, last = result
-    return h, stored(last, dtype_state)
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
-def stored(states: States, dtype: mx.Dtype) -> States:
-    """States whose c and n are of `dtype`; m, their logarithm's scale, stays float32."""
-    return States(states.c.astype(dtype), states.n.astype(dtype), states.m)
-
-
-def _native(kernel: MLSTMKernel) -> MLSTMKernel:
-    return functools.partial(kernel, backend=executors.NATIVE)
-
+_CHUNKS = _ordered(mlstm_chunkwise, "chunk_size", "autocast_kernel_dtype")
+_XL_CHUNKS = _ordered(mlstm_chunkwise, "chunk_size", *_TRITON)
+_XL_CHUNKS_SIGING = _ordered(mlstm_siging_chunkwise, "normalize", "chunk_size", *_TRITON)
+_PARALLEL = _ordered(mlstm_chunkwise, "autocast_kernel_dtype")
+_PARALLEL_SIGING = _ordered(
+    mlstm_siging_chunkwise, "stable_fgate", "normalize", "autocast_kernel_dtype"
+)
+_SEQUENCE = _ordered(mlstm_sequence, "dtype_state")
+_STEP = _ordered(mlstm_step, "dtype_state")
 
 _KERNELS: Mapping[str, MLSTMKernel] = {
-    "chunkwise--native_autograd": _native(mlstm_chunkwise),
-    "chunkwise--native_custbw": _native(mlstm_chunkwise),
-    "chunkwise--metal_xl_chunk": mlstm_chunkwise,
-    "chunkwise--metal_xl_chunk_siging": _siging,
-    "parallel--native_autograd": _native(mlstm_chunkwise),
-    "parallel--native_stablef_autograd": _native(mlstm_chunkwise),
-    "parallel--metal": mlstm_chunkwise,
+    "chunkwise--native_autograd": _CHUNKS,
+    "chunkwise--native_custbw": _CHUNKS,
+    "chunkwise--triton_limit_chunk": _CHUNKS,
+    "chunkwise--triton_xl_chunk": _XL_CHUNKS,
+    "chunkwise--triton_xl_chunk_siging": _XL_CHUNKS_SIGING,
+    "parallel--native_autograd": _CHUNKS,
+    "parallel--native_custbw": _PARALLEL,
+    "parallel--native_stablef_autograd": _CHUNKS,
+    "parallel--native_stablef_custbw": _PARALLEL,
+    "parallel--triton_limit_headdim": _PARALLEL,
+    "parallel--native_siging_autograd": _PARALLEL_SIGING,
+    "parallel--native_siging_custbw": _PARALLEL_SIGING,
+    "chunkwise--metal_xl_chunk": _XL_CHUNKS,
+    "chunkwise--metal_xl_chunk_siging": _XL_CHUNKS_SIGING,
+    "parallel--metal": _CHUNKS,
 }
-_SEQUENCE_KERNELS: Mapping[str, MLSTMKernel] = {
-    "native_sequence__native": _native(_sequence),
-    "native_sequence__metal": _sequence,
-}
-_STEP_KERNELS: Mapping[str, MLSTMKernel] = {
-    "native": _native(mlstm_step),
-    "metal": mlstm_step,
-}
-# NX-AI's names: their limits on chunk sizes and head dimensions are not ours.
-_OURS: Mapping[str, str] = {
-    "chunkwise--triton_xl_chunk": "chunkwise--metal_xl_chunk",
-    "chunkwise--triton_limit_chunk": "chunkwise--metal_xl_chunk",
-    "chunkwise--triton_xl_chunk_siging": "chunkwise--metal_xl_chunk_siging",
-    "parallel--triton_limit_headdim": "parallel--metal",
-    "native_sequence__triton": "native_sequence__metal",
-    "triton": "metal",
-}
+_SEQUENCE_KERNELS: Mapping[str, MLSTMKernel] = dict.fromkeys(
+    ("native_sequence__native", "native_sequence__triton", "native_sequence__metal"), _SEQUENCE
+)
+_STEP_KERNELS: Mapping[str, MLSTMKernel] = dict.fromkeys(("native", "triton", "metal"), _STEP)

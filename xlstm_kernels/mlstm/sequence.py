@@ -19,13 +19,13 @@ from xlstm_kernels.mlstm.arguments import (
     initial_states,
     require_eps,
     require_sequence,
+    require_state_dtype,
     zero_states,
 )
 from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS
 
 _OPERATOR = "mlstm_sequence"
-_CHUNK_SIZE = 64  # of the gradient
 
 
 def mlstm_sequence(
@@ -39,6 +39,7 @@ def mlstm_sequence(
     m_initial: mx.array | None = None,
     return_last_states: bool = False,
     eps: float = 1e-6,
+    dtype_state: mx.Dtype = mx.float32,
     *,
     normalizer_grad: bool = True,
     mask: mx.array | None = None,
@@ -48,7 +49,7 @@ def mlstm_sequence(
 
     Computed in float32 and rounded once; the exponents of the gates are kept to twice the digits of
     that, so that gates of +-100 lose none. Differentiable any number of times, exactly, in all
-    arrays; the gradient is computed in chunks of 64 steps.
+    arrays; the gradient is computed in chunks.
 
     Args:
         q: (B, NH, S, DK), the queries; float32, float16 or bfloat16, as all that follow. Any S, 0
@@ -63,6 +64,7 @@ def mlstm_sequence(
         m_initial: (B, NH, 1) or (B, NH), the logarithm of their scale.
         return_last_states: whether to return the states after the last step.
         eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
+        dtype_state: the dtype of the c and n returned; m is float32.
         normalizer_grad: whether gradients flow through the normaliser and m: see `mlstm_chunkwise`.
         mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
             zero, whatever q, k, v, i and f hold. None for all True.
@@ -71,7 +73,7 @@ def mlstm_sequence(
 
     Returns:
         h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
-        c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1), float32.
+        c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1).
 
     Raises:
         TypeError: for a dtype that is not listed, or an `eps` that is not a number.
@@ -82,9 +84,10 @@ def mlstm_sequence(
     require_sequence(_OPERATOR, q, k, v, i, f)
     require_mask(_OPERATOR, mask, (q.shape[0], q.shape[2]), "(B, S)")
     states = initial_states(_OPERATOR, q, v, (c_initial, n_initial, m_initial))
+    require_state_dtype(_OPERATOR, dtype_state)
     operation = _sequence(
         executors.resolve(backend),
-        Form(_CHUNK_SIZE, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad)),
+        Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad)),
         initial=states is not None,
         masked=mask is not None,
     )
@@ -93,7 +96,7 @@ def mlstm_sequence(
         h, *last = operation(q, k, v, i, f, *(states or ()), *masks)
     else:
         h, last = mx.zeros_like(v), [*(states or zero_states(q, v))]
-    return (h, States(*last)) if return_last_states else h
+    return (h, States(*last).stored(dtype_state)) if return_last_states else h
 
 
 def mlstm_sequence_reference(

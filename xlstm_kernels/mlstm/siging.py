@@ -21,10 +21,11 @@ def mlstm_siging_chunkwise(
     f: mx.array,
     c_initial: mx.array | None = None,
     n_initial: mx.array | None = None,
+    m_initial: None = None,
     return_last_states: bool = False,
     eps: float = 1e-6,
-    chunk_size: int | None = None,
     normalize: bool = True,
+    chunk_size: int | None = 128,
     *,
     mask: mx.array | None = None,
     seq_idx: mx.array | None = None,
@@ -32,7 +33,8 @@ def mlstm_siging_chunkwise(
 ) -> mx.array | tuple[mx.array, tuple[mx.array, mx.array]]:
     """The mLSTMsig over a sequence, in chunks.
 
-    Arguments and errors are those of `mlstm_chunkwise`, but for:
+    Arguments and errors are those of `mlstm_chunkwise`, their order and defaults those of NX-AI's
+    `mlstm_siging_chunkwise__xl_chunk`, but for:
 
     Args:
         q: see `mlstm_chunkwise`, as for k, v, i and f; the gates are before their sigmoids.
@@ -42,10 +44,11 @@ def mlstm_siging_chunkwise(
         f: see there.
         c_initial: (B, NH, DK, DV). The two come together, or not at all.
         n_initial: (B, NH, DK).
+        m_initial: None: a sigmoid needs no state m.
         return_last_states: whether to return the last states as well.
         eps: added to the normaliser.
-        chunk_size: see there.
         normalize: whether to divide by the normaliser.
+        chunk_size: see there.
         mask: see there.
         seq_idx: see there.
         backend: see there.
@@ -60,12 +63,12 @@ def mlstm_siging_chunkwise(
         sigmoid_input=True,
         normalize=bool(normalize),
     )
+    if m_initial is not None:
+        raise ValueError(f"{operator}: a sigmoid input gate has no state m; m_initial must be None")
     if (c_initial is None) != (n_initial is None):
         raise ValueError(f"{operator}: the initial states c and n come together, one is missing")
-    m_initial = None
-    if c_initial is not None:
-        m_initial = mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
-    given = (c_initial, n_initial, m_initial)
+    m = None if c_initial is None else mx.zeros((*c_initial.shape[:2], 1), dtype=mx.float32)
+    given = (c_initial, n_initial, m)
     result = run(operator, form, (q, k, v, i, f), given, True, mask, seq_idx, backend)
     h, (c, n, _) = result
     return (h, (c, n)) if return_last_states else h

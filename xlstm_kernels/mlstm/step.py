@@ -23,7 +23,12 @@ from xlstm_kernels.arguments import FLOATING, require_floating
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm import recurrence
-from xlstm_kernels.mlstm.arguments import States, initial_states, require_eps
+from xlstm_kernels.mlstm.arguments import (
+    States,
+    initial_states,
+    require_eps,
+    require_state_dtype,
+)
 from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PACKS, PAIRS
 
@@ -80,10 +85,7 @@ def mlstm_step(
     _require_step(q, k, v, i, f)
     if initial_states(_OPERATOR, q, v, (c, n, m)) is None:
         raise ValueError(f"{_OPERATOR}: the states c, n and m must be given")
-    if dtype_state not in FLOATING:
-        raise TypeError(
-            f"{_OPERATOR}: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
-        )
+    require_state_dtype(_OPERATOR, dtype_state)
     form = Form(None, require_eps(_OPERATOR, eps), normalizer_grad=bool(normalizer_grad))
     operation = _step(executors.resolve(backend), form, dtype_state)
     i, f, m = (mx.squeeze(array, axis=2) if array.ndim == 3 else array for array in (i, f, m))

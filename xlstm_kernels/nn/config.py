@@ -6,19 +6,15 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xlstm_kernels.arguments import host_number
+from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Kernels where there is Metal, MLX operations elsewhere; any length, and always the last states.
-_KERNELS = mLSTMBackendConfig(
-    chunkwise_kernel="chunkwise--metal_xl_chunk",
-    sequence_kernel="native_sequence__metal",
-    step_kernel="metal",
-    mode="inference",
-)
+# Any length, always the last states, and chunks as they are fastest.
+_KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)
+_CHUNK_SIZE = 64  # the default, which Hugging Face saves
 _WIDEST_FILTER = 32
 # Where a configuration says one thing twice: Hugging Face's name, and that of NX-AI's xlstm.
 _SYNONYMS = {"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"}
@@ -37,8 +33,8 @@ class mLSTMLayerConfig:  # noqa: N801  (the name that NX-AI's users know)
         norm_eps: of the norm over each head.
         gate_soft_cap: bounds i and f before their exp and sigmoid; None for no bound.
         num_hidden_layers: blocks of the model, which scale the initial values of the output.
-        mlstm_backend: the forms that the mLSTM is computed in; by default kernels where there is
-            Metal, and in inference mode, which takes any length and can be trained too.
+        mlstm_backend: what the mLSTM is; by default in inference mode, which takes any length and
+            can be trained too.
 
     Raises:
         TypeError: for a value that is not a number where one is needed.
@@ -136,7 +132,7 @@ class xLSTMConfig:  # noqa: N801
     """An xLSTM of mLSTM blocks as in xLSTM-7B and, if configured, sLSTM blocks.
 
     The names are those of Hugging Face's `xLSTMConfig`, and so are the defaults, xLSTM-7B's, but
-    for the kernels: here they are Metal's, where there is Metal. `from_dict` reads a `config.json`.
+    for the chunk size, which is chosen for each call. `from_dict` reads a `config.json`.
 
     Attributes:
         vocab_size: tokens.
@@ -186,7 +182,7 @@ class xLSTMConfig:  # noqa: N801
     sequence_kernel: str = _KERNELS.sequence_kernel
     step_kernel: str = _KERNELS.step_kernel
     mode: str = _KERNELS.mode
-    chunk_size: int = 64
+    chunk_size: int | None = _KERNELS.chunk_size
     return_last_states: bool = True
     autocast_kernel_dtype: str = "bfloat16"
     eps: float = 1e-6
@@ -201,10 +197,12 @@ class xLSTMConfig:  # noqa: N801
     conv1d_kernel_size: int = 4
 
     def __post_init__(self) -> None:
-        require_counts(self, "vocab_size", "num_hidden_layers", "ffn_round_up_to_multiple_of")
+        require_counts(self, "vocab_size", "hidden_size", "num_hidden_layers", "num_heads")
+        require_counts(self, "ffn_round_up_to_multiple_of", "slstm_num_heads")
+        require_counts(self, "conv1d_kernel_size", least=0)
         _require_positive(self, "ffn_proj_factor", "slstm_ffn_proj_factor")
         _require_caps(self, "output_logit_soft_cap")
-        self.mlstm_layer()
+        object.__setattr__(self, "chunk_size", self.mlstm_layer().mlstm_backend.chunk_size)
         indices = block_indices(self, self.slstm_at, self.num_hidden_layers)
         object.__setattr__(self, "slstm_at", indices)
         for index in indices:
@@ -216,9 +214,9 @@ class xLSTMConfig:  # noqa: N801
 
         Args:
             values: the contents of the file. Unknown names are ignored, as there are many
-                about training, generation and files.
-            **changes: fields that are to be other than in the file, such as the kernels: those of
-                NX-AI's checkpoints are `native`, which never runs Metal.
+                about training, generation and files. The default `chunk_size`, 64, means that
+                nobody chose one, as all names of kernels do.
+            **changes: fields that are to be other than in the file.
 
         Raises:
             TypeError: for a change of something that is not a field.
@@ -233,6 +231,8 @@ class xLSTMConfig:  # noqa: N801
                 raise ValueError(
                     f"xLSTMConfig: {name} = {given[name]} and {other} = {value} contradict"
                 )
+        if given.get("chunk_size") == _CHUNK_SIZE:
+            del given["chunk_size"]
         return cls(**{**given, **changes})
 
     @property
@@ -294,10 +294,9 @@ def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple
         TypeError: for one that is not an int.
         ValueError: for one that no block has.
     """
-    owner, indices = type(config).__name__, tuple(slstm_at)
+    owner = type(config).__name__
+    indices = tuple(host_integer(owner, "each of slstm_at", index) for index in slstm_at)
     for index in indices:
-        if isinstance(index, bool) or not isinstance(index, int):
-            raise TypeError(f"{owner}: slstm_at must hold indices of blocks, got {index!r}")
         if not 0 <= index < blocks:
             raise ValueError(
                 f"{owner}: slstm_at names block {index}, but there are {blocks}, from 0 on"
@@ -306,17 +305,10 @@ def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple
 
 
 def require_counts(config: object, *names: str, least: int = 1) -> None:
-    """Accept integers of at least `least` in these fields."""
+    """Turn these fields, integers of at least `least`, into ints."""
     for name in names:
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(
-                f"{type(config).__name__}: {name} must be an int, got {type(value).__name__}"
-            )
-        if value < least:
-            raise ValueError(
-                f"{type(config).__name__}: {name} must be at least {least}, got {value}"
-            )
+        count = host_integer(type(config).__name__, name, getattr(config, name), least=least)
+        object.__setattr__(config, name, count)
 
 
 def _require_positive(config: object, *names: str) -> None:

@@ -103,7 +103,7 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         dtype = DTYPES[self.config.mlstm_backend.inference_state_dtype]
         c = mx.zeros((batch_size, heads, keys, values), dtype=dtype)
         n = mx.zeros((batch_size, heads, keys), dtype=dtype)
-        if self.mlstm_backend.is_siging:
+        if self.config.mlstm_backend.is_siging:
             return c, n
         return States(c, n, mx.zeros((batch_size, heads, 1), dtype=mx.float32))
 

@@ -10,7 +10,7 @@ from mlx import nn
 from xlstm_kernels.nn.causal_conv import CausalConv1d
 from xlstm_kernels.nn.initialization import slstm_biases, small_normal
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
-from xlstm_kernels.slstm.sequence import slstm
+from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 if TYPE_CHECKING:
     from xlstm_kernels.nn.config import sLSTMLayerConfig

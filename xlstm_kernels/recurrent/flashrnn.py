@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import lstm
-from xlstm_kernels.slstm.sequence import slstm
+from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 if TYPE_CHECKING:
     import mlx.core as mx

@@ -16,7 +16,7 @@ import mlx.core as mx
 
 from xlstm_kernels import products
 from xlstm_kernels.differentiation import Arrays, differentiable, gradient_of
-from xlstm_kernels.slstm.arguments import initial_states, require_inputs
+from xlstm_kernels.recurrent.slstm.arguments import initial_states, require_inputs
 
 _STATES = 2
 _GATES = 4

@@ -62,13 +62,28 @@ def weight_dtype(module: Module, layer: str) -> str | None:
 def model_dtype(module: Module) -> str | None:
     """The one dtype that a file sets for its models, if it is half precision.
 
-    By ``model.set_dtype(mx.bfloat16)`` or ``model.apply(lambda p: p.astype(mx.bfloat16))``.
+    By ``model.set_dtype(mx.bfloat16)`` or ``model.apply(lambda p: p.astype(mx.bfloat16))``. A
+    parameter is its default, and what is passed under its name.
     """
     if ".set_dtype" not in module.source and ".apply" not in module.source:
         return None
-    given = (_set_by(node) for node in walk(module.tree) if isinstance(node, cst.Call))
-    found = {(dotted(one) or "").rpartition(".")[2] for one in given if one is not None}
-    return found.pop() if len(found) == 1 and found <= set(HALF) else None
+    nodes = list(walk(module.tree))
+    calls = [node for node in nodes if type(node) is cst.Call]
+    found = {dotted(one) or "" for call in calls if (one := _set_by(call)) is not None}
+    names = {name for name in found if "." not in name}
+    own = (call for call in calls if (dotted(call.func) or "").partition(".")[0] not in _LIBRARIES)
+    passed = (argument for call in own if names for argument in call.args)
+    given = [a.value for a in passed if a.keyword is not None and a.keyword.value in names]
+    given += [
+        p.default for p in nodes if type(p) is cst.Param and p.name.value in names and p.default
+    ]
+    found = (found - names if given else found).union(dotted(node) or "" for node in given)
+    dtypes = {name.rpartition(".")[2] for name in found}
+    return dtypes.pop() if len(dtypes) == 1 and dtypes <= set(HALF) else None
+
+
+#: Modules under their usual names, whose functions take a dtype too.
+_LIBRARIES = frozenset(("mx", "np", "numpy"))
 
 
 def _set_by(node: cst.Call) -> cst.BaseExpression | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import libcst as cst
 
+from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import definite_array
 from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol
@@ -19,13 +20,18 @@ from embercoach.analysis.values.lattice import NONE, BoundMember, Symbol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.facts.facts import Argument
+    from embercoach.analysis.facts.facts import Argument, BinaryFact
     from embercoach.analysis.values.lattice import Value
 
 #: How the host reads an array: it takes its truth value, or its numbers.
 Read = Literal["tests", "pulls"]
 _PULLS = frozenset(("item", "tolist"))
-_CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "complex"))
+_READING = frozenset(
+    (
+        *(f"builtins.{name}" for name in ("float", "int", "bool", "complex")),
+        *(f"numpy.{name}" for name in numpy_api.CONVERSIONS),
+    )
+)
 #: A kernel runs on the GPU only, so that these hold where one matters.
 _DEVICE, _GPU = "default_device", ("gpu", "DeviceType.gpu")
 
@@ -38,6 +44,7 @@ class MustExecute:
     calls: the calls that must execute, with their arguments.
     reads: the expressions that must read an array which depends on an argument.
     shown: names that a use shows to hold arrays.
+    operations: the arithmetic on arrays that must execute.
     certain: whether the statement at hand must execute.
     """
 
@@ -45,6 +52,7 @@ class MustExecute:
     calls: dict[cst.Call, tuple[Argument, ...]] = field(default_factory=dict)
     reads: dict[cst.CSTNode, Read] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
+    operations: list[BinaryFact] = field(default_factory=list)
     certain: bool = True
     returns: int = 0
     jumps: int = 0  # out of a loop, or to its next round
@@ -66,7 +74,7 @@ class MustExecute:
         self.calls[node] = arguments
         if isinstance(callee, BoundMember) and callee.name in _PULLS:
             self.note_read(node, callee.owner, "pulls")
-        elif isinstance(callee, Symbol) and callee.name in _CASTS and arguments:
+        elif isinstance(callee, Symbol) and callee.name in _READING and arguments:
             self.note_read(node, arguments[0].value, "pulls")
 
     def note_read(self, node: cst.CSTNode, value: Value, how: Read) -> None:

@@ -106,7 +106,7 @@ def record_truth(
             frame.add(TruthFact(node, frame.place(), value, form, guarded))
     elif frame.record and type(value) is Torch and value.is_tensor:
         frame.add(TensorTruthFact(node, frame.place(), value))
-    elif frame.record and type(node) is cst.Name and _is_mixed(value):
+    elif frame.record and type(node) in (cst.Name, cst.Call) and _is_mixed(value):
         frame.add(TruthFact(node, frame.place(), value, form))
 
 

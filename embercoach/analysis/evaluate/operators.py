@@ -140,9 +140,13 @@ def binary(
             marks = marks_of(left) | marks_of(right)
             return Array(traced=True, pulls=marks) if marks else UNKNOWN
         return result
-    if frame.record:
+    if frame.record or frame.must is not None:
         operands = Operand.of(left, left_node), Operand.of(right, right_node)
-        frame.add(BinaryFact(node, frame.place(), symbol, *operands, in_place))
+        fact = BinaryFact(node, frame.place(), symbol, *operands, in_place)
+        if frame.record:
+            frame.add(fact)
+        elif frame.must is not None and frame.must.certain:
+            frame.must.operations.append(fact)
     result = _with_arrays(node, symbol, left, right, a, b)
     if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
         result = with_shape(result, shapes.of_operation(symbol, left, right))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.facts import MissingMemberFact, PropertyCallFact
 from embercoach.analysis.values.inheritance import MODULE_CLASS, find_method, is_layer, lineage
-from embercoach.analysis.values.joins import without
+from embercoach.analysis.values.joins import options, without
 from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
@@ -46,8 +46,8 @@ IMPORTED_BY_MLX = frozenset(
 OF_TORCH = frozenset(
     (
         *("add_module", "backward", "cpu", "cuda", "load_state_dict", "named_parameters"),
-        *("register_buffer", "register_parameter", "requires_grad_", "state_dict", "to"),
-        *("zero_grad",),
+        *("param_groups", "register_buffer", "register_parameter", "requires_grad_"),
+        *("state_dict", "to", "zero_grad"),
     )
 )
 
@@ -67,8 +67,14 @@ def record_member(
     elif kind is Array:
         if not name.startswith("__") and mlx_api.array_member(name) is None:
             frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
-    elif name in OF_TORCH and value is UNKNOWN and _is_closed(owner):
-        frame.add(MissingMemberFact(node, frame.place(), owner, name, call))
+    elif name in OF_TORCH and value is UNKNOWN:
+        seen = [o for o in options(owner) if o is not UNKNOWN and o != _ANY_OPTIMIZER]
+        if seen and all(map(_is_closed, seen)):
+            frame.add(MissingMemberFact(node, frame.place(), seen[0], name, call))
+
+
+#: What a parameter called ``optimizer`` is assumed to be.
+_ANY_OPTIMIZER = LibraryObject("mlx.optimizers.Optimizer")
 
 
 def _is_closed(owner: Value) -> bool:

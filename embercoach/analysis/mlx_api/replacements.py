@@ -252,6 +252,7 @@ MODULE_ADVICE = {
     "cuda": "Remove it: memory is shared by CPU and GPU",
     "load_state_dict": "Use `load_weights`, or assign the optimizer's `state`",
     "named_parameters": "Use `tree_flatten(model.parameters())`",
+    "param_groups": "Set `optimizer.learning_rate`, or pass a schedule to the optimizer",
     "register_buffer": "Assign the array to a private attribute, such as `self._mask`",
     "register_parameter": "Assign the array to a public attribute",
     "requires_grad_": "Use `freeze()` and `unfreeze()`",

@@ -14,6 +14,18 @@ class CeilDivision:
     count: SymInt
     divisor: SymInt
 
+    @property
+    def is_exact(self) -> bool:
+        """Return whether nothing is left over: the count is certainly a multiple."""
+        count, divisor = self.count, self.divisor
+        if divisor.known is not None:
+            numbers = (count.number, *(times for _, times in count.terms))
+            return divisor.known != 0 and not any(number % divisor.known for number in numbers)
+        if count.sole is None or count.number or divisor.term is None:
+            return False
+        held = dict(factors_of(count.sole[0]))
+        return all(held.get(factor, 0) >= often for factor, often in factors_of(divisor.term))
+
 
 def ceil_division(size: SymInt) -> CeilDivision | None:
     """The division that a size is, None if it is none that is rounded up.

@@ -61,10 +61,11 @@ def with_zero_gradient(pulls: Pulls, operation: str) -> Pulls:
     """The pulls of the result of an operation whose gradient is zero."""
     if not pulls or not any(isinstance(pull, GradientMark) for pull in pulls):
         return pulls
-    kept = frozenset(p for p in pulls if not isinstance(p, GradientMark) or p.zero_by)
-    marks = (p for p in pulls if isinstance(p, GradientMark) and (p == GRADIENT or p.layer))
-    zeros = (mark._replace(zero_by=mark.zero_by or operation) for mark in marks)
-    return kept.union(zeros)
+    # The nearest code is looked up with a stopped gradient too.
+    kinds = ("", "stop_gradient") if operation == "argmin" else ("",)
+    marks = [p for p in pulls if isinstance(p, GradientMark) and p.zero_by in kinds]
+    zeros = (m._replace(zero_by=operation) for m in marks if m.zero_by or m.layer or m == GRADIENT)
+    return pulls.difference(marks).union(zeros)
 
 
 def zero_by(value: Value) -> str | None:
@@ -80,6 +81,7 @@ def unreached_layers(value: Value) -> dict[cst.Call, str]:
     """The calls of layers that a value depends on through operations without gradients alone."""
     marks = [p for p in pulls_of(value) if isinstance(p, GradientMark) and p.layer is not None]
     live = {mark.layer for mark in marks if not mark.zero_by}
+    marks.sort(key=lambda mark: mark.zero_by in DISCRETE)  # the last one counts
     return {m.layer: m.zero_by for m in marks if m.layer is not None and m.layer not in live}
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.calls.layer_dtypes import model_dtype as set_dtype
+from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, targets_of, walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.joins import as_array, as_number
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
@@ -47,14 +48,15 @@ def is_kept_constant(
 
 
 def _is_float(end: Source, sources: Sources) -> bool:
-    """Test for ``mx.array(0.5)``."""
+    """Test for ``mx.array(0.5)`` and ``mx.array(dims**-0.5)``."""
     call = sources.library_call(end)
     if call is None or call.name != "mlx.core.array" or call.array is None:
         return False
-    value: cst.BaseExpression = call.array.node
-    if isinstance(value, cst.UnaryOperation):
-        value = value.expression
-    return isinstance(value, cst.Float)
+    made = calls_of(sources.module).get(end.node)
+    value = sources.value(call.array) if made is None else made.arguments[0].value
+    number = as_number(value)
+    has_dtype = isinstance(end.node, cst.Call) and len(end.node.args) > 1
+    return number is not None and number.kind == "float" and not has_dtype
 
 
 def _is_filled(end: Source, sources: Sources) -> bool:

@@ -133,7 +133,9 @@ class _Threads:
             if owner != own or "." in name or assigned_attributes(self._module)[name] != 1:
                 continue
             init, made = cls.methods.get("__init__"), made_in_init(cls, name)
-            if init is None or made is None or not self._is_lazy(made, init.node, init):
+            if init is None or made is None:
+                continue
+            if not self._is_lazy(made, init.node, init) and not self._is_given(made, init):
                 continue
             others = [m for m in cls.methods.values() if not _runs_in_thread(m)]
             is_known = any(
@@ -147,6 +149,22 @@ class _Threads:
                 assert isinstance(node, cst.Attribute)
                 yield self._report(fact, node, "evaluated in another thread, which raises")
                 return
+
+    def _is_given(self, made: cst.BaseExpression, init: FunctionInfo) -> bool:
+        """Return whether an object is made with a lazy array that its maker never evaluates."""
+        for call in calls_by_function(self._module).get(init, ())[:_MOST_CALLERS]:
+            pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+            node = by_parameter(init, pairs, is_bound=True).get(dotted(made) or "")
+            caller = call.place.function
+            if isinstance(node, cst.Name) and caller and not isinstance(caller.node, cst.Lambda):
+                made_here = call.place.statement
+                lines = layout_of(self._module, caller).outward(made_here)
+                others = [s for v in lines for s in v.statements if made_here not in walk(s)]
+                if self._evaluation.may_evaluate(others, {node.value}):
+                    return False
+                if self._is_lazy(node, made_here, caller):
+                    return True
+        return False
 
     def _is_evaluated(self, function: FunctionInfo, path: str) -> bool:
         """Return whether a function certainly evaluates an array."""
@@ -237,6 +255,8 @@ class _Threads:
             return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
         if isinstance(node, cst.ListComp):
             return self._is_lazy(node.elt, statement, function, depth)
+        if isinstance(node, cst.Dict):
+            return any(self._is_lazy(e.value, statement, function, depth) for e in node.elements)
         if isinstance(node, cst.BinaryOperation):
             fact = self._evaluation.operations.get(node)
             sides = () if fact is None else (fact.left, fact.right)

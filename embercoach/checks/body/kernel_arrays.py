@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.metal import hazards
+from embercoach.metal.execution.values import SIMD_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 def past_arrays(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """Accesses outside of threadgroup and private arrays, and of outputs of known size."""
-    from embercoach.metal.inspections.bounds import outside, past_outputs
+    from embercoach.metal.inspections.bounds import outside, past_buffers
 
-    for found in (*outside(trace), *past_outputs(trace)):
+    for found in (*outside(trace), *past_buffers(trace)):
         yield _outside(found)
 
 
@@ -58,4 +59,7 @@ def absent_lanes(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
         name, spot = found.operation.call.name, found.spot
         what = f"`{name}` reads lane {found.source}, the last simdgroup has {found.count} lanes"
         help_text = "Launch whole simdgroups: a multiple of 32 threads, or use `simd_sum`"
+        if found.source >= found.count == SIMD_WIDTH:
+            what = f"`{name}` reads lane {found.source}, a simdgroup has {SIMD_WIDTH} lanes"
+            help_text = "Pass a lane below 32, as `thread_index_in_simdgroup` counts"
         yield MetalReport("KERNEL-SIMD-002", spot.place, what, help_text, spot.text)

@@ -32,13 +32,15 @@ def bites(divergence: Divergence, trace: Trace, *, whole: bool) -> bool:
     """Return whether a guard like `i < n` diverges within some threadgroup.
 
     A grid in Python has as many threads as it says, so that `n` of them may pass all; one that is
-    rounded up to whole threadgroups has some too many. In a file it may fail: its grid is unknown.
+    rounded up to whole threadgroups has some too many. In a file, whose grid is unknown, a guard of
+    the position in the grid may fail. One of the position in the threadgroup holds for all threads
+    where the host launches as many as the kernel needs.
     """
     parted = _parted(divergence, trace)
     if parted is not None:
         return parted
     rounded = any(divergence.axes >> axis & 1 for axis in trace.configuration.rounded)
-    return whole or rounded
+    return (whole and divergence.axes != 0) or rounded
 
 
 def _parted(divergence: Divergence, trace: Trace) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.values.strings import ANYTHING
 from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
@@ -85,7 +86,9 @@ def _variable_sizes(
 ) -> Iterator[MetalReport]:
     first_sizes: dict[Declaration, SizeName] = {}
     for size in text.size_names:
-        if not size.free or size.name in runtime:
+        # ``{piece}`` and then ``a[i] = 1;`` reads as the declaration of an array.
+        declared = size.array.type != ANYTHING
+        if declared and (not size.free or size.name in runtime):
             first_sizes.setdefault(size.array, size)
     for array, size in first_sizes.items():
         yield MetalReport(

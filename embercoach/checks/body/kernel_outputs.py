@@ -24,13 +24,13 @@ _REDUCE = "Reduce in the threadgroup first, or use `atomic_outputs=True` and ato
 
 def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
     """Races on outputs, each place once."""
-    from embercoach.metal.inspections.bounds import past_outputs
+    from embercoach.metal.inspections.bounds import past_buffers
     from embercoach.metal.inspections.crossings import crossings
     from embercoach.metal.inspections.races import races
     from embercoach.metal.inspections.stores import overlaps
 
     # KERNEL-BOUNDS-001 reports what is past the end: such an index races with its neighbours', too.
-    reported: set[Spot] = {found.access.spot for found in past_outputs(trace)}
+    reported: set[Spot] = {found.access.spot for found in past_buffers(trace)}
     used = _used(trace)
     for overlap in overlaps(trace):
         if overlap.access.spot in reported:

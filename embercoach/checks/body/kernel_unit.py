@@ -130,11 +130,13 @@ def undeclared_names(code: MetalFile) -> Iterator[MetalReport]:
 
     if not any(d.kind == "include" and "metal" in d.target for d in code.text.directives):
         return  # a fragment: what it is joined with may declare anything
+    # It may be a macro of the command line.
+    unknown = [use for use in undeclared(code.text) if not use.name.isupper()]
+    if any(use.kind != "value" and use.elsewhere is None for use in unknown):
+        return  # types and functions are the host's: macros, or a text that it puts before this one
     uses: dict[str, list[Use]] = {}
-    for use in undeclared(code.text):
-        # It may be a macro of the command line.
-        if not use.name.isupper():
-            uses.setdefault(use.name, []).append(use)
+    for use in unknown:
+        uses.setdefault(use.name, []).append(use)
     for name, found in uses.items():
         again = f" ({len(found)} times)" if len(found) > 1 else ""
         where = found[0].elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -49,12 +50,23 @@ PARAMETER_ATTRIBUTES = ATTRIBUTES.keys() | frozenset(
 )
 def kernel_sources(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Each kernel that the file builds, once."""
-    for definition in definitions(module, facts):
-        source = source_of(definition.fact)
-        if source is None:
+    built = [(found, source_of(found.fact)) for found in definitions(module, facts)]
+    calls = Counter(found.fact.node for found, _ in built)
+    bodies = [
+        (found, None if source is None else _Body(found, source, module)) for found, source in built
+    ]
+    for definition, body in bodies:
+        if body is None:
             yield from _too_many_buffers(definition, None, "", module)
-        else:
-            yield from _Body(definition, source, module).reports()
+            continue
+        if calls[definition.fact.node] > 1:
+            body.elsewhere = frozenset(
+                declared.name
+                for other, text in bodies
+                if other.fact.node is definition.fact.node and text not in (None, body)
+                for declared in text.text.declarations
+            )
+        yield from body.reports()
 
 
 class _Body:
@@ -64,6 +76,8 @@ class _Body:
         self.definition = definition
         self.source = source
         self.module = module
+        self.elsewhere = frozenset[str]()
+        """Names in the other texts that the same call builds: one of them may never be built."""
         self.header = header_of(definition.fact)
         self.text = parsed(source.text.text, self.header.text.text if self.header else "")
 
@@ -185,7 +199,7 @@ class _Body:
         uses: dict[str, list[Use]] = {}
         for use in undeclared(self.text, scope):
             # What is never indexed or assigned may be a template argument that is not seen here.
-            if template is not None or use.variable:
+            if use.name not in self.elsewhere and (template is not None or use.variable):
                 uses.setdefault(use.name, []).append(use)
         for name, found in uses.items():
             first = found[0]

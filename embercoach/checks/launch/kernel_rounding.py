@@ -64,9 +64,10 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
 
 def _overshoots(rounded: CeilDivision, launch: Launch, module: Module) -> bool:
     """Return whether rounding up may change the count."""
-    divisor, count = rounded.divisor.known, rounded.count.known
-    if divisor is not None and count is not None:
-        return divisor != 0 and count % divisor != 0
+    if rounded.is_exact:
+        return False
+    if rounded.divisor.known is not None and rounded.count.known is not None:
+        return rounded.divisor.known != 0
     function = launch.fact.place.function
     scope = scope_at(launch.fact, module)
     # A function that asks for ``n % divisor`` may see to it that nothing is left.

@@ -335,7 +335,8 @@ def configurations_of(definition: Definition, launch: Launch | None) -> Iterator
 def _rounded(grid: Entries | None) -> frozenset[int]:
     """The axes whose number of threads is written as one that is rounded up."""
     sizes = [None if entry.known is not None else entry.size for entry in grid or ()]
-    return frozenset(i for i, size in enumerate(sizes) if size is not None and whole_multiple(size))
+    multiples = [None if size is None else whole_multiple(size) for size in sizes]
+    return frozenset(i for i, found in enumerate(multiples) if found and not found.is_exact)
 
 
 def _threadgroups(grid: Entries | None, group: Entries | None) -> list[tuple[int, int, int]]:

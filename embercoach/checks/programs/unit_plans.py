@@ -126,10 +126,10 @@ def _configurations(entry: MetalFunction, written: frozenset[int]) -> Iterator[C
 
 
 def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple[int, int, int]]:
-    written = _written_sizes(entry, constants)
-    several = any(v.attribute in _OF_SIMD_GROUPS for v in entry.parameters)
-    lines = {*LINES, *(n for n in written if n > SIMD_WIDTH or (n == SIMD_WIDTH and not several))}
-    if not several and not any(n > SIMD_WIDTH for n in written):
+    written = sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
+    lines = {*LINES, *(n for n in written if n > SIMD_WIDTH)}
+    may_be_one = SIMD_WIDTH in written or not any(n > SIMD_WIDTH for n in written)
+    if (may_be_one or _steps_by_simdgroup(entry)) and not _expects_simdgroups(entry):
         lines.add(SIMD_WIDTH)
     tried = [(n, 1, 1) for n in sorted(lines)]
     if _asks_for_rows(entry):
@@ -139,6 +139,37 @@ def _threadgroups(entry: MetalFunction, constants: frozenset[int]) -> list[tuple
         planes = {*PLANES, *(n for n in written if n * n <= LARGEST)}
         tried += [(n, n, 1) for n in sorted(planes)]
     return tried
+
+
+def _expects_simdgroups(entry: MetalFunction) -> bool:
+    """Return whether a kernel takes the number of a simdgroup, not only to ask for the first."""
+    from embercoach.metal.program.nodes import Binary, Name, NumberLiteral
+    from embercoach.metal.program.walk import below
+
+    taken = {v for v in entry.parameters if v.attribute in _OF_SIMD_GROUPS}
+    mentions = comparisons = 0
+    for node in below(entry.bodies[0]) if taken else ():
+        if isinstance(node, Name):
+            mentions += node.variable in taken
+        elif isinstance(node, Binary) and node.operator == "==" and isinstance(node.left, Name):
+            # ``if (simdgroup == 0)`` holds for all threads of a group of one.
+            first = isinstance(node.right, NumberLiteral) and node.right.value == 0
+            comparisons += first and node.left.variable in taken
+    return bool(taken) and (not comparisons or mentions > comparisons)
+
+
+def _steps_by_simdgroup(entry: MetalFunction) -> bool:
+    """Return whether something counts on by 32, as where 32 threads share the elements."""
+    from embercoach.metal.program.nodes import Assign, NumberLiteral
+    from embercoach.metal.program.walk import below
+
+    return any(
+        isinstance(node, Assign)
+        and node.operator == "+="
+        and isinstance(node.value, NumberLiteral)
+        and node.value.value == SIMD_WIDTH
+        for node in below(entry.bodies[0])
+    )
 
 
 def _asks_for_rows(entry: MetalFunction) -> bool:
@@ -174,11 +205,6 @@ def _asks_for_the_grid_alone(entry: MetalFunction) -> bool:
         and node.field.startswith("x")
         for node in below(entry.bodies[0])
     )
-
-
-def _written_sizes(entry: MetalFunction, constants: frozenset[int]) -> list[int]:
-    """Numbers in a kernel, and of the file's constants, that may be the size of a threadgroup."""
-    return sorted(constants.union(_numbers(entry.bodies[0])))[:MOST]
 
 
 def _numbers(statement: Statement) -> Iterator[int]:

@@ -115,7 +115,8 @@ def load(m: Machine, state: State, place: Pointer, spot: Spot) -> Result:
         if isinstance(known, LaneValue) and place.type.width == 1:
             return known
     width = place.type.width
-    if place.root.kind not in _READ_ONLY and place.memory != "constant":
+    is_bounded = place.root.kind not in _READ_ONLY or place.root.name in m.sized_inputs
+    if is_bounded and place.memory != "constant":
         m.note(state, "read", place, None, spot)
     parts = [_loaded(m, state, place, k) for k in range(width)]
     return parts[0] if width == 1 else Bundle(tuple(parts))

@@ -26,7 +26,8 @@ def number(m: Machine, state: State, result: Result, node: Expression) -> LaneVa
     if isinstance(result, LaneValue):
         return result
     if isinstance(result, Pointer):
-        if result.root is not None and result.root.kind in ("input", "metadata"):
+        passed = result.root is not None and result.root.kind in ("input", "metadata")
+        if passed and result.offset.constant == 0:
             # A 0-d input is a reference: its name represents its value.
             loaded = accessing.load(m, state, result._replace(type=_plain(result.type)), node.spot)
             return loaded if isinstance(loaded, LaneValue) else m.pool.unknown()

@@ -154,6 +154,7 @@ class Trace:
         steps: thread operations that following it took.
         inspected: what looking at the events took.
         too_deep: it ended where calls and statements nest deeper than is followed.
+        cut_short: iterations of a loop were left out that certainly run.
     """
 
     configuration: Configuration
@@ -163,6 +164,7 @@ class Trace:
     steps: int = 0
     inspected: StepCount = field(default_factory=StepCount, compare=False)
     too_deep: bool = False
+    cut_short: bool = False
 
     @property
     def everyone(self) -> int:

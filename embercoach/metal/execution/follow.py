@@ -68,7 +68,15 @@ def follow(
         lost += (bodies[0].spot,)
     gaps = (*lost, *m.gaps)
     events = tuple(m.events)
-    return Trace(configuration, threads, events, gaps, m.pool.steps, too_deep=too_deep)
+    return Trace(
+        configuration,
+        threads,
+        events,
+        gaps,
+        m.pool.steps,
+        too_deep=too_deep,
+        cut_short=m.cut_short,
+    )
 
 
 def _machine(program: Program, configuration: Configuration, threads: int) -> Machine:
@@ -78,6 +86,13 @@ def _machine(program: Program, configuration: Configuration, threads: int) -> Ma
         if isinstance(given, str) and given in DTYPES:
             types[name] = DTYPES[given]
     m = Machine(program, configuration, pool, attributes_of(configuration, pool), types)
+    if not configuration.assumed and None not in configuration.groups:
+        # A kernel that asks for strides may get a view into a larger buffer.
+        m.sized_inputs = frozenset(
+            one.name
+            for one in configuration.inputs
+            if one.ndim and one.size and f"{one.name}_strides" not in program.variables
+        )
     for name, variable in program.variables.items():
         given = configuration.template.get(name)
         if variable.kind == "template" and isinstance(given, int):

@@ -100,7 +100,8 @@ def _forget_targets(
 def _pure(m: Machine, state: State, node: Call, given: list[Result]) -> Result:
     widths = [len(g.parts) for g in given if isinstance(g, Bundle)]
     arguments = node.arguments
-    if not widths or node.type.width == 1:
+    # A vector of unknown width has no parts.
+    if not all(widths) or not widths or node.type.width == 1:
         values = [number(m, state, g, a) for g, a in zip(given, arguments, strict=True)]
         return _applied(m, node, values)
     width = max(widths)

@@ -10,7 +10,7 @@ from embercoach.metal.execution.machine import Turn
 from embercoach.metal.execution.memory import Bundle, Cells, Pointer, Reference
 from embercoach.metal.execution.path_state import met
 from embercoach.metal.execution.recursion import evaluate, evaluate_number, execute
-from embercoach.metal.execution.values import ALL_AXES, LaneValue, ValueOrigin
+from embercoach.metal.execution.values import ALL_AXES, LANE, SIMD, LaneValue, ValueOrigin
 from embercoach.metal.program.nodes import Call, Loop
 from embercoach.metal.program.walk import below, changed
 
@@ -26,6 +26,7 @@ OPEN_TURNS = 2
 #: Share of the steps left that a loop without barriers may take.
 _QUIET = 16
 _BARRIER = "threadgroup_barrier"
+_OWN = LANE | SIMD
 
 
 def loop(m: Machine, state: State, node: Loop) -> None:
@@ -48,6 +49,7 @@ def loop(m: Machine, state: State, node: Loop) -> None:
             _close(m, state, exits, node)
             break
         if turns >= MAX_TURNS or (turns >= OPEN_TURNS and m.pool.steps > allowed):
+            m.cut_short = True
             _skip(m, state, node)
             break
         if not _turn(m, state, node, exits):
@@ -55,6 +57,8 @@ def loop(m: Machine, state: State, node: Loop) -> None:
         turns += 1
     exits.append(state)
     _meet(m, state, exits)
+    if opened > OPEN_TURNS:
+        _forget_positions(m, state, node)
 
 
 def _meet(m: Machine, state: State, exits: list[State]) -> None:
@@ -155,6 +159,19 @@ def _skip(m: Machine, state: State, node: Loop) -> None:
         state.phase += 1
         state.threadgroup += 1
         state.device += 1
+
+
+def _forget_positions(m: Machine, state: State, node: Loop) -> None:
+    """After a loop of unknown length, forget the numbers that differ between threads.
+
+    An index that is built bit by bit, as for a bit reversal, is that of two bits here.
+    """
+    for variable in changed(node):
+        bound = state.variables.get(variable)
+        if isinstance(bound, LaneValue) and (
+            not isinstance(bound.offsets, int) or bound.bits & _OWN
+        ):
+            state.variables[variable] = _blurred(m, bound)
 
 
 def _blurred(m: Machine, bound: Binding) -> Binding:

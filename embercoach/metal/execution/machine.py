@@ -72,6 +72,8 @@ class Machine:
         gaps: what was not followed, and changed no shared memory that is reported on.
         tainted: the axes along which what a threadgroup array holds may differ between groups.
         marks: remembered facts of nodes, by what they are and the node.
+        cut_short: iterations of a loop were left out that certainly run.
+        sized_inputs: those of known size in a known launch; only their reads are events.
         budget: thread operations after which the run ends.
     """
 
@@ -90,6 +92,8 @@ class Machine:
     gaps: list[Spot] = field(default_factory=list)
     tainted: dict[Variable, int] = field(default_factory=dict)
     marks: dict[tuple[str, object], object] = field(default_factory=dict)
+    cut_short: bool = False
+    sized_inputs: frozenset[str] = frozenset()
     budget: int = RUN
 
     def tick(self, spot: Spot) -> None:

@@ -61,20 +61,22 @@ def outside(trace: Trace) -> tuple[Outside, ...]:
     return tuple(found.values())
 
 
-def past_outputs(trace: Trace) -> tuple[Outside, ...]:
-    """Accesses past the end of outputs of known size, whatever the data; one for each place.
+def past_buffers(trace: Trace) -> tuple[Outside, ...]:
+    """Accesses past the end of inputs and outputs of known size; one for each place.
 
-    The launch must be known: its threads, and what of the index depends on the threadgroup alone.
+    They happen whatever the data. The launch must be known: its threads, and what of the index
+    depends on the threadgroup alone.
     """
-    sizes = trace.configuration.output_sizes or {}
     found: dict[Spot, Outside] = {}
     if trace.configuration.assumed or None in trace.configuration.groups:
         return ()
+    sizes = {one.name: one.size for one in trace.configuration.inputs if one.ndim}
+    sizes.update(trace.configuration.output_sizes or {})
     for event in trace.events:
         if not isinstance(event, Access) or event.memory != "device" or event.spot in found:
             continue
         variable = event.variable
-        count = sizes.get(variable.name) if variable.kind == "output" else None
+        count = sizes.get(variable.name) if variable.kind in ("input", "output") else None
         if count is None or event.mask.conditions or event.member:
             continue
         last = _last_element(event, trace)

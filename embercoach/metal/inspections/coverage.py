@@ -44,7 +44,7 @@ def mismatches(trace: Trace) -> tuple[CoverageMismatch, ...]:
 
     All accesses of the array must be known, and no unknown condition may decide about any.
     """
-    if trace.lost:
+    if trace.lost or trace.cut_short:
         return ()
     arrays: dict[Variable, list[Access]] = {}
     for event in trace.events:

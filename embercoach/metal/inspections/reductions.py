@@ -169,20 +169,33 @@ class MissingLane:
 
 def missing_lanes(trace: Trace) -> tuple[MissingLane, ...]:
     """The operations of known threadgroups that read a missing lane, one for each place."""
+    operations = [event for event in trace.events if isinstance(event, SimdOperation)]
+    if trace.configuration.assumed or not operations:
+        return ()
     found: dict[Spot, MissingLane] = {}
     sizes = [size for size in _sizes(trace) if size % SIMD_WIDTH]
-    used = _used(trace) if sizes else frozenset()
-    for event in trace.events if sizes else ():
-        if not isinstance(event, SimdOperation) or event.spot in found:
+    used = _SHUFFLES & _used(trace)
+    for event in operations:
+        if event.spot in found or event.call.name not in used or event.mask.conditions:
             continue
-        if event.call.name not in _SHUFFLES & used or event.mask.conditions:
-            continue
+        missing = _never_there(event)
         for size in sizes:
-            missing = _missing(event, size)
-            if missing is not None:
-                found[event.spot] = missing
-                break
+            missing = missing or _missing(event, size)
+        if missing is not None:
+            found[event.spot] = missing
     return tuple(found.values())
+
+
+def _never_there(event: SimdOperation) -> MissingLane | None:
+    """The read of a lane from 32 on, as where a position in the threadgroup is taken for a lane."""
+    if event.lane is None or not event.lane.exact or event.call.name == "simd_shuffle_down":
+        return None
+    for thread in threads_of(event.mask.lanes):
+        lane = thread % SIMD_WIDTH
+        source = _source(event.call.name, lane, event.lane.offset(thread))
+        if source >= SIMD_WIDTH:
+            return MissingLane(event, lane, source, SIMD_WIDTH, SIMD_WIDTH)
+    return None
 
 
 def _used(trace: Trace) -> frozenset[str]:
@@ -205,8 +218,6 @@ def _used(trace: Trace) -> frozenset[str]:
 def _sizes(trace: Trace) -> Iterator[int]:
     """The threads of a threadgroup, and of a smaller one at the end of the grid."""
     configuration = trace.configuration
-    if configuration.assumed:
-        return
     yield trace.threads
     grid, group = configuration.grid, configuration.threadgroup
     known = [threads for threads in grid if threads is not None]

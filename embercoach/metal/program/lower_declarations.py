@@ -115,7 +115,8 @@ def declared(
         kind = _declared_type(work, part, declarator, None)
         if initial is not None:
             value = _built(work, initial, kind)
-            if kind.dimensions[:1] == (None,) and isinstance(value, Construct):
+            open_ended = declarator.dimensions[:1] == [None] and kind.dimensions[:1] == (None,)
+            if open_ended and isinstance(value, Construct):
                 # float a[] = {1, 2}
                 kind = replace(kind, dimensions=(len(value.parts), *kind.dimensions[1:]))
                 value = replace(value, type=replace(value.type, dimensions=kind.dimensions))

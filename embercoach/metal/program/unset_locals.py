@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from embercoach.metal.msl_names import is_known
 from embercoach.metal.program.nodes import (
     Assign,
     Call,
@@ -164,8 +165,12 @@ def _is_alias(node: Node) -> bool:
 
 
 def _handed_on(call: Call) -> frozenset[Variable]:
-    """The variables that a call may write; a simdgroup's matrices are passed by reference."""
-    if call.name.startswith("simdgroup_"):
+    """The variables that a call may write.
+
+    A simdgroup's matrices are passed by reference; a function of another file may take one, too.
+    """
+    foreign = not call.functions and call.method is None and not is_known(call.name, "call")
+    if foreign or call.name.startswith("simdgroup_"):
         return frozenset().union(*map(mentioned, call.arguments))
     return changed(call)
 

@@ -126,6 +126,8 @@ class _Reading:
     def kind(self, part: SyntaxNode, *, qualified: bool) -> ForeignKind | None:
         """The kind of foreign text that a part is, if it is any."""
         name, word = part.kind, self.parsed.word
+        if name == "delete_expression" and not word(part.parts[-1]):
+            return None  # ``T f(U) = delete;``: no operand
         if name in _KINDS:
             return _KINDS[name]
         if name == "primitive_type":

@@ -89,8 +89,12 @@ def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[Synt
 def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:
     for declarator in part.all("declarator"):
         parts, _ = unpack_initialized(declarator)
-        if parts.name is not None and parts.function is None and not parts.is_address:
-            yield parts.name
+        name = parts.name
+        # The parser adds an empty name to ``extern "C" struct S {...};``.
+        if name is None or name.start == name.end:
+            continue
+        if parts.function is None and not parts.is_address:
+            yield name
 
 
 def _is_extern(parsed: Parsed, part: SyntaxNode) -> bool:

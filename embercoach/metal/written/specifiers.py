@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from embercoach.metal.program.texts import Parsed
     from embercoach.metal.program.tree import SyntaxNode
 
+#: Attributes of the entry points of a mesh pipeline.
+_MESH_STAGES = frozenset({"mesh", "object"})
+
 
 def type_words(parsed: Parsed, part: SyntaxNode) -> str:
     """The type of a declaration as written, without qualifiers and without a class body."""
@@ -51,6 +54,7 @@ def function(
         for mark in parsed.attribute_marks(child)
     }
     words = [w for w in (*parsed.qualifiers_in(part), *sorted(marks)) if w in ENTRY_QUALIFIERS]
+    words += sorted(marks & _MESH_STAGES)
     listed = declarator.function.get("parameters")
     return WrittenFunction(
         name=parsed.word(name),

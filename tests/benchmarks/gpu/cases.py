@@ -1,7 +1,7 @@
 """Calls of every operator of the pack, with what they give by definition, in float64.
 
 Definitions are those of the tests, in NumPy; of two operators, whose gradient no test writes out,
-they are short texts in MLX's float64 on the CPU.
+they are MLX operations in float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.norm import oracle as norm
 from tests.xlstm_kernels.slstm import gradient_oracle as slstm_gradient
 from tests.xlstm_kernels.slstm import oracle as slstm
+from xlstm_kernels.mlstm.naive import mlstm_naive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -193,30 +194,9 @@ def siging_cases() -> Iterator[Case]:
 
 
 def _siging(mask: NDArray[np.bool_] | None, normalize: bool, *arrays: mx.array) -> list[mx.array]:
-    """Every step at once: weights of all steps on all others."""
-    q, k, v, i, f, c, n = arrays
-    steps = q.shape[2]
-    live = mx.ones((q.shape[0], 1, steps)) if mask is None else mx.array(mask)[:, None]
-    live = live.astype(q.dtype)
-    total = mx.cumsum(-mx.logaddexp(-f, mx.zeros_like(f)) * live, axis=2)
-    admit = live / (1 + mx.exp(-i))
-    past = mx.tril(mx.ones((steps, steps), dtype=q.dtype))
-    apart = (total[..., :, None] - total[..., None, :]) * past
-    weights = mx.exp(apart) * past * admit[..., None, :]
-    query = q * q.shape[3] ** -0.5
-    products = weights * (query @ k.swapaxes(2, 3))
-    carried = mx.exp(total)[..., None]
-    h = products @ v + carried * (query @ c)
-    if normalize:
-        inner = products.sum(axis=3, keepdims=True) + carried * (query @ n[..., None])
-        h = h / (mx.maximum(mx.abs(inner), 1) + 1e-6)
-    key = weights[:, :, -1, :, None] * k
-    last = carried[:, :, -1, :]
-    return [
-        h * live[..., None],
-        key.swapaxes(2, 3) @ v + last[..., None] * c,
-        key.sum(axis=2) + last * n,
-    ]
+    masked = None if mask is None else mx.array(mask)
+    h, states = mlstm_naive(*arrays, sigmoid_input=True, normalize=normalize, mask=masked)
+    return [h, *states]
 
 
 def _soft_cap(values: mx.array) -> list[mx.array]:

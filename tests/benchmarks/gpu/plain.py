@@ -52,41 +52,6 @@ def chunkwise(*arrays: mx.array, length: int, exponential: bool = True) -> mx.ar
     return mx.concatenate(outputs, axis=2).astype(arrays[2].dtype)
 
 
-@mx.compile
-def slstm_step(wx: mx.array, r: mx.array, b: mx.array, states: mx.array) -> mx.array:
-    """One step of the sLSTM in float32.
-
-    Args:
-        wx: (B, 4, N, D), the gates i, f, z and o.
-        r: (4, N, D, D), indexed [gate, head, out, in].
-        b: (4, N, D).
-        states: (4, B, N, D): y, c, n and m.
-
-    Returns:
-        The states after the step.
-    """
-    y, c, n, m = states
-    fed_back = mx.expand_dims(y.transpose(1, 0, 2), 0) @ r.astype(mx.float32).swapaxes(-1, -2)
-    gates = wx.transpose(1, 0, 2, 3) + fed_back.transpose(0, 2, 1, 3) + mx.expand_dims(b, 1)
-    i, f, z, o = gates.astype(mx.float32)
-    faded = log_sigmoid(f) + m
-    bound = mx.maximum(faded, i)
-    kept, admitted = mx.exp(faded - bound), mx.exp(i - bound)
-    c, n = kept * c + admitted * mx.tanh(z), kept * n + admitted
-    return mx.stack([mx.sigmoid(o) * c / n, c, n, bound])
-
-
-def slstm(wx: mx.array, r: mx.array, b: mx.array) -> mx.array:
-    """y (B, T, N, D) of all steps by a loop in Python over the compiled step."""
-    batch, steps, _, heads, units = wx.shape
-    states = mx.zeros((4, batch, heads, units))
-    outputs = []
-    for step in range(steps):
-        states = slstm_step(wx[:, step], r, b, states)
-        outputs.append(states[0])
-    return mx.stack(outputs, axis=1)
-
-
 def rms_norm(x: mx.array, weight: mx.array) -> mx.array:
     wide = x.astype(mx.float32)
     scale = mx.rsqrt(mx.mean(wide * wide, axis=-1, keepdims=True) + EPS)

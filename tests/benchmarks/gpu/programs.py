@@ -15,6 +15,7 @@ from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
 from xlstm_kernels.mlstm.step import mlstm_step_reference
+from xlstm_kernels.recurrent.slstm.naive import slstm_step_naive
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
@@ -187,8 +188,16 @@ def slstm(sizes: Sizes) -> Iterator[Program]:
     def ours(wx: mx.array, r: mx.array, b: mx.array, backend: str) -> mx.array:
         return pack.slstm(wx, r * r.shape[-1] ** -0.5, b, backend=backend)[0][0]
 
+    step = mx.compile(slstm_step_naive)
+
     def theirs(wx: mx.array, r: mx.array, b: mx.array) -> mx.array:
-        return plain.slstm(wx, r * r.shape[-1] ** -0.5, b)
+        batch, steps, gates, heads, units = wx.shape
+        wx, r, b = (array.astype(mx.float32) for array in (wx, r * units**-0.5, b))
+        states, outputs = mx.zeros((gates, batch, heads, units)), []
+        for at in range(steps):
+            states = step(wx[:, at], r, b, states)
+            outputs.append(states[0])
+        return mx.stack(outputs, axis=1)
 
     for shape in sizes.slstm:
         batch, length, heads, units = shape

@@ -26,6 +26,7 @@ STEPS = (
     " for (uint i = t; i < {end}; i += 256) s[i] = x[i];"
     " threadgroup_barrier(mem_flags::mem_threadgroup); y[t] = s[t] + s[t + 256];"
 )
+LONG = "for (uint j = 0; j < 40; j++) { for (uint k = 0; k < 70; k++) m += x[j * k + t]; }"
 EIGHT = "if (t == 0) for (int i = 0; i < 8; ++i) y[0] += s[i];"
 SUMS = (
     "threadgroup float s[32]; uint t = thread_index_in_threadgroup; float v = simd_sum(x[t]);"
@@ -94,6 +95,8 @@ def test_bodies_for_another_size(
         (FILL.format(size=256) + "if (x[0] > 0) y[t] = s[t % 64];", 256),
         (FILL.format(size=256) + "y[t] = s[uint(x[t])];", 256),
         (FILL.format(size=256) + "for (uint i = 0; i < n; ++i) y[t] += s[i];", 256),
+        # Iterations that read the rest are left out, because the loop above takes too many steps.
+        (f"{SUMS} float m = 0; {LONG} for (uint i = 0; i < 32; i++) m += s[i]; y[t] = m;", 1024),
         # What is written does.
         (STEPS.format(end="n"), 256),
     ],

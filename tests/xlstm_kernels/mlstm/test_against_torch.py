@@ -6,7 +6,9 @@ recurrence begins with, so that with an eps it is another function by some 1e-7:
 
 from __future__ import annotations
 
+import ast
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -22,6 +24,7 @@ from tests.xlstm_kernels.mlstm.test_gradients import (
     cotangents_of,
     expected_gradients,
 )
+from xlstm_kernels.mlstm import registry
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 
@@ -182,3 +185,37 @@ def test_arguments_have_their_names(theirs):
         wanted = kernel_signature(theirs.get_mlstm_kernel(name))
         wanted = [parameter for parameter in wanted if parameter != "kwargs"]
         assert kernel_signature(ours)[: len(wanted)] == wanted
+
+
+def test_every_name_of_theirs_takes_what_theirs_takes(theirs):
+    """By position and by keyword; what only Triton's forms take is in test_registry."""
+    for kind in ("kernel", "sequence_kernel", "step_kernel"):
+        for name in getattr(theirs, f"get_available_mlstm_{kind}s")():
+            wanted = kernel_signature(getattr(theirs, f"get_mlstm_{kind}")(name))
+            wanted = [parameter for parameter in wanted if parameter != "kwargs"]
+            assert (
+                kernel_signature(getattr(registry, f"get_mlstm_{kind}")(name))[: len(wanted)]
+                == wanted
+            ), name
+
+
+def test_names_and_order_of_forms_that_need_triton(theirs):
+    """Read, not imported: the package registers them only where Triton is."""
+    root = Path(theirs.__file__).parent
+    for module, function, name in (
+        ("chunkwise/triton_limit_chunk", "mlstm_chunkwise__limit_chunk", "triton_limit_chunk"),
+        ("chunkwise/triton_xl_chunk", "mlstm_chunkwise__xl_chunk", "triton_xl_chunk"),
+        (
+            "chunkwise/triton_xl_chunk_siging",
+            "mlstm_siging_chunkwise__xl_chunk",
+            "triton_xl_chunk_siging",
+        ),
+        ("parallel/triton_limit_headdim", "mlstm_parallel__limit_headdim", "triton_limit_headdim"),
+    ):
+        tree = ast.parse((root / module / "fwbw.py").read_text())
+        (definition,) = (n for n in tree.body if getattr(n, "name", None) == function)
+        wanted = [argument.arg for argument in definition.args.args]
+        ours = registry.get_mlstm_kernel(f"{module.split('/')[0]}--{name}")
+        assert kernel_signature(ours)[: len(wanted)] == wanted
+    siging = inspect.signature(registry.get_mlstm_kernel("chunkwise--triton_xl_chunk_siging"))
+    assert siging.parameters["chunk_size"].default == 128

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import mlx.core as mx
+import numpy as np
 import pytest
 
 from tests.xlstm_kernels.mlstm.comparing import Draw, Inputs, judge, wide
@@ -50,6 +51,11 @@ def test_fields_and_defaults_are_those_of_mlstm_kernels():
     theirs = pytest.importorskip("mlstm_kernels.torch.backend_module")
     ours = dataclasses.asdict(mLSTMBackendConfig())
     assert ours == dataclasses.asdict(theirs.mLSTMBackendConfig())
+
+
+def test_a_numpy_integer_is_a_chunk_size():
+    assert type(mLSTMBackendConfig(chunk_size=np.int64(16)).chunk_size) is int
+    assert mLSTMBackendConfig(chunk_size=np.uint8(16)) == mLSTMBackendConfig(chunk_size=16)
 
 
 def test_it_is_frozen():
@@ -102,6 +108,8 @@ def test_what_is_refused(settings, error, message):
         {"chunkwise_kernel": "parallel--metal", "return_last_states": False},
         {"mode": "train_with_padding", "return_last_states": False},
         {"chunkwise_kernel": "chunkwise--triton_limit_chunk", "step_kernel": "triton"},
+        {"chunkwise_kernel": "parallel--native_siging_custbw", "return_last_states": False},
+        {"chunk_size": None},
     ],
 )
 def test_what_is_taken(settings):
@@ -223,6 +231,9 @@ def test_each_length_has_its_kernel(steps, masked, expected, simulator):
     launched = {launch.kernel for launch in simulator.launches}
     assert len(launched) == len(expected)
     assert all(any(name.startswith(one) for name in launched) for one in expected), launched
+    before = len(simulator.launches)
+    mx.eval(backend(mode="inference")(*inputs.sequence, mask=inputs.mask, backend="native"))
+    assert len(simulator.launches) == before
 
 
 def test_a_head_too_wide_for_the_fused_kernel_takes_the_other(simulator):
@@ -280,3 +291,8 @@ def test_all_forms_have_the_same_gradient(mode, steps, relative_error):
 def test_inputs_that_are_no_arrays():
     with pytest.raises(TypeError, match=r"mLSTMBackend: q must be an mlx\.core\.array, got list"):
         backend(mode="inference")([1.0], *[None] * 4)
+    q, gate = mx.zeros((1, 1, 3, 4)), mx.zeros((1, 1, 3))
+    with pytest.raises(TypeError, match=r"mLSTMBackend: v must be an mlx\.core\.array, got list"):
+        backend(mode="inference")(q, q, [1.0], gate, gate)
+    with pytest.raises(ValueError, match=r"mLSTMBackend: v must be \(B, NH, S, DV\)"):
+        backend()(q, q, q[0], gate, gate)

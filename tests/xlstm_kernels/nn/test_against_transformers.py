@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.oracle
 STEPS = 70  # more than a chunk of theirs, and no multiple of one
 BAR = 5e-6
-KERNELS = {
-    "chunkwise_kernel": "chunkwise--metal_xl_chunk",
-    "sequence_kernel": "native_sequence__metal",
-    "step_kernel": "metal",
-}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +91,7 @@ def expected(torch, theirs, tokens) -> np.ndarray:
 @pytest.fixture
 def ours(theirs) -> xLSTM:
     """The same weights, by the same names, in a model of the same configuration."""
-    model = xLSTM(xLSTMConfig.from_dict(theirs.config.to_dict(), **KERNELS))
+    model = xLSTM(xLSTMConfig.from_dict(theirs.config.to_dict()))
     weights = {
         name: mx.array(tensor.float().numpy()) for name, tensor in theirs.state_dict().items()
     }
@@ -156,9 +151,9 @@ def test_a_checkpoint_of_theirs_loads_as_it_is(
 
 
 def test_the_configuration(modeling):
-    """The defaults are theirs, but for the kernels."""
+    """The defaults are theirs, but for the chunk size."""
     theirs = modeling.xLSTMConfig()
-    assert xLSTMConfig.from_dict(theirs.to_dict(), **KERNELS) == xLSTMConfig()
+    assert xLSTMConfig.from_dict(theirs.to_dict()) == xLSTMConfig()
     for factor in (1.0, 1.5, 2.667, 3.1):
         width = 100 * factor
         expected = modeling.round_up_to_next_multiple_of(width, 64)

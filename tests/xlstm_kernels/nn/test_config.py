@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
+import mlx.core as mx
+import numpy as np
 import pytest
 
 from xlstm_kernels import nn as layers
@@ -46,17 +49,32 @@ XLSTM_7B = {
 }
 
 
-def test_the_defaults_are_those_of_xlstm_7b_but_for_the_kernels():
-    kernels = {
-        "chunkwise_kernel": "chunkwise--metal_xl_chunk",
-        "sequence_kernel": "native_sequence__metal",
-        "step_kernel": "metal",
-    }
-    assert xLSTMConfig.from_dict(XLSTM_7B, **kernels) == xLSTMConfig()
-    assert xLSTMConfig.from_dict(XLSTM_7B).step_kernel == "native"
-    assert xLSTMConfig().mlstm_layer().mlstm_backend == mLSTMBackendConfig(
-        **kernels, mode="inference"
+def test_the_defaults_are_those_of_xlstm_7b_but_for_the_chunk_size():
+    assert xLSTMConfig.from_dict(XLSTM_7B) == xLSTMConfig()
+    assert {**XLSTM_7B, **dataclasses.asdict(xLSTMConfig()), "chunk_size": 64}.items() >= (
+        XLSTM_7B.items()
     )
+    assert xLSTMConfig().mlstm_layer().mlstm_backend == mLSTMBackendConfig(
+        mode="inference", chunk_size=None
+    )
+
+
+def test_a_saved_chunk_size_counts_unless_it_is_the_default():
+    assert xLSTMConfig.from_dict(XLSTM_7B).chunk_size is None
+    assert xLSTMConfig.from_dict({**XLSTM_7B, "chunk_size": 128}).chunk_size == 128
+    assert xLSTMConfig.from_dict(XLSTM_7B, chunk_size=64).chunk_size == 64
+
+
+def test_numpy_integers_are_sizes():
+    sizes = {"hidden_size": 64, "num_heads": 2, "num_hidden_layers": 2, "chunk_size": 16}
+    config = xLSTMConfig(**{name: np.int64(size) for name, size in sizes.items()}, slstm_at=[1])
+    assert config == xLSTMConfig(**sizes, slstm_at=np.array([1], dtype=np.uint8))
+    numbers = [value for value in dataclasses.asdict(config).values() if isinstance(value, int)]
+    assert {type(value) for value in (*numbers, *config.slstm_at)} <= {int, bool}
+    json.dumps(dataclasses.asdict(config))
+    for size in (np.True_, np.float64(2), mx.array(2)):
+        with pytest.raises(TypeError, match="num_heads must be an int, got"):
+            xLSTMConfig(num_heads=size)
 
 
 def test_sizes():
@@ -151,7 +169,7 @@ def test_a_typo_in_a_change_is_told():
             "slstm_at names block 32, but there are 32, from 0 on",
         ),
         (xLSTMConfig, {"slstm_at": (-1,)}, ValueError, "slstm_at names block -1"),
-        (xLSTMConfig, {"slstm_at": "1"}, TypeError, "must hold indices of blocks, got '1'"),
+        (xLSTMConfig, {"slstm_at": "1"}, TypeError, "each of slstm_at must be an int, got str"),
         (
             xLSTMConfig,
             {"slstm_at": (1,), "slstm_num_heads": 3},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 
 import mlx.core as mx
@@ -134,6 +135,37 @@ def test_bfloat16(small_model, draw_tokens, relative_error):
         outputs.append(one)
     stepwise = mx.concatenate(outputs, axis=1)
     assert relative_error(stepwise, expected_logits(model, tokens)) < 3e-2
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        ("chunkwise--native_autograd", "native_sequence__native", "native"),
+        ("chunkwise--triton_xl_chunk", "native_sequence__triton", "triton"),
+    ],
+    ids=["native", "triton"],
+)
+def test_a_saved_configuration_launches_kernels(saved, simulator, tmp_path):
+    """Hugging Face's defaults are `native`, and xLSTM-7B was saved with them."""
+    path = tmp_path / "config.json"
+    sizes = {"vocab_size": 11, "hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2}
+    names = dict(zip(("chunkwise_kernel", "sequence_kernel", "step_kernel"), saved, strict=True))
+    path.write_text(json.dumps({"model_type": "xlstm", **sizes, **names, "chunk_size": 64}))
+    model = xLSTM(xLSTMConfig.from_dict(json.loads(path.read_text())))
+    cache, kernels = model.init_cache(1), []
+    for steps in (17, 2, 1):
+        before = len(simulator.launches)
+        logits, cache = model(mx.zeros((1, steps), dtype=mx.int32), cache)
+        mx.eval(logits, cache)
+        names = [launch.kernel for launch in simulator.launches[before:]]
+        kernels.append([name for name in names if name.startswith("xlstm_mlstm")])
+    chunkwise, sequence, step = kernels
+    for part in ("gates", "weighted_keys", "state_scan", "chunk_rows"):
+        assert any(name.startswith(f"xlstm_mlstm_{part}") for name in chunkwise)
+    assert [name.partition("_custom")[0] for name in (*sequence, *step)] == [
+        "xlstm_mlstm_sequence_initial",
+        "xlstm_mlstm_step",
+    ]
 
 
 # --- in pieces ---------------------------------------------------------------------------------

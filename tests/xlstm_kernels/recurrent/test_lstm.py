@@ -10,7 +10,7 @@ import xlstm_kernels
 from tests.xlstm_kernels.recurrent import oracle
 from xlstm_kernels import flashrnn, lstm
 from xlstm_kernels.recurrent.lstm import lstm_reference
-from xlstm_kernels.slstm.sequence import slstm
+from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 
 @pytest.fixture

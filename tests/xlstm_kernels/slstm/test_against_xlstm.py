@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from xlstm_kernels.slstm.sequence import slstm
+from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 pytestmark = pytest.mark.oracle
 

@@ -11,7 +11,7 @@ from mlx import nn
 
 from tests.xlstm_kernels.slstm import oracle
 from tests.xlstm_kernels.slstm.gradient_oracle import gradients
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 CLIPPED = {"gradient_recurrent_clipval": 0.2}
 CUT = {"gradient_recurrent_cut": True}

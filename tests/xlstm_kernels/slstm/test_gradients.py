@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.xlstm_kernels.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
 from xlstm_kernels import products
-from xlstm_kernels.slstm import gradient as gradient_module
-from xlstm_kernels.slstm import sequence as sequence_module
-from xlstm_kernels.slstm.layout import most_threads
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm import gradient as gradient_module
+from xlstm_kernels.recurrent.slstm import sequence as sequence_module
+from xlstm_kernels.recurrent.slstm.layout import most_threads
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 WIDTHS = (1, 8, 33, 64, 65, 130)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.slstm.inputs import Inputs
-from xlstm_kernels.slstm import sequence_kernel
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm import sequence_kernel
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 # --- memory ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
 from tests.xlstm_kernels.slstm.oracle import VALUE
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 
 @pytest.mark.parametrize("scale", [30.0, 100.0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.xlstm_kernels.slstm import oracle
 from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
 from tests.xlstm_kernels.slstm.oracle import STATE
-from xlstm_kernels.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 # --- the oracle itself -------------------------------------------------------------------------
 

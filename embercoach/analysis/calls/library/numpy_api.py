@@ -183,12 +183,30 @@ def _of_arrays(name: str, short: str, arguments: tuple[Argument, ...], pulls: Pu
         return NONE
     if name.startswith("numpy.testing."):
         return NONE
+    kept = _kept(short, arguments)
+    if kept is not None:
+        return Numpy(kept.kind, False, pulls, kept.dtype)
     kind = _array_kind(short, arguments)
     flat = short in _FLAT or (short in CONVERSIONS and _is_flat(arguments))
     dtype = _dtype_argument(arguments)
     if dtype is None and kind == "int" and short in CONVERSIONS and len(arguments) == 1:
         dtype = "int64" if isinstance(arguments[0].value, Sequence) else None
     return Numpy(kind, False, pulls, dtype, flat)
+
+
+#: Functions that move the numbers of arrays, which keep their dtype.
+_MOVING = frozenset(("stack", "concatenate", "vstack", "hstack", "dstack"))
+
+
+def _kept(short: str, arguments: tuple[Argument, ...]) -> Numpy | None:
+    """The arrays that a function joins, if they are of one dtype and it is asked for no other."""
+    given = arguments[0].value if arguments and short in _MOVING else UNKNOWN
+    if not isinstance(given, Sequence) or any(a.keyword == "dtype" for a in arguments):
+        return None
+    items = set(given.items or (any_item(given),))
+    arrays = [item for item in items if isinstance(item, Numpy) and item.dtype is not None]
+    same = len({item.dtype for item in arrays}) == 1 and len(arrays) == len(items)
+    return arrays[0] if same else None
 
 
 #: Functions that make arrays of float64 unless they are given a dtype, which comes second.

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import CompileFact, LocalCall
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import DEFINITIONS, dotted, names_below
+from embercoach.analysis.syntax.trees import DEFINITIONS, keyed_path, names_below
 from embercoach.checks.arrays.compiled.compilations import nodes_in
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def _compiles(info: FunctionInfo, module: Module) -> bool:
 def _changes(info: FunctionInfo, path: str, module: Module) -> bool:
     given = {p.name for p in info.parameters[info.is_method :]}
     for node in nodes_in(info.node.body, module, (*DEFINITIONS, cst.BaseExpression)):
-        if isinstance(node, cst.AugAssign) and dotted(node.target) == path:
+        if isinstance(node, cst.AugAssign) and keyed_path(node.target) == path:
             return True
         if not isinstance(node, cst.Assign) or path not in map(_target, node.targets):
             continue
-        if any(dotted(n) == path for n in nodes_in(node.value, module) if _is_path(n)):
+        if any(keyed_path(n) == path for n in nodes_in(node.value, module) if _is_path(n)):
             return True
         if not given.isdisjoint(names_below(node.value)) and _is_setter(info, module):
             return True
@@ -81,11 +81,11 @@ def _changes(info: FunctionInfo, path: str, module: Module) -> bool:
 
 
 def _is_path(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Name, cst.Attribute))
+    return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
 
 
 def _target(target: cst.AssignTarget) -> str | None:
-    return dotted(target.target)
+    return keyed_path(target.target)
 
 
 def _is_setter(info: FunctionInfo, module: Module) -> bool:

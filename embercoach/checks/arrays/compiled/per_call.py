@@ -53,7 +53,10 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
 def made_per_iteration(call: CallFact, module: Module) -> Iterator[Report]:
     """``make_blend(alpha)(x)`` in a loop, where each call of ``make_blend`` compiles a closure."""
     loop, statement, node = call.place.loop, call.place.statement, call.node
-    if loop is None or type(call.callee) is not Function:
+    function = call.place.function
+    if type(call.callee) is not Function:
+        return
+    if loop is None and (function is None or not _is_called_in_loop(function, module)):
         return
     made = _made_by(call.callee.info, call.result)
     if made is None or not _keeps_nothing(call.callee.info):
@@ -66,15 +69,24 @@ def made_per_iteration(call: CallFact, module: Module) -> Iterator[Report]:
         name = _assigned_name(statement, node, made)
         if name is None:
             return
-        is_same = _is_invariant(call, loop, module)
-        if not _is_only_called(name, statement, loop, in_loops=is_same):
+        body = function.node if loop is None and function is not None else loop
+        is_same = loop is not None and _is_invariant(call, loop, module)
+        if body is None or not _is_only_called(name, statement, body, in_loops=is_same):
             return
     yield Report.at(
         call,
         "COMPILE-003",
-        message="a new closure is compiled and traced in every iteration",
+        message="a new closure is compiled and traced "
+        + ("at every call" if loop is None else "in every iteration"),
         help="Compile one function before the loop, and pass what changes as an array",
     )
+
+
+def _is_called_in_loop(function: FunctionInfo, module: Module) -> bool:
+    if function.name in _ONCE or _is_cached(function):
+        return False
+    calls = calls_by_function(module).get(function, ())
+    return any(call.place.loops and not call.place.periodic for call in calls)
 
 
 #: The compiled function is the result as a whole, not an item of it.

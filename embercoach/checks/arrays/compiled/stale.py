@@ -11,9 +11,11 @@ from embercoach.analysis.facts.scopes import by_parameter, scope_of
 from embercoach.analysis.syntax.trees import (
     DEFINITIONS,
     dotted,
+    keyed_path,
     names_below,
     small_statements,
 )
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Transformed
 from embercoach.checks.arrays.compiled.between_calls import (
     attribute_stores,
@@ -56,17 +58,27 @@ HELP = "Pass it as an argument, or add it to `inputs=` of mx.compile"
 @check("COMPILE-007")
 def stale_number(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``x * scale`` in a compiled function, and ``scale *= 0.9`` after a call."""
-    if fact.has_star or fact.option(1, "inputs") is not None:
+    inputs = fact.option(1, "inputs")
+    captured = [] if inputs is None else captured_owners(fact, inputs, module)
+    if fact.has_star or captured is None:
         return
     functions = traced_by(fact, module)
+    held = {dotted(owner.node) or "" for owner in captured}
     for info in functions:
         seen: set[str] = set()
         reported: set[str] = set()
-        for node in nodes_in(info.node.body, module):
-            path = _path(node)
+        nodes = list(nodes_in(info.node.body, module))
+        labels = {node.keyword for node in nodes if isinstance(node, cst.Arg)}
+        labels.update(node.attr for node in nodes if isinstance(node, cst.Attribute))
+        for node in nodes:
+            path = None if node in labels else _path(node)
             if path is None or path in seen:
                 continue
             seen.add(path)
+            if held and (info.cls is not None and is_layer(info.cls)):
+                continue  # its arrays may be in the state
+            if any(f"{path}.".startswith(f"{owner}.") for owner in held):
+                continue
             name = path.partition(".")[0]
             if name in reported or (path == name and _holds_one_of(name, reported)):
                 continue  # one report for a dictionary and its entry
@@ -92,7 +104,9 @@ def _path(node: cst.CSTNode) -> str | None:
     if isinstance(node, (cst.Name, cst.Attribute)):
         return dotted(node)
     name, owner = member_of(node)
-    return None if owner is None or "." in owner or "." in name else f"{owner}.{name}"
+    if owner is None or "." in owner:
+        return keyed_path(node)
+    return None if "." in name else f"{owner}.{name}"
 
 
 def _is_changed(
@@ -106,8 +120,13 @@ def _is_changed(
     if not attribute:
         return _is_rebound(name, info, functions, fact, module)
     cls = owner_of(name, info, module)
-    if "." in attribute:
-        return False
+    if "." in attribute:  # of an object or a dictionary that an attribute holds
+        methods = () if cls is None or attribute.count(".") > 1 else cls.methods.values()
+        return path in _operands(info, module) and any(
+            changes_attribute(method, attribute, module)
+            for method in methods
+            if method not in functions
+        )
     if cls is None:
         return is_set_on_object(name, attribute, info, functions, module)
     value = cls.attributes.get(attribute)
@@ -123,13 +142,13 @@ def _is_changed(
 @lru_cache(maxsize=8)
 def _operands(info: FunctionInfo, module: Module) -> frozenset[str]:
     """The paths of what a function computes with: numbers and arrays alone."""
-    return frozenset(
-        path
-        for node in nodes_in(info.node.body, module)
-        if isinstance(node, cst.BinaryOperation)
-        for side in (node.left, node.right)
-        if (path := dotted(side)) is not None
-    )
+    nodes = list(nodes_in(info.node.body, module))
+    operations = [node for node in nodes if isinstance(node, cst.BinaryOperation)]
+    found = {keyed_path(side) for node in operations for side in (node.left, node.right)}
+    for node in nodes:  # ``a = self.alpha``
+        if isinstance(node, cst.Assign) and dotted(node.targets[0].target) in found:
+            found.add(keyed_path(node.value))
+    return frozenset(path for path in found if path is not None)
 
 
 def _is_set_outside(attribute: str, fact: CompileFact, cls: ClassInfo, module: Module) -> bool:

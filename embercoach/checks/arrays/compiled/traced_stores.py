@@ -12,7 +12,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.members import member
 from embercoach.analysis.facts.contexts import is_traced
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, StoreFact
-from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.scopes import made_in_init, scope_of
 from embercoach.analysis.syntax.trees import children, dotted
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import find_method
@@ -217,10 +217,19 @@ def _leaks(
         init = find_method(info.cls, "__init__")
         if init in functions:
             return False  # made during the trace
+        if _is_given_list(target, info):
+            return True  # who made it may read it
     elif not _outlives(name, info, functions, module):
         return False
     stored = _attribute(target)
     return stored is None or bool(_reads(module).get(stored, frozenset()) - functions)
+
+
+def _is_given_list(target: cst.CSTNode, info: FunctionInfo) -> bool:
+    """Test for the ``self.log`` of ``self.log.append(x)`` that ``__init__`` is given."""
+    name = _attribute(target) if isinstance(target, cst.Attribute) else None
+    adds = isinstance(target, cst.Attribute) and target.attr.value in _ADDS
+    return bool(adds and name and info.cls and isinstance(made_in_init(info.cls, name), cst.Name))
 
 
 def _attribute(target: cst.CSTNode) -> str | None:

@@ -51,7 +51,9 @@ def _lookup(unreached: UnreachedLayer, module: Module) -> Fact | None:
     """The call or subscript that is given the chosen index; without one, what chooses it."""
     if unreached.method.module is not module:
         return None
-    facts = module.facts_of(unreached.method)
+    cls = unreached.method.cls
+    methods = (unreached.method,) if cls is None else cls.methods.values()
+    facts = [fact for method in methods for fact in module.facts_of(method)]
     choices = {
         fact.node: fact
         for fact in facts

@@ -12,6 +12,7 @@ from embercoach.analysis.facts.scopes import by_parameter, display, scope_of
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, walk
 from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import Dict, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
+    from embercoach.analysis.values.lattice import Value
 
 Kind = Literal["sum", "list", "tree", "concatenation"]
 #: Functions that are followed for one result.
@@ -124,15 +126,33 @@ def _wrapped(node: cst.BaseExpression, symbol: str | None) -> cst.BaseExpression
 
 
 def _appended(call: cst.Call, module: Module) -> Iterator[Accumulation]:
+    """``losses.append(loss)``, ``rows.append((step, loss))``, ``rows.append({"loss": loss})``."""
     fact, func = evaluation_of(module).calls.get(call), call.func
     if fact is None or not isinstance(func, cst.Attribute) or func.attr.value != "append":
         return
     first, path = fact.positional(0), path_of(func.value)
     if first is None or path is None:
         return
-    array = as_array(first.value)
-    if array is not None and not array.evaluated:
-        yield Accumulation(path, "list", (first.node,), call, None, True)
+    added = tuple(_unevaluated(first.node, first.value))
+    if added:
+        yield Accumulation(path, "list", added, call, None, True)
+
+
+def _unevaluated(node: cst.BaseExpression, value: Value) -> Iterator[cst.BaseExpression]:
+    """Yield the arrays that an expression is or a display holds, those that are not evaluated."""
+    parts = display(node)
+    if parts is not None and isinstance(value, Sequence) and value.items is not None:
+        for part, item in zip(parts, value.items, strict=False):
+            yield from _unevaluated(part, item)
+    elif isinstance(node, cst.Dict) and isinstance(value, Dict):
+        for element in node.elements:
+            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+                held = value.get(str(element.key.evaluated_value))
+                yield from () if held is None else _unevaluated(element.value, held)
+    else:
+        array = as_array(value)
+        if array is not None and not array.evaluated:
+            yield node
 
 
 def _averaged(call: cst.Call, place: FactPlace, module: Module) -> Iterator[Accumulation]:
@@ -221,11 +241,13 @@ def _through_call(
     pairs = [(a.keyword.value if a.keyword else None, a.value) for a in node.args]
     passed = by_parameter(local.function, pairs, is_bound=local.is_bound)
     names = [name for name, value in passed.items() if path_of(value) == path]
-    results = returned_by(local.function)
-    if len(names) != 1 or len(results) != 1:
+    if len(names) != 1:
         return None
-    found = added_to(names[0], results[0][0], module, depth + 1)
-    return None if found is None else (found[0], others)
+    for result, _ in returned_by(local.function):  # another one may start it
+        found = added_to(names[0], result, module, depth + 1)
+        if found is not None:
+            return found[0], others
+    return None
 
 
 def path_of(node: cst.CSTNode) -> str | None:

@@ -13,7 +13,13 @@ from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import by_parameter, passed_with_owner, scope_of
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
+from embercoach.analysis.syntax.trees import (
+    dotted,
+    names_below,
+    small_statements,
+    target_names,
+    walk,
+)
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.checks.arrays.lazy.accumulation import (
@@ -22,7 +28,7 @@ from embercoach.checks.arrays.lazy.accumulation import (
     accumulations,
     path_of,
 )
-from embercoach.checks.arrays.lazy.growth import grows
+from embercoach.checks.arrays.lazy.growth import each_iteration, grows
 from embercoach.checks.arrays.lazy.lazy_loops import (
     HELP,
     MESSAGE,
@@ -59,13 +65,11 @@ def growing_elsewhere(fact: ProjectCall, module: Module) -> Iterator[Report]:
     """The same, where the function is one of another file."""
     if not fact.place.loops or is_traced(fact.place, module) or not is_plainly_lazy(fact.function):
         return
-    arrays = _array_parameters(fact)
-    added = [
-        item
-        for item in accumulated_by_text(fact.function)
-        if item.kind == "tree"  # of weights
-        or not arrays.isdisjoint(name for node in item.added for name in names_below(node))
-    ]
+    found = accumulated_by_text(fact.function)
+    if not found:
+        return
+    given = {item.node for _, item in _additions_of(fact.function, _array_parameters(fact))}
+    added = [item for item in found if item.kind == "tree" or item.node in given]  # of weights
     yield from _reports(_of_call(fact, added), fact, module)
 
 
@@ -74,7 +78,12 @@ def _array_parameters(call: ProjectCall) -> set[str]:
     pairs = [(argument.keyword, argument.node) for argument in call.arguments]
     passed = by_parameter(call.function, pairs, is_bound=call.is_bound)
     arrays = {id(argument.node) for argument in call.arguments if holds_arrays(argument.value)}
-    return {name for name, node in passed.items() if id(node) in arrays}
+    keywords = next((p.name for p in call.function.parameters if p.star == "**"), None)
+    own = {parameter.name for parameter in call.function.parameters}
+    found = (
+        name if name in own else keywords for name, node in passed.items() if id(node) in arrays
+    )
+    return {name for name in found if name is not None}
 
 
 def _reports(
@@ -114,7 +123,7 @@ def _is_kept(
         targets = statement.targets if isinstance(statement, cst.Assign) else ()
         if any(dotted(target.target) == found.path for target in targets):
             return False
-    for node in walk(loop.body, (cst.ClassDef,)):
+    for node in _run_each_time(found, loop, module):
         if not isinstance(node, cst.Call) or node is fact.node or not owner:
             continue
         if isinstance(node.func, cst.Attribute) and dotted(node.func.value) == owner:
@@ -128,6 +137,18 @@ def _is_kept(
             if other is not None and name in names_below(other.node.body):
                 return False
     return True
+
+
+def _run_each_time(
+    found: Accumulation, loop: cst.For | cst.While, module: Module
+) -> Iterator[cst.CSTNode]:
+    """The nodes of a loop, without the step that takes a sum of gradients after some of them."""
+    body: list[cst.BaseStatement | cst.BaseSmallStatement] = [*loop.body.body]
+    always = each_iteration(body, module) if found.kind == "tree" else body
+    for statement in body:
+        is_kept = statement in always
+        node = statement.test if isinstance(statement, cst.If) and not is_kept else statement
+        yield from walk(node, (cst.ClassDef,))
 
 
 def _of_call(call: LocalCall | ProjectCall, accumulated: list[Accumulation]) -> list[Accumulation]:
@@ -174,6 +195,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
                 item._replace(inner=(item.node, statement))
                 for item in accumulations(fact.place, module)
             )
+    found += _kept_keywords(function)
     if depth < _MOST_CALLS:
         calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
         for call in calls:
@@ -185,6 +207,37 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         or item.path in outer
         or (item.kind == "list" and _is_outer(item.path, function, module))
     ][:_MOST_ADDED]
+
+
+def _kept_keywords(function: FunctionInfo) -> list[Accumulation]:
+    """The ``self.rows.append(row)`` of ``**row``, and what is added of its values."""
+    keywords = {parameter.name for parameter in function.parameters if parameter.star == "**"}
+    if not keywords or isinstance(function.node, cst.Lambda):
+        return []
+    return [
+        item._replace(in_place=item.kind == "list", inner=(item.node, statement))
+        for statement, item in _additions_of(function, keywords)
+    ]
+
+
+def _additions_of(
+    function: FunctionInfo, names: set[str]
+) -> Iterator[tuple[cst.CSTNode, Accumulation]]:
+    """Yield what the text of a function adds of what it is given under some names."""
+    derived = set(names)
+    for node in walk(function.node.body):  # in order: a name is bound before it is used
+        value = node.iter if isinstance(node, cst.For) else getattr(node, "value", None)
+        targets = [node.target] if isinstance(node, cst.For) else []
+        if isinstance(node, cst.Assign):
+            targets = [target.target for target in node.targets]
+        if targets and value is not None and not derived.isdisjoint(names_below(value)):
+            derived.update(name for target in targets for name in target_names(target))
+    for statement in small_statements(function.node.body):
+        item = accumulation_by_text(statement)
+        if item is not None and not derived.isdisjoint(
+            n for a in item.added for n in names_below(a)
+        ):
+            yield statement, item
 
 
 @lru_cache(maxsize=64)

@@ -27,6 +27,7 @@ from embercoach.checks.arrays.lazy.step_loops import (
     joined,
     lineage_of,
     runs_model,
+    runs_model_below,
     synchronizes,
     yields_losses,
 )
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.checks.arrays.lazy.accumulation import Accumulation
+
+    Statement = cst.BaseStatement | cst.BaseSmallStatement
 
 #: Iterations from which on any graph of all of them is large.
 _MANY = 1_000
@@ -55,7 +58,9 @@ def grows(
 
     With ``is_state``, the accumulator is an attribute that outlives the function.
     """
-    evaluation, body = evaluation_of(module), loop.body.body
+    evaluation, body = evaluation_of(module), [*loop.body.body]
+    if found.kind == "tree" and not found.in_place:
+        body = each_iteration(body, module)
     if evaluation.may_evaluate(body, {found.path}):
         return False
     statement, function = place.statement, place.function
@@ -70,6 +75,8 @@ def grows(
         return True
     if not is_list and (is_state or keeps) and synchronizes(loop, module):
         return True
+    if is_state and found.kind == "sum" and _takes_host_data(found, names, loop, module):
+        return True
     if not is_list and (differentiates(lineage, loop, module) or descends(lineage, loop, module)):
         return True
     if is_list and not lineage.is_reduced:
@@ -78,9 +85,49 @@ def grows(
     last = found.path.rpartition(".")[2]
     is_chain = not is_list and any(last in names_below(node) for node in found.added)
     runs = not is_chain and (runs_model(lineage, loop, module) or _adds_losses(found, loop, module))
+    if not runs and found.inner and found.function and isinstance(loop, cst.For):
+        added = found.inner[1]
+        runs = runs_model_below(found.node, added, found.function, loop, module)
     if not runs and not is_counted(loop, _MANY):
         return False
     return is_state or _is_evaluated_later(found.path, loop, place, module)
+
+
+def each_iteration(body: list[Statement], module: Module) -> list[Statement]:
+    """The statements of a loop without the step that some micro-batches end with.
+
+    Until then, the sum of their gradients keeps the graphs of all of them.
+    """
+    return [
+        statement
+        for statement in body
+        if not isinstance(statement, cst.If)
+        or statement.orelse is not None
+        or not is_step(statement, module, by_evaluation=False)
+    ]
+
+
+def _takes_host_data(
+    found: Accumulation, names: set[str], loop: cst.For | cst.While, module: Module
+) -> bool:
+    """Test for ``mx.array(env.step())`` in what is added: each iteration has other data."""
+    bound = (s for s in small_statements(loop.body) if isinstance(s, cst.Assign))
+    made = [
+        s.value
+        for s in bound
+        if names.intersection(n for t in s.targets for n in target_names(t.target))
+    ]
+    data = {*target_names(loop.target)} if isinstance(loop, cst.For) else set()
+    calls = evaluation_of(module).calls
+    for node in (inner for value in (*found.added, *made) for inner in walk(value)):
+        fact = calls.get(node)
+        if fact is not None and fact.symbol == "mlx.core.array" and fact.node.args:
+            first = fact.node.args[0].value
+            if not data.isdisjoint(names_below(first)) or any(
+                isinstance(n, cst.Call) for n in walk(first)
+            ):
+                return True
+    return False
 
 
 def _adds_losses(found: Accumulation, loop: cst.For | cst.While, module: Module) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace, LocalCall
     from embercoach.analysis.facts.layout import Layout
+    from embercoach.analysis.facts.reaching import Binding
     from embercoach.analysis.project.module import Module
     from embercoach.checks.arrays.lazy.accumulation import Accumulation
 
@@ -65,7 +66,7 @@ def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bo
     if is_traced(place, module) or not may_ask(place, module):
         return False
     for loop in layout_of(module, place.function).loops(place.statement):
-        if not _is_kept(found.path, loop, place, module):
+        if not _is_kept(found, loop, place, module):
             return False
         if is_short_loop(loop, place, module):
             continue
@@ -148,17 +149,33 @@ def _is_captured(name: str, place: FactPlace, module: Module) -> bool:
     return any(name in names_below(info.node.body) for info in inner)
 
 
-def _is_kept(name: str, loop: cst.For | cst.While, place: FactPlace, module: Module) -> bool:
-    """Test whether the variable reaches the next iteration of a loop."""
+def _is_kept(
+    found: Accumulation, loop: cst.For | cst.While, place: FactPlace, module: Module
+) -> bool:
+    """Test whether the variable reaches the next iteration of a loop.
+
+    A sum of gradients may start again after some micro-batches.
+    """
+    name = found.path
     if "." in name:
         return is_private(name, loop, place, module)
     bindings = scope_of(module, place.function).reaching.before(place.statement, name) or ()
     layout = layout_of(module, place.function)
     inside = [b for b in bindings if b.statement is loop or layout.is_inside(b.statement, loop)]
+    is_tree = found.kind == "tree"
     return len(inside) < len(bindings) and all(
-        b.statement is place.statement or _excludes(b.statement, place.statement, layout)
+        b.statement is place.statement
+        or _excludes(b.statement, place.statement, layout)
+        or (is_tree and _starts_again(b, layout))
         for b in inside
     )
+
+
+def _starts_again(binding: Binding, layout: Layout) -> bool:
+    """Test for ``total = None`` in a branch."""
+    level = next(layout.outward(binding.statement), None)
+    is_none = isinstance(binding.value, cst.Name) and binding.value.value == "None"
+    return is_none and level is not None and isinstance(level.owner, cst.If)
 
 
 def _excludes(first: cst.CSTNode, second: cst.CSTNode, layout: Layout) -> bool:

@@ -150,7 +150,7 @@ def _is_transformed(fact: CallFact | None) -> bool:
     return fact is not None and not isinstance(fact.callee, (Symbol, BoundMember))
 
 
-def is_step(loop: cst.For | cst.While, module: Module, *, by_evaluation: bool) -> bool:
+def is_step(loop: cst.For | cst.While | cst.If, module: Module, *, by_evaluation: bool) -> bool:
     """Return whether each iteration updates weights, or ``by_evaluation``, evaluates arrays."""
     evaluation = evaluation_of(module)
     for call in calls_below(loop.body):
@@ -312,6 +312,17 @@ def runs_model(lineage: Lineage, loop: cst.For | cst.While | cst.CompFor, module
     # A model of an inner loop over models, such as the trees of a forest, is not one of data.
     calls = (c for c in lineage.calls if inner.isdisjoint(dotted(a.value) or "" for a in c.args))
     return any(_is_model(call, data, module) for call in calls)
+
+
+def runs_model_below(
+    call: cst.CSTNode, added: cst.CSTNode, function: FunctionInfo, loop: cst.For, module: Module
+) -> bool:
+    """Return whether a call gives a function data, which ``added`` there has a model compute."""
+    if not isinstance(call, cst.Call):
+        return False
+    data, parameters = _derived(loop), {parameter.name for parameter in function.parameters}
+    is_given = any(data.intersection(names_below(argument.value)) for argument in call.args)
+    return is_given and any(_is_model(inner, parameters, module) for inner in calls_below(added))
 
 
 def _is_type_test(call: cst.Call, names: set[str]) -> bool:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, ProjectCall
     from embercoach.analysis.project.module import Module
 
-#: Names of functions that evaluate a model, and a definition of one.
+#: Names of functions that evaluate a model, and the definition or the call of one.
 _EVALUATES = re.compile(r"_?(valid|eval|accuracy|predict|infer|score)")
-_EVALUATING = re.compile(r"\bdef _?(valid|eval)")
+_EVALUATING = re.compile(r"\bdef _?(valid|eval)|(?<!\.)\b_?(valid|eval|accuracy)\w*\(")
 #: Loops of a function that are looked at.
 MOST_LOOPS = 32
 

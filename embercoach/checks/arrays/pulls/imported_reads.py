@@ -9,7 +9,8 @@ import libcst as cst
 
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
-from embercoach.analysis.calls.parameters import annotated_value, closure_of
+from embercoach.analysis.calls.library.numpy_api import CONVERSIONS
+from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
@@ -17,7 +18,7 @@ from embercoach.analysis.facts.host_uses import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import definite_array
+from embercoach.analysis.values.joins import as_array, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
 
@@ -47,7 +48,7 @@ class _Read(NamedTuple):
     function: FunctionInfo
 
 
-@check("GRAPH-BREAK-001", "GRAPH-BREAK-002", "GRAPH-BREAK-003", "HOST-PULL-001")
+@check(*_METHODS.values(), "GRAPH-BREAK-002", "GRAPH-BREAK-003", "HOST-PULL-002")
 def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     """``guard(x)`` of another file, which raises if ``mx.any(mx.isnan(x))``, in a forward pass.
 
@@ -65,7 +66,7 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
-    if not is_traced and not _is_guard_of(read, fact.function):
+    if not is_traced and not (_is_guard_of(read, fact.function) or _is_unknown(read, arrays)):
         return  # reported in its own file, where its use is known
     context = "compiled" if is_traced else "forward"
     where = f"`{fact.function.name[:16]}()` in {fact.function.module.path.name[-12:]}"
@@ -148,9 +149,24 @@ def _is_guard_of(read: _Read, function: FunctionInfo) -> bool:
     return any(inner is read.node for test in tests for inner in walk(test))
 
 
+def _is_unknown(read: _Read, arrays: frozenset[str]) -> bool:
+    """Return whether a function pulls a parameter of which its own file knows nothing."""
+    info, node = read.function, read.node
+    if not isinstance(node, cst.Call) or read.how != "pulls":
+        return False
+    is_method = isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
+    pulled = cst.ensure_type(node.func, cst.Attribute).value if is_method else node.args[0].value
+    used = arrays.intersection(n.value for n in walk(pulled) if isinstance(n, cst.Name))
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    frame.names.set_all(zip((p.name for p in info.parameters), canonical_values(info), strict=True))
+    return bool(used) and as_array(evaluate(frame, pulled)) is None
+
+
 def _code(read: _Read) -> str:
     if read.how == "tests":
         return "GRAPH-BREAK-003"
     func = read.node.func if isinstance(read.node, cst.Call) else None
     name = func.attr.value if isinstance(func, cst.Attribute) else ""
+    if name in CONVERSIONS:
+        return "HOST-PULL-002"
     return _METHODS.get(name, "GRAPH-BREAK-002")

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 
 def mixed_test(fact: TruthFact, module: Module) -> Iterator[Report]:
-    """``done = False``, then ``while not done: done = mx.all(x == end)``."""
-    assert isinstance(fact.node, cst.Name)
+    """``done = False``, then ``while not done: done = mx.all(x == end)``; ``if stop(loss):``."""
     numbers = [as_number(o) for o in options(fact.value) if type(o) is not Array]
     if any(number is None or number.kind != "bool" for number in numbers):
         return
-    if fact.form == "assert" or _is_parameter(fact.node.value, fact.place.function):
+    if fact.form == "assert":
+        return
+    if isinstance(fact.node, cst.Name) and _is_parameter(fact.node.value, fact.place.function):
         return
     array = next(o for o in options(fact.value) if type(o) is Array)
     is_operand = fact.form in ("not", "and", "or")
@@ -48,16 +49,15 @@ def mixed_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     )
     if isinstance(fact.place.statement, cst.While):
         report = replace(report, context="sink")  # each iteration needs to know if it is the last
-    elif _is_tested_around(fact, module):
+    elif isinstance(fact.node, cst.Name) and _is_tested_around(fact.node, fact, module):
         message = f"{operation} a possible mx.array {EFFECTS['evaluated']}"
         report = replace(report, context="evaluated", message=message)
     yield report
 
 
-def _is_tested_around(fact: TruthFact, module: Module) -> bool:
+def _is_tested_around(node: cst.Name, fact: TruthFact, module: Module) -> bool:
     """Test whether an ``if`` around, or one that an ``elif`` belongs to, has tested the array."""
-    assert isinstance(fact.node, cst.Name)
-    name, statement = fact.node.value, fact.place.statement
+    name, statement = node.value, fact.place.statement
     reaching = scope_of(module, fact.place.function).reaching
     held = reaching.before(statement, name)
     for level in layout_of(module, fact.place.function).outward(statement):

@@ -66,8 +66,14 @@ def _reports(uses: list[_Use], layout: Layout) -> Iterator[Report]:
     for group in groups.values():
         for index, use in enumerate(group[:_MOST_USES]):
             place = use.fact.place
-            before = (u for u in group[:index] if not _is_compared(u, use, layout))
-            earlier = next((u for u in before if _is_repeated(u, use, layout)), None)
+            # Uses in functions that are called come last, wherever the calls are.
+            others = (
+                other
+                for at, other in enumerate(group[:_MOST_USES])
+                if (at < index or other.fact.place.statement is not place.statement)
+                and not _is_compared(other, use, layout)
+            )
+            earlier = next((u for u in others if _is_repeated(u, use, layout)), None)
             related: tuple[Stop, ...] = ()
             if earlier is not None:
                 message = f"key `{use.text}` is used again: the numbers are not independent"

@@ -9,11 +9,17 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import by_parameter, fixed_attribute, scope_of
+from embercoach.analysis.facts.scopes import (
+    assigned_attributes,
+    by_parameter,
+    fixed_attribute,
+    scope_of,
+)
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values.inheritance import is_layer
+from embercoach.analysis.values.lattice import Array
 from embercoach.checks.arrays.randomness.random_keys import PREFIX, key_of
 from embercoach.checks.registry import Report, check
 
@@ -114,13 +120,20 @@ def _shared(
 ) -> _Key | None:
     """Return how all calls of a function get the same key, if they do."""
     made = fixed_attribute(node, function, module)
-    if made is not None:
-        return _Key(owner="self") if function.name != "__init__" and _is_key(made, module) else None
+    if made is not None or _is_field(node, function, module):
+        if made is None or isinstance(made, cst.Name):  # what the object is made with
+            is_key = any(type(a.value) is Array for a in fact.arguments if a.node is node)
+        else:
+            is_key = _is_key(made, module)
+        return _Key(owner="self") if function.name != "__init__" and is_key else None
     if not isinstance(node, cst.Name):
         return None
     scope = scope_of(module, function)
     if not scope.binds(node.value):
         binding = _outer(function, node.value, module)
+        if binding is not None and binding.kind == "parameter":  # of the function around
+            is_array = any(type(a.value) is Array for a in fact.arguments if a.node is node)
+            return _Key() if is_array else None
         value = None if binding is None else binding.value
         return _Key() if value is not None and _is_key(value, module) else None
     bindings = scope.reaching.bindings[node.value]
@@ -128,6 +141,15 @@ def _shared(
     if len(bindings) != 1 or parameter is None or parameter.default is None:
         return None
     return _Key(default=node.value) if _is_key(parameter.default, module) else None
+
+
+def _is_field(node: cst.BaseExpression, function: FunctionInfo, module: Module) -> bool:
+    """Test for the field ``self.key`` of a dataclass, which nothing assigns."""
+    owner, _, name = (dotted(node) or "").partition(".")
+    cls = function.cls
+    if cls is None or not function.is_method or owner != function.parameters[0].name:
+        return False
+    return name in cls.annotations and not assigned_attributes(module)[name]
 
 
 def _is_key(node: cst.BaseExpression, module: Module) -> bool:

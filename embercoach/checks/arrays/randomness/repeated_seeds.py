@@ -66,6 +66,7 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         elif isinstance(statement, cst.AugAssign):
             bound.update(target_names(statement.target))
     bound.difference_update(keys or ())
+    bound.difference_update(_states(statements))
     for node in body:
         if not isinstance(node, cst.Call) or not _draws_at(node, keys, module):
             continue
@@ -77,6 +78,27 @@ def seed_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
                 help="Seed once, before the loop",
             )
             return
+
+
+def _states(statements: list[cst.BaseSmallStatement]) -> set[str]:
+    """The names that a loop computes from its last state: each draw is for the next one."""
+    needs: dict[str, set[str]] = {}
+    for statement in statements:
+        if isinstance(statement, cst.Assign):
+            used = set(names_below(statement.value))
+            for target in statement.targets:
+                for name in target_names(target.target):
+                    needs.setdefault(name, set()).update(used)
+    reached: dict[str, set[str]] = {}
+    for start in list(needs)[:_MOST_BINDINGS]:
+        pending, seen = [start], set[str]()
+        while pending:
+            further = needs.get(pending.pop(), set()) - seen
+            seen |= further
+            pending += further
+        reached[start] = seen
+    states = {name for name, seen in reached.items() if name in seen}
+    return {name for name, seen in reached.items() if not states.isdisjoint(seen)}
 
 
 def _draws_at(node: cst.Call, keys: set[str] | None, module: Module) -> bool:

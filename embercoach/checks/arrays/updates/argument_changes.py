@@ -193,13 +193,16 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
     node, statement, loop = given.node, given.statement, place.loop
     path = dotted(node)
     if path is None or any(dotted(target) == path for target in assigned_to(statement)):
-        return False  # the name holds the result then
+        return _has_alias(given, place)  # the name holds the result then
     if isinstance(node, cst.Attribute):
         return _read_attributes(given.module)[node.attr.value] > 1
     if not isinstance(node, cst.Name):
         return False
     reaching = scope_of(given.module, given.function).reaching
     if node.value not in reaching.bindings:
+        if node.value in place.loop_names:  # ``[(x, change(x)) for x in xs]``
+            names = (n for n in walk(statement) if isinstance(n, cst.Tuple))
+            return any(dotted(e.value) == node.value for n in names for e in n.elements)
         return _is_global_array(given, node.value)
     loops = sum(1 for _ in layout_of(given.module, given.function).loops(statement))
     if place.loops > loops and node.value not in place.loop_names:
@@ -211,6 +214,21 @@ def _is_kept(given: Source, place: FactPlace) -> bool:
         len(here) > 1 or comes_later(reads, statement, loop, node.value, binding, reaching)
         for binding in held
     )
+
+
+def _has_alias(given: Source, place: FactPlace) -> bool:
+    """Return whether an array is read again under its first name, after ``shaped = logits``."""
+    if not isinstance(given.node, cst.Name):
+        return False
+    reads = reads_of(given.module, given.function)
+    reaching = scope_of(given.module, given.function).reaching
+    for alias in reaching.before(given.statement, given.node.value) or ():
+        if alias.kind == "assigned" and isinstance(alias.value, cst.Name):
+            name = alias.value.value
+            for binding in reaching.before(alias.statement, name) or ():
+                if comes_later(reads, given.statement, place.loop, name, binding, reaching):
+                    return True
+    return False
 
 
 def _is_global_array(given: Source, name: str) -> bool:

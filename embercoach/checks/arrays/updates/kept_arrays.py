@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
+from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.reaching import without_updates
 from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.checks.registry import Report
 from embercoach.quoting import quoted
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
-    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.facts.facts import Fact, LocalCall
     from embercoach.analysis.project.module import Module
 
+#: Calls of a method that updates an attribute that are looked at.
+_MOST_CALLS = 16
 #: Characters of a name that a message quotes.
 LONGEST = 20
 HELP = "Use `x = x + v`, or keep a copy: `mx.array(x)`"
@@ -95,6 +99,11 @@ def _holder_of_attribute(
     if cls is None or not path.startswith(f"{function.parameters[0].name}."):
         return None
     bound = _bound_in(cls)
+    twin = _made_with(cls).get(path)
+    if twin is not None and function.name != "__init__" and _reads_attribute(cls, twin):
+        others = (paths for method, paths in bound.items() if method.name != "__init__")
+        if not any(path in paths or twin in paths for paths in others):
+            return twin
     for keep in _keeps_of(cls).get(path, ()):
         is_bound = path in bound.get(keep.function, ()) or path in bound.get(function, ())
         if is_bound and keep.function.name != "__init__":
@@ -104,7 +113,84 @@ def _holder_of_attribute(
                 return keep.holder
         elif keep.function is function and _local_is_read(fact, keep, module):
             return keep.holder
+    if path in bound.get(function, ()):
+        return None
+    return _holder_in_caller(path.partition(".")[2], function, cls, module)
+
+
+def _holder_in_caller(
+    attribute: str, function: FunctionInfo, cls: ClassInfo, module: Module
+) -> str | None:
+    """Return the list or the name in which a caller keeps the attribute.
+
+    ``states.append(board.state())``, then ``board.play(move)``.
+    """
+    getters = _getters(cls).get(attribute, ())
+    for call in calls_by_function(module).get(function, ())[:_MOST_CALLS]:
+        caller, func = call.place.function, call.node.func
+        owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
+        if owner is None or caller is None or isinstance(caller.node, cst.Lambda):
+            continue
+        reads = {f"{owner}.{name}" for name in (attribute, *getters)}
+        for keep in _kept_reads(caller, frozenset(reads)):
+            if _is_held(keep, call, module):
+                return keep.holder
     return None
+
+
+@lru_cache(maxsize=8)
+def _getters(cls: ClassInfo) -> dict[str, list[str]]:
+    """The methods that return an attribute itself, by its name."""
+    found: dict[str, list[str]] = {}
+    for name, method in cls.methods.items():
+        paths = {dotted(value) or "" for value, _ in returned_by(method)}
+        owner, _, attribute = (paths.pop() if len(paths) == 1 else "").partition(".")
+        if attribute and method.is_method and owner == method.parameters[0].name:
+            found.setdefault(attribute, []).append(name)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _kept_reads(caller: FunctionInfo, reads: frozenset[str]) -> list[_Keep]:
+    """The statements that keep an attribute, or what a method without arguments returns of it."""
+    found: list[_Keep] = []
+    for statement in small_statements(caller.node.body):
+        for holder, node in _kept_by(statement):
+            is_call = isinstance(node, cst.Call) and not node.args
+            path = dotted(node.func if is_call and isinstance(node, cst.Call) else node)
+            if path in reads:
+                found.append(_Keep(holder, statement, caller))
+    return found
+
+
+def _is_held(keep: _Keep, call: LocalCall, module: Module) -> bool:
+    """Return whether a list or a name still holds an array after a call, and is read then."""
+    layout, statement = layout_of(module, keep.function), call.place.statement
+    reaching = scope_of(module, keep.function).reaching
+    reads, loop = reads_of(module, keep.function), call.place.loop
+    if isinstance(keep.statement, cst.Assign):
+        return any(
+            comes_later(reads, statement, loop, keep.holder, binding, reaching)
+            for binding in reaching.before(statement, keep.holder) or ()
+            if binding.statement is keep.statement
+        )
+    is_again = any(layout.is_inside(keep.statement, around) for around in layout.loops(statement))
+    return is_again or layout.in_sequence(keep.statement, statement)
+
+
+@lru_cache(maxsize=8)
+def _made_with(cls: ClassInfo) -> dict[str, str]:
+    """The attributes that ``__init__`` sets to one name: ``self.start = x; self.now = x``."""
+    init = cls.methods.get("__init__")
+    if init is None:
+        return {}
+    found: dict[str, str] = {}
+    reaching = scope_of(init.module, init).reaching
+    for name, keeps in _keeps_in(init).items():
+        holders = [k.holder for k in keeps if "." in k.holder and k.function is init]
+        if "." not in name and len(holders) == 2 and len(reaching.bindings.get(name, ())) == 1:
+            found.update({holders[0]: holders[1], holders[1]: holders[0]})
+    return found
 
 
 def _local_is_read(fact: Fact, keep: _Keep, module: Module) -> bool:
@@ -144,7 +230,7 @@ def _kept_by(statement: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]
             continue
         if isinstance(target, cst.Attribute) and dotted(target) is not None:
             yield dotted(target) or "", value
-        elif isinstance(target, cst.Name) and isinstance(value, cst.Attribute):
+        elif isinstance(target, cst.Name) and isinstance(value, (cst.Attribute, cst.Call)):
             yield target.value, value
 
 

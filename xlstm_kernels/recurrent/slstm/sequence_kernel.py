@@ -10,8 +10,8 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.slstm.arguments import STATES
-from xlstm_kernels.slstm.layout import PLACE, PRODUCT, UNIT, Shares
+from xlstm_kernels.recurrent.slstm.arguments import STATES
+from xlstm_kernels.recurrent.slstm.layout import PLACE, PRODUCT, UNIT, Shares
 
 _STEP = """
     // m is a pair, to which c and n belong.

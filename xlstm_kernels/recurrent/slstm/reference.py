@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from xlstm_kernels import pairs
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
-from xlstm_kernels.slstm.arguments import EXACT, RecurrentGradient
+from xlstm_kernels.recurrent.slstm.arguments import EXACT, RecurrentGradient
 
 
 def slstm_reference(

@@ -23,17 +23,17 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
-from xlstm_kernels.slstm.arguments import (
+from xlstm_kernels.recurrent.slstm.arguments import (
     STATES,
     RecurrentGradient,
     initial_states,
     recurrent_gradient,
     require_inputs,
 )
-from xlstm_kernels.slstm.gradient import slstm_gradient
-from xlstm_kernels.slstm.layout import Shares, most_threads
-from xlstm_kernels.slstm.reference import slstm_reference
-from xlstm_kernels.slstm.sequence_kernel import KERNELS
+from xlstm_kernels.recurrent.slstm.gradient import slstm_gradient
+from xlstm_kernels.recurrent.slstm.layout import Shares, most_threads
+from xlstm_kernels.recurrent.slstm.reference import slstm_reference
+from xlstm_kernels.recurrent.slstm.sequence_kernel import KERNELS
 
 _MAX_CAPACITY = 4096  # two values a unit fill the 32 KB of a threadgroup's memory
 

@@ -34,14 +34,20 @@ import mlx.core as mx
 
 from xlstm_kernels import products
 from xlstm_kernels.executors import NATIVE
-from xlstm_kernels.slstm.factors import Factors, factors_of, gradients_of, open_gates, slopes_of
-from xlstm_kernels.slstm.gradient_kernel import KERNELS
-from xlstm_kernels.slstm.layout import Shares, most_threads
-from xlstm_kernels.slstm.reference import unmasked
+from xlstm_kernels.recurrent.slstm.factors import (
+    Factors,
+    factors_of,
+    gradients_of,
+    open_gates,
+    slopes_of,
+)
+from xlstm_kernels.recurrent.slstm.gradient_kernel import KERNELS
+from xlstm_kernels.recurrent.slstm.layout import Shares, most_threads
+from xlstm_kernels.recurrent.slstm.reference import unmasked
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
-    from xlstm_kernels.slstm.arguments import RecurrentGradient
+    from xlstm_kernels.recurrent.slstm.arguments import RecurrentGradient
 
 _LENGTH = 2048  # of the sums left to matrix hardware, which rounds towards zero
 
