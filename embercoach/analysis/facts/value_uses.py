@@ -30,6 +30,8 @@ class Use(Enum):
     NOW = auto()
     #: It decides a branch.
     DECIDES = auto()
+    #: It chooses one of two values: `mx.where` can do that on the device.
+    CHOOSES = auto()
     #: It is put into a list.
     COLLECTED = auto()
     #: It becomes an attribute, or an entry of a dictionary.
@@ -208,6 +210,9 @@ class _Uses:
     def _tested(self, node: cst.CSTNode, is_ordered: bool) -> None:
         if isinstance(node, cst.Assert) or (isinstance(node, cst.If) and _only(node, cst.Raise)):
             self._found.add(Use.CHECKED)
+            return
+        if isinstance(node, cst.IfExp):
+            self._found.add(Use.CHOOSES)
             return
         leaves = isinstance(node, cst.If) and _only(node, cst.Break, cst.Return)
         ends = leaves or isinstance(node, cst.While)

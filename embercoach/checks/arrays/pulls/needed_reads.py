@@ -76,7 +76,7 @@ def _searches_in_order(
     if array is None or not _may_stop(loop):
         return False
     uses = uses_of(pull, loop.body, module, place.function)
-    if uses.isdisjoint((Use.DECIDES, Use.CONVERGED)):
+    if uses.isdisjoint((Use.DECIDES, Use.CHOOSES, Use.CONVERGED)):
         return False
     sources = sources_of(module)
     ends = sources.ends(sources.at_place(array, place))

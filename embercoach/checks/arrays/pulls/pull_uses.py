@@ -186,7 +186,7 @@ def _by_uses(place: FactPlace, pull: cst.CSTNode, uses: frozenset[Use], module: 
 
 _GATHERED = frozenset((Use.COLLECTED, Use.SUMMED))
 #: Uses for which the host needs the value in this iteration; uses of a report.
-_NEEDED = frozenset((Use.NOW, Use.DECIDES))
+_NEEDED = frozenset((Use.NOW, Use.DECIDES, Use.CHOOSES))
 _REPORTED = frozenset((Use.STORED, Use.RETURNED, Use.CHECKED))
 
 
