@@ -212,6 +212,18 @@ ARGUMENTS = (
     "device uint* x [[buffer(0)]], constant uint& n [[buffer(1)]], "
     "uint i [[thread_position_in_grid]]"
 )
+INSTANCES = """
+#define make_d(type, gs, bits, codec) \\
+  instantiate_kernel("d_" #codec "_" #type, d_ ## codec, type, gs, bits)
+make_d(float, 128, 2, q1)
+make_d(float, 64, 2, q2)
+make_d(float, 128, 1, q3)
+
+template <typename T>
+[[kernel]] void accum(device T* out [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  out[i] = static_cast<T>(i);
+}
+"""
 REVERSED = """
     uint r = 0, v = i;
     for (uint k = 0; k < n; k++) { r = (r << 1) | (v & 1); v >>= 1; }
@@ -230,6 +242,7 @@ REVERSED = """
         ("template <typename T> T cast_of(int v) = delete;\n" + kernel(""), []),
         ('extern "C" struct P { uint n; };\n' + kernel(""), []),
         ("float scale = 2;\n" + kernel(""), ["KERNEL-MSL-001"]),
+        (INSTANCES, []),
         ("[[mesh]] void m(uint t [[thread_index_in_threadgroup]]) { threadgroup uint s; }", []),
         ("void m(uint t) { threadgroup uint s; }\n" + kernel(""), ["KERNEL-MEMORY-002"]),
         (kernel("device Fr* x [[buffer(0)]]", "x[0] = fr_add(x[0], x[1]);"), []),  # a text before

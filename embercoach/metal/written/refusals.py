@@ -83,7 +83,8 @@ def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[Synt
     written = parsed.word(kind)
     if written in _HANDLES or written in macros.names or any(attribute_parts(part)):
         return
-    yield from _variables(part)
+    # Calls of a macro, one after the other without `;`, parse as a declarator of its name.
+    yield from (name for name in _variables(part) if parsed.word(name) not in macros.names)
 
 
 def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:
