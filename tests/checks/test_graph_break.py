@@ -335,6 +335,32 @@ def test_narrowed_and_evaluated_values(body: str, expected: list[str]) -> None:
     assert codes(program, FAMILY) == [f"{FAMILY}-{number}" for number in expected]
 
 
+@pytest.mark.parametrize(
+    ("made", "flagged"),
+    [
+        ("def __init__(self, dim, norm=None):\n        self.norm = norm(dim)", False),
+        (
+            "def __init__(self, dim, norm=None):\n        self.norm = norm(dim) if norm else None",
+            False,
+        ),
+        ("def build(self, norm: nn.Module):\n        self.norm = norm(64, eps=1e-5)", False),
+        ("def build(self, x, norm: nn.Module):\n        self.norm = norm(x)", True),
+    ],
+)
+def test_what_a_module_class_makes_is_no_array(made: str, flagged: bool) -> None:
+    made = made.replace("norm=None", "norm: Optional[nn.Module] = None")
+    program = f"""
+from typing import Optional
+
+class Embed(nn.Module):
+    {made}
+
+    def __call__(self, x):
+        return self.norm(x) if self.norm and x.ndim else x
+"""
+    assert codes(program, FAMILY) == [f"{FAMILY}-004"] * flagged
+
+
 def test_a_text_in_return_tensors_hides_no_evaluated_array() -> None:
     program = """
 def generate(model, tokenizer, sampler):

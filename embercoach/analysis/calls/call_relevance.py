@@ -1,4 +1,4 @@
-"""Which calls are recorded for the checks."""
+"""Which calls are recorded for the checks, and what they call."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Kernel,
     LibraryObject,
+    Number,
     Sequence,
     Str,
     Symbol,
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
 def builds(callee: Value, result: Value) -> bool:
     """Return whether it is the call of a function of the project that builds kernels."""
     return type(callee) is Function and kernel_objects.holds_kernel(result)
+
+
+def constructs(frame: Frame, arguments: tuple[Argument, ...]) -> bool:
+    """Test for ``norm_layer(dim)``: ``norm_layer: nn.Module`` often means the class itself."""
+    if frame.info is not None and frame.info.name == "__init__":
+        return True
+    values = [o for a in arguments for o in options(a.value)]
+    return bool(values) and all(isinstance(v, (Number, Str)) for v in values)
 
 
 def makes_compiled(callee: Value, result: Value) -> bool:

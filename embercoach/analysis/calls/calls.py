@@ -19,6 +19,7 @@ from embercoach.analysis.calls import (
 )
 from embercoach.analysis.calls.call_relevance import (
     builds,
+    constructs,
     makes_compiled,
     matters,
     record_calls,
@@ -297,7 +298,7 @@ def _library_object(
     if frame.gradient is not None and (is_module or mlx_api.is_layer(callee.cls)):
         pulls = pulls | frame.gradient.marks_of_layer(node, frame.info)
     if is_module:
-        return Array(traced=True, pulls=pulls)
+        return UNKNOWN if constructs(frame, arguments) else Array(traced=True, pulls=pulls)
     entry = mlx_api.lookup(callee.cls)
     if entry is None or entry.call_returns is None:
         return UNKNOWN
