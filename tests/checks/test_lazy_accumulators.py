@@ -173,6 +173,25 @@ def f(model: nn.Module, x: mx.array, cache, log):
     assert bool(found(program)) is flagged
 
 
+@pytest.mark.parametrize(
+    ("loop", "flagged"),
+    [
+        ("for e in x:\n        cache = e['cache']", False),
+        ("for e in x:\n        cache = e.state.get('cache')", False),
+        ("for e, cache in x:\n        e.start(n)", False),
+        ("for e in x:\n        cache = own", True),
+        ("for e in x:\n        cache = own[0].cache", True),
+    ],
+)
+def test_caches_of_the_elements_of_a_loop(loop: str, flagged: bool) -> None:
+    program = f"""
+def f(model: nn.Module, x: list, n: int, own):
+    {loop}
+        e.layer(e.inputs[:, :n], cache=cache)
+"""
+    assert bool(found(program)) is flagged
+
+
 METERS = """
 import mlx.core as mx
 from mlx.utils import tree_map

@@ -18,6 +18,7 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Unknown
+from embercoach.checks.arrays.lazy.accumulation import path_of
 from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
 from embercoach.checks.arrays.lazy.loop_lengths import calls_below, is_long, walks_short_list
 from embercoach.checks.registry import Report, check
@@ -75,7 +76,7 @@ def _fills_cache(
     if walks_short_list(loop, fact.place.function, module) or evaluation.evaluates(loop.body):
         return False
     varying = _bound_in(loop)
-    if not _takes_chunk(fact.node, varying, loop):
+    if cache.partition(".")[0] in _of_element(loop) or not _takes_chunk(fact.node, varying, loop):
         return False
     targets = statement.targets if isinstance(statement, cst.Assign) else ()
     results = {name for target in targets for name in target_names(target.target)}
@@ -87,6 +88,25 @@ def _fills_cache(
         if call is not fact.node and not is_known and not kept.isdisjoint(given):
             return False
     return True
+
+
+def _of_element(loop: cst.For | cst.While) -> set[str]:
+    """The names of a loop's element and of its parts: ``cache = entry["cache"]``."""
+    targets = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    parts = {
+        target.target.value
+        for statement in small_statements(loop.body)
+        if isinstance(statement, cst.Assign) and _root(statement.value) in targets
+        for target in statement.targets
+        if isinstance(target.target, cst.Name)
+    }
+    return targets | parts
+
+
+def _root(node: cst.BaseExpression) -> str | None:
+    """The name that a path of attributes, indices and ``.get(key)`` starts from."""
+    path = path_of(node)
+    return None if path is None else path.partition(".")[0]
 
 
 def _bound_in(loop: cst.For | cst.While) -> set[str]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset(("concatenation", "sum"))
 _VIEWS = frozenset(("astype", "reshape", "squeeze", "transpose", "flatten", "swapaxes"))
+#: Builtins whose results are numbers of the host.
+_COUNTING = frozenset(("len", "int", "float", "bool"))
 _EVALUATING = frozenset(("eval", "async_eval", "item", "tolist"))
 
 
@@ -177,17 +179,23 @@ def _computes(node: cst.BaseExpression, function: FunctionInfo) -> bool:
         else:
             break
     if not isinstance(node, cst.Name):
-        return isinstance(node, (cst.Call, cst.BinaryOperation))
+        return _may_make_array(node)
     name = node.value
     made = [
         statement.value
         for statement in small_statements(function.node.body)
         if isinstance(statement, cst.Assign) and dotted(statement.targets[0].target) == name
     ]
-    if len(made) != 1 or not isinstance(made[0], (cst.Call, cst.BinaryOperation)):
+    if len(made) != 1 or not _may_make_array(made[0]):
         return False
     is_used_once = sum(inner == name for inner in names_below(function.node.body)) == 2
     return is_used_once or not _returns(function)
+
+
+def _may_make_array(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.Call):
+        return dotted(node.func) not in _COUNTING
+    return isinstance(node, cst.BinaryOperation)
 
 
 def _returns(function: FunctionInfo) -> bool:
