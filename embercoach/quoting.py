@@ -15,6 +15,9 @@ MOST_SHOWN = 100
 LEAST_QUOTED = 24
 #: Characters of a message at most, whatever it quotes.
 MOST_SAID = 400
+#: Characters of a message that is one line, and of a function's name in it.
+MOST_IN_LINE = 80
+MOST_OF_NAME = 16
 
 
 def quoted(value: str, most: int = MOST_QUOTED) -> str:
@@ -25,6 +28,14 @@ def quoted(value: str, most: int = MOST_QUOTED) -> str:
     # An escape takes several characters: no more of the value than could be shown is looked at.
     text = escaped(value[: most + 1])
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def in_file(function: str, file: str, effect: str) -> str:
+    """A message about a function of another file: a line in which both names may be cut."""
+    start = f"`{quoted(function, MOST_OF_NAME)}()` in "
+    most = MOST_IN_LINE - len(start) - len(effect)
+    end = escaped(file[-most - 1 :])
+    return f"{start}{end if len(end) <= most else f'…{end[1 - most :]}'}{effect}"
 
 
 @lru_cache(maxsize=1024)

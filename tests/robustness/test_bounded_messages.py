@@ -10,7 +10,7 @@ import pytest
 
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.payload import restored, stored
-from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, quoted
+from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, in_file, quoted
 
 LONG = "a" * 50_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
@@ -158,3 +158,19 @@ def test_quotes_of_a_message_over_100_characters_are_clipped_to_24() -> None:
     names, words = f"`{'a' * 25}` and `{'b' * 24}`", "more of it " * 10
     assert bounded(f"{names}: {words}") == f"`{'a' * 23}…` and `{'b' * 24}`: {words}"
     assert len(bounded("many words " * 1_000)) == MOST_SAID
+
+
+@pytest.mark.parametrize(
+    ("function", "file", "effect", "expected"),
+    [
+        ("f", "a.py", " reads", "`f()` in a.py reads"),
+        ("f" * 17, "preference.py", " x" * 20, f"`{'f' * 15}…()` in preference.py{' x' * 20}"),
+        ("f" * 16, "preference.py", " x" * 22, f"`{'f' * 16}()` in …eference.py{' x' * 22}"),
+    ],
+)
+def test_names_of_another_file_show_that_they_are_cut(
+    function: str, file: str, effect: str, expected: str
+) -> None:
+    shown = in_file(function, file, effect)
+    assert shown == expected
+    assert len(shown) <= 80

@@ -19,6 +19,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.arrays.compiled.compilations import imported_by
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +38,12 @@ def imported_evaluation(fact: CompileFact, module: Module) -> Iterator[Report]:
     """``mx.compile(forward)``, which calls ``standardize(x)`` of another file."""
     for info in imported_by(fact, module):
         if not isinstance(info.node, cst.Lambda) and _evaluates(info, info.node.body):
-            where = info.module.path.name[-16:]
             yield Report.at(
                 fact,
                 "HOST-PULL-011",
-                message=f"`{info.name[:20]}()` in {where} calls mx.eval(): raises when traced",
+                message=in_file(
+                    info.name, info.module.path.name, " calls mx.eval(): raises when traced"
+                ),
                 help="Evaluate the result after the compiled call",
                 context="compiled",
             )

@@ -13,6 +13,7 @@ from embercoach.analysis.facts.facts import ProjectCall
 from embercoach.analysis.values.gradient_marks import detached_at
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +40,12 @@ def imported_pull(module: Module, facts: list[Fact]) -> Iterator[Report]:
             if not named or where.node in reported:
                 continue
             reported.add(where.node)
+            file = function.module.path.name
             code, _ = min(named, key=lambda one: one[0])
             yield Report.at(
                 where,
                 code,
-                message=f"`{function.name[:20]}()` in {function.module.path.name[-20:]} "
-                "detaches the gradient",
+                message=in_file(function.name, file, " detaches the gradient"),
                 help="Compute it with mlx.core: MLX differentiates no values of the host",
                 context="differentiated",
             )

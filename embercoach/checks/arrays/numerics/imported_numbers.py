@@ -13,6 +13,7 @@ from embercoach.analysis.values.promotion import UNSIGNED
 from embercoach.checks.arrays.numerics.half_precision import overflow_in_arithmetic
 from embercoach.checks.arrays.numerics.narrow_integers import LARGEST, narrow_arithmetic
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 _NARROW = frozenset((*UNSIGNED, *LARGEST, "float16"))
 _EFFECTS = {
     "DTYPE-006": "a constant overflows float16",
-    "DTYPE-010": "a negative difference of its unsigned arrays wraps",
-    "DTYPE-015": "its sums or products of small integers wrap",
+    "DTYPE-010": "a negative unsigned difference wraps",
+    "DTYPE-015": "sums or products of small integers wrap",
 }
 
 
@@ -44,11 +45,11 @@ def imported_arithmetic(fact: ProjectCall, module: Module) -> Iterator[Report]:
     for operation in _operations(function, tuple(sorted(arrays.items(), key=lambda one: one[0]))):
         for check_of in (narrow_arithmetic, overflow_in_arithmetic):
             for found in check_of(operation, function.module):
-                name, file = function.name[:16], function.module.path.name[-16:]
+                file = function.module.path.name
                 yield Report.at(
                     fact,
                     found.code,
-                    message=f"`{name}()` in {file}: {_EFFECTS[found.code]}",
+                    message=in_file(function.name, file, f": {_EFFECTS[found.code]}"),
                     help=found.help,
                 )
                 return

@@ -21,6 +21,7 @@ from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
+from embercoach.quoting import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,11 +70,11 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     if not is_traced and not (_is_guard_of(read, fact.function) or _is_unknown(read, arrays)):
         return  # reported in its own file, where its use is known
     context = "compiled" if is_traced else "forward"
-    where = f"`{fact.function.name[:16]}()` in {fact.function.module.path.name[-12:]}"
+    name, file = fact.function.name, fact.function.module.path.name
     yield Report.at(
         fact,
         _code(read),
-        message=f"{where} {read.how} an array{_EFFECTS[context]}",
+        message=in_file(name, file, f" {read.how} an array{_EFFECTS[context]}"),
         help=_HELP[read.how],
         context=context,
     )
