@@ -358,3 +358,28 @@ def test_the_function_of_mlx_takes_the_same_arguments(expression: str, help_text
 def test_a_loop_over_chosen_elements_gathers_them(loop: str, gathers: bool) -> None:
     (finding,) = findings(function(loop), f"{FAMILY}-008")
     assert ("x[indices].tolist()" in finding.help) == gathers
+
+
+@pytest.mark.parametrize(
+    ("body", "flagged"),
+    [
+        ("out = {'x': []}\n    for i in y:\n        out['x'].append(np.ones(3))", False),
+        ("out = {'x': np.ones(3), 'name': 'a'}", False),
+        ("out = {'x': np.ones(3)}\n    out['x'] = mx.array(out['x'])", True),
+        ("out = {'x': [], 'y': []}\n    for k in out:\n        out[k] = mx.array(y)", True),
+        ("out = {'x': np.ones(3), 'y': read(y)}", True),
+        ("out = read(y)", True),
+    ],
+)
+def test_a_dictionary_without_arrays_in_spite_of_its_annotation(body: str, flagged: bool) -> None:
+    program = f"""
+import numpy as np
+
+def load(y, read) -> dict[str, mx.array]:
+    {body}
+    return out
+
+def use(y, read):
+    return np.stack(load(y, read)["x"])
+"""
+    assert codes(program, "HOST-PULL-003") == ["HOST-PULL-003"] * flagged

@@ -10,14 +10,20 @@ from embercoach.analysis.values.lattice import (
     UNKNOWN,
     Array,
     Callable,
+    Dict,
     Instance,
     LibraryObject,
+    Number,
+    Numpy,
     Sequence,
+    Str,
     Value,
 )
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
+
+_NO_ARRAYS = (Sequence, Numpy, Number, Str)
 
 
 def yielded_values(annotated: Value, inferred: Value) -> Value:
@@ -59,14 +65,21 @@ def with_traced(value: Value, values: dict[str, Value]) -> Value:
 
 
 def lacks_dtypes(value: Value) -> bool:
-    """Return whether a value is an array of unknown dtype, or a tuple of such arrays."""
+    """Return whether a value is an array of unknown dtype, or a tuple or dictionary of those."""
     if type(value) is Sequence and value.items:
         return all(lacks_dtypes(item) for item in value.items)
+    if type(value) is Dict:
+        return lacks_dtypes(value.item)
     return type(value) is Array and value.dtype is None
 
 
 def with_dtypes(annotated: Value, inferred: Value) -> Value:
-    """The annotated arrays with the dtypes of those that the body returns."""
+    """The annotated arrays with the dtypes of those that the body returns.
+
+    Where it visibly returns a dictionary without any array, the annotation is wrong.
+    """
+    if type(annotated) is Dict:
+        return Dict(UNKNOWN) if _holds_no_array(inferred) else annotated
     if type(annotated) is Sequence and type(inferred) is Sequence:
         declared, found = annotated.items or (), inferred.items or ()
         if len(declared) != len(found):
@@ -76,3 +89,11 @@ def with_dtypes(annotated: Value, inferred: Value) -> Value:
     if type(annotated) is not Array or array is None:
         return annotated
     return replace(annotated, dtype=array.dtype)
+
+
+def _holds_no_array(value: Value) -> bool:
+    """Return whether a value is a dictionary, all of whose values are known, and no arrays."""
+    if type(value) is not Dict or not value.known:
+        return False
+    held = (o for v in (value.item, *(v for _, v in value.known)) for o in options(v))
+    return all(isinstance(o, _NO_ARRAYS) for o in held)
