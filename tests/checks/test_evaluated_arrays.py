@@ -24,6 +24,32 @@ def f(tree):
 """,
         "evaluated",
     ),
+    "made of host data where it is known": (
+        """
+def f(weights: dict):
+    out = {}
+    for key, value in weights.items():
+        if value.ndim == 4:
+            value = mx.array(np.transpose(np.array(value)))
+        out[key] = mx.array(np.squeeze(np.array(value)))
+    return out
+""",
+        "evaluated",
+    ),
+    "computed on another path": (
+        """
+def f(weights: dict):
+    out = {}
+    for key, value in weights.items():
+        if value.ndim == 4:
+            value = mx.sin(value)
+        elif value.ndim == 3:
+            value = mx.array(np.ones(3))
+        out[key] = mx.array(np.squeeze(np.array(value)))
+    return out
+""",
+        "loop",
+    ),
     "some of the pairs": (
         """
 def f(tree, ks):

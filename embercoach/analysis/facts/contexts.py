@@ -64,7 +64,8 @@ def context_of(
         return "differentiated"
     if module_is_test:
         return "test"
-    if pull is not None and value is not None and is_evaluated(value):
+    # What it is on other paths, if that is unknown, does not count.
+    if pull is not None and value is not None and is_evaluated(as_array(value) or value):
         return "evaluated"
     if subject is not None and (
         was_evaluated(place, subject) or is_evaluated_by_callers(place, subject)
