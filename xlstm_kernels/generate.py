@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prompt = tokenizer.encode(options.prompt)
     if not prompt:
         parser.error("--prompt must have at least one token")
+    last, size = max(prompt), model.args.vocab_size
+    if last >= size:  # MLX would read past the embeddings
+        parser.error(f"{folder}: token {last} of the tokenizer must be below vocab_size = {size}")
     if options.seed is not None:
         mx.random.seed(options.seed)
     with inference():

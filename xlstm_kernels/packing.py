@@ -21,7 +21,8 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
     """Number the sequences of one row by the places where they begin and end.
 
     Args:
-        cu_seqlens: (N + 1,) integers that don't decrease: 0, then the end of each sequence.
+        cu_seqlens: (N + 1,) integers that don't decrease: 0, then the end of each sequence. An end
+            after the row counts as S.
         steps: S, the length of the row. Steps after the last end get the number N.
 
     Returns:
@@ -31,13 +32,13 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
         TypeError: for numbers that are not integers.
         ValueError: for another shape.
     """
-    ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens)
+    ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens, steps)
     ended = mx.zeros((steps + 1,), dtype=mx.int32).at[ends[1:]].add(mx.array(1, dtype=mx.int32))
     return mx.expand_dims(mx.cumsum(ended[:steps]), axis=0)
 
 
-def as_places(operator: str, cu_seqlens: Places) -> mx.array:
-    """Return `cu_seqlens` (N + 1,) as an array.
+def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
+    """Return `cu_seqlens` (N + 1,) as int32 from 0 to `steps`: MLX checks no index.
 
     Raises:
         TypeError: for numbers that are not integers.
@@ -48,7 +49,7 @@ def as_places(operator: str, cu_seqlens: Places) -> mx.array:
         raise TypeError(f"{operator}: cu_seqlens must hold integers, got {array.dtype}")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{operator}: cu_seqlens must be (N + 1,), got {array.shape}")
-    return array
+    return mx.clip(array.astype(mx.int32), 0, steps)
 
 
 def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -14,6 +15,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from tests.xlstm_kernels.language_models.conftest import (
+    SETTINGS,
     drawn_model,
     save_checkpoint,
     save_shards,
@@ -177,9 +179,29 @@ def lacking_a_listed_weight(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps(index))
 
 
+def with_quantization(folder: Path, value: object) -> None:
+    with_config(folder, json.dumps({**SETTINGS, "quantization": value}))
+
+
+def with_index(folder: Path, text: str) -> None:
+    (folder / INDEX).write_text(text, encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        *(
+            (functools.partial(with_index, text=text), rf"{INDEX}: must have a weight_map")
+            for text in ("[]", "{}", '{"weight_map": null}', '{"weight_map": {"a": 1}}')
+        ),
+        *(
+            (functools.partial(with_quantization, value=value), "must have group_size and bits")
+            for value in (True, {"bits": 4})
+        ),
+        (
+            lambda folder: with_weight(folder, WEIGHT, mx.zeros((32, 64), mx.uint8)),
+            rf"model\.safetensors: checkpoint: '{WEIGHT}' must be floating, got mlx\.core\.uint8",
+        ),
         (shutil.rmtree, r"model: no such folder$"),
         (lambda folder: (folder / "config.json").unlink(), r"config\.json: no such file"),
         (lambda folder: with_config(folder, "{"), r"config\.json: invalid JSON: Expecting"),
