@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _INDEX = "model.safetensors.index.json"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_FILES = ("*.json", "*.safetensors", "tokenizer*", "*.txt", "*.jinja")
+_FILES = ("*.json", "config.yaml", "*.safetensors", "tokenizer*", "*.txt", "*.jinja")
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 

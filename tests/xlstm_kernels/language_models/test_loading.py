@@ -284,8 +284,19 @@ def test_a_repository_that_cannot_be_downloaded(hub, message, monkeypatch):
         load("a/b")
 
 
-def test_a_repository(checkpoint, monkeypatch):
+@pytest.mark.parametrize("config", ["config.json", "config.yaml"])
+def test_a_repository(config, checkpoint, tmp_path, monkeypatch):
+    """Everything that is read is downloaded."""
     folder = checkpoint()
-    hub = SimpleNamespace(snapshot_download=lambda name, allow_patterns: str(folder))
+    (folder / "config.json").rename(folder / config)
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        (tmp_path / "hub").mkdir()
+        for pattern in allow_patterns:
+            for file in folder.glob(pattern):
+                shutil.copy(file, tmp_path / "hub")
+        return str(tmp_path / "hub")
+
+    hub = SimpleNamespace(snapshot_download=download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert mx.array_equal(load("a/b")(TOKENS), drawn_model()(TOKENS)).item()
