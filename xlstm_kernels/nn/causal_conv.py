@@ -62,7 +62,9 @@ class CausalConv1d(nn.Module):
         if seq_idx is not None:
             begins = sequence_begins("CausalConv1d", seq_idx, mask, (batch, steps))
         if mask is None:
-            return self._convolve_packed(x, state, begins, mx.full((batch, 1), steps, dtype=mx.int32))
+            return self._convolve_packed(
+                x, state, begins, mx.full((batch, 1), steps, dtype=mx.int32)
+            )
         require_mask("CausalConv1d", mask, (batch, steps), "(B, S)")
         # The steps that are there move to the front, in their order, and back again.
         places = mx.arange(steps, dtype=mx.int32)
@@ -93,6 +95,7 @@ class CausalConv1d(nn.Module):
             return self._convolve(x, state)[0], last
         numbers = mx.cumsum(mx.pad(begins, [(0, 0), (before, 0)]).astype(mx.int32), axis=1)
         y = causal_conv1d(rows, self.weight, self.bias, activation=self.activation, seq_idx=numbers)
+        assert isinstance(y, mx.array)  # no final states were asked for
         is_own = mx.take_along_axis(numbers, ends, axis=1) == mx.sum(begins, axis=1, keepdims=True)
         return y[:, before:], mx.where(mx.expand_dims(is_own, axis=2), last, mx.zeros_like(last))
 

@@ -159,7 +159,7 @@ class sLSTMCell(nn.Module):  # noqa: N801
             state: (B, 4, N, DH), y, c, n and m; None for zeros.
             mask: (B, S) booleans; where False the state stays, and y is zero.
             seq_idx: (B, S) integers; where the number changes, a new sequence begins. The first
-                goes on from `state`. Input gates must be above -2e4 then.
+                goes on from `state`. Input gates must be within -2e4 and 2e4 then.
 
         Returns:
             y (B, S, N, DH) and the state after the last position, float32.
