@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from xlstm_kernels.nn.config import sLSTMLayerConfig
 
 _STATES = 4
-# i, f, z and o that reset a state, finite in float16. In float32, what f keeps vanishes next to what
-# i admits, and that vanishes next to what the next step admits.
+# i, f, z and o that reset a state, finite in float16. In float32, what f keeps vanishes next to
+# what i admits, and that vanishes next to what the next step admits.
 _RESET = (-3e4, -6e4, 0.0, -6e4)
 
 
