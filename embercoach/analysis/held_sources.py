@@ -185,7 +185,7 @@ def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> S
 
 def field_default(source: Source) -> Source | None:
     """The default of a field ``self.<name>`` that nothing in the file passes or assigns."""
-    cls, node = source.function and source.function.cls, source.node
+    cls, node = None if source.function is None else source.function.cls, source.node
     if cls is None or not isinstance(node, cst.Attribute):
         return None
     owner, name = dotted(node.value), node.attr.value

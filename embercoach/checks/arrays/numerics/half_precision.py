@@ -53,15 +53,15 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     value = fact.positional(index)
     dtype = fact.argument(index + 1, "dtype")
     number = None if value is None else as_number(value.value)
-    if value is None or dtype is None or number is None or not _is_large(number.const):
+    if value is None or dtype is None or number is None or not is_large(number.const):
         return
     for report in _overflow(fact, value.value, _dtype_of(fact, dtype, module)):
         yield replace(report, change=_largest_finite(module, value, dtype))
 
 
-def _is_large(const: object) -> bool:
+def is_large(const: object) -> bool:
     """Test for a number that overflows a half: who passes the dtype is asked for these alone."""
-    return isinstance(const, (int, float)) and abs(const) >= min(LARGEST.values())
+    return isinstance(const, (int, float)) and math.inf > abs(const) >= min(LARGEST.values())
 
 
 def _largest_finite(module: Module, value: Argument, dtype: Argument) -> ProposedFix | None:
@@ -116,7 +116,7 @@ def overflow_in_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if made is not None and made.symbol in ("mlx.core.where", *FILLING):
         for argument in made.arguments:
             number = as_number(argument.value)
-            if number is not None and _is_large(number.const):
+            if number is not None and is_large(number.const):
                 dtype = _dtype_of(fact, fact.arguments[0], module)
                 yield from _overflow(fact, argument.value, dtype)
 
