@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import mlx.core as mx
 
 from xlstm_kernels.checkpoints.loading import CheckpointError, find_folder, load, read_config
+from xlstm_kernels.differentiation import inference
 from xlstm_kernels.mlx_lm import create_model
 
 if TYPE_CHECKING:
@@ -61,15 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--prompt must have at least one token")
     if options.seed is not None:
         mx.random.seed(options.seed)
-    for response in stream_generate(
-        model,
-        tokenizer,
-        prompt,
-        max_tokens=options.max_tokens,
-        sampler=make_sampler(temp=options.temp),
-        prefill_step_size=options.chunk,
-    ):
-        print(response.text, end="", flush=True)
+    with inference():
+        for response in stream_generate(
+            model,
+            tokenizer,
+            prompt,
+            max_tokens=options.max_tokens,
+            sampler=make_sampler(temp=options.temp),
+            prefill_step_size=options.chunk,
+        ):
+            print(response.text, end="", flush=True)
     print()
     print(
         f"prompt: {response.prompt_tokens} tokens, {response.prompt_tps:.3g} tokens/s; "

@@ -14,7 +14,13 @@ import libcst as cst
 
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
 from embercoach.analysis.facts.caller_evaluation import called_back
-from embercoach.analysis.facts.facts import BinaryFact, CallFact, LocalCall, ProjectCall
+from embercoach.analysis.facts.facts import (
+    BinaryFact,
+    CallFact,
+    CompareFact,
+    LocalCall,
+    ProjectCall,
+)
 from embercoach.analysis.facts.lazy_functions import is_plainly_lazy
 from embercoach.analysis.facts.scopes import (
     assigned_attributes,
@@ -67,6 +73,7 @@ class Evaluation:
         self._evaluating: dict[cst.CSTNode, bool] = {}
         self._local: dict[cst.CSTNode, LocalCall] = {}
         self.operations: dict[cst.CSTNode, BinaryFact] = {}
+        self.comparisons: dict[cst.CSTNode, CompareFact] = {}
         #: Calls of functions of other files.
         self.elsewhere: dict[cst.CSTNode, ProjectCall] = {}
         for fact in module.facts():
@@ -74,6 +81,8 @@ class Evaluation:
                 self.calls[fact.node] = fact
             elif type(fact) is BinaryFact:
                 self.operations[fact.node] = fact
+            elif type(fact) is CompareFact:
+                self.comparisons[fact.node] = fact
             elif type(fact) is LocalCall:
                 self._local[fact.node] = fact
             elif type(fact) is ProjectCall:

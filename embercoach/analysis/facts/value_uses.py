@@ -176,7 +176,8 @@ class _Uses:
             self._pending.append(_Carrier(parent, is_ordered))
 
     def _is_array(self, operation: cst.CSTNode) -> bool:
-        fact = self._evaluation.operations.get(operation)
+        evaluation = self._evaluation
+        fact = evaluation.operations.get(operation) or evaluation.comparisons.get(operation)
         return fact is not None and (fact.left.array is not None or fact.right.array is not None)
 
     def _argument(self, argument: cst.CSTNode, is_ordered: bool) -> None:
@@ -204,7 +205,11 @@ class _Uses:
 
     def _compared(self, node: cst.CSTNode, is_ordered: bool) -> None:
         comparison = node if type(node) is cst.Comparison else self._region.parents.get(node)
-        if isinstance(comparison, cst.Comparison):
+        if not isinstance(comparison, cst.Comparison):
+            return
+        if self._is_array(comparison):
+            self._found.add(Use.DEVICE)
+        else:
             self._pending.append(_Carrier(comparison, is_ordered or _orders(comparison)))
 
     def _tested(self, node: cst.CSTNode, is_ordered: bool) -> None:
