@@ -167,6 +167,8 @@ def f(model, batches, steps, few=4):
         ("y = model(i, cache)", False),  # what becomes of it decides
         ("i(x, cache)", False),  # layers
         ("model(x, cache)", False),
+        ("cache = log()\n        model(i, cache)", False),  # one for each
+        ("for cache in i:\n            model(cache, x)", False),
     ],
 )
 def test_chunks_that_fill_a_cache(body: str, flagged: bool) -> None:

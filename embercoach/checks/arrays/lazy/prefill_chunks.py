@@ -75,7 +75,9 @@ def _fills_cache(
     if walks_short_list(loop, fact.place.function, module) or evaluation.evaluates(loop.body):
         return False
     varying = _bound_in(loop)
-    if not _takes_chunk(fact.node, varying, loop) and not _takes_element(fact, loop):
+    is_older = cache.partition(".")[0] not in varying
+    is_element = is_older and _takes_element(fact, loop)
+    if not is_element and not _takes_chunk(fact.node, varying, loop):
         return False
     targets = statement.targets if isinstance(statement, cst.Assign) else ()
     results = {name for target in targets for name in target_names(target.target)}

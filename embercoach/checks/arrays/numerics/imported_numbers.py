@@ -85,6 +85,6 @@ def _casts_large_number(function: FunctionInfo, passed: dict[str, Value]) -> boo
 
 @lru_cache(maxsize=64)
 def _run(function: FunctionInfo, given: tuple[tuple[str, Array | DType], ...]) -> MustExecute:
-    """What a function must execute for these arrays and dtypes."""
+    """Run a function for what it must execute with these arrays and dtypes."""
     arrays = frozenset(name for name, value in given if not isinstance(value, DType))
     return must_execute(function, arrays, given)
