@@ -84,11 +84,33 @@ def reset_gates(
     """
     if seq_idx is None:
         return f
-    batch, _, steps = f.shape
-    require_seq_idx(operator, seq_idx, (batch, steps))
-    require_mask(operator, mask, (batch, steps), "(B, S)")
+    begins = sequence_begins(operator, seq_idx, mask, (f.shape[0], f.shape[2]))
+    return mx.where(mx.expand_dims(begins, axis=1), mx.array(-math.inf, dtype=f.dtype), f)
+
+
+def sequence_begins(
+    operator: str, seq_idx: mx.array, mask: mx.array | None, shape: tuple[int, int]
+) -> mx.array:
+    """Steps that reset a state: the first of each sequence of a row but the first.
+
+    Args:
+        operator: names itself in messages.
+        seq_idx: (B, S) integers.
+        mask: (B, S) booleans, or None. Masked steps belong to no sequence.
+        shape: (B, S).
+
+    Returns:
+        (B, S) booleans.
+
+    Raises:
+        TypeError: for a `seq_idx` that is not an array of integers, or a mask not of booleans.
+        ValueError: for another shape.
+    """
+    require_seq_idx(operator, seq_idx, shape)
+    require_mask(operator, mask, shape, "(B, S)")
+    batch, steps = shape
     if not steps:
-        return f
+        return mx.zeros(shape, dtype=mx.bool_)
     none = mx.full((batch, 1), -1, dtype=mx.int32)
     places = mx.broadcast_to(mx.arange(steps, dtype=mx.int32), (batch, steps))
     live = places if mask is None else mx.where(mask, places, none)
@@ -96,4 +118,4 @@ def reset_gates(
     before = mx.concatenate([none, mx.cummax(live, axis=1)[:, :-1]], axis=1)
     numbers = mx.take_along_axis(seq_idx, mx.maximum(before, mx.zeros_like(before)), axis=1)
     begins = mx.logical_and(before != none, seq_idx != numbers)
-    return mx.where(mx.expand_dims(begins, axis=1), mx.array(-math.inf, dtype=f.dtype), f)
+    return begins if mask is None else mx.logical_and(begins, mask)
