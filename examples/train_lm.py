@@ -2,17 +2,17 @@
 
     python examples/train_lm.py --checkpoints run
     python examples/train_lm.py --checkpoints run --resume
-    mlx.launch -n 2 examples/train_lm.py
+    mlx.launch -n 2 python examples/train_lm.py
 
-The default text is Python's help on its language, 0.5 MB that ship with Python; `--text` names
-another file. A run that stops and is resumed ends with the same bits as one that does not stop:
-checkpoints hold all that the next step depends on. Several processes share each batch.
-`--precision bfloat16` computes with rounded weights and updates float32 ones. `--recompute` saves
-memory: the gradient computes the inside of blocks again. `--plot` needs matplotlib.
+The default text is Python's help on its language, 0.5 MB; `--text` names another file. A resumed
+run ends with the same bits as one that does not stop: checkpoints hold all that the next step
+depends on. Several processes share each batch. `--precision bfloat16` computes with rounded
+weights and updates float32 ones. `--recompute` computes the inside of blocks again in gradients.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import time
@@ -265,6 +265,8 @@ def main(
     **others: Any,
 ) -> None:
     """Train an xLSTM to predict the next byte of a text."""
+    if picture and importlib.util.find_spec("matplotlib") is None:
+        raise click.UsageError('--plot needs matplotlib: python -m pip install ".[examples]"')
     group = mx.distributed.init()
     options, content = Options(**others), read(text)
     training = Training(options, content, group)
@@ -280,9 +282,7 @@ def main(
     seconds, bits = time.perf_counter() - start, training.bits_per_byte()
     if group.rank():
         return
-    losses = mx.stack(
-        training.losses
-    ).tolist()  # embercoach: ignore[HOST-PULL-001] for people to read
+    losses = mx.stack(training.losses).tolist()  # embercoach: ignore[HOST-PULL-001] is printed
     size = sum(array.size for _, array in tree_flatten(training.weights))
     speed = (options.steps - before) * options.batch * options.length / seconds
     click.echo(

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from xlstm_kernels.checkpoints.loading import CheckpointError, find_folder, load, read_config
 from xlstm_kernels.differentiation import inference
+from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.mlx_lm import create_model
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from mlx_lm.tokenizer_utils import TokenizerWrapper
 
-_DTYPES = {"float32": mx.float32, "float16": mx.float16, "bfloat16": mx.bfloat16}
 _PRECISIONS = (2, 3, 4, 5, 6, 8)
 
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokenizer = _tokenizer(folder)
         model = load(
             folder,
-            dtype=_DTYPES.get(options.dtype),
+            dtype=DTYPES.get(options.dtype),
             bits=options.quantize,
             group_size=options.group_size,
             create=create_model,
@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prompt = tokenizer.encode(options.prompt)
     if not prompt:
         parser.error("--prompt must have at least one token")
+    last, size = max(prompt), model.args.vocab_size
+    if last >= size:  # MLX would read past the embeddings
+        parser.error(f"{folder}: token {last} of the tokenizer must be below vocab_size = {size}")
     if options.seed is not None:
         mx.random.seed(options.seed)
     with inference():
@@ -91,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="of the random numbers, for --temp above 0")
     parser.add_argument("--quantize", type=int, choices=_PRECISIONS, help="bits of a weight")
     parser.add_argument("--group-size", type=int, choices=(32, 64, 128), default=64)
-    parser.add_argument("--dtype", choices=_DTYPES, help="default: that of the files")
+    parser.add_argument("--dtype", choices=DTYPES, help="default: that of the files")
     parser.add_argument(
         "--chunk", type=_count, default=2048, help="prompt tokens at once, default: 2048"
     )

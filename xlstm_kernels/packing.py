@@ -21,7 +21,8 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
     """Number the sequences of one row by the places where they begin and end.
 
     Args:
-        cu_seqlens: (N + 1,) integers that don't decrease: 0, then the end of each sequence.
+        cu_seqlens: (N + 1,) integers that don't decrease: 0, then the end of each sequence. An end
+            after the row counts as S.
         steps: S, the length of the row. Steps after the last end get the number N.
 
     Returns:
@@ -31,13 +32,13 @@ def seq_idx_from_cu_seqlens(cu_seqlens: Places, steps: int) -> mx.array:
         TypeError: for numbers that are not integers.
         ValueError: for another shape.
     """
-    ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens)
+    ends = as_places("seq_idx_from_cu_seqlens", cu_seqlens, steps)
     ended = mx.zeros((steps + 1,), dtype=mx.int32).at[ends[1:]].add(mx.array(1, dtype=mx.int32))
     return mx.expand_dims(mx.cumsum(ended[:steps]), axis=0)
 
 
-def as_places(operator: str, cu_seqlens: Places) -> mx.array:
-    """Return `cu_seqlens` (N + 1,) as an array.
+def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
+    """Return `cu_seqlens` (N + 1,) as int32 from 0 to `steps`: MLX checks no index.
 
     Raises:
         TypeError: for numbers that are not integers.
@@ -48,7 +49,7 @@ def as_places(operator: str, cu_seqlens: Places) -> mx.array:
         raise TypeError(f"{operator}: cu_seqlens must hold integers, got {array.dtype}")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{operator}: cu_seqlens must be (N + 1,), got {array.shape}")
-    return array
+    return mx.clip(array.astype(mx.int32), 0, steps)
 
 
 def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> None:
@@ -83,11 +84,33 @@ def reset_gates(
     """
     if seq_idx is None:
         return f
-    batch, _, steps = f.shape
-    require_seq_idx(operator, seq_idx, (batch, steps))
-    require_mask(operator, mask, (batch, steps), "(B, S)")
+    begins = sequence_begins(operator, seq_idx, mask, (f.shape[0], f.shape[2]))
+    return mx.where(mx.expand_dims(begins, axis=1), mx.array(-math.inf, dtype=f.dtype), f)
+
+
+def sequence_begins(
+    operator: str, seq_idx: mx.array, mask: mx.array | None, shape: tuple[int, int]
+) -> mx.array:
+    """Steps that reset a state: the first of each sequence of a row but the first.
+
+    Args:
+        operator: names itself in messages.
+        seq_idx: (B, S) integers.
+        mask: (B, S) booleans, or None. Masked steps belong to no sequence.
+        shape: (B, S).
+
+    Returns:
+        (B, S) booleans.
+
+    Raises:
+        TypeError: for a `seq_idx` that is not an array of integers, or a mask not of booleans.
+        ValueError: for another shape.
+    """
+    require_seq_idx(operator, seq_idx, shape)
+    require_mask(operator, mask, shape, "(B, S)")
+    batch, steps = shape
     if not steps:
-        return f
+        return mx.zeros(shape, dtype=mx.bool_)
     none = mx.full((batch, 1), -1, dtype=mx.int32)
     places = mx.broadcast_to(mx.arange(steps, dtype=mx.int32), (batch, steps))
     live = places if mask is None else mx.where(mask, places, none)
@@ -95,4 +118,4 @@ def reset_gates(
     before = mx.concatenate([none, mx.cummax(live, axis=1)[:, :-1]], axis=1)
     numbers = mx.take_along_axis(seq_idx, mx.maximum(before, mx.zeros_like(before)), axis=1)
     begins = mx.logical_and(before != none, seq_idx != numbers)
-    return mx.where(mx.expand_dims(begins, axis=1), mx.array(-math.inf, dtype=f.dtype), f)
+    return begins if mask is None else mx.logical_and(begins, mask)

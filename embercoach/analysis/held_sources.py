@@ -183,6 +183,19 @@ def _of_dataclass(base: Source, node: cst.Call, info: ClassInfo, name: str) -> S
     return None if default is None else base.elsewhere(default, cls.node, None, cls.module)
 
 
+def field_default(source: Source) -> Source | None:
+    """The default of a field ``self.<name>`` that nothing in the file passes or assigns."""
+    cls, node = None if source.function is None else source.function.cls, source.node
+    if cls is None or not isinstance(node, cst.Attribute):
+        return None
+    owner, name = dotted(node.value), node.attr.value
+    known = source.module
+    if owner != "self" or (cls, name) in known.fields or assigned_attributes(known)[name]:
+        return None
+    default = _default(cls, name)
+    return None if default is None else source.elsewhere(default, cls.node, None, cls.module)
+
+
 def _default(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
     """The default of a field, or what its ``default_factory`` returns."""
     for node in walk(cls.node.body):

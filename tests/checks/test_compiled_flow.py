@@ -116,6 +116,27 @@ def run2(x, n):
         x = f(x, math.cos(i / n))  # reported
     return x
 
+# 2b returned next to the result; a shape
+def cosine(i, n, top):
+    return 0.5 * top * (1 + math.cos(math.pi * i / n))
+
+@mx.compile
+def momentum(x, m, t):
+    return x - t * m, (m, 0.9 * m + t)
+
+@mx.compile
+def padded(x, n):
+    return mx.concatenate([x, mx.zeros((4, n))], axis=1), n
+
+def run2b(x, m, n):
+    pair = mx.compile(lambda x, t: (x * t, x + t))
+    for i in range(n):
+        rate = cosine(i, n, 0.1)
+        x, (m, _) = momentum(x, m, rate)  # reported
+        pair(x, rate)  # reported
+        padded(x, i)
+    return x
+
 # 3 attribute updated by method
 class Anneal:
     def __init__(self):

@@ -45,6 +45,26 @@ def test_numbers_read_from_an_array_may_be_indices(index: str, expected: list[st
 
 
 @pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        ("self.k - 1", []),
+        ("2 * self.k", []),
+        ("self.config.a // self.k", []),
+        ("-self.k", []),
+        ("self.k / 2", ["API-005"]),
+        ("self.k * 0.5", ["API-005"]),
+    ],
+)
+def test_numbers_of_a_configuration_may_be_integers(count: str, expected: list[str]) -> None:
+    program = (
+        "class B:\n    def __init__(self, config):\n        self.config = config\n"
+        "        self.k = config.k\n\n    def f(self, x: mx.array):\n"
+        f"        n = {count}\n        return x[mx.arange(n)]\n"
+    )
+    assert codes(program, "API") == expected
+
+
+@pytest.mark.parametrize(
     ("exponent", "expected"),
     [
         ("-0.5 * (x / 2) ** 2", []),

@@ -162,13 +162,41 @@ def f(model, batches, steps, few=4):
         ("y = model(x[:, i : i + 8], cache=cache)\n        yield y", False),
         ("model(x[:, i : i + 8])", False),
         ("x = mx.argmax(model(x, cache=cache), axis=-1)", False),  # a decoding loop
+        ("model(i, cache)", True),
+        ("model(i, cache)\n        mx.eval([c.state for c in cache])", False),
+        ("y = model(i, cache)", False),  # what becomes of it decides
+        ("i(x, cache)", False),  # layers
+        ("model(x, cache)", False),
+        ("cache = log()\n        model(i, cache)", False),  # one for each
+        ("for cache in i:\n            model(cache, x)", False),
     ],
 )
 def test_chunks_that_fill_a_cache(body: str, flagged: bool) -> None:
     program = f"""
 def f(model: nn.Module, x: mx.array, cache, log):
-    for i in range(0, x.shape[1], 8):
+    for i in chunks(x):
         {body}
+"""
+    sliced = program.replace("chunks(x)", "range(0, x.shape[1], 8)")
+    assert bool(found(sliced if "x[" in body or "argmax" in body else program)) is flagged
+
+
+@pytest.mark.parametrize(
+    ("update", "flagged"),
+    [
+        ("x = mx.array(env.step())", True),
+        ("x = mx.array(env.step())\n        mx.eval(meter.mean)", False),
+        ("x = x * 0.5", False),  # no data of the host
+        ("y = mx.array(env.step())", False),  # not what is observed
+    ],
+)
+def test_statistics_of_data_that_the_last_iteration_reads(update: str, flagged: bool) -> None:
+    program = f"""
+def warm_up(env, steps):
+    meter, x = Meter(), mx.array(env.reset())
+    for _ in range(steps):
+        meter.observe(x)
+        {update}
 """
     assert bool(found(program)) is flagged
 
@@ -199,6 +227,7 @@ from mlx.utils import tree_map
 class Meter:
     def __init__(self):
         self.total, self.count, self.tree = mx.array(0.0), 0, None
+        self.high = mx.array(0.0)
 
     def add(self, value, count=1):
         self.total = self.total + value
@@ -206,6 +235,22 @@ class Meter:
 
     def average(self, tree):
         self.tree = tree_map(mx.maximum, self.tree, tree)
+
+    def rate(self):
+        self.count += 1
+        return min(0.999, (1 + self.count) / (10 + self.count))
+
+    def follow(self, model):
+        d = self.rate()
+        self.tree = tree_map(lambda s, p: d * s + p, self.tree, model.trainable_parameters())
+
+    def follow_high(self, model):
+        d = max(self.high, 0.1)
+        self.tree = tree_map(lambda s, p: d * s + p, self.tree, model.trainable_parameters())
+
+    def follow_and_check(self, model):
+        self.checked(0.0)
+        self.tree = tree_map(lambda s, p: s + p, self.tree, model.trainable_parameters())
 
     def checked(self, value):
         self.total = self.total + value
@@ -218,6 +263,10 @@ class Meter:
     [
         ("meter.add(loss)", True),
         ("meter.average(gradients)", True),
+        ("meter.follow(model)", True),
+        ("meter.follow(model)\n        mx.eval(meter.tree)", False),
+        ("meter.follow_high(model)", False),  # `max` of arrays evaluates
+        ("meter.follow_and_check(model)", False),
         ("meter.checked(loss)", False),
         ("meter.add(loss.item())", False),
         ("meter.add(1.0, 3)", False),

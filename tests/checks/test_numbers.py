@@ -63,6 +63,25 @@ class Meter:
 meter = Meter(mx.{dtype})
 meter.add(mx.ones((3,)))
 """
+USAGE = """
+from dataclasses import dataclass, field
+@dataclass
+class Usage:
+    dtype: mx.Dtype = mx.{dtype}
+    seen: mx.array = field(init=False)
+    def __post_init__(self):
+        self.seen = mx.zeros((8,), dtype=self.dtype)
+    def add(self, flags):
+        self.seen = self.seen + flags.sum(axis=0).astype(self.seen.dtype)
+{last}
+"""
+MASK = """
+def mask(keep, dtype):
+    low = -1e9
+    return mx.where(keep, 0.0, low).astype(dtype)
+def scores(x: mx.array, keep):
+    return x + mask(keep, {dtype})
+"""
 
 
 @pytest.mark.parametrize(
@@ -75,6 +94,8 @@ meter.add(mx.ones((3,)))
         ("RANDOM-005", SAMPLER.format(kept="mx.softmax(logits, axis=-1)")),
         ("RANDOM-005", SAMPLER.format(kept="logits / mx.sum(logits)")),
         ("DTYPE-007", METER.format(dtype="float16")),
+        ("DTYPE-007", USAGE.format(dtype="float16", last="")),
+        ("DTYPE-006", MASK.format(dtype="mx.float16")),
         ("DTYPE-007", "def f(n: int, dtype=mx.bfloat16):\n    return mx.arange(n, dtype=dtype)"),
         ("DTYPE-011", "def f(x):\n    return mx.exp(x) / (1 + mx.exp(x))"),
         ("DTYPE-011", "def f(x, keep):\n    e = mx.exp(x) * keep\n    return e / mx.sum(e)"),
@@ -109,6 +130,10 @@ def test_values_are_followed(code: str, program: str) -> None:
         ("RANDOM-005", SAMPLER.format(kept="logits / 0.7")),
         ("RANDOM-005", SAMPLER.format(kept="mx.log(mx.softmax(logits))")),
         ("DTYPE-007", METER.format(dtype="int32")),
+        ("DTYPE-007", USAGE.format(dtype="float32", last="")),
+        ("DTYPE-007", USAGE.format(dtype="float16", last="Usage(mx.float32)")),
+        ("DTYPE-006", MASK.format(dtype="mx.float32")),
+        ("DTYPE-006", MASK.format(dtype="x.dtype")),
         ("DTYPE-007", "def f(n: int, dtype=mx.float32):\n    return mx.arange(n, dtype=dtype)"),
         ("DTYPE-011", "def f(x):\n    e = mx.exp(x - x.max())\n    return e / mx.sum(e)"),
         ("DTYPE-011", "def f(x, t):\n    e = mx.exp((x - x.max()) / t)\n    return e / mx.sum(e)"),

@@ -81,7 +81,7 @@ NOT_RUN = {
     "python examples/train_lm.py --precision bfloat16 --recompute": "test_train_lm.py",
     "python examples/train_lm.py --checkpoints run --save-every 100": "test_train_lm.py",
     "python examples/train_lm.py --checkpoints run --resume": "test_train_lm.py",
-    "mlx.launch -n 2 examples/train_lm.py": "test_train_lm.py",
+    "mlx.launch -n 2 python examples/train_lm.py": "test_train_lm.py",
 }
 #: Packages of others that readers are told to install, each for the tests that need it.
 OTHERS = {"mlstm_kernels", "xlstm", "flashrnn", "mlx-vlm", "mlx-audio"}

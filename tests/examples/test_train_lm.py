@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import socket
@@ -267,6 +268,15 @@ def test_the_curve_is_drawn(text, tmp_path) -> None:
     assert texts >= {"step", "bits per byte"}
 
 
+def test_a_picture_without_matplotlib(text, tmp_path, monkeypatch) -> None:
+    """Refused before the training, not after it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    arguments = ["--text", str(text), "--plot", str(tmp_path / "curve.svg")]
+    result = CliRunner().invoke(example.main, arguments)
+    assert result.exit_code == 2
+    assert "--plot needs matplotlib" in result.output
+
+
 @pytest.mark.sampled(0)
 @pytest.mark.parametrize("profile", ["recommended", "ember"])
 def test_nothing_in_it_is_found(profile: str) -> None:
@@ -284,5 +294,6 @@ def test_the_commands_of_the_page_are_understood() -> None:
     assert len(lines) > 3
     for line in lines:
         words = shlex.split(line)
-        assert words[:2] == ["python", LANGUAGE] or words[:4] == ["mlx.launch", "-n", "2", LANGUAGE]
+        launcher = ["mlx.launch", "-n", "2"] if words[0] == "mlx.launch" else []
+        assert words[: len(launcher) + 2] == [*launcher, "python", LANGUAGE]
         example.main.make_context(LANGUAGE, words[words.index(LANGUAGE) + 1 :])

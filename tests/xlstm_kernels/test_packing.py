@@ -60,6 +60,13 @@ def test_other_places_are_refused(places, error):
         seq_idx_from_cu_seqlens(places, 3)
 
 
+@pytest.mark.parametrize("dtype", [mx.int32, mx.uint32, mx.int64])
+def test_places_outside_the_row_are_its_ends(dtype):
+    first = -(10**7) if dtype == mx.int32 else 0
+    numbers = seq_idx_from_cu_seqlens(mx.array([first, 2, 10**7], dtype), 5)
+    assert numbers.tolist() == [[0, 0, 1, 1, 1]]
+
+
 # --- the mLSTM ---------------------------------------------------------------------------------
 
 

@@ -17,11 +17,11 @@ from xlstm_kernels.checkpoints.parameters import require_parameters
 from xlstm_kernels.checkpoints.quantization import quantize, quantize_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _INDEX = "model.safetensors.index.json"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_FILES = ("*.json", "*.safetensors", "tokenizer*", "*.txt", "*.jinja")
+_FILES = ("*.json", "config.yaml", "*.safetensors", "tokenizer*", "*.txt", "*.jinja")
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
@@ -128,6 +128,8 @@ def _with_weights(folder: Path, config: dict[str, Any], create: Callable[[Any], 
         if quantization := config.get("quantization"):
             quantize_as(model, converted, quantization)
             require_parameters(converted, model)
+        else:
+            _require_floating(converted)
     except (TypeError, ValueError) as error:
         named = (file for name, file in files.items() if repr(name) in str(error))
         raise CheckpointError(f"{next(named, folder)}: {error}") from error
@@ -135,10 +137,17 @@ def _with_weights(folder: Path, config: dict[str, Any], create: Callable[[Any], 
     return model
 
 
+def _require_floating(weights: Mapping[str, mx.array]) -> None:
+    """Refuse integers, such as those that other packages quantize to."""
+    for name, weight in weights.items():
+        if not mx.issubdtype(weight.dtype, mx.floating):
+            raise TypeError(f"checkpoint: {name!r} must be floating, got {weight.dtype}")
+
+
 def _read_weights(folder: Path) -> tuple[dict[str, mx.array], dict[str, Path]]:
     """Return the weights of all files, unevaluated, and the file of each."""
     index = folder / _INDEX
-    listed: dict[str, str] = _read_json(index).get("weight_map", {}) if index.exists() else {}
+    listed = _read_index(index) if index.exists() else {}
     paths = [folder / name for name in sorted(set(listed.values()))]
     paths = paths or sorted(folder.glob("*.safetensors"))
     if not paths:
@@ -159,6 +168,14 @@ def _read_weights(folder: Path) -> tuple[dict[str, mx.array], dict[str, Path]]:
         if name not in weights:
             raise CheckpointError(f"{folder / file}: missing weight {name!r}, listed in {_INDEX}")
     return weights, files
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    index = _read_json(path)
+    listed = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
+        raise CheckpointError(f"{path}: must have a weight_map from weights to files")
+    return listed
 
 
 def _read_json(path: Path) -> Any:

@@ -51,7 +51,12 @@ def quantize_as(
         weights: by name; quantized ones have a neighbour `scales`.
         settings: `quantization` of mlx-lm's config.json: `group_size`, `bits`, `mode`, and other
             values of these by the paths of single layers.
+
+    Raises:
+        TypeError: for settings without a group size and bits.
     """
+    if not isinstance(settings, dict) or not {"group_size", "bits"} <= settings.keys():
+        raise TypeError(f"quantization must have group_size and bits, got {settings}")
 
     def choice(path: str, layer: nn.Module) -> bool | dict[str, Any]:
         if not hasattr(layer, "to_quantized") or f"{path}.scales" not in weights:

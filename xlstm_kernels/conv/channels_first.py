@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels.arguments import require_floating
+from xlstm_kernels.arguments import require_floating, require_shape
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.packing import as_places, seq_idx_from_cu_seqlens
 
@@ -65,6 +65,8 @@ def causal_conv1d_fn(
         seq_idx = seq_idx_from_cu_seqlens(cu_seqlens, x.shape[2])
     if initial_states is not None:
         require_floating(operator, "initial_states", initial_states)
+        shape = (*x.shape[:2], weight.shape[-1] - 1)
+        require_shape(operator, "initial_states", initial_states, shape, "(B, D, W-1)")
         initial_states = mx.swapaxes(initial_states, -1, -2)
     result = causal_conv1d(
         mx.swapaxes(x, 1, 2),
@@ -92,9 +94,16 @@ def causal_conv1d_varlen_states(x: mx.array, cu_seqlens: Places, state_len: int)
 
     Returns:
         (N, D, state_len) in the dtype of x; zero where a sequence has fewer steps.
+
+    Raises:
+        TypeError: for a dtype that is not listed, and for places that are not integers.
+        ValueError: for shapes that do not fit.
     """
-    require_floating("causal_conv1d_varlen_states", "x", x)
-    ends = as_places("causal_conv1d_varlen_states", cu_seqlens)
+    operator = "causal_conv1d_varlen_states"
+    require_floating(operator, "x", x)
+    if x.ndim != 2:
+        raise ValueError(f"{operator}: x must be (L, D), got {x.shape}")
+    ends = as_places(operator, cu_seqlens, x.shape[0])
     rows = mx.expand_dims(ends[1:], axis=1) - mx.arange(state_len, 0, -1, dtype=ends.dtype)
     inside = mx.expand_dims(rows >= mx.expand_dims(ends[:-1], axis=1), axis=2)
     last = mx.take(x, mx.maximum(rows, mx.zeros_like(rows)), axis=0)

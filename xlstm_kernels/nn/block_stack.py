@@ -50,10 +50,14 @@ class xLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
             self.ffn_dropout = nn.Dropout(config.ffn_dropout)
 
     def __call__(
-        self, x: mx.array, state: Any = None, mask: mx.array | None = None
+        self,
+        x: mx.array,
+        state: Any = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, Any]:
         """Run the block over x (B, S, D); arguments and results are those of its layer."""
-        remembered, last = self.xlstm(self.xlstm_norm(x), state, mask)
+        remembered, last = self.xlstm(self.xlstm_norm(x), state, mask, seq_idx)
         x = x + remembered
         if "ffn" in self:
             x = x + self.ffn_dropout(self.ffn(self.ffn_norm(x)))
@@ -83,13 +87,14 @@ class xLSTMBlockStack(nn.Module):  # noqa: N801
         x: mx.array,
         cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
         mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> mx.array | tuple[mx.array, BlockStackCache]:
-        """Run the blocks over x (B, S, D); `cache`, `mask` and errors are those of `xLSTM`.
+        """Run the blocks over x (B, S, D); other arguments and errors are those of `xLSTM`.
 
         Returns:
             (B, S, D); with a cache the pair of it and the cache to go on with.
         """
-        y, after = run_blocks("xLSTMBlockStack", self.blocks, x, cache, mask)
+        y, after = run_blocks("xLSTMBlockStack", self.blocks, x, cache, mask, seq_idx)
         if "post_blocks_norm" in self:
             y = self.post_blocks_norm(y)
         return y if cache is None else (y, after)
@@ -122,11 +127,12 @@ class xLSTMLMModel(nn.Module):  # noqa: N801
         inputs: mx.array,
         cache: Sequence[UpProjectionMLSTMState | sLSTMState] | None = None,
         mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> mx.array | tuple[mx.array, BlockStackCache]:
         """Predict what follows each token; arguments, results and errors are those of `xLSTM`."""
         require_tokens("xLSTMLMModel", inputs)
         x = self.emb_dropout(self.token_embedding(inputs))
-        result = self.xlstm_block_stack(x, cache, mask)
+        result = self.xlstm_block_stack(x, cache, mask, seq_idx)
         hidden, after = result if isinstance(result, tuple) else (result, None)
         head = self.lm_head if "lm_head" in self else self.token_embedding.as_linear
         logits = head(hidden).astype(mx.float32)

@@ -35,10 +35,14 @@ class mLSTMBlock(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         self.ffn = _feed_forward(config, config.ffn_size, "silu")
 
     def __call__(
-        self, x: mx.array, state: MLSTMState | None = None, mask: mx.array | None = None
+        self,
+        x: mx.array,
+        state: MLSTMState | None = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, MLSTMState | None]:
         """Run the block over x (B, S, D); arguments and results are those of `mLSTMLayer`."""
-        remembered, last = self.mlstm_layer(self.norm_mlstm(x), state, mask)
+        remembered, last = self.mlstm_layer(self.norm_mlstm(x), state, mask, seq_idx)
         x = x + remembered
         return x + self.ffn(self.norm_ffn(x)), last
 
@@ -65,10 +69,14 @@ class sLSTMBlock(nn.Module):  # noqa: N801
         self.ffn = _feed_forward(config, config.slstm_ffn_size, "gelu")
 
     def __call__(
-        self, x: mx.array, state: sLSTMState | None = None, mask: mx.array | None = None
+        self,
+        x: mx.array,
+        state: sLSTMState | None = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, sLSTMState]:
         """Run the block over x (B, S, D); arguments and results are those of `sLSTMLayer`."""
-        remembered, last = self.slstm_layer(self.norm_slstm(x), state, mask)
+        remembered, last = self.slstm_layer(self.norm_slstm(x), state, mask, seq_idx)
         x = x + remembered
         return x + self.ffn(self.norm_ffn(x)), last
 
@@ -83,6 +91,7 @@ def run_blocks(
     x: mx.array,
     cache: Sequence[Any] | None,
     mask: mx.array | None,
+    seq_idx: mx.array | None,
 ) -> tuple[mx.array, list[Any]]:
     """Run blocks one after the other, each from its state.
 
@@ -92,6 +101,7 @@ def run_blocks(
         x: (B, S, D).
         cache: the state of each block; None for the start.
         mask: (B, S) booleans, or None.
+        seq_idx: (B, S) integers, or None.
 
     Returns:
         The output of the last block, and the state of each block after the last position.
@@ -106,7 +116,7 @@ def run_blocks(
         )
     after = []
     for block, state in zip(blocks, cache or [None] * len(blocks), strict=True):
-        x, last = block(x, state, mask)
+        x, last = block(x, state, mask, seq_idx)
         after.append(last)
     return x, after
 

@@ -7,7 +7,9 @@ import math
 import mlx.core as mx
 from mlx import nn
 
+from xlstm_kernels.arguments import require_mask
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+from xlstm_kernels.packing import sequence_begins
 
 
 class CausalConv1d(nn.Module):
@@ -27,7 +29,11 @@ class CausalConv1d(nn.Module):
         self.bias = mx.random.uniform(-bound, bound, (channels,))
 
     def __call__(
-        self, x: mx.array, state: mx.array | None = None, mask: mx.array | None = None
+        self,
+        x: mx.array,
+        state: mx.array | None = None,
+        mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, mx.array]:
         """Convolve x (B, S, C) with what came before it.
 
@@ -37,34 +43,37 @@ class CausalConv1d(nn.Module):
                 zeros.
             mask: (B, S) booleans. Where False there is no step: those before and after it are
                 neighbours, and its own y means nothing.
+            seq_idx: (B, S) integers; where the number changes, a new sequence begins, and what is
+                before it is zero. The first goes on from `state`.
 
         Returns:
-            y (B, S, C), and the last K-1 steps, (B, K-1, C).
+            y (B, S, C), and the last K-1 steps of the last sequence, (B, K-1, C).
 
         Raises:
-            TypeError: for a mask that is not an array of booleans.
+            TypeError: for a mask that is not an array of booleans, `seq_idx` not one of integers.
             ValueError: for shapes that do not fit.
         """
-        if mask is None:
+        if mask is None and seq_idx is None:
             return self._convolve(x, state)
-        if mask.dtype != mx.bool_ or mask.shape != x.shape[:2]:
-            kind = TypeError if mask.dtype != mx.bool_ else ValueError
-            raise kind(
-                f"CausalConv1d: mask must be booleans of shape {x.shape[:2]}, (B, S), got "
-                f"{mask.dtype} {mask.shape}"
-            )
+        batch, steps, channels = x.shape
         if state is None:
-            state = mx.zeros((x.shape[0], self.weight.shape[1] - 1, x.shape[2]), dtype=x.dtype)
+            state = mx.zeros((batch, self.weight.shape[1] - 1, channels), dtype=x.dtype)
+        begins = None
+        if seq_idx is not None:
+            begins = sequence_begins("CausalConv1d", seq_idx, mask, (batch, steps))
+        if mask is None:
+            return self._convolve_packed(
+                x, state, begins, mx.full((batch, 1), steps, dtype=mx.int32)
+            )
+        require_mask("CausalConv1d", mask, (batch, steps), "(B, S)")
         # The steps that are there move to the front, in their order, and back again.
-        steps = mx.arange(x.shape[1], dtype=mx.int32)
-        late = steps + mx.array(x.shape[1], dtype=steps.dtype)
-        order = mx.argsort(mx.where(mask, steps, late), axis=1)
-        gathered = _at(x, order)
-        y, _ = self._convolve(gathered, state)
+        places = mx.arange(steps, dtype=mx.int32)
+        late = places + mx.array(steps, dtype=places.dtype)
+        order = mx.argsort(mx.where(mask, places, late), axis=1)
+        begins = None if begins is None else mx.take_along_axis(begins, order, axis=1)
         behind = mx.sum(mask, axis=1, keepdims=True).astype(mx.int32)
-        last = behind + mx.arange(state.shape[1], dtype=mx.int32)
-        rows = mx.concatenate([state.astype(x.dtype), gathered], axis=1)
-        return _at(y, mx.argsort(order, axis=1)), _at(rows, last)
+        y, last = self._convolve_packed(_at(x, order), state, begins, behind)
+        return _at(y, mx.argsort(order, axis=1)), last
 
     def _extra_repr(self) -> str:
         channels, kernel_size = self.weight.shape
@@ -73,6 +82,22 @@ class CausalConv1d(nn.Module):
     def _convolve(self, x: mx.array, state: mx.array | None) -> tuple[mx.array, mx.array]:
         y, last = causal_conv1d(x, self.weight, self.bias, state, True, self.activation)
         return y, last
+
+    def _convolve_packed(
+        self, x: mx.array, state: mx.array, begins: mx.array | None, steps: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """y, and the last inputs of the last sequence; `steps` (B, 1) are there in each row."""
+        before = state.shape[1]
+        rows = mx.concatenate([state.astype(x.dtype), x], axis=1)
+        ends = steps + mx.arange(before, dtype=mx.int32)
+        last = _at(rows, ends)
+        if begins is None:
+            return self._convolve(x, state)[0], last
+        numbers = mx.cumsum(mx.pad(begins, [(0, 0), (before, 0)]).astype(mx.int32), axis=1)
+        y = causal_conv1d(rows, self.weight, self.bias, activation=self.activation, seq_idx=numbers)
+        assert isinstance(y, mx.array)  # no final states were asked for
+        is_own = mx.take_along_axis(numbers, ends, axis=1) == mx.sum(begins, axis=1, keepdims=True)
+        return y[:, before:], mx.where(mx.expand_dims(is_own, axis=2), last, mx.zeros_like(last))
 
 
 def _at(rows: mx.array, indices: mx.array) -> mx.array:

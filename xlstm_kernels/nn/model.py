@@ -50,6 +50,7 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         inputs: mx.array,
         cache: Sequence[MLSTMState | sLSTMState] | None = None,
         mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, list[MLSTMState | sLSTMState | None]]:
         """The last hidden states (B, S, D), and the state of each block after the last position.
 
@@ -59,7 +60,7 @@ class xLSTMBackbone(nn.Module):  # noqa: N801  (the name that NX-AI's users know
         blocks = self.blocks
         if self.recompute_blocks:
             blocks = [nn.utils.checkpoint(block) for block in blocks]
-        x, after = run_blocks("xLSTM", blocks, self.embeddings(inputs), cache, mask)
+        x, after = run_blocks("xLSTM", blocks, self.embeddings(inputs), cache, mask, seq_idx)
         return (self.out_norm(x) if "out_norm" in self else x), after
 
     def add_out_norm(self, config: xLSTMConfig) -> None:
@@ -90,6 +91,7 @@ class xLSTM(nn.Module):  # noqa: N801
         inputs: mx.array,
         cache: Sequence[MLSTMState | sLSTMState] | None = None,
         mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> mx.array | tuple[mx.array, XLSTMCache]:
         """Predict what follows each token.
 
@@ -103,16 +105,19 @@ class xLSTM(nn.Module):  # noqa: N801
             mask: (B, S) booleans. A token where it is False is not there, for any other one,
                 wherever it stands: padding on the left or on the right; its own logits mean
                 nothing.
+            seq_idx: (B, S) integers, for sequences packed into rows. Where the number changes, a
+                new sequence begins, which sees nothing of those before it; the first of a row goes
+                on from `cache`. sLSTM layers take 2 S steps with it.
 
         Returns:
             The logits (B, S, V), float32; with a cache the pair of them and the cache to go on
             with.
 
         Raises:
-            TypeError: for a mask that is not an array of booleans.
+            TypeError: for a mask that is not an array of booleans, `seq_idx` not one of integers.
             ValueError: for shapes that do not fit, a cache of another number of blocks.
         """
-        hidden, after = self.backbone(inputs, cache, mask)
+        hidden, after = self.backbone(inputs, cache, mask, seq_idx)
         head = self.lm_head if "lm_head" in self else self.backbone.embeddings.as_linear
         logits, cap = head(hidden).astype(mx.float32), self.config.output_logit_soft_cap
         capped = logits if cap is None else soft_cap(logits, cap)

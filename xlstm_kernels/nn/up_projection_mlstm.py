@@ -18,6 +18,7 @@ from xlstm_kernels.nn.initialization import (
 )
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
 from xlstm_kernels.nn.slstm_layer import HeadwiseLinear
+from xlstm_kernels.packing import reset_gates
 
 if TYPE_CHECKING:
     from xlstm_kernels.nn.block_stack_config import xLSTMBlockStackConfig
@@ -71,6 +72,7 @@ class UpProjectionMLSTMLayer(nn.Module):
         x: mx.array,
         state: UpProjectionMLSTMState | None = None,
         mask: mx.array | None = None,
+        seq_idx: mx.array | None = None,
     ) -> tuple[mx.array, UpProjectionMLSTMState]:
         """Run the layer over a sequence, or a piece of one.
 
@@ -79,6 +81,8 @@ class UpProjectionMLSTMLayer(nn.Module):
             state: what an earlier call returned, or `init_state` made; None for the start.
             mask: (B, S) booleans; what stands where it is False is not seen by any other position,
                 wherever it stands.
+            seq_idx: (B, S) integers; where the number changes, a new sequence begins, which sees
+                nothing of those before it. The first goes on from `state`.
 
         Returns:
             y (B, S, D), and the state after the last position.
@@ -93,7 +97,7 @@ class UpProjectionMLSTMLayer(nn.Module):
             )
         conv, c, n, m = state or (None,) * 4
         u, z = mx.split(self.proj_up(x), 2, axis=2)
-        convolved, conv = self.conv1d(u, conv, mask)
+        convolved, conv = self.conv1d(u, conv, mask, seq_idx)
         inputs = {"q": convolved, "k": convolved, "v": u}
         qkv = [self._project(name, seen) for name, seen in inputs.items()]
         joined = mx.concatenate(qkv, axis=2)
@@ -101,6 +105,7 @@ class UpProjectionMLSTMLayer(nn.Module):
             gate(joined).astype(mx.float32).swapaxes(1, 2)
             for gate in (self.igate_preact, self.fgate_preact)
         )
+        f = reset_gates("UpProjectionMLSTMLayer", f, seq_idx, mask)
         q, k, v = (self._heads(array) for array in qkv)
         h, last = self.mlstm_backend(q, k, v, i, f, c, n, m, return_last_states=True, mask=mask)
         normed = self.multihead_norm(h.swapaxes(1, 2)) + self.learnable_skip * convolved

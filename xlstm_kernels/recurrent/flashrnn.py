@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlstm_kernels import executors
 from xlstm_kernels.mlstm.backend import DTYPES
 from xlstm_kernels.recurrent.lstm import lstm
 from xlstm_kernels.recurrent.slstm.sequence import slstm
@@ -56,10 +57,10 @@ def flashrnn(
     """
     if dtype not in DTYPES:
         raise ValueError(f"flashrnn: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    chosen = executors.resolve(_BACKENDS.get(backend, backend) if backend is not None else None)
     if function == "lstm":
         results = lstm(Wx, R, b, states)
     elif function == "slstm":
-        chosen = _BACKENDS.get(backend, backend) if backend is not None else None
         results = slstm(Wx, R, b, states, backend=chosen)
     else:
         raise ValueError(f"flashrnn: function must be 'lstm' or 'slstm', got {function!r}")

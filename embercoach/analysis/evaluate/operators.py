@@ -37,6 +37,7 @@ from embercoach.analysis.values.joins import (
 from embercoach.analysis.values.lattice import (
     BOOL,
     NONE,
+    SETTING,
     STR,
     UNKNOWN,
     Array,
@@ -248,7 +249,13 @@ def _host(
         return _numpy(symbol, a or left, b or right)
     x, y = as_number(left), as_number(right)
     if x is not None and y is not None:
-        return _numbers(symbol, x, y)
+        # A setting that meets no float may be an integer.
+        may_be_whole = symbol != "/" and all(
+            type(value) is Setting or number.kind in ("bool", "int")
+            for value, number in ((left, x), (right, y))
+        )
+        is_setting = type(left) is Setting or type(right) is Setting
+        return SETTING if is_setting and may_be_whole else _numbers(symbol, x, y)
     # One operand is a Python number and nothing is known of the other: a number or an array.
     if type(left) is Union or type(right) is Union:
         return join_all(

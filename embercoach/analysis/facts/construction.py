@@ -9,6 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import CONSTRUCTORS
 from embercoach.analysis.syntax.trees import dotted, small_statements
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
 
-#: Methods that Python calls once for each object.
-CONSTRUCTORS = frozenset(("__init__", "__post_init__"))
 #: Decorators that keep the result of a function.
 _CACHED = frozenset(f"functools.{name}" for name in ("cache", "lru_cache", "cached_property"))
 #: Calls inside of each other that are followed.

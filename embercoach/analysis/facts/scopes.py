@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Names that are followed one after the other.
 MAX_STEPS = 8
+#: Methods that Python calls once for each object.
+CONSTRUCTORS = frozenset(("__init__", "__post_init__"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,8 +279,8 @@ def assigned_attributes(module: Module) -> Counter[str]:
 
 @lru_cache(maxsize=16)
 def made_in_init(cls: ClassInfo, name: str) -> cst.BaseExpression | None:
-    """Return what ``__init__`` of a class assigns to ``self.<name>``, if it does so once."""
-    setters = [f for f in cls.setters.get(name, ()) if f.name == "__init__"]
+    """Return what the constructor of a class assigns to ``self.<name>``, if it does so once."""
+    setters = [f for f in cls.setters.get(name, ()) if f.name in CONSTRUCTORS]
     found = [
         statement.value
         for setter in setters

@@ -32,8 +32,11 @@ def refused_parts(parsed: Parsed, macros: Macros) -> Iterator[tuple[SyntaxNode, 
     # A macro may stand for the address space.
     if not macros.blanks:
         outer = list(_at_file_scope(parsed))
-        for part in outer:
-            yield from ((name, "file scope") for name in _unplaced(parsed, part, macros))
+        unplaced = [name for part in outer for name in _unplaced(parsed, part, macros)]
+        # Calls of a macro, one after the other without `;`, parse as a declarator of its name,
+        # and what follows them may parse as declarations at file scope.
+        if macros.names.isdisjoint(map(parsed.word, unplaced)):
+            yield from ((name, "file scope") for name in unplaced)
         known = set(map(id, outer))
         for part in parsed.of_kinds("declaration"):
             if id(part) not in known and _is_static(parsed, part):
@@ -83,8 +86,7 @@ def _unplaced(parsed: Parsed, part: SyntaxNode, macros: Macros) -> Iterator[Synt
     written = parsed.word(kind)
     if written in _HANDLES or written in macros.names or any(attribute_parts(part)):
         return
-    # Calls of a macro, one after the other without `;`, parse as a declarator of its name.
-    yield from (name for name in _variables(part) if parsed.word(name) not in macros.names)
+    yield from _variables(part)
 
 
 def _variables(part: SyntaxNode) -> Iterator[SyntaxNode]:

@@ -108,6 +108,19 @@ def test_states_of_packed_sequences_continue_them(drawn, draw, wide, relative_er
         assert relative_error(y[row], exact) < 2e-6
 
 
+@pytest.mark.parametrize("dtype", [mx.int32, mx.uint32, mx.int64])
+def test_states_of_short_sequences(dtype):
+    """Also where the places are unsigned, and where the last is after the end."""
+    x = mx.arange(1, 6)[:, None].astype(mx.float32)
+    states = causal_conv1d_varlen_states(x, mx.array([0, 2, 10**7], dtype), 3)
+    assert states.tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
+
+
+def test_states_need_rows_of_channels():
+    with pytest.raises(ValueError, match=r"varlen_states: x must be \(L, D\), got \(5,\)"):
+        causal_conv1d_varlen_states(mx.zeros((5,)), [0, 5], 3)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
@@ -128,7 +141,12 @@ def test_states_of_packed_sequences_continue_them(drawn, draw, wide, relative_er
             ValueError,
             "neither initial nor",
         ),
-        ({"initial_states": mx.zeros((1, 3, 6))}, ValueError, "initial_states must be"),
+        (
+            {"initial_states": mx.zeros((1, 3, 6))},
+            ValueError,
+            r"causal_conv1d_fn: initial_states must have shape \(1, 6, 3\), \(B, D, W-1\)",
+        ),
+        ({"initial_states": mx.zeros((6,))}, ValueError, "initial_states must have shape"),
         ({"activation": "relu"}, ValueError, "activation must be None"),
     ],
 )

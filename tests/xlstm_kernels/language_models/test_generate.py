@@ -105,6 +105,16 @@ def test_errors_are_one_line(words, message, mlx_lm, folder, tmp_path, capsys):
     assert capsys.readouterr().err == f"Error: {message.replace('EMPTY', str(tmp_path))}\n"
 
 
+def test_a_token_that_the_model_lacks(mlx_lm, checkpoint, capsys):
+    """MLX reads past the embeddings without an error."""
+    folder = checkpoint(vocab_size=60)
+    save_tokenizer(folder)
+    with pytest.raises(SystemExit, match="2"):
+        generate.main(["--model", str(folder), "--prompt", "To be"])
+    message = f"Error: {folder}: token 220 of the tokenizer must be below vocab_size = 60\n"
+    assert capsys.readouterr().err.endswith(message)
+
+
 def test_a_folder_without_a_tokenizer(mlx_lm, checkpoint, capsys):
     with pytest.raises(SystemExit):
         generate.main(["--model", str(checkpoint()), "--prompt", "x"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -14,6 +15,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from tests.xlstm_kernels.language_models.conftest import (
+    SETTINGS,
     drawn_model,
     save_checkpoint,
     save_shards,
@@ -177,9 +179,29 @@ def lacking_a_listed_weight(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps(index))
 
 
+def with_quantization(folder: Path, value: object) -> None:
+    with_config(folder, json.dumps({**SETTINGS, "quantization": value}))
+
+
+def with_index(folder: Path, text: str) -> None:
+    (folder / INDEX).write_text(text, encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        *(
+            (functools.partial(with_index, text=text), rf"{INDEX}: must have a weight_map")
+            for text in ("[]", "{}", '{"weight_map": null}', '{"weight_map": {"a": 1}}')
+        ),
+        *(
+            (functools.partial(with_quantization, value=value), "must have group_size and bits")
+            for value in (True, {"bits": 4})
+        ),
+        (
+            lambda folder: with_weight(folder, WEIGHT, mx.zeros((32, 64), mx.uint8)),
+            rf"model\.safetensors: checkpoint: '{WEIGHT}' must be floating, got mlx\.core\.uint8",
+        ),
         (shutil.rmtree, r"model: no such folder$"),
         (lambda folder: (folder / "config.json").unlink(), r"config\.json: no such file"),
         (lambda folder: with_config(folder, "{"), r"config\.json: invalid JSON: Expecting"),
@@ -262,8 +284,19 @@ def test_a_repository_that_cannot_be_downloaded(hub, message, monkeypatch):
         load("a/b")
 
 
-def test_a_repository(checkpoint, monkeypatch):
+@pytest.mark.parametrize("config", ["config.json", "config.yaml"])
+def test_a_repository(config, checkpoint, tmp_path, monkeypatch):
+    """Everything that is read is downloaded."""
     folder = checkpoint()
-    hub = SimpleNamespace(snapshot_download=lambda name, allow_patterns: str(folder))
+    (folder / "config.json").rename(folder / config)
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        (tmp_path / "hub").mkdir()
+        for pattern in allow_patterns:
+            for file in folder.glob(pattern):
+                shutil.copy(file, tmp_path / "hub")
+        return str(tmp_path / "hub")
+
+    hub = SimpleNamespace(snapshot_download=download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert mx.array_equal(load("a/b")(TOKENS), drawn_model()(TOKENS)).item()

@@ -101,8 +101,8 @@ def test_a_convolution_from_the_start(draw):
 @pytest.mark.parametrize(
     ("mask", "error", "message"),
     [
-        (mx.ones((2, 7)), TypeError, r"mask must be booleans of shape \(2, 7\), .* got mlx.*float"),
-        (mx.ones((2, 6), dtype=mx.bool_), ValueError, r"\(B, S\), got mlx.core.bool \(2, 6\)"),
+        (mx.ones((2, 7)), TypeError, r"mask must be an array of booleans, got mlx.*float"),
+        (mx.ones((2, 6), dtype=mx.bool_), ValueError, r"shape \(2, 7\), \(B, S\); got \(2, 6\)"),
     ],
 )
 def test_a_convolution_refuses_other_masks(mask, error, message):

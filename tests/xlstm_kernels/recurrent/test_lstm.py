@@ -141,6 +141,7 @@ def test_the_default_is_the_lstm(drawn):
         ({"b": mx.zeros((4, 1, 3), mx.int32)}, TypeError, "lstm: b must be float32"),
         ({"states": mx.zeros((4, 1, 1, 1, 3))}, ValueError, r"lstm: states must be \(2, B, 1, N"),
         ({"function": "slstm", "backend": "vanila"}, ValueError, "vanila"),
+        ({"function": "lstm", "backend": "vanila"}, ValueError, "vanila"),
     ],
 )
 def test_errors_name_what_is_wrong(changes, error, message, drawn):

@@ -281,12 +281,23 @@ def _must_be_python(
 @lru_cache(maxsize=8)
 def _needed(root: FunctionInfo) -> frozenset[str]:
     """The names of a function where an array would not do."""
-    return frozenset(
-        name
-        for node in walk(root.node.body)
-        for part in _needing_numbers(node)
-        for name in names_below(part)
-    )
+    body = root.node.body
+    results = set(_displays(body)) if isinstance(root.node, cst.Lambda) else set[cst.CSTNode]()
+    needed: set[str] = set()
+    for node in walk(body):  # a statement comes before its parts
+        if type(node) is cst.Return and node.value is not None:
+            results.update(_displays(node.value))
+        elif node not in results:
+            needed.update(n for part in _needing_numbers(node) for n in names_below(part))
+    return frozenset(needed)
+
+
+def _displays(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A tuple that a function returns, and those in it: results, not shapes."""
+    if isinstance(node, cst.Tuple):
+        yield node
+        for element in node.elements:
+            yield from _displays(element.value)
 
 
 def _needing_numbers(node: cst.CSTNode) -> list[cst.CSTNode]:

@@ -75,7 +75,7 @@ def grows(
         return True
     if not is_list and (is_state or keeps) and synchronizes(loop, module):
         return True
-    if is_state and found.kind == "sum" and _takes_host_data(found, names, loop, module):
+    if is_state and found.kind == "sum" and _takes_host_data(found, lineage.names, loop, module):
         return True
     if not is_list and (differentiates(lineage, loop, module) or descends(lineage, loop, module)):
         return True
@@ -108,9 +108,10 @@ def each_iteration(body: list[Statement], module: Module) -> list[Statement]:
 
 
 def _takes_host_data(
-    found: Accumulation, names: set[str], loop: cst.For | cst.While, module: Module
+    found: Accumulation, inside: frozenset[str], loop: cst.For | cst.While, module: Module
 ) -> bool:
     """Test for ``mx.array(env.step())`` in what is added: each iteration has other data."""
+    names = {found.path, *inside, *(n for node in found.added for n in names_below(node))}
     bound = (s for s in small_statements(loop.body) if isinstance(s, cst.Assign))
     made = [
         s.value

@@ -76,7 +76,11 @@ def _fills_cache(
     if walks_short_list(loop, fact.place.function, module) or evaluation.evaluates(loop.body):
         return False
     varying = _bound_in(loop)
-    if cache.partition(".")[0] in _of_element(loop) or not _takes_chunk(fact.node, varying, loop):
+    if cache.partition(".")[0] in _of_element(loop):
+        return False
+    is_older = cache.partition(".")[0] not in varying
+    is_element = is_older and _takes_element(fact, loop)
+    if not is_element and not _takes_chunk(fact.node, varying, loop):
         return False
     targets = statement.targets if isinstance(statement, cst.Assign) else ()
     results = {name for target in targets for name in target_names(target.target)}
@@ -118,6 +122,15 @@ def _bound_in(loop: cst.For | cst.While) -> set[str]:
         elif isinstance(statement, cst.AugAssign):
             names.update(target_names(statement.target))
     return names
+
+
+def _takes_element(fact: CallFact | LocalCall | ProjectCall, loop: cst.For | cst.While) -> bool:
+    """Test for ``model(c, cache)`` with each ``c`` of a loop, of which only the cache is kept."""
+    statement = fact.place.statement
+    if not isinstance(statement, cst.Expr) or statement.value is not fact.node:
+        return False
+    elements = set(target_names(loop.target)) if isinstance(loop, cst.For) else set()
+    return any(dotted(argument.value) in elements for argument in fact.node.args)
 
 
 def _takes_chunk(call: cst.Call, varying: set[str], loop: cst.For | cst.While) -> bool:

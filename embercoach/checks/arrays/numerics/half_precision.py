@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import Expression, made_in_init, resolve_name, scope_of
+from embercoach.analysis.facts.scopes import (
+    CONSTRUCTORS,
+    Expression,
+    made_in_init,
+    resolve_name,
+    scope_of,
+)
+from embercoach.analysis.held_sources import field_default
 from embercoach.analysis.layer_sources import default_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.value_sources import sources_of
@@ -46,15 +53,15 @@ def half_overflow(fact: CallFact, module: Module) -> Iterator[Report]:
     value = fact.positional(index)
     dtype = fact.argument(index + 1, "dtype")
     number = None if value is None else as_number(value.value)
-    if value is None or dtype is None or number is None or not _is_large(number.const):
+    if value is None or dtype is None or number is None or not is_large(number.const):
         return
     for report in _overflow(fact, value.value, _dtype_of(fact, dtype, module)):
         yield replace(report, change=_largest_finite(module, value, dtype))
 
 
-def _is_large(const: object) -> bool:
+def is_large(const: object) -> bool:
     """Test for a number that overflows a half: who passes the dtype is asked for these alone."""
-    return isinstance(const, (int, float)) and abs(const) >= min(LARGEST.values())
+    return isinstance(const, (int, float)) and math.inf > abs(const) >= min(LARGEST.values())
 
 
 def _largest_finite(module: Module, value: Argument, dtype: Argument) -> ProposedFix | None:
@@ -101,16 +108,17 @@ def overflow_in_write(fact: ItemStoreFact, module: Module) -> Iterator[Report]:
 @check("DTYPE-006", of=(".astype",))
 def overflow_in_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.where(mask, 0.0, -1e9).astype(mx.float16)``."""
-    if not fact.arguments or not isinstance(fact.arguments[0].value, DType):
-        return
-    if fact.receiver_node is None:
+    if len(fact.arguments) != 1 or fact.receiver_node is None:
         return
     scope = scope_of(module, fact.place.function)
     source = resolve_name(Expression(fact.receiver_node, scope)).node
     made = calls_of(module).get(source)
     if made is not None and made.symbol in ("mlx.core.where", *FILLING):
         for argument in made.arguments:
-            yield from _overflow(fact, argument.value, fact.arguments[0].value.name)
+            number = as_number(argument.value)
+            if number is not None and is_large(number.const):
+                dtype = _dtype_of(fact, fact.arguments[0], module)
+                yield from _overflow(fact, argument.value, dtype)
 
 
 def _overflow(fact: Fact, value: Value, dtype: str | None) -> Iterator[Report]:
@@ -156,7 +164,7 @@ def _dtype_of(fact: Fact, argument: Argument, module: Module) -> str | None:
     sources = sources_of(module)
     names: set[str | None] = set()
     for end in sources.ends(sources.of(fact, argument.node), through_callers=True):
-        value = sources.value(default_of(end) or end)
+        value = sources.value(default_of(end) or field_default(end) or end)
         names.add(value.name if isinstance(value, DType) else None)
     return names.pop() if len(names) == 1 else None
 
@@ -227,13 +235,13 @@ def _stops_growing(fact: BinaryFact, dtype: str) -> Iterator[Report]:
 
 @check("DTYPE-007")
 def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
-    """``self.hits += hit`` in a method, where ``__init__`` makes zeros in half precision."""
+    """``self.hits += hit`` in a method, where the constructor makes zeros in half precision."""
     node, place = fact.left.node, fact.place
     path = dotted(node) if isinstance(node, cst.Attribute) else None
     if fact.operator != "+" or path is None or path.count(".") != 1 or place.function is None:
         return
     owner, _, name = path.partition(".")
-    if owner != "self" or place.function.cls is None or place.function.name == "__init__":
+    if owner != "self" or place.function.cls is None or place.function.name in CONSTRUCTORS:
         return
     statement, array = place.statement, fact.left.array
     targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
@@ -243,6 +251,9 @@ def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
     start = calls_of(module).get(made_in_init(place.function.cls, name) or node)
     made = None if start is None else as_array(start.result)
     dtype = None if array is None else array.dtype or (made and made.dtype)
+    given = None if start is None or dtype is not None else start.keyword("dtype")
+    if array is not None and start is not None and given is not None:
+        dtype = _dtype_of(start, given, module)
     other = fact.right.array
     result = dtype
     if other is not None and not _is_cast_like(fact.right.node, path):
