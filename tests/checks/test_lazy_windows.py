@@ -33,7 +33,10 @@ class State:
         rows = x.split(2)
         n = len(rows)
         self.count += n
-        self.size += len(rows)
+        self.size += sum(len(row) for row in rows)
+        start = time.time()
+        stop = time.time()
+        self.seconds += stop - start
 
     def __call__(self, x):
         self.total = self.total + x.sum()

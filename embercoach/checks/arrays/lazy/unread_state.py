@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset(("concatenation", "sum"))
 _VIEWS = frozenset(("astype", "reshape", "squeeze", "transpose", "flatten", "swapaxes"))
-#: Builtins whose results are numbers of the host.
-_COUNTING = frozenset(("len", "int", "float", "bool"))
+#: Functions whose results are numbers of the host.
+_COUNTING = frozenset(
+    ("len", "int", "float", "bool", "time.time", "time.perf_counter", "time.monotonic")
+)
 _EVALUATING = frozenset(("eval", "async_eval", "item", "tolist"))
 
 
@@ -179,23 +181,38 @@ def _computes(node: cst.BaseExpression, function: FunctionInfo) -> bool:
         else:
             break
     if not isinstance(node, cst.Name):
-        return _may_make_array(node)
+        return _may_make_array(node, function)
     name = node.value
-    made = [
-        statement.value
-        for statement in small_statements(function.node.body)
-        if isinstance(statement, cst.Assign) and dotted(statement.targets[0].target) == name
-    ]
-    if len(made) != 1 or not _may_make_array(made[0]):
+    made = _assigned(name, function)
+    if len(made) != 1 or not _may_make_array(made[0], function):
         return False
     is_used_once = sum(inner == name for inner in names_below(function.node.body)) == 2
     return is_used_once or not _returns(function)
 
 
-def _may_make_array(node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.Call):
-        return dotted(node.func) not in _COUNTING
-    return isinstance(node, cst.BinaryOperation)
+def _assigned(name: str, function: FunctionInfo) -> list[cst.BaseExpression]:
+    return [
+        statement.value
+        for statement in small_statements(function.node.body)
+        if isinstance(statement, cst.Assign) and dotted(statement.targets[0].target) == name
+    ]
+
+
+def _may_make_array(node: cst.BaseExpression, function: FunctionInfo) -> bool:
+    if isinstance(node, cst.BinaryOperation):  # ``stop - start`` of a clock makes none
+        sides = (_assigned(dotted(n) or "", function) for n in (node.left, node.right))
+        return not all(made and all(map(_is_count, made)) for made in sides)
+    return isinstance(node, cst.Call) and not _is_count(node)
+
+
+def _is_count(node: cst.BaseExpression) -> bool:
+    """Test for a number of the host: ``len(x)``, ``sum(len(x) for x in xs)``."""
+    if not isinstance(node, cst.Call):
+        return False
+    first = node.args[0].value if node.args else None
+    if dotted(node.func) == "sum" and isinstance(first, (cst.GeneratorExp, cst.ListComp)):
+        return _is_count(first.elt)
+    return dotted(node.func) in _COUNTING
 
 
 def _returns(function: FunctionInfo) -> bool:
