@@ -57,16 +57,17 @@ class Options:
 
 def read(path: Path | None) -> bytes:
     """Return the bytes of a file, or of Python's help topics."""
-    pages = (topics[name] for name in sorted(topics))
-    return path.read_bytes() if path else "\n\n".join(pages).encode()
+    return path.read_bytes() if path else "\n\n".join(topics[n] for n in sorted(topics)).encode()
 
 
 def cut(text: bytes, length: int) -> mx.array:
     """Cut a text into windows (count, length + 1): the last byte of one begins the next."""
     count = (len(text) - 1) // length
+    if count < 2:
+        raise click.UsageError(f"a text of {len(text)} bytes has no two windows of {length} bytes")
     numbers = mx.array(list(text[: count * length + 1]), dtype=mx.uint8)
-    answers = numbers[1:].reshape((count, length))
-    return mx.concatenate([numbers[:-1:length].reshape((count, 1)), answers], axis=1)
+    firsts, answers = numbers[:-1:length].reshape((-1, 1)), numbers[1:].reshape((-1, length))
+    return mx.concatenate([firsts, answers], axis=1)
 
 
 def build(options: Options) -> xLSTM:
@@ -99,8 +100,7 @@ class Training:
         self.key = mx.random.key(options.seed)  # of all that is drawn later
         self.options, self.group = options, group
         windows = cut(text, options.length)
-        places = range(windows.shape[0])
-        self.windows = windows[mx.array([place for place in places if place % HELD_OUT])]
+        self.windows = windows[mx.array([row for row in range(len(windows)) if row % HELD_OUT])]
         self.held_out, self.order = windows[::HELD_OUT], mx.array([])
         self.about = {**asdict(options), "text": zlib.crc32(text)}
         self.model = build(options)

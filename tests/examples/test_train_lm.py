@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import socket
@@ -152,6 +153,7 @@ def test_other_options_are_refused(more, message, text, tmp_path) -> None:
         (("--resume", "--checkpoints", "nowhere"), "there is no checkpoint in 'nowhere'"),
         (("--batch", "100000"), "--batch must divide by 1 and be at most"),
         (("--text", "nothing"), "'nothing' does not exist"),
+        (("--text", os.devnull), "a text of 0 bytes has no two windows"),
         (("--precision", "float64"), "'float64' is not one of"),
     ],
 )

@@ -68,7 +68,10 @@ def load(
     if dtype is not None:
         model.set_dtype(dtype)
     if bits is not None:
-        quantize(model, bits, group_size)
+        try:
+            quantize(model, bits, group_size)
+        except ValueError as error:
+            raise CheckpointError(f"{folder}: {error}") from error
     model.eval()
     if not lazy:
         _evaluate(model, sys.stderr.isatty() if progress is None else progress)

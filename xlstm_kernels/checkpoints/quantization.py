@@ -29,6 +29,9 @@ def quantize(model: nn.Module, bits: int, group_size: int) -> None:
         model: a model of `xlstm_kernels.nn`.
         bits: bits of a weight: 2, 3, 4, 5, 6 or 8.
         group_size: weights that share a scale: 32, 64 or 128.
+
+    Raises:
+        ValueError: if there is no layer that can be quantized.
     """
 
     def is_included(path: str, layer: nn.Module) -> bool:
@@ -38,6 +41,8 @@ def quantize(model: nn.Module, bits: int, group_size: int) -> None:
             and layer.weight.shape[-1] % group_size == 0
         )
 
+    if not any(is_included(path, layer) for path, layer in model.named_modules()):
+        raise ValueError(f"no layer has a width that is a multiple of {group_size}, the group size")
     nn.quantize(model, group_size, bits, class_predicate=is_included)
 
 

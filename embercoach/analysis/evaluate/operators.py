@@ -249,7 +249,7 @@ def _host(
         return _numpy(symbol, a or left, b or right)
     x, y = as_number(left), as_number(right)
     if x is not None and y is not None:
-        # A setting that meets no float may be an integer.
+        # A setting that is combined with no float may be an integer.
         may_be_whole = symbol != "/" and all(
             type(value) is Setting or number.kind in ("bool", "int")
             for value, number in ((left, x), (right, y))

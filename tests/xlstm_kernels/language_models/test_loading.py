@@ -84,6 +84,11 @@ def test_quantized_while_loading(bits, checkpoint, relative_error, wide):
     assert relative_error(model(TOKENS), wide(drawn_model()(TOKENS))) < bar
 
 
+def test_groups_wider_than_every_layer_are_refused(checkpoint):
+    with pytest.raises(CheckpointError, match="no layer has a width that is a multiple of 128"):
+        load(checkpoint(), bits=4, group_size=128)
+
+
 @pytest.mark.parametrize("own", [{}, {"lm_head": {"group_size": 32, "bits": 8}}])
 def test_a_quantized_checkpoint(own, tmp_path):
     """As `mlx_lm.convert` writes it, also with other bits for single layers."""
