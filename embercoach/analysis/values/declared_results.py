@@ -76,7 +76,7 @@ def lacks_dtypes(value: Value) -> bool:
 def with_dtypes(annotated: Value, inferred: Value) -> Value:
     """The annotated arrays with the dtypes of those that the body returns.
 
-    Where it visibly returns a dictionary without any array, the annotation is wrong.
+    Where it visibly returns a dictionary without any array, the annotation is incorrect.
     """
     if type(annotated) is Dict:
         return Dict(UNKNOWN) if _holds_no_array(inferred) else annotated
