@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from xlstm_kernels.arguments import host_number
+from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.nn.config import (
     block_indices,
     mLSTMLayerConfig,
     require_counts,
+    require_filter,
     sLSTMLayerConfig,
 )
 from xlstm_kernels.nn.feed_forward import require_activation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from typing_extensions import Self
 
 NORM_EPS = 1e-5
@@ -88,6 +89,11 @@ class xLSTMBlockStackConfig:  # noqa: N801  (the name that NX-AI's users know)
                 object.__setattr__(self, name, _up_dim(self.embedding_dim, factor))
         require_counts(self, "mlstm_inner_dim", "mlstm_conv1d_kernel_size")
         require_counts(self, "ffn_dim", least=0)
+        require_filter(self, "mlstm_conv1d_kernel_size")
+        for name in ("bias", "ffn_bias", "add_post_blocks_norm"):
+            if not isinstance(getattr(self, name), bool):
+                kind = type(getattr(self, name)).__name__
+                raise TypeError(f"{owner}: {name} must be a bool, got {kind}")
         require_activation(owner, self.ffn_act_fn)
         indices = block_indices(self, self.slstm_at, self.num_blocks)
         object.__setattr__(self, "slstm_at", indices)
@@ -177,6 +183,10 @@ def _flattened(values: Mapping[str, Any]) -> dict[str, Any]:
     indices = values.get("slstm_at") or ()
     if indices == "all" or mlstm_block is None:
         indices = range(values.get("num_blocks", 1))
+    for name in ("mlstm_block", "slstm_block"):
+        if not isinstance(values.get(name), (Mapping, NoneType)):
+            kind = type(values[name]).__name__
+            raise TypeError(f"xLSTMBlockStackConfig: {name} must be a mapping, got {kind}")
     flattened: dict[str, Any] = {"slstm_at": tuple(indices)}
     if mlstm_block is not None:
         flattened.update(_mlstm(width, mlstm_block.get("mlstm") or {}))
@@ -215,7 +225,8 @@ def _feed_forward(width: int, values: Mapping[str, Any] | None) -> dict[str, Any
 def _up_dim(width: int, factor: float, values: Mapping[str, Any] | None = None) -> int:
     """The width after an up-projection: a factor of D, rounded to a multiple."""
     values = values or {}
-    unit: int = values.get("round_proj_up_to_multiple_of", 64)
+    name = "round_proj_up_to_multiple_of"
+    unit = host_integer("xLSTMBlockStackConfig", name, values.get(name, 64), least=1)
     units: float = values.get("proj_factor", factor) * width / unit
     rounds_up = values.get("round_proj_up_dim_up", True)
     return (math.ceil(units) if rounds_up else math.floor(units)) * unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.mlstm.backend import mLSTMBackendConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 # Any length, always the last states, and chunks as they are fastest.
 _KERNELS = mLSTMBackendConfig(mode="inference", chunk_size=None)
@@ -110,11 +111,7 @@ class sLSTMLayerConfig:  # noqa: N801
                 f"{owner}: hidden_size = {self.hidden_size} must be a multiple of num_heads = "
                 f"{self.num_heads}"
             )
-        if self.conv1d_kernel_size > _WIDEST_FILTER:
-            raise ValueError(
-                f"{owner}: conv1d_kernel_size must be at most {_WIDEST_FILTER}, "
-                f"got {self.conv1d_kernel_size}"
-            )
+        require_filter(self, "conv1d_kernel_size")
         if self.layer_index >= self.num_hidden_layers:
             raise ValueError(
                 f"{owner}: layer_index = {self.layer_index} must be below num_hidden_layers = "
@@ -291,10 +288,12 @@ def block_indices(config: object, slstm_at: Iterable[int], blocks: int) -> tuple
     """Return the indices of sLSTM blocks as a tuple.
 
     Raises:
-        TypeError: for one that is not an int.
+        TypeError: for no sequence, and for an index that is not an int.
         ValueError: for one that no block has.
     """
     owner = type(config).__name__
+    if not isinstance(slstm_at, Iterable):
+        raise TypeError(f"{owner}: slstm_at must be a sequence, got {type(slstm_at).__name__}")
     indices = tuple(host_integer(owner, "each of slstm_at", index) for index in slstm_at)
     for index in indices:
         if not 0 <= index < blocks:
@@ -309,6 +308,15 @@ def require_counts(config: object, *names: str, least: int = 1) -> None:
     for name in names:
         count = host_integer(type(config).__name__, name, getattr(config, name), least=least)
         object.__setattr__(config, name, count)
+
+
+def require_filter(config: object, name: str) -> None:
+    """Accept no more taps than kernels of convolutions take."""
+    taps = getattr(config, name)
+    if taps > _WIDEST_FILTER:
+        raise ValueError(
+            f"{type(config).__name__}: {name} must be at most {_WIDEST_FILTER}, got {taps}"
+        )
 
 
 def _require_positive(config: object, *names: str) -> None:

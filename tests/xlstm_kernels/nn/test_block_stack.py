@@ -242,6 +242,13 @@ def test_variants_of_nested_configurations(changes, fields):
         ),
         ({"ffn_act_fn": "tanh"}, ValueError, "activation must be one of 'silu', .*, got 'tanh'"),
         ({"vocab_size": 0}, ValueError, "vocab_size must be at least 1, got 0"),
+        (
+            {"mlstm_conv1d_kernel_size": 40},
+            ValueError,
+            "mlstm_conv1d_kernel_size must be at most 32",
+        ),
+        ({"bias": "x"}, TypeError, "bias must be a bool, got str"),
+        ({"slstm_at": 1}, TypeError, "slstm_at must be a sequence, got int"),
     ],
 )
 def test_refused_configurations(settings, error, message):
@@ -253,6 +260,22 @@ def test_a_refused_function():
     values = {**NESTED, "slstm_block": {"slstm": {"function": "lstm"}}}
     with pytest.raises(ValueError, match="function must be 'slstm', got 'lstm'"):
         Config.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"mlstm_block": "x"}, TypeError, "mlstm_block must be a mapping, got str"),
+        (
+            {"mlstm_block": {"mlstm": {"round_proj_up_to_multiple_of": 0}}},
+            ValueError,
+            "round_proj_up_to_multiple_of must be at least 1, got 0",
+        ),
+    ],
+)
+def test_refused_nested_configurations(settings, error, message):
+    with pytest.raises(error, match=f"xLSTMBlockStackConfig: {message}"):
+        Config.from_dict({**NESTED, **settings})
 
 
 def test_what_is_refused(stack, draw):
