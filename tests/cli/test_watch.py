@@ -94,6 +94,7 @@ class Watched:
         code = self.process.wait(timeout=PATIENCE)
         self._reader.join(PATIENCE)
         assert "Traceback" not in self._text
+        assert code == 0, f"exit status {code}:\n{self._text}"
         return code
 
 
