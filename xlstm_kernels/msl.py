@@ -140,8 +140,8 @@ PAIRS = """
     }
     // exp(a + b), to the digits of a float: the exponent is not rounded to one.
     inline float xlstm_pair_exp(float2 a, float2 b) {
-        const float2 sum = xlstm_pair(a.x, b.x);
-        return metal::precise::exp(sum.x) * (1.0f + (sum.y + (a.y + b.y)));
+        const float2 sum = xlstm_pair_sum(a, b);
+        return metal::precise::exp(sum.x) * (1.0f + sum.y);
     }
     inline bool xlstm_pair_less(float2 a, float2 b) {
         return a.x < b.x || (a.x == b.x && a.y < b.y);

@@ -20,7 +20,7 @@ from xlstm_kernels.nn.config import (
 from xlstm_kernels.nn.feed_forward import require_activation
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self  # type checkers bring it
 
 NORM_EPS = 1e-5
 _PROJ_FACTOR = 2.0
