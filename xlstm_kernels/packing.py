@@ -49,7 +49,8 @@ def as_places(operator: str, cu_seqlens: Places, steps: int) -> mx.array:
         raise TypeError(f"{operator}: cu_seqlens must hold integers, got {array.dtype}")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{operator}: cu_seqlens must be (N + 1,), got {array.shape}")
-    return mx.clip(array.astype(mx.int32), 0, steps)
+    bounds = (mx.array(bound, dtype=mx.int32) for bound in (0, steps))
+    return mx.clip(array.astype(mx.int32), *bounds)
 
 
 def require_seq_idx(operator: str, seq_idx: object, shape: tuple[int, int]) -> None:
