@@ -73,6 +73,8 @@ class Kernel:
         contiguous_inputs: True lets MLX copy inputs that are not row-contiguous, so that the body
             may count elements. False gives every input as it lies, and the body reads all of them
             through `<input>_strides` (in elements).
+        resident_threadgroups: how many of up to 256 threads a core of a GPU should hold at once. On
+            CUDA this limits the registers of a thread; Metal takes no such hint.
 
     Raises:
         ValueError: for a name that is not a C identifier, names that collide, or no output at all.
@@ -86,6 +88,7 @@ class Kernel:
     header: str = ""
     init_value: float | None = None
     contiguous_inputs: bool = True
+    resident_threadgroups: int = 1
 
     def __post_init__(self) -> None:
         parameters = (*self.inputs, *self.outputs)

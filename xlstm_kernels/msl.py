@@ -4,40 +4,36 @@ from __future__ import annotations
 
 PACKS = """
     // COUNT neighbouring elements, a power of two. In memory they have any type, and a thread loads
-    // or stores them together, up to 16 bytes by one instruction; in registers they are floats.
+    // or stores them together, up to 16 bytes by one instruction.
     template <typename T, uint COUNT>
     struct alignas(sizeof(T) * COUNT) xlstm_pack {
         T at[COUNT];
     };
-    template <uint N, uint COUNT>
+    template <typename T, uint N, uint COUNT>
     struct xlstm_packs {
-        xlstm_pack<float, COUNT> at[N];
+        xlstm_pack<T, COUNT> at[N];
+        inline float number(uint i, uint k) const {
+            return static_cast<float>(at[i].at[k]);
+        }
     };
     // Views may begin anywhere, and so may their rows.
     template <uint COUNT, typename T>
     inline bool xlstm_aligned(const device T* pointer) {
         return reinterpret_cast<size_t>(pointer) % sizeof(xlstm_pack<T, COUNT>) == 0;
     }
-    // N packs, `spacing` apart, of elements `step` apart. Those from `present` on are zero, and so
-    // are elements from `left` on. All are under way together: nothing between the loads waits.
+    // N packs, `spacing` apart, of elements `step` apart, as they are in memory. Those from
+    // `present` on are zero, and so are elements from `left` on. All are under way together: between
+    // the loads nothing waits.
     template <uint N, uint COUNT, typename T>
-    inline xlstm_packs<N, COUNT> xlstm_load_packs(
+    inline xlstm_packs<T, N, COUNT> xlstm_read_packs(
         const device T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
-        xlstm_packs<N, COUNT> floats = {};
+        xlstm_packs<T, N, COUNT> packs = {};
         if (step == 1 && spacing % COUNT == 0 && left >= COUNT && xlstm_aligned<COUNT>(from)) {
-            xlstm_pack<T, COUNT> packs[N];
             #pragma clang loop unroll(full)
             for (uint i = 0; i < N; ++i) {
                 if (i < present) {
-                    packs[i] = *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(
+                    packs.at[i] = *reinterpret_cast<const device xlstm_pack<T, COUNT>*>(
                         from + i * spacing);
-                }
-            }
-            #pragma clang loop unroll(full)
-            for (uint i = 0; i < N; ++i) {
-                #pragma clang loop unroll(full)
-                for (uint k = 0; k < COUNT; ++k) {
-                    floats.at[i].at[k] = i < present ? static_cast<float>(packs[i].at[k]) : 0.0f;
                 }
             }
         } else {
@@ -46,27 +42,42 @@ PACKS = """
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < COUNT; ++k) {
                     if (i < present && k < left) {
-                        floats.at[i].at[k] = static_cast<float>(from[i * spacing + k * step]);
+                        packs.at[i].at[k] = from[i * spacing + k * step];
                     }
                 }
             }
         }
-        return floats;
+        return packs;
     }
     #ifdef __METAL_VERSION__
     // Of inputs of fewer than 8 elements. CUDA's pointers have no address space to tell them by.
     template <uint N, uint COUNT, typename T>
-    inline xlstm_packs<N, COUNT> xlstm_load_packs(
+    inline xlstm_packs<T, N, COUNT> xlstm_read_packs(
         const constant T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
-        xlstm_packs<N, COUNT> floats = {};
+        xlstm_packs<T, N, COUNT> packs = {};
         for (uint i = 0; i < metal::min(present, N); ++i) {
             for (uint k = 0; k < metal::min(left, COUNT); ++k) {
-                floats.at[i].at[k] = static_cast<float>(from[i * spacing + k * step]);
+                packs.at[i].at[k] = from[i * spacing + k * step];
+            }
+        }
+        return packs;
+    }
+    #endif
+    // The same as floats.
+    template <uint N, uint COUNT, typename Pointer>
+    inline xlstm_packs<float, N, COUNT> xlstm_load_packs(
+        Pointer from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
+        const auto packs = xlstm_read_packs<N, COUNT>(from, spacing, step, present, left);
+        xlstm_packs<float, N, COUNT> floats;
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < N; ++i) {
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < COUNT; ++k) {
+                floats.at[i].at[k] = packs.number(i, k);
             }
         }
         return floats;
     }
-    #endif
     template <uint COUNT, typename Pointer>
     inline xlstm_pack<float, COUNT> xlstm_load(Pointer from, int64_t step, uint left = COUNT) {
         return xlstm_load_packs<1, COUNT>(from, 0, step, 1, left).at[0];
@@ -110,7 +121,7 @@ SIGMOID = """
     // of the two factors keeps its digits.
     inline float2 xlstm_sigmoid(float x) {
         const float decay = metal::precise::exp(-metal::abs(x));
-        const float big = 1.0f / (1.0f + decay);
+        const float big = metal::fast::divide(1.0f, 1.0f + decay);
         const float small = decay * big;
         return float2(x < 0.0f ? small : big, small * big);
     }

@@ -126,12 +126,11 @@ def opaque(function: Callable) -> Callable:
     return operation
 
 
-def soft_cap_twin(values, cap, element_count):
-    assert element_count.shape == ()
+def soft_cap_twin(values, cap):
     return ((mx.tanh(values.astype(mx.float32) / cap) * cap).astype(values.dtype),)
 
 
-def soft_cap_gradient_twin(values, cotangent, cap, element_count):
+def soft_cap_gradient_twin(values, cotangent, cap):
     slope = mx.square(mx.reciprocal(mx.cosh(values.astype(mx.float32) / cap)))
     return ((cotangent.astype(mx.float32) * slope).astype(values.dtype),)
 

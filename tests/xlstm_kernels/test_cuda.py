@@ -178,6 +178,15 @@ def test_kernels_are_compiled_for_blocks_that_might_want_registers():
     kernel = kernel_of("b[0] = 1;")
     assert "launch_bounds" not in cuda_source(kernel, frozenset(), 256).header
     assert "launch_bounds(512, 1)" in cuda_source(kernel, frozenset(), 512).header
+    resident = replace(kernel, resident_threadgroups=3)
+    assert "launch_bounds(256, 3)" in cuda_source(resident, frozenset(), 256).header
+
+
+def test_a_text_names_the_shapes_and_strides_that_the_body_reads(cuda):
+    mx.eval(kernel_of("b[0] = a[a_strides[0]] + a_shape[0];  // a_ndim")(mx.ones((3,))))
+    (text,) = cuda.texts
+    assert "// a_shape a_strides\n" in text
+    assert "a_ndim" not in text
 
 
 # --- the executor ------------------------------------------------------------------------------
@@ -185,13 +194,18 @@ def test_kernels_are_compiled_for_blocks_that_might_want_registers():
 
 def test_runs_where_mlx_has_cuda(cuda):
     assert executors.resolve(None) == "cuda"
-    x = mx.ones((4, 96), dtype=mx.bfloat16)
-    weight = mx.ones((96,))  # of another dtype, which mx.fast.rms_norm would promote x to
+    x = mx.ones((2**12, 2**10), dtype=mx.bfloat16)
+    weight = mx.ones((2**10,))  # of another dtype, which mx.fast.rms_norm would promote x to
     mx.eval(mx.grad(lambda x: soft_cap(rms_norm(x, weight), 15.0).sum())(x))
     names = ["rms_norm_weighted", "soft_cap", "soft_cap_gradient", "rms_norm_gradient_weighted"]
     assert cuda.built == [f"xlstm_{name}" for name in names]
     assert "const __nv_bfloat16* values," in cuda.texts[0]
     assert "const float* epsilon_of_no_dimension," in cuda.texts[0]
+
+
+def test_small_arrays_are_capped_by_operations(cuda):
+    mx.eval(mx.grad(lambda x: soft_cap(x, 15.0).sum())(mx.ones((2**10, 2**12 - 1))))
+    assert not cuda.built
 
 
 def test_builds_once_for_the_same_ranks_and_threads(cuda):
@@ -273,7 +287,7 @@ def compile_all(texts: Sequence[str], folder: Path) -> None:
 def test_prelude_compiles(cuda, tmp_path):
     mx.eval(PROBE(mx.ones((64,))))
     mx.eval(PROBE(mx.ones((64,)), threads=1024))
-    mx.eval(soft_cap(mx.ones((9,), dtype=mx.float16), 15.0))
+    mx.eval(soft_cap(mx.ones((2**22,), dtype=mx.float16), 15.0))
     compile_all(cuda.texts, tmp_path)
 
 

@@ -18,6 +18,7 @@ from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.conv.arguments import require_activation, require_filter
 from xlstm_kernels.conv.causal_conv1d_gradient import causal_conv1d_gradient
 from xlstm_kernels.conv.causal_runs import (
+    RESIDENT_THREADGROUPS,
     ROUND,
     beginning,
     convolved,
@@ -164,7 +165,7 @@ def _launch(final_states: bool, values: mx.array, weight: mx.array, *_others: mx
 
 _SILU = """
     inline float xlstm_activation(float value) {
-        return metal::fast::divide(value, 1.0f + metal::precise::exp(-value));
+        return metal::fast::divide(value, 1.0f + metal::fast::exp(-value));
     }
 """
 _IDENTITY = """
@@ -202,6 +203,7 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
         launch=functools.partial(_launch, final_states),
         header=PACKS + (_SILU if activated else _IDENTITY),
         contiguous_inputs=False,
+        resident_threadgroups=RESIDENT_THREADGROUPS,
         body=f"""
     // values: (batch, steps, channels); weight: (channels, TAPS); bias: (channels); states:
     // (batch, HALO, channels), all read through their strides; convolved: as values,
@@ -215,12 +217,12 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
             const size_t first = (static_cast<size_t>(batch) * steps + start) * channels + channel;
             #pragma clang loop unroll(full)
             for (uint i = 0; i < RUN; ++i) {{
+                {convolved("window", "i")}
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    sum.at[k] = xlstm_activation(sum.at[k]);
+                }}
                 if (i < taken) {{
-                    {convolved("window", "i")}
-                    #pragma clang loop unroll(full)
-                    for (uint k = 0; k < PACK; ++k) {{
-                        sum.at[k] = xlstm_activation(sum.at[k]);
-                    }}
                     xlstm_store(convolved + first + static_cast<size_t>(i) * channels, sum);
                 }}
             }}{_WRITE_FINAL_STATES if final_states else ""}

@@ -19,18 +19,22 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from xlstm_kernels.conv.causal_runs import (
+    RESIDENT_THREADGROUPS,
     ROUND,
     beginning,
     convolved,
     element,
     halo,
+    halo_of,
+    pointer,
+    read_halo,
     run_of,
     runs,
     shared_ends,
     values_window,
 )
 from xlstm_kernels.kernel import Kernel
-from xlstm_kernels.msl import PACKS, SIGMOID
+from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -97,48 +101,49 @@ def _launch(states_at: slice, *inputs: mx.array) -> Launch:
     return laid.launch(width, values.dtype, outputs, dtypes)
 
 
-_SILU_SLOPE = f"""
-    {SIGMOID}
-    inline float xlstm_silu_slope(float value) {{
-        const float2 opened = xlstm_sigmoid(value);
-        return opened.x + value * opened.y;
-    }}
+_SILU_SLOPE = """
+    // silu'(z) = s + z s (1 - s), s = sigmoid(z): where 1 - s has no digits, 1 is added to it.
+    inline float xlstm_silu_slope(float value) {
+        const float opened = metal::fast::divide(1.0f, 1.0f + metal::fast::exp(-value));
+        return opened * metal::fma(value, 1.0f - opened, 1.0f);
+    }
 """
 
-_SHARE_EARLIER = f"""
-        // The first run of a threadgroup has nobody to give it the g of its halo, and computes it:
-        // earlier is x from 2 HALO before the run on, and then its first half is g.
-        constexpr uint EARLIER = RUN > 1 ? 2 * HALO : 0;
-        Pack earlier[EARLIER > 0 ? EARLIER : 1] = {{}};
-        if (round == 0 && active && place == 0 && start > 0) {{
+_PULL_HALO = f"""
+            // Nobody gives it the g of its halo either: that needs x from 2 HALO before the run on.
+            const auto given_before = {halo_of("cotangent")};
+            const auto far = xlstm_load_packs<SPAN, PACK>(
+                {pointer("values", "static_cast<int64_t>(start) - HALO - 1")},
+                -values_strides[1], values_strides[2], metal::min(HALO, start - HALO));
+            Pack earlier[2 * SPAN];
             #pragma clang loop unroll(full)
-            for (uint k = 0; k < EARLIER; ++k) {{
-                if (start + k >= 2 * HALO) {{
-                    earlier[k] = {element("values", "start + k - 2 * HALO")};
-                }}@BEFORE@
+            for (uint j = 0; j < HALO; ++j) {{
+                earlier[j] = far.at[HALO - 1 - j];
+                earlier[HALO + j] = window[j];
             }}
+            @STATES@
             #pragma clang loop unroll(full)
-            for (uint i = 0; i < EARLIER / 2; ++i) {{
+            for (uint i = 0; i < HALO; ++i) {{
                 {convolved("earlier", "i")}
-                const auto given = {element("cotangent", "start + i - HALO")};
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    earlier[i].at[k] = given.at[k] * xlstm_silu_slope(sum.at[k]);
+                    pulled[i].at[k] = given_before.at[i].at[k] * xlstm_silu_slope(sum.at[k]);
                 }}
             }}
-        }}
+"""
+_STATES_OF_HALO = f"""
+            for (uint j = 0; j < HALO; ++j) {{
+                if (start + j < 2 * HALO) {{
+                    earlier[j] = {element("states", "start + j - HALO")};
+                }}
+            }}
 """
 
 
 def _pulled(*, continued: bool, activated: bool) -> str:
     """MSL of `window` and `pulled`, which is g; on the way, what the run adds to `sums`."""
     if activated:
-        before = f""" else {{
-                    earlier[k] = {element("states", "start + k - HALO")};
-                }}"""
-        earlier = _SHARE_EARLIER.replace("@BEFORE@", before if continued else "")
-        of_values, of_cotangent = "earlier[EARLIER > 0 ? HALO + j : 0]", "earlier[j]"
-        window = values_window(continued=continued, first=of_values)
+        first = _PULL_HALO.replace("@STATES@", _STATES_OF_HALO if continued else "")
         slope = f"""
                 {convolved("window", "i")}
                 #pragma clang loop unroll(full)
@@ -146,11 +151,9 @@ def _pulled(*, continued: bool, activated: bool) -> str:
                     own.at[k] *= xlstm_silu_slope(sum.at[k]);
                 }}"""
     else:
-        earlier, window, slope = "", values_window(continued=continued), ""
-        of_cotangent = element("cotangent", "start + j - HALO")
+        first, slope = read_halo("cotangent", "pulled"), ""
     return f"""
-        {earlier}
-        {window}
+        {values_window(continued=continued)}
         Pack pulled[HALO + RUN] = {{}};
         const auto given = {run_of("cotangent")};
         #pragma clang loop unroll(full)
@@ -169,7 +172,33 @@ def _pulled(*, continued: bool, activated: bool) -> str:
                 }}
             }}
         }}
-        {halo("pulled", "pulled_ends", before="", first=of_cotangent)}
+        {halo("pulled", "pulled_ends", before="", first=first)}
+    """
+
+
+def _spread(first_tap: str, *, continued: bool, final: bool) -> str:
+    """MSL of the gradient in x at the step start + i - HALO, of the taps from `first_tap` on."""
+    from_state = f"""
+            if (active && end >= steps && end < steps + HALO) {{
+                sum = {element("final_cotangent", "end - steps")};
+            }}"""
+    to_state = """ else if (active && end < HALO) {
+                const size_t row = static_cast<size_t>(batch) * HALO + end;
+                xlstm_store(states_gradient + row * channels + channel, sum);
+            }"""
+    return f"""
+            const uint end = start + i;
+            Pack sum = {{}};{from_state if final else ""}
+            #pragma clang loop unroll(full)
+            for (uint j = {first_tap}; j < TAPS; ++j) {{
+                #pragma clang loop unroll(full)
+                for (uint k = 0; k < PACK; ++k) {{
+                    sum.at[k] = metal::fma(filter[j].at[k], pulled[i + HALO - j].at[k], sum.at[k]);
+                }}
+            }}
+            if (active && end >= HALO && end < steps + HALO) {{
+                xlstm_store(run_gradient + (static_cast<int64_t>(i) - HALO) * channels, sum);
+            }}{to_state if continued else ""}
     """
 
 
@@ -209,14 +238,6 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
         "_silu": activated,
     }
     chosen = "".join(name for name, chosen in options.items() if chosen)
-    from_state = f"""
-                if (end >= steps) {{
-                    sum = {element("final_cotangent", "end - steps")};
-                }}"""
-    to_state = """else {
-                    const size_t row = static_cast<size_t>(batch) * HALO + end;
-                    xlstm_store(states_gradient + row * channels + channel, sum);
-                }"""
     inputs = ("values", "weight", "cotangent", *(("bias",) * biased))
     states_at = slice(len(inputs), len(inputs) + continued)
     return Kernel(
@@ -226,6 +247,7 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
         launch=functools.partial(_launch, states_at),
         header=PACKS + (_SILU_SLOPE if activated else ""),
         contiguous_inputs=False,
+        resident_threadgroups=RESIDENT_THREADGROUPS,
         body=f"""
     // values, cotangent: (batch, steps, channels); weight: (channels, TAPS); bias: (channels);
     // states, final_cotangent: (batch, HALO, channels), all read through their strides;
@@ -238,24 +260,17 @@ def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kern
     for (uint round = 0; round < rounds; ++round) {{
         {ROUND}
         {_pulled(continued=continued, activated=activated)}
+        const auto run_gradient = values_gradient
+            + (static_cast<int64_t>(batch) * steps + start) * channels + channel;
         #pragma clang loop unroll(full)
-        for (uint i = 0; i < RUN + HALO; ++i) {{
-            // Of the step end - HALO. The last run has those that no other run comes to.
-            const uint end = start + i;
-            if (active && end < steps + HALO && (i < RUN || start + RUN >= steps)) {{
-                Pack sum = {{}};{from_state if final else ""}
-                #pragma clang loop unroll(full)
-                for (uint j = i < RUN ? 0 : i - RUN + 1; j < TAPS; ++j) {{
-                    #pragma clang loop unroll(full)
-                    for (uint k = 0; k < PACK; ++k) {{
-                        sum.at[k] =
-                            metal::fma(filter[j].at[k], pulled[i + HALO - j].at[k], sum.at[k]);
-                    }}
-                }}
-                if (end >= HALO) {{
-                    const size_t row = static_cast<size_t>(batch) * steps + (end - HALO);
-                    xlstm_store(values_gradient + row * channels + channel, sum);
-                }} {to_state if continued else ""}
+        for (uint i = 0; i < RUN; ++i) {{
+            {_spread("0", continued=continued, final=final)}
+        }}
+        // The last run of a sequence has those steps that no other run comes to.
+        if (start + RUN >= steps) {{
+            #pragma clang loop unroll(full)
+            for (uint i = RUN; i < RUN + HALO; ++i) {{
+                {_spread("i - RUN + 1", continued=continued, final=final)}
             }}
         }}
     }}

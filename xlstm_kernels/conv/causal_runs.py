@@ -29,6 +29,11 @@ _MEMORY = 32 * 1024 // (_SIMD_WIDTH * 4)  # of a threadgroup, in floats for each
 _STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
 _CHANNELS_OF_A_PACK = 4  # a window of more of them would fill the registers
 _BUSY_THREADS = 2**14
+# Several times as many as a large GPU holds at once. Beyond that they take more rounds, since each
+# reads the filters and halos, and adds up its sums, once.
+_BUSY_THREADGROUPS = 2**11
+#: Threadgroups of a kernel over runs that a GPU's core should hold at once.
+RESIDENT_THREADGROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,19 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
     all_runs = batch * math.ceil(steps / run)
     simdgroups = min(places, all_runs)
     steps_of_a_round = simdgroups * (min(steps, run) + width - 1)
-    rounds = math.ceil(_STEPS_FOR_A_TAP * width / steps_of_a_round)
+    columns = math.ceil(channels / (_SIMD_WIDTH * pack))
+    all_rounds = math.ceil(all_runs / simdgroups)
+    rounds = max(
+        math.ceil(_STEPS_FOR_A_TAP * width / steps_of_a_round),
+        columns * all_rounds // _BUSY_THREADGROUPS,
+    )
     return Runs(
         run=run,
         pack=pack,
         places=places,
         simdgroups=simdgroups,
-        threadgroups=math.ceil(all_runs / (simdgroups * rounds)),
-        lanes=math.ceil(channels / (_SIMD_WIDTH * pack)) * _SIMD_WIDTH,
+        threadgroups=math.ceil(all_rounds / rounds),
+        lanes=columns * _SIMD_WIDTH,
     )
 
 
@@ -128,6 +138,7 @@ def beginning(*, biased: bool) -> str:
     return f"""
     using Pack = xlstm_pack<float, PACK>;
     constexpr uint HALO = TAPS - 1;
+    constexpr uint SPAN = HALO > 0 ? HALO : 1;  // of an array, which has to have an element
     threadgroup Pack filters[TAPS + 1][32];  // the bias last
     const uint lane = thread_position_in_threadgroup.x;
     const uint place = thread_position_in_threadgroup.y;
@@ -165,23 +176,34 @@ ROUND = """
         const uint batch = index / runs;
         const uint start = (index - batch * runs) * RUN;
         const uint taken = active ? metal::min(RUN + 0u, steps - start) : 0u;  // steps of the run
+        // The first run of a threadgroup has nobody to give it its halo.
+        const bool leads = active && place == 0 && round == 0 && start > 0;
 """
 
 
 def element(array: str, step: str) -> str:
     """MSL of the pack of an array (B, ., C) that is the thread's at a step."""
-    return f"xlstm_load<PACK>({_pointer(array, step)}, {array}_strides[2])"
+    return f"xlstm_load<PACK>({pointer(array, step)}, {array}_strides[2])"
 
 
 def run_of(array: str) -> str:
     """MSL of the packs of an array (B, S, C) at the steps of the run, zero beyond the last step."""
     return (
-        f"xlstm_load_packs<RUN, PACK>({_pointer(array, 'start')}, {array}_strides[1], "
+        f"xlstm_load_packs<RUN, PACK>({pointer(array, 'start')}, {array}_strides[1], "
         f"{array}_strides[2], taken)"
     )
 
 
-def _pointer(array: str, step: str) -> str:
+def halo_of(array: str) -> str:
+    """MSL of the packs of an array (B, S, C) at the steps before a run that begins after step 0."""
+    return (
+        f"xlstm_load_packs<SPAN, PACK>({pointer(array, 'start - HALO')}, {array}_strides[1], "
+        f"{array}_strides[2], HALO)"
+    )
+
+
+def pointer(array: str, step: str) -> str:
+    """MSL of where the pack of an array (B, ., C) begins that is the thread's at a step."""
     return (
         f"{array} + batch * {array}_strides[0] + ({step}) * {array}_strides[1] "
         f"+ channel * {array}_strides[2]"
@@ -190,7 +212,7 @@ def _pointer(array: str, step: str) -> str:
 
 def shared_ends(name: str) -> str:
     """MSL that declares what `halo` needs, outside of the loop over rounds."""
-    return f"threadgroup Pack {name}[RUN > 1 ? PLACES : 1][HALO > 0 ? HALO : 1][32];"
+    return f"threadgroup Pack {name}[RUN > 1 ? PLACES : 1][SPAN][32];"
 
 
 def halo(window: str, ends: str, *, before: str, first: str) -> str:
@@ -200,19 +222,19 @@ def halo(window: str, ends: str, *, before: str, first: str) -> str:
         window: the array of registers, zero where this leaves it.
         ends: what `shared_ends` declared.
         before: pack `j` of the halo of a sequence's first run; "" for zero.
-        first: that of a threadgroup's first run, in the midst of a sequence.
+        first: MSL that fills the halo of a threadgroup's first run, in the midst of a sequence.
     """
     assign = f"{window}[j] = {before};" if before else ""
     return f"""
-        #pragma clang loop unroll(full)
-        for (uint j = 0; j < HALO; ++j) {{
-            if (active && start == 0) {{
-                {assign}
-            }} else if (active && place == 0) {{
-                // {ends} still holds those of the round before
-                if (round == 0) {{
-                    {window}[j] = {first};
+        if (leads) {{
+            {first}
+        }} else if (active && (start == 0 || place == 0)) {{
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < HALO; ++j) {{
+                if (start == 0) {{
+                    {assign}
                 }} else {{
+                    // {ends} still holds those of the round before
                     {window}[j] = {ends}[places - 1][j][lane];
                 }}
             }}
@@ -234,12 +256,22 @@ def halo(window: str, ends: str, *, before: str, first: str) -> str:
     """
 
 
-def values_window(*, continued: bool, first: str = element("values", "start + j - HALO")) -> str:
+def read_halo(array: str, window: str) -> str:
+    """MSL that fills the halo of a window of an array (B, S, C) from memory."""
+    return f"""
+            const auto before = {halo_of(array)};
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < HALO; ++j) {{
+                {window}[j] = before.at[j];
+            }}
+    """
+
+
+def values_window(*, continued: bool) -> str:
     """MSL of `window`: x at the steps start - HALO to start + RUN - 1, read through `ends`.
 
     Args:
         continued: whether there are initial states.
-        first: see `halo`.
     """
     before = element("states", "j") if continued else ""
     return f"""
@@ -249,7 +281,7 @@ def values_window(*, continued: bool, first: str = element("values", "start + j 
         for (uint i = 0; i < RUN; ++i) {{
             window[HALO + i] = run.at[i];
         }}
-        {halo("window", "ends", before=before, first=first)}
+        {halo("window", "ends", before=before, first=read_halo("values", "window"))}
     """
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -52,6 +54,9 @@ class CudaExecutor:
 
 
 _building = threading.Lock()
+# Of the texts of kernels. MLX copies and hashes a kernel's text in each launch, so that it gets one
+# that includes them.
+_folder = functools.cache(functools.partial(tempfile.TemporaryDirectory, prefix="xlstm_kernels_"))
 
 
 @functools.cache
@@ -59,4 +64,14 @@ def _built(
     kernel: Kernel, scalars: frozenset[str], threads: int, build: Callable[..., object]
 ) -> Callable[..., list[mx.array]]:
     source = cuda_source(kernel, scalars, threads)
-    return mlx_call.built(build, kernel, source.input_names, source.body, source.header)
+    stem = f"{kernel.name}_{_built.cache_info().misses}"
+    header = _included(f"{stem}_header.cuh", source.header)
+    # MLX passes the shapes and strides that this text names.
+    body = f"// {' '.join(source.arguments)}\n{_included(f'{stem}.cuh', source.body)}"
+    return mlx_call.built(build, kernel, source.input_names, body, header)
+
+
+def _included(name: str, text: str) -> str:
+    path = Path(_folder().name) / name
+    path.write_text(text, encoding="utf-8")
+    return f'#include "{path.as_posix()}"\n'

@@ -20,9 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CudaSource:
-    """A kernel's input names and text, as `mx.fast.cuda_kernel` takes them."""
+    """A kernel's input names and text, as `mx.fast.cuda_kernel` takes them.
+
+    Attributes:
+        input_names: of the inputs; those without dimensions have names of their own.
+        arguments: the shapes, strides and numbers of dimensions that the body names.
+        body: of the function.
+        header: what is before it.
+    """
 
     input_names: tuple[str, ...]
+    arguments: tuple[str, ...]
     body: str
     header: str
 
@@ -140,13 +148,17 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
     used = {token for kind, token in _tokens(kernel.body) if kind == "name"}
     lines += [f"    const auto {n} = {text};" for n, text in _ATTRIBUTES.items() if n in used]
     header = f'#include "{_PRELUDE.as_posix()}"\n{_translated(kernel.header, file_scope=True)}\n'
-    if threads > _ALWAYS_FIT:
-        header += (
-            "#undef __global__\n"
-            f"#define __global__ __attribute__((global, launch_bounds({threads}, 1)))\n"
-        )
+    if threads > _ALWAYS_FIT or kernel.resident_threadgroups > 1:
+        bounds = f"launch_bounds({threads}, {kernel.resident_threadgroups})"
+        header += f"#undef __global__\n#define __global__ __attribute__((global, {bounds}))\n"
     return CudaSource(
         input_names=tuple(pointers.get(name, name) for name in kernel.inputs),
+        arguments=tuple(
+            argument
+            for name in kernel.inputs
+            for argument in (f"{name}_shape", f"{name}_strides", f"{name}_ndim")
+            if argument in used
+        ),
         body="\n".join([*lines, _translated(kernel.body, file_scope=False)]),
         header=header,
     )

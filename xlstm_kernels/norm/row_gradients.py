@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
     from xlstm_kernels.kernel import Launch
 
-# Up to six arrays of them are in registers, in addition to x.
-_ELEMENTS = 8
 _ROWS_PER_SIMDGROUP = 32
 
 
@@ -73,7 +71,6 @@ def norm_gradient(
 def _launch(outputs: tuple[str, ...], values: mx.array, *others: mx.array) -> Launch:
     launch = row_launch(
         values,
-        elements=_ELEMENTS,
         rows_per_simdgroup=_ROWS_PER_SIMDGROUP,
         streams=2 + ("gate_gradient" in outputs),
     )
@@ -106,22 +103,22 @@ _BODY = f"""
     {LOCATE}
     #if WEIGHTED
     const auto head_weight = weight + first * weight_strides[0];
-    auto weights = xlstm_load_row<VALUES, PACK>(
+    auto weights = xlstm_read_row<VALUES, PACK>(
         head_weight, weight_strides[0], own, stride, columns);
     #endif
     #if BIASED && GATED
     const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_load_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
     #endif
     const uint first_base = threadgroup_position_in_grid.x * places;
     const int64_t block = static_cast<int64_t>(first_base + place) * features + first;
     #if WEIGHTED
     const auto own_weight_sums = weight_sums + block;
-    xlstm_packs<VALUES, PACK> weight_held = {{}};
+    xlstm_packs<float, VALUES, PACK> weight_held = {{}};
     #endif
     #if BIASED
     const auto own_bias_sums = bias_sums + block;
-    xlstm_packs<VALUES, PACK> bias_held = {{}};
+    xlstm_packs<float, VALUES, PACK> bias_held = {{}};
     #endif
     const uint taken = threadgroups_per_grid.x * places;
     for (uint base = first_base; base < rows; base += taken) {{
@@ -134,28 +131,28 @@ _BODY = f"""
             + position * values_strides[1] + head * values_strides[2]);
         const auto row_cotangent = cotangent + (batch * cotangent_strides[0]
             + position * cotangent_strides[1] + first * cotangent_strides[2]);
-        auto held = xlstm_load_row<VALUES, PACK>(
+        auto held = xlstm_read_row<VALUES, PACK>(
             row_values, values_strides[3], own, stride, width);
-        auto given = xlstm_load_row<VALUES, PACK>(
+        auto given = xlstm_read_row<VALUES, PACK>(
             row_cotangent, cotangent_strides[2], own, stride, width);
         #if GATED
         const auto row_gate = gate + (batch * gate_strides[0]
             + position * gate_strides[1] + first * gate_strides[2]);
-        auto gates = xlstm_load_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
+        auto gates = xlstm_read_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
         #endif
 
         #if CENTRED
         float sum = 0.0f;
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_row<VALUES, PACK>(
+                held = xlstm_read_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
             }}
             #pragma clang loop unroll(full)
             for (uint v = 0; v < VALUES; ++v) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    sum += held.at[v].at[k];
+                    sum += held.number(v, k);
                 }}
             }}
         }}
@@ -168,16 +165,16 @@ _BODY = f"""
         #endif
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_row<VALUES, PACK>(
+                held = xlstm_read_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
-                given = xlstm_load_row<VALUES, PACK>(
+                given = xlstm_read_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
                 #if WEIGHTED
-                weights = xlstm_load_row<VALUES, PACK>(
+                weights = xlstm_read_row<VALUES, PACK>(
                     head_weight, weight_strides[0], start, stride, columns);
                 #endif
                 #if GATED
-                gates = xlstm_load_row<VALUES, PACK>(
+                gates = xlstm_read_row<VALUES, PACK>(
                     row_gate, gate_strides[2], start, stride, width);
                 #endif
             }}
@@ -185,19 +182,19 @@ _BODY = f"""
             for (uint v = 0; v < VALUES; ++v) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
-                    float pulled = given.at[v].at[k];
+                    float pulled = given.number(v, k);
                     #if GATED
-                    pulled *= xlstm_sigmoid(gates.at[v].at[k]).x;
+                    pulled *= xlstm_sigmoid(gates.number(v, k)).x;
                     #endif
                     #if WEIGHTED
-                    pulled *= weights.at[v].at[k];
+                    pulled *= weights.number(v, k);
                     #endif
                     #if CENTRED
                     const bool present = start + v * stride + k < width;
-                    const float distance = present ? held.at[v].at[k] - mean : 0.0f;
+                    const float distance = present ? held.number(v, k) - mean : 0.0f;
                     moments += float4(distance, distance * distance, pulled, pulled * distance);
                     #else
-                    moments += held.at[v].at[k] * float2(held.at[v].at[k], pulled);
+                    moments += held.number(v, k) * float2(held.number(v, k), pulled);
                     #endif
                 }}
             }}
@@ -215,20 +212,20 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_row<VALUES, PACK>(
+                held = xlstm_read_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
-                given = xlstm_load_row<VALUES, PACK>(
+                given = xlstm_read_row<VALUES, PACK>(
                     row_cotangent, cotangent_strides[2], start, stride, width);
                 #if WEIGHTED
-                weights = xlstm_load_row<VALUES, PACK>(
+                weights = xlstm_read_row<VALUES, PACK>(
                     head_weight, weight_strides[0], start, stride, columns);
                 #endif
                 #if BIASED && GATED
-                biases = xlstm_load_row<VALUES, PACK>(
+                biases = xlstm_read_row<VALUES, PACK>(
                     head_bias, bias_strides[0], start, stride, columns);
                 #endif
                 #if GATED
-                gates = xlstm_load_row<VALUES, PACK>(
+                gates = xlstm_read_row<VALUES, PACK>(
                     row_gate, gate_strides[2], start, stride, width);
                 #endif
             }}
@@ -242,26 +239,26 @@ _BODY = f"""
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #if CENTRED
-                    const float normal = ((held.at[v].at[k] - mean) - moments.x) * scale;
+                    const float normal = ((held.number(v, k) - mean) - moments.x) * scale;
                     #else
-                    const float normal = held.at[v].at[k] * scale;
+                    const float normal = held.number(v, k) * scale;
                     #endif
-                    float through = given.at[v].at[k];
+                    float through = given.number(v, k);
                     #if GATED
-                    const float2 opened = xlstm_sigmoid(gates.at[v].at[k]);
+                    const float2 opened = xlstm_sigmoid(gates.number(v, k));
                     through *= opened.x;
                     float result = normal;
                     #if WEIGHTED
-                    result *= weights.at[v].at[k];
+                    result *= weights.number(v, k);
                     #endif
                     #if BIASED
-                    result += biases.at[v].at[k];
+                    result += biases.number(v, k);
                     #endif
-                    gate_pack.at[k] = given.at[v].at[k] * result * opened.y;
+                    gate_pack.at[k] = given.number(v, k) * result * opened.y;
                     #endif
                     float pulled = through;
                     #if WEIGHTED
-                    pulled *= weights.at[v].at[k];
+                    pulled *= weights.number(v, k);
                     #endif
                     #if CENTRED
                     pulled -= moments.z;

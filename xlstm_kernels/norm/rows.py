@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 16
 _PACK_BYTES = 16
+_ELEMENTS = 16  # the most of a row that a thread keeps in registers, a power of two
 _NARROW_ROWS = 4
 _MAX_ROW_GROUPS = 65535
 # Rows that a simdgroup takes one after the other: the cost of a weight is then small compared with
@@ -34,7 +35,6 @@ EXTRAS = ("weight", "bias", "gate")
 def row_launch(
     values: mx.array,
     *,
-    elements: int = 16,
     rows_per_simdgroup: int = _ROWS_PER_SIMDGROUP,
     streams: int = 1,
 ) -> Launch:
@@ -42,7 +42,6 @@ def row_launch(
 
     Args:
         values: (B, S, NH, DH), rows of DH elements.
-        elements: the most of a row that a thread keeps in registers, a power of two.
         rows_per_simdgroup: how many rows it takes, if that leaves enough threadgroups.
         streams: how many arrays like the rows are read together.
 
@@ -50,12 +49,12 @@ def row_launch(
         A grid of threadgroups, one row wide, along x over the rows, along y over the heads.
     """
     batch, length, heads, columns = values.shape
-    simdgroups = max(min(math.ceil(columns / (_SIMD_WIDTH * elements)), _MAX_SIMDGROUPS), 1)
+    simdgroups = max(min(math.ceil(columns / (_SIMD_WIDTH * _ELEMENTS)), _MAX_SIMDGROUPS), 1)
     threads, places = simdgroups * _SIMD_WIDTH, _NARROW_ROWS if simdgroups == 1 else 1
     pack = _PACK_BYTES // values.dtype.size
     while pack > 1 and (columns % pack or pack * _SIMD_WIDTH >= 2 * columns):
         pack //= 2
-    packs = max(min(math.ceil(columns / (threads * pack)), elements // pack), 1)
+    packs = max(min(math.ceil(columns / (threads * pack)), _ELEMENTS // pack), 1)
     rows = batch * length
     busy = math.ceil(_BUSY_ELEMENTS / (max(columns * heads, 1) * streams))
     together = min(rows, max(busy, math.ceil(rows / rows_per_simdgroup)))
@@ -96,10 +95,10 @@ ROWS = (
     + """
     // What a thread has of a row: VALUES packs, `stride` columns apart, from `column` on.
     template <uint VALUES, uint PACK, typename Pointer>
-    inline xlstm_packs<VALUES, PACK> xlstm_load_row(
+    inline auto xlstm_read_row(
         Pointer row, int64_t step, uint column, uint stride, uint columns) {
         const uint present = column < columns ? (columns - column + stride - 1) / stride : 0;
-        return xlstm_load_packs<VALUES, PACK>(row + column * step, stride * step, step, present);
+        return xlstm_read_packs<VALUES, PACK>(row + column * step, stride * step, step, present);
     }
     // The sum of value, a float or a vector, over the simdgroups of a row, given to each thread.
     template <uint SIMDGROUPS, typename Value>
@@ -146,12 +145,12 @@ _BODY = f"""
     {LOCATE}
     #if WEIGHTED
     const auto head_weight = weight + first * weight_strides[0];
-    auto weights = xlstm_load_row<VALUES, PACK>(
+    auto weights = xlstm_read_row<VALUES, PACK>(
         head_weight, weight_strides[0], own, stride, columns);
     #endif
     #if BIASED
     const auto head_bias = bias + first * bias_strides[0];
-    auto biases = xlstm_load_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
+    auto biases = xlstm_read_row<VALUES, PACK>(head_bias, bias_strides[0], own, stride, columns);
     #endif
     const uint taken = threadgroups_per_grid.x * places;
     for (uint base = threadgroup_position_in_grid.x * places; base < rows; base += taken) {{
@@ -163,18 +162,18 @@ _BODY = f"""
         const auto row_values = values + (batch * values_strides[0]
             + position * values_strides[1] + head * values_strides[2]);
         const auto row_normalised = normalised + (row * features + first);
-        auto held = xlstm_load_row<VALUES, PACK>(
+        auto held = xlstm_read_row<VALUES, PACK>(
             row_values, values_strides[3], own, stride, width);
         #if GATED
         const auto row_gate = gate + (batch * gate_strides[0]
             + position * gate_strides[1] + first * gate_strides[2]);
-        auto gates = xlstm_load_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
+        auto gates = xlstm_read_row<VALUES, PACK>(row_gate, gate_strides[2], own, stride, width);
         #endif
 
         float sum = 0.0f;
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_row<VALUES, PACK>(
+                held = xlstm_read_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
             }}
             #pragma clang loop unroll(full)
@@ -182,9 +181,9 @@ _BODY = f"""
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #if CENTRED
-                    sum += held.at[v].at[k];
+                    sum += held.number(v, k);
                     #else
-                    sum += held.at[v].at[k] * held.at[v].at[k];
+                    sum += held.number(v, k) * held.number(v, k);
                     #endif
                 }}
             }}
@@ -197,7 +196,7 @@ _BODY = f"""
         float2 moments = float2(0.0f);
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_row<VALUES, PACK>(
+                held = xlstm_read_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
             }}
             #pragma clang loop unroll(full)
@@ -205,7 +204,7 @@ _BODY = f"""
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     const bool present = start + v * stride + k < width;
-                    const float distance = present ? held.at[v].at[k] - mean : 0.0f;
+                    const float distance = present ? held.number(v, k) - mean : 0.0f;
                     moments += float2(distance, distance * distance);
                 }}
             }}
@@ -220,18 +219,18 @@ _BODY = f"""
 
         for (uint start = own; start < own + columns; start += VALUES * stride) {{
             if (!HELD) {{
-                held = xlstm_load_row<VALUES, PACK>(
+                held = xlstm_read_row<VALUES, PACK>(
                     row_values, values_strides[3], start, stride, width);
                 #if WEIGHTED
-                weights = xlstm_load_row<VALUES, PACK>(
+                weights = xlstm_read_row<VALUES, PACK>(
                     head_weight, weight_strides[0], start, stride, columns);
                 #endif
                 #if BIASED
-                biases = xlstm_load_row<VALUES, PACK>(
+                biases = xlstm_read_row<VALUES, PACK>(
                     head_bias, bias_strides[0], start, stride, columns);
                 #endif
                 #if GATED
-                gates = xlstm_load_row<VALUES, PACK>(
+                gates = xlstm_read_row<VALUES, PACK>(
                     row_gate, gate_strides[2], start, stride, width);
                 #endif
             }}
@@ -242,18 +241,19 @@ _BODY = f"""
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #if CENTRED
-                    float result = ((held.at[v].at[k] - mean) - moments.x) * scale;
+                    float result = ((held.number(v, k) - mean) - moments.x) * scale;
                     #else
-                    float result = held.at[v].at[k] * scale;
+                    float result = held.number(v, k) * scale;
                     #endif
                     #if WEIGHTED
-                    result *= weights.at[v].at[k];
+                    result *= weights.number(v, k);
                     #endif
                     #if BIASED
-                    result += biases.at[v].at[k];
+                    result += biases.number(v, k);
                     #endif
                     #if GATED
-                    result /= 1.0f + metal::precise::exp(-gates.at[v].at[k]);
+                    result = metal::fast::divide(
+                        result, 1.0f + metal::precise::exp(-gates.number(v, k)));
                     #endif
                     pack.at[k] = result;
                 }}

@@ -368,7 +368,7 @@ def _norm_gradients(
 
 
 def elementwise_cases() -> Iterator[Case]:
-    for shape in ((7,), (33, 129), (64, 129)):
+    for shape in ((7,), (33, 129), (2**11, 2**11 + 1)):  # small ones need no kernel
         yield Case(
             f"soft_cap {shape}",
             lambda values, backend: [pack.soft_cap(values, 3.0, backend=backend)],
