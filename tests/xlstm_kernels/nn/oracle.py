@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import oracle as mlstm
-from tests.xlstm_kernels.slstm import oracle as slstm
+from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
