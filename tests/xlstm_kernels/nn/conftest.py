@@ -56,7 +56,7 @@ def draw_weights(draw) -> Callable[[nn.Module], nn.Module]:
 
 @pytest.fixture
 def small_model(draw_weights) -> Callable[..., xLSTM]:
-    """An mLSTM block, an sLSTM block and another mLSTM block, of width 32; or as told."""
+    """Make an `xLSTM`; by default, blocks of mLSTM, sLSTM and mLSTM, of width 32."""
 
     def small(**settings) -> xLSTM:
         mx.random.seed(20251121)

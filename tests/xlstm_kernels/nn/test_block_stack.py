@@ -22,7 +22,7 @@ BAR = 5e-6  # relative L2 error
 
 @pytest.fixture
 def stack(draw_weights):
-    """An mLSTM block, an sLSTM block and another mLSTM block, of width 16; or as told."""
+    """Make an `xLSTMLMModel`; by default, blocks of mLSTM, sLSTM and mLSTM, of width 16."""
 
     def small(**settings):
         mx.random.seed(7)
