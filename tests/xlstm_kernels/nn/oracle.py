@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the shapes of parameters do not tell."""
+    """Settings of a model that the shapes of its parameters do not determine."""
 
     num_hidden_layers: int
     num_heads: int
