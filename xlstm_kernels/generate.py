@@ -15,7 +15,7 @@ import mlx.core as mx
 from xlstm_kernels.checkpoints.loading import CheckpointError, find_folder, load, read_config
 from xlstm_kernels.differentiation import inference
 from xlstm_kernels.mlstm.backend import DTYPES
-from xlstm_kernels.mlx_lm import create_model
+from xlstm_kernels.mlx_lm import create_language_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             dtype=DTYPES.get(options.dtype),
             bits=options.quantize,
             group_size=options.group_size,
-            create=create_model,
+            create=create_language_model,
         )
     except CheckpointError as error:
         parser.error(str(error))

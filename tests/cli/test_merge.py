@@ -268,7 +268,7 @@ def test_one_page_of_several_reports(embercoach: Cli, fleet: Path) -> None:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two checkouts of real code, whose files import each other, and what one run finds there."""
     folder = tmp_path_factory.mktemp("real")
-    for name, source in (("examples", "examples"), ("pack", "tests/xlstm_kernels/slstm")):
+    for name, source in (("examples", "examples"), ("pack", "tests/xlstm_kernels/recurrent/slstm")):
         shutil.copytree(ROOT / source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     slstm = Path("xlstm_kernels", "recurrent", "slstm")
     shutil.copytree(ROOT / slstm, folder / "pack" / slstm)

@@ -273,7 +273,7 @@ def wide(array: mx.array) -> np.ndarray:
 def relative_error(
     actual: mx.array, expected: np.ndarray, scale: np.ndarray | None = None
 ) -> float:
-    """L2 distance over the L2 norm of `scale` (of what is expected, unless told otherwise)."""
+    """L2 distance over the L2 norm of `scale`, or of `expected` without one."""
     assert actual.shape == np.shape(expected)
     difference = np.linalg.norm(wide(actual) - expected)
     norm = np.linalg.norm(expected if scale is None else scale)

@@ -22,7 +22,7 @@ from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.norm.oracle import oracle as heads
 from tests.xlstm_kernels.recurrent.oracle import lstm
-from tests.xlstm_kernels.slstm.oracle import slstm
+from tests.xlstm_kernels.recurrent.slstm.oracle import slstm
 from tests.xlstm_kernels.test_rms_norm import oracle as rms
 from tests.xlstm_kernels.test_soft_cap import oracle as capped
 

@@ -9,7 +9,7 @@ import pytest
 from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.mlstm.comparing import Draw, wide
 from tests.xlstm_kernels.mlstm.test_siging import definition
-from tests.xlstm_kernels.slstm import oracle as slstm
+from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
 from xlstm_kernels import mlstm_step
 from xlstm_kernels.mlstm.naive import mlstm_naive, mlstm_step_naive
 from xlstm_kernels.recurrent.slstm.naive import slstm_naive

@@ -12,7 +12,7 @@ from mlx import nn
 from xlstm_kernels import executors
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, require_eps, require_sequence, zero_states
-from xlstm_kernels.mlstm.chunked import require_chunk_size
+from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.registry import (
     get_mlstm_kernel,

@@ -5,7 +5,7 @@
     C_t = f' C_{t-1} + i' k_t v_t^T, n_t = f' n_{t-1} + i' k_t
     h_t = q_t C_t / (max(|q_t n_t|, exp(-m_t)) + eps), with q_t / sqrt(DK) for q_t
 
-(Beck et al., "xLSTM", 2024, section 2.3). How it is computed is in `chunked`.
+(Beck et al., "xLSTM", 2024, section 2.3). How it is computed is in `chunked.passes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlstm_kernels.mlstm.arguments import require_eps
-from xlstm_kernels.mlstm.chunked import Form, Result, require_chunk_size, require_precision, run
+from xlstm_kernels.mlstm.chunked.operation import (
+    Form,
+    Result,
+    require_chunk_size,
+    require_precision,
+    run,
+)
 
 if TYPE_CHECKING:
     import mlx.core as mx

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels import pairs
-from xlstm_kernels.mlstm.gates import log_gates_reference
+from xlstm_kernels.mlstm.chunked.gates import log_gates_reference
 
 
 class Factors(NamedTuple):

@@ -22,7 +22,7 @@ from xlstm_kernels.mlstm.arguments import (
     require_state_dtype,
     zero_states,
 )
-from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
+from xlstm_kernels.mlstm.chunked.operation import Form, sequence_gradient
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS
 
 _OPERATOR = "mlstm_sequence"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from xlstm_kernels.mlstm.arguments import require_eps
-from xlstm_kernels.mlstm.chunked import Form, require_chunk_size, run
+from xlstm_kernels.mlstm.chunked.operation import Form, require_chunk_size, run
 
 
 def mlstm_siging_chunkwise(

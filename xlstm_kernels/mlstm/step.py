@@ -29,7 +29,7 @@ from xlstm_kernels.mlstm.arguments import (
     require_eps,
     require_state_dtype,
 )
-from xlstm_kernels.mlstm.chunked import Form, sequence_gradient
+from xlstm_kernels.mlstm.chunked.operation import Form, sequence_gradient
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PACKS, PAIRS
 
 _OPERATOR = "mlstm_step"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from xlstm_kernels.nn import xLSTMBlockStackConfig
 
-__all__ = ["Model", "ModelArgs", "PaperModel", "create_model", "register"]
+__all__ = ["Model", "ModelArgs", "PaperModel", "create_language_model", "register"]
 
 MODEL_TYPE = "xlstm"
 
@@ -122,8 +122,8 @@ class PaperModel(_LanguageModel, xLSTMLMModel):  # type: ignore[misc]  # another
         return self.xlstm_block_stack.blocks
 
 
-def create_model(config: xLSTMConfig | xLSTMBlockStackConfig) -> Model | PaperModel:
-    """Create the model that a configuration describes; `checkpoints.load` calls this.
+def create_language_model(config: xLSTMConfig | xLSTMBlockStackConfig) -> Model | PaperModel:
+    """Create a model for mlx-lm's functions; `checkpoints.load` takes this as `create`.
 
     Raises:
         ValueError: for blocks without embeddings and logits.

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 from mlx import nn
 
+from xlstm_kernels.nn.arguments import require_tokens
 from xlstm_kernels.nn.block_stack_config import NORM_EPS
-from xlstm_kernels.nn.blocks import require_tokens, run_blocks
+from xlstm_kernels.nn.blocks import run_blocks
 from xlstm_kernels.nn.feed_forward import FeedForward
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.slstm_layer import sLSTMLayer, sLSTMState

@@ -121,18 +121,6 @@ def run_blocks(
     return x, after
 
 
-def require_tokens(owner: str, inputs: mx.array) -> None:
-    """Accept token ids (B, S).
-
-    Raises:
-        ValueError: for another number of axes, and for a dtype that is not an integer's.
-    """
-    if inputs.ndim != 2 or not mx.issubdtype(inputs.dtype, mx.integer):
-        raise ValueError(
-            f"{owner}: inputs must be token ids (B, S), got {inputs.dtype} {inputs.shape}"
-        )
-
-
 def _norm(config: xLSTMConfig) -> RMSNorm:
     return RMSNorm(config.hidden_size, eps=config.norm_eps, use_bias=config.use_bias)
 

@@ -10,6 +10,7 @@ from mlx import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.mlstm.arguments import States
 from xlstm_kernels.mlstm.backend import DTYPES, mLSTMBackend
+from xlstm_kernels.nn.arguments import heads_first, require_sequences
 from xlstm_kernels.nn.initialization import (
     forget_gate_biases,
     gate_linear,
@@ -78,11 +79,9 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         Raises:
             ValueError: for shapes that do not fit.
         """
-        if x.ndim != 3 or x.shape[2] != self.config.hidden_size:
-            raise ValueError(
-                f"mLSTMLayer: x must be (B, S, {self.config.hidden_size}), got {x.shape}"
-            )
-        q, k, v = (self._heads(project(x)) for project in (self.q, self.k, self.v))
+        require_sequences("mLSTMLayer", x, self.config.hidden_size)
+        heads = self.config.num_heads
+        q, k, v = (heads_first(project(x), heads) for project in (self.q, self.k, self.v))
         i, f = (self._gates(project(x)) for project in (self.igate_preact, self.fgate_preact))
         f = reset_gates("mLSTMLayer", f, seq_idx, mask)
         c, n, m = (*(state or (None, None)), None)[:3]
@@ -106,11 +105,6 @@ class mLSTMLayer(nn.Module):  # noqa: N801  (the name that NX-AI's users know)
         if self.config.mlstm_backend.is_siging:
             return c, n
         return States(c, n, mx.zeros((batch_size, heads, 1), dtype=mx.float32))
-
-    def _heads(self, x: mx.array) -> mx.array:
-        """(B, S, NH * DH) as (B, NH, S, DH); nothing moves in memory."""
-        (batch, steps, width), heads = x.shape, self.config.num_heads
-        return x.reshape((batch, steps, heads, width // heads)).transpose(0, 2, 1, 3)
 
     def _gates(self, x: mx.array) -> mx.array:
         """(B, S, NH) as (B, NH, S), bounded, and float32: the mLSTM takes their exp."""

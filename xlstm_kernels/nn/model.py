@@ -9,7 +9,8 @@ import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.activation.soft_cap import soft_cap
-from xlstm_kernels.nn.blocks import mLSTMBlock, require_tokens, run_blocks, sLSTMBlock
+from xlstm_kernels.nn.arguments import require_tokens
+from xlstm_kernels.nn.blocks import mLSTMBlock, run_blocks, sLSTMBlock
 from xlstm_kernels.nn.initialization import small_linear, small_normal
 from xlstm_kernels.nn.mlstm_layer import MLSTMState
 from xlstm_kernels.nn.normalization import RMSNorm

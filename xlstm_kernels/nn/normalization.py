@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import mlx.core as mx
 from mlx import nn
 
+from xlstm_kernels.nn.arguments import require_sequences
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
 
@@ -117,11 +118,7 @@ class _MultiHeadNorm(_Norm):
             TypeError: for a dtype other than float32, float16 and bfloat16.
             ValueError: for other shapes.
         """
-        if x.ndim != 4 or x.shape[2:] != (self.num_heads, self.head_dim):
-            raise ValueError(
-                f"{type(self).__name__}: x must be (B, S, {self.num_heads}, {self.head_dim}), "
-                f"got shape {x.shape}"
-            )
+        require_sequences(type(self).__name__, x, self.num_heads, self.head_dim)
         return self._normalise(
             x, self.weight, eps=self.eps, bias=self.bias, gate=gate, backend=self.backend
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mlx.core as mx
 from mlx import nn
 
+from xlstm_kernels.nn.arguments import require_sequences
 from xlstm_kernels.nn.causal_conv import CausalConv1d
 from xlstm_kernels.nn.initialization import slstm_biases, small_normal
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
@@ -43,7 +44,7 @@ class HeadwiseLinear(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """Turn x (B, S, N * DH) into (B, S, N, DH)."""
-        turned = _heads_first(x, self.weight.shape[0]) @ self.weight.transpose(0, 2, 1)
+        turned = _head_rows(x, self.weight.shape[0]) @ self.weight.transpose(0, 2, 1)
         return _heads_last(turned, x)
 
     def to_quantized(
@@ -93,7 +94,7 @@ class QuantizedHeadwiseLinear(nn.Module):
     def __call__(self, x: mx.array) -> mx.array:
         """Turn x (B, S, N * DH) into (B, S, N, DH)."""
         turned = mx.quantized_matmul(
-            _heads_first(x, self.weight.shape[0]),
+            _head_rows(x, self.weight.shape[0]),
             self.weight,
             self.scales,
             self.biases,
@@ -111,8 +112,8 @@ class QuantizedHeadwiseLinear(nn.Module):
         )
 
 
-def _heads_first(x: mx.array, heads: int) -> mx.array:
-    """(B, S, N * DH) as (N, B * S, DH)."""
+def _head_rows(x: mx.array, heads: int) -> mx.array:
+    """View (B, S, N * DH) as (N, B * S, DH), one matrix for each head."""
     batch, steps, width = x.shape
     return x.reshape((batch * steps, heads, width // heads)).transpose(1, 0, 2)
 
@@ -252,10 +253,7 @@ class sLSTMLayer(nn.Module):  # noqa: N801
         Raises:
             ValueError: for shapes that do not fit.
         """
-        if x.ndim != 3 or x.shape[2] != self.config.hidden_size:
-            raise ValueError(
-                f"sLSTMLayer: x must be (B, S, {self.config.hidden_size}), got {x.shape}"
-            )
+        require_sequences("sLSTMLayer", x, self.config.hidden_size)
         before = self.init_state(x.shape[0]) if state is None else state
         convolved, conv = x, before.conv
         if self.config.conv1d_kernel_size:

@@ -8,6 +8,7 @@ import mlx.core as mx
 from mlx import nn
 
 from xlstm_kernels.mlstm.backend import mLSTMBackend
+from xlstm_kernels.nn.arguments import heads_first, require_sequences
 from xlstm_kernels.nn.causal_conv import CausalConv1d
 from xlstm_kernels.nn.initialization import (
     forget_gate_biases,
@@ -90,11 +91,7 @@ class UpProjectionMLSTMLayer(nn.Module):
         Raises:
             ValueError: for shapes that do not fit.
         """
-        if x.ndim != 3 or x.shape[2] != self.config.embedding_dim:
-            raise ValueError(
-                f"UpProjectionMLSTMLayer: x must be (B, S, {self.config.embedding_dim}), "
-                f"got {x.shape}"
-            )
+        require_sequences("UpProjectionMLSTMLayer", x, self.config.embedding_dim)
         conv, c, n, m = state or (None,) * 4
         u, z = mx.split(self.proj_up(x), 2, axis=2)
         convolved, conv = self.conv1d(u, conv, mask, seq_idx)
@@ -106,7 +103,7 @@ class UpProjectionMLSTMLayer(nn.Module):
             for gate in (self.igate_preact, self.fgate_preact)
         )
         f = reset_gates("UpProjectionMLSTMLayer", f, seq_idx, mask)
-        q, k, v = (self._heads(array) for array in qkv)
+        q, k, v = (heads_first(array, self.config.mlstm_num_heads) for array in qkv)
         h, last = self.mlstm_backend(q, k, v, i, f, c, n, m, return_last_states=True, mask=mask)
         normed = self.multihead_norm(h.swapaxes(1, 2)) + self.learnable_skip * convolved
         y = self.dropout(self.proj_down(normed * nn.silu(z)))
@@ -127,11 +124,6 @@ class UpProjectionMLSTMLayer(nn.Module):
         """Project (B, S, P) to (B, S, P), in blocks."""
         y: mx.array = self[f"{name}_proj"](x).reshape(x.shape)
         return y + self[f"{name}_bias"] if self.config.bias else y
-
-    def _heads(self, x: mx.array) -> mx.array:
-        """(B, S, NH * DH) as (B, NH, S, DH); nothing moves in memory."""
-        (batch, steps, width), heads = x.shape, self.config.mlstm_num_heads
-        return x.reshape((batch, steps, heads, width // heads)).transpose(0, 2, 1, 3)
 
 
 def _blockwise(config: xLSTMBlockStackConfig) -> HeadwiseLinear:

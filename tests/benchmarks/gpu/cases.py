@@ -19,8 +19,8 @@ from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import gradient_oracle as mlstm_gradient
 from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.norm import oracle as norm
-from tests.xlstm_kernels.slstm import gradient_oracle as slstm_gradient
-from tests.xlstm_kernels.slstm import oracle as slstm
+from tests.xlstm_kernels.recurrent.slstm import gradient_oracle as slstm_gradient
+from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
 from xlstm_kernels.mlstm.naive import mlstm_naive
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.xlstm_kernels.language_models.conftest import (
     save_tokenizer,
 )
 from xlstm_kernels.checkpoints import load
-from xlstm_kernels.mlx_lm import ModelArgs, create_model
+from xlstm_kernels.mlx_lm import ModelArgs, create_language_model
 from xlstm_kernels.mlx_lm.__main__ import run
 
 ROOT = Path(__file__).parents[3]
@@ -309,7 +309,7 @@ def test_tokens_are_those_of_transformers(tied, dtype, shard, mlx_lm, tmp_path, 
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard == "100KB")
     save_tokenizer(tmp_path)
     _, tokenizer = models = mlx_lm.load(str(tmp_path))
-    loaded = load(tmp_path, create=create_model)
+    loaded = load(tmp_path, create=create_language_model)
     theirs = theirs.float()
     prompt = tokenizer.encode(PROMPTS[1])
     with torch.no_grad():  # without their cache: its state has another shape than their step takes

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import oracle as mlstm
-from tests.xlstm_kernels.slstm import oracle as slstm
+from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the shapes of parameters do not tell."""
+    """Settings of a model that the shapes of its parameters do not determine."""
 
     num_hidden_layers: int
     num_heads: int

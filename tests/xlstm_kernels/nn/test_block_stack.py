@@ -7,22 +7,26 @@ import dataclasses
 import pickle
 
 import mlx.core as mx
-import numpy as np
 import pytest
-from mlx import nn
-from mlx.utils import tree_flatten
 
-from tests.xlstm_kernels.nn.conftest import VOCABULARY, numbers_of
-from tests.xlstm_kernels.nn.oracle import Sizes, block_stack_logits, cross_entropy
+from tests.xlstm_kernels.nn.conftest import (
+    MASKS,
+    VOCABULARY,
+    check_following,
+    check_gradients,
+    check_logits,
+    check_mask,
+    check_pieces,
+    draw_mask,
+    expected_logits,
+)
 from xlstm_kernels.nn import xLSTMBlockStack, xLSTMBlockStackConfig, xLSTMLMModel
 from xlstm_kernels.nn import xLSTMLMModelConfig as Config
-
-BAR = 5e-6  # relative L2 error
 
 
 @pytest.fixture
 def stack(draw_weights):
-    """An mLSTM block, an sLSTM block and another mLSTM block, of width 16; or as told."""
+    """Make an `xLSTMLMModel`; by default, blocks of mLSTM, sLSTM and mLSTM, of width 16."""
 
     def small(**settings):
         mx.random.seed(7)
@@ -31,12 +35,6 @@ def stack(draw_weights):
         return draw_weights(xLSTMLMModel(Config(**settings)))
 
     return small
-
-
-def expected_logits(model, tokens):
-    config = model.config
-    sizes = Sizes(config.num_blocks, config.mlstm_num_heads)
-    return block_stack_logits(numbers_of(model), np.array(tokens), sizes)
 
 
 @pytest.mark.parametrize(
@@ -50,23 +48,13 @@ def expected_logits(model, tokens):
     ],
     ids="-".join,
 )
-def test_logits(settings, stack, draw_tokens, relative_error):
-    model, tokens = stack(**settings), draw_tokens(2, 19)
-    predicted = model(tokens)
-    assert predicted.dtype == mx.float32
-    assert relative_error(predicted, expected_logits(model, tokens)) < BAR
+def test_logits(settings, stack, draw_tokens):
+    check_logits(stack(**settings), draw_tokens(2, 19))
 
 
 @pytest.mark.sampled(0)
-def test_logits_on_metal(stack, draw_tokens, device, relative_error):
-    model, tokens = stack(num_blocks=2), draw_tokens(1, 5)
-    expected = expected_logits(model, tokens)
-    whole, cache = model(tokens, model.init_cache(1))
-    assert relative_error(whole, expected) < BAR
-    following = draw_tokens(1, 1)
-    one, _ = model(following, cache)
-    both = expected_logits(model, mx.concatenate((tokens, following), axis=1))
-    assert relative_error(one, both[:, -1:]) < BAR
+def test_logits_on_metal(stack, draw_tokens, device):
+    check_following(stack(num_blocks=2), draw_tokens(1, 5), draw_tokens(1, 1))
 
 
 @pytest.mark.parametrize(
@@ -74,35 +62,14 @@ def test_logits_on_metal(stack, draw_tokens, device, relative_error):
     [pytest.param(mx.compile, marks=pytest.mark.sampled(0)), lambda model: model],
     ids=["compiled", "called"],
 )
-def test_step_by_step_is_the_whole(transform, stack, draw_tokens, relative_error):
-    model, tokens = stack(), draw_tokens(3, 11)
-    call, cache, outputs = transform(model), model.init_cache(3), []
-    for token in mx.split(tokens, 11, axis=1):
-        one, cache = call(token, cache)
-        outputs.append(one)
-    assert relative_error(mx.concatenate(outputs, axis=1), expected_logits(model, tokens)) < BAR
+def test_step_by_step_is_the_whole(transform, stack, draw_tokens):
+    check_pieces(stack(), draw_tokens(3, 11), list(range(1, 11)), transform)
 
 
-@pytest.mark.parametrize("where", ["left", "right", "anywhere", "everywhere"])
-def test_what_is_masked_is_not_there(where, stack, draw_tokens, relative_error):
-    """Each sequence by itself, without its masked tokens, in two pieces: the same."""
-    model, tokens = stack(), draw_tokens(3, 14)
-    kept = np.array([[14], [9], [1]])
-    mask = {
-        "left": np.arange(14) >= 14 - kept,
-        "right": np.arange(14) < kept,
-        "anywhere": np.random.default_rng(1).random((3, 14)) < 0.6,
-        "everywhere": np.zeros((3, 14), bool),
-    }[where]
-    cache = model.init_cache(3)
-    for part in (slice(0, 6), slice(6, 14)):
-        _, cache = model(tokens[:, part], cache, mx.array(mask[:, part]))
-    following = draw_tokens(3, 1)
-    after, _ = model(following, cache)
-    for row, live in enumerate(mask):
-        alone = mx.array(np.append(np.array(tokens[row])[live], np.array(following[row])))[None]
-        expected = expected_logits(model, alone)[:, -1:]
-        assert relative_error(after[row : row + 1], expected) < BAR
+@pytest.mark.parametrize("where", MASKS)
+def test_what_is_masked_is_not_there(where, stack, draw_tokens):
+    mask = draw_mask(where, [14, 9, 1], 14)
+    check_mask(stack(), draw_tokens(3, 14), draw_tokens(3, 1), mask)
 
 
 def test_states_are_batch_first(stack, draw_tokens):
@@ -127,28 +94,7 @@ def test_bfloat16(stack, draw_tokens, relative_error):
 
 
 def test_gradients(stack, draw_tokens, draw):
-    """Along drawn directions, one for each parameter, as the definition's differences."""
-    model, tokens = stack(num_blocks=2), draw_tokens(2, 7)
-
-    def loss_of(model):
-        return nn.losses.cross_entropy(model(tokens[:, :-1]), tokens[:, 1:], reduction="mean")
-
-    _, gradients = nn.value_and_grad(model, loss_of)(model)
-    numbers, sizes = numbers_of(model), Sizes(2, model.config.mlstm_num_heads)
-    seen, following = np.array(tokens[:, :-1]), np.array(tokens[:, 1:])
-
-    def definition(name, change):
-        changed = {**numbers, name: numbers[name] + change}
-        return cross_entropy(block_stack_logits(changed, seen, sizes), following)
-
-    for name, gradient in tree_flatten(gradients):
-        direction = np.array(draw(gradient.shape, mx.float32)).astype(np.float64)
-        step = 1e-5 * direction
-        expected = (definition(name, step) - definition(name, -step)) / 2e-5
-        actual = float(np.sum(np.array(gradient).astype(np.float64) * direction))
-        scale = float(np.linalg.norm(np.array(gradient)))
-        assert scale > 0, name
-        assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
+    check_gradients(stack(num_blocks=2), draw_tokens(2, 7), draw)
 
 
 @pytest.mark.parametrize(

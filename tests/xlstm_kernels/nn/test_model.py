@@ -12,11 +12,20 @@ import pytest
 from mlx import nn, optimizers
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
-from tests.xlstm_kernels.nn.conftest import VOCABULARY, expected_logits, numbers_of
-from tests.xlstm_kernels.nn.oracle import Sizes, cross_entropy, logits
+from tests.xlstm_kernels.nn.conftest import (
+    MASKS,
+    VOCABULARY,
+    check_following,
+    check_gradients,
+    check_logits,
+    check_mask,
+    check_pieces,
+    draw_mask,
+    expected_logits,
+    loss_of,
+)
 from xlstm_kernels.nn import xLSTM, xLSTMConfig
 
-BAR = 5e-6  # relative L2 error: that of one operator is 2e-6, and three blocks follow each other
 # Of Hugging Face's NX-AI/xLSTM-7b.
 OF_A_BLOCK = [
     "ffn.proj_down.weight",
@@ -99,23 +108,14 @@ def test_parameters_of_an_slstm_block(small_model):
     ],
     ids="-".join,
 )
-def test_logits(settings, small_model, draw_tokens, relative_error):
-    model, tokens = small_model(**settings), draw_tokens(2, 19)
-    predicted = model(tokens)
-    assert predicted.dtype == mx.float32
-    assert relative_error(predicted, expected_logits(model, tokens)) < BAR
+def test_logits(settings, small_model, draw_tokens):
+    check_logits(small_model(**settings), draw_tokens(2, 19))
 
 
 @pytest.mark.sampled(0)
-def test_logits_on_metal(small_model, draw_tokens, device, relative_error):
-    model, tokens = small_model(hidden_size=16, slstm_num_heads=2), draw_tokens(1, 5)
-    expected = expected_logits(model, tokens)
-    whole, cache = model(tokens, model.init_cache(1))
-    assert relative_error(whole, expected) < BAR
-    following = draw_tokens(1, 1)
-    one, _ = model(following, cache)
-    both = expected_logits(model, mx.concatenate((tokens, following), axis=1))
-    assert relative_error(one, both[:, -1:]) < BAR
+def test_logits_on_metal(small_model, draw_tokens, device):
+    model = small_model(hidden_size=16, slstm_num_heads=2)
+    check_following(model, draw_tokens(1, 5), draw_tokens(1, 1))
 
 
 def test_bfloat16(small_model, draw_tokens, relative_error):
@@ -181,26 +181,14 @@ def test_a_saved_configuration_launches_kernels(saved, simulator, tmp_path):
     ],
     ids=["compiled", "called", "train", "slstm_at"],
 )
-def test_step_by_step_is_the_whole(settings, transform, small_model, draw_tokens, relative_error):
+def test_step_by_step_is_the_whole(settings, transform, small_model, draw_tokens):
     model, tokens = small_model(**settings), draw_tokens(3, 23)
-    expected = expected_logits(model, tokens)
-    assert relative_error(model(tokens), expected) < BAR
-    call = transform(model)
-    cache, outputs = model.init_cache(3), []
-    for token in mx.split(tokens, 23, axis=1):
-        one, cache = call(token, cache)
-        outputs.append(one)
-    assert relative_error(mx.concatenate(outputs, axis=1), expected) < BAR
+    check_logits(model, tokens)
+    check_pieces(model, tokens, list(range(1, 23)), transform)
 
 
-def test_pieces_of_any_length_are_the_whole(small_model, draw_tokens, relative_error):
-    model, tokens = small_model(), draw_tokens(2, 40)
-    cache, outputs = model.init_cache(2), []
-    for piece in mx.split(tokens, [3, 3, 20, 21, 38], axis=1):
-        one, cache = model(piece, cache)
-        outputs.append(one)
-    assert [one.shape[1] for one in outputs] == [3, 0, 17, 1, 17, 2]
-    assert relative_error(mx.concatenate(outputs, axis=1), expected_logits(model, tokens)) < BAR
+def test_pieces_of_any_length_are_the_whole(small_model, draw_tokens):
+    check_pieces(small_model(), draw_tokens(2, 40), [3, 3, 20, 21, 38])
 
 
 def test_a_cache_can_be_used_again(small_model, draw_tokens):
@@ -215,32 +203,10 @@ def test_a_cache_can_be_used_again(small_model, draw_tokens):
 # --- masks -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["left", "right", "anywhere", "everywhere"])
-def test_what_is_masked_is_not_there(where, small_model, draw_tokens, relative_error):
-    """Each sequence by itself, without its masked tokens, in two pieces: the same."""
-    model, tokens = small_model(), draw_tokens(4, 30)
-    kept = np.array([[30], [29], [7], [1]])
-    mask = {
-        "left": np.arange(30) >= 30 - kept,
-        "right": np.arange(30) < kept,
-        "anywhere": np.random.default_rng(1).random((4, 30)) < 0.6,
-        "everywhere": np.zeros((4, 30), bool),
-    }[where]
-    cache, outputs = model.init_cache(4), []
-    for part in (slice(0, 13), slice(13, 30)):
-        one, cache = model(tokens[:, part], cache, mx.array(mask[:, part]))
-        outputs.append(one)
-    predicted = np.array(mx.concatenate(outputs, axis=1))
-    assert np.isfinite(predicted).all()
-    following = draw_tokens(4, 1)
-    after, _ = model(following, cache)
-    for row, live in enumerate(mask):
-        alone = mx.array(np.append(np.array(tokens[row])[live], np.array(following[row])))[None]
-        expected = expected_logits(model, alone)
-        if live.any():
-            actual = mx.array(predicted[row][live][None])
-            assert relative_error(actual, expected[:, :-1]) < BAR
-        assert relative_error(after[row : row + 1], expected[:, -1:]) < BAR
+@pytest.mark.parametrize("where", MASKS)
+def test_what_is_masked_is_not_there(where, small_model, draw_tokens):
+    mask = draw_mask(where, [30, 29, 7, 1], 30)
+    check_mask(small_model(), draw_tokens(4, 30), draw_tokens(4, 1), mask)
 
 
 def test_a_mask_without_a_cache(small_model, draw_tokens):
@@ -254,34 +220,10 @@ def test_a_mask_without_a_cache(small_model, draw_tokens):
 # --- training ----------------------------------------------------------------------------------
 
 
-def loss_of(model, tokens):
-    predicted = model(tokens[:, :-1])
-    return nn.losses.cross_entropy(predicted, tokens[:, 1:], reduction="mean")
-
-
 @pytest.mark.sampled(0)
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_gradients(mode, small_model, draw_tokens, draw):
-    """Along drawn directions, one for each parameter, as the definition's differences."""
-    model, tokens = small_model(mode=mode), draw_tokens(2, 18)
-    loss, gradients = nn.value_and_grad(model, loss_of)(model, tokens)
-    config, numbers = model.config, numbers_of(model)
-    sizes = Sizes(config.num_hidden_layers, config.num_heads)
-    seen, following = np.array(tokens[:, :-1]), np.array(tokens[:, 1:])
-
-    def definition(name: str, change: np.ndarray) -> float:
-        changed = {**numbers, name: numbers[name] + change}
-        return cross_entropy(logits(changed, seen, sizes), following)
-
-    assert loss.item() == pytest.approx(definition(OUTSIDE[0], np.zeros(())), rel=BAR)
-    for name, gradient in tree_flatten(gradients):
-        direction = np.array(draw(gradient.shape, mx.float32)).astype(np.float64)
-        step = 1e-5 * direction
-        expected = (definition(name, step) - definition(name, -step)) / 2e-5
-        actual = float(np.sum(np.array(gradient).astype(np.float64) * direction))
-        scale = float(np.linalg.norm(np.array(gradient)))
-        assert scale > 0, name
-        assert actual == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale), name
+    check_gradients(small_model(mode=mode), draw_tokens(2, 18), draw)
 
 
 @pytest.mark.parametrize(

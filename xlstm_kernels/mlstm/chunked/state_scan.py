@@ -15,11 +15,11 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import weights_from_start
+from xlstm_kernels.mlstm.chunked.chunks import weights_from_start
 from xlstm_kernels.msl import PACKS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.gates import LogGates
+    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _THREADS = 256
 

@@ -8,8 +8,8 @@ import mlx.core as mx
 import numpy as np
 
 from tests.xlstm_kernels.conftest import wide
-from tests.xlstm_kernels.slstm.gradient_oracle import Gradients, gradients
-from tests.xlstm_kernels.slstm.inputs import Inputs
+from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import Gradients, gradients
+from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 # Relative L2 errors in float32: of i, f, z and o, of R and b, of y, c, n and m.

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.xlstm_kernels.slstm import oracle
-from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
-from tests.xlstm_kernels.slstm.oracle import STATE
+from tests.xlstm_kernels.recurrent.slstm import oracle
+from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
+from tests.xlstm_kernels.recurrent.slstm.oracle import STATE
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 # --- the oracle itself -------------------------------------------------------------------------

@@ -26,7 +26,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors, pairs
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import in_chunks
+from xlstm_kernels.mlstm.chunked.chunks import in_chunks
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS
 
 if TYPE_CHECKING:

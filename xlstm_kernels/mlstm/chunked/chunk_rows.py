@@ -18,11 +18,11 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
-from xlstm_kernels.mlstm.chunks import lane_pack, weights_from_start, weights_within
+from xlstm_kernels.mlstm.chunked.chunks import lane_pack, weights_from_start, weights_within
 from xlstm_kernels.msl import PACKS, PAIRS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.gates import LogGates
+    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 _SIMDGROUPS = 8
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.xlstm_kernels.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
-from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
+from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
 from xlstm_kernels import products
 from xlstm_kernels.recurrent.slstm import gradient as gradient_module
 from xlstm_kernels.recurrent.slstm import sequence as sequence_module

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.conftest import wide
-from tests.xlstm_kernels.slstm import oracle
-from tests.xlstm_kernels.slstm.gradient_oracle import gradients
+from tests.xlstm_kernels.recurrent.slstm import oracle
+from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import gradients
 
 
 @pytest.mark.parametrize("masked", [False, True])

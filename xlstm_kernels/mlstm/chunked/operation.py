@@ -17,7 +17,7 @@ from xlstm_kernels.mlstm.arguments import (
     require_sequence,
     zero_states,
 )
-from xlstm_kernels.mlstm.passes import Call, Kept, backward_pass, forward_pass
+from xlstm_kernels.mlstm.chunked.passes import Call, Kept, backward_pass, forward_pass
 from xlstm_kernels.packing import reset_gates
 from xlstm_kernels.products import Precision
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from mlx import nn
 
-from tests.xlstm_kernels.slstm import oracle
-from tests.xlstm_kernels.slstm.gradient_oracle import gradients
+from tests.xlstm_kernels.recurrent.slstm import oracle
+from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import gradients
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 CLIPPED = {"gradient_recurrent_clipval": 0.2}

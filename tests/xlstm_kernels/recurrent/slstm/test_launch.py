@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.slstm.inputs import Inputs
+from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
 from xlstm_kernels.recurrent.slstm import sequence_kernel
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 

@@ -8,8 +8,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.slstm.inputs import Inputs, one_unit
-from tests.xlstm_kernels.slstm.oracle import VALUE
+from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
+from tests.xlstm_kernels.recurrent.slstm.oracle import VALUE
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 

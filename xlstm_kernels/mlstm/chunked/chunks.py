@@ -16,7 +16,7 @@ import mlx.core as mx
 from xlstm_kernels import pairs
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.gates import LogGates
+    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 
 def lane_pack(width: int) -> int:

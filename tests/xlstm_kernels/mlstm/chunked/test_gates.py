@@ -8,7 +8,7 @@ import pytest
 
 from tests.xlstm_kernels.mlstm.comparing import GATES, Draw, wide
 from tests.xlstm_kernels.mlstm.oracle import log_sigmoid
-from xlstm_kernels.mlstm.gates import log_gates
+from xlstm_kernels.mlstm.chunked.gates import log_gates
 
 
 def definition(inputs, chunk_size):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels.mlstm.chunks import in_sequence
+from xlstm_kernels.mlstm.chunked.chunks import in_sequence
 
 if TYPE_CHECKING:
-    from xlstm_kernels.mlstm.gates import LogGates
+    from xlstm_kernels.mlstm.chunked.gates import LogGates
 
 
 class GateGradients(NamedTuple):

@@ -28,19 +28,19 @@ import mlx.core as mx
 from xlstm_kernels import executors, products
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import States, zero_states
-from xlstm_kernels.mlstm.chunk_pairs import chunk_pairs
-from xlstm_kernels.mlstm.chunk_rows import chunk_rows
-from xlstm_kernels.mlstm.chunks import in_chunks, in_sequence, weights_from_start
-from xlstm_kernels.mlstm.gate_gradients import Exponents, gate_gradients
-from xlstm_kernels.mlstm.gates import LogGates, log_gates
-from xlstm_kernels.mlstm.normalizer import normalizer_gradients, row_dots
-from xlstm_kernels.mlstm.state_reads import read_by_keys, read_by_queries
-from xlstm_kernels.mlstm.state_scan import Scan, state_scan
-from xlstm_kernels.mlstm.weighted_rows import weighted_keys, weighted_queries
+from xlstm_kernels.mlstm.chunked.chunk_pairs import chunk_pairs
+from xlstm_kernels.mlstm.chunked.chunk_rows import chunk_rows
+from xlstm_kernels.mlstm.chunked.chunks import in_chunks, in_sequence, weights_from_start
+from xlstm_kernels.mlstm.chunked.gate_gradients import Exponents, gate_gradients
+from xlstm_kernels.mlstm.chunked.gates import LogGates, log_gates
+from xlstm_kernels.mlstm.chunked.normalizer import normalizer_gradients, row_dots
+from xlstm_kernels.mlstm.chunked.state_reads import read_by_keys, read_by_queries
+from xlstm_kernels.mlstm.chunked.state_scan import Scan, state_scan
+from xlstm_kernels.mlstm.chunked.weighted_rows import weighted_keys, weighted_queries
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
-    from xlstm_kernels.mlstm.chunked import Form
+    from xlstm_kernels.mlstm.chunked.operation import Form
     from xlstm_kernels.products import Operand, Products
 
 

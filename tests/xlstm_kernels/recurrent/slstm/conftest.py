@@ -8,10 +8,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.slstm import oracle
-from tests.xlstm_kernels.slstm.gradient_case import Case
-from tests.xlstm_kernels.slstm.inputs import Inputs
-from tests.xlstm_kernels.slstm.oracle import STATE, VALUE
+from tests.xlstm_kernels.recurrent.slstm import oracle
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import Case
+from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
+from tests.xlstm_kernels.recurrent.slstm.oracle import STATE, VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""The chunked form of the mLSTM: its operation, both passes, and the kernels between products."""
