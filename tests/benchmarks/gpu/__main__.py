@@ -32,7 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=DTYPES, help="default float32 for --check, else two")
     parser.add_argument("--group", choices=GROUPS, action="append", help="one or more; default all")
     parser.add_argument("--size", choices=SIZES, help="of the timed calls; default by the backend")
-    parser.add_argument("--jobs", type=int, default=max(1, min(16, os.cpu_count() or 1)))
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=max(1, min(16, os.cpu_count() or 1)),
+        help="processes that compile, or check, at once",
+    )
     parser.add_argument("--seconds", type=float, default=100.0, help="limit of the measurements")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="source", help="read figures")

@@ -1,47 +1,34 @@
-"""Figures of every operator: a process for each group, and one for torch and Triton.
+"""Figures of every operator: a process for each program, and one for torch and Triton.
 
-MLX caches the PTX of CUDA kernels on disk, but compiling takes 2 to 5 s each, one after another:
-before the measurements, every program runs once in a process of its own, several at a time.
+MLX compiles a CUDA kernel in 2 to 10 s, one after another in a process. So the processes compile
+at the same time, several programs at once, and then measure one after another.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
 from importlib.util import find_spec
 
 import mlx.core as mx
 
 from tests.benchmarks.gpu.check import DTYPES, report
-from tests.benchmarks.gpu.figures import (
-    EAGER,
-    FORWARD,
-    OURS,
-    TRAINING,
-    Figure,
-    Report,
-    figure,
-    line,
-)
+from tests.benchmarks.gpu.children import Child, Start, children
+from tests.benchmarks.gpu.figures import EAGER, OURS, Figure, Report, figure, line
 from tests.benchmarks.gpu.programs import PROGRAMS, SIZES, Program
-from tests.benchmarks.gpu.timing import milliseconds, peak_bytes, rotated, with_gradients
-from xlstm_kernels.executors import NATIVE
+from tests.benchmarks.gpu.timing import milliseconds, rotated
 
-#: The mLSTM is not measured in float32 where batch x steps are more than this.
-MOST_FLOAT32 = 2**13
+#: A worker that compiles, or measures, for longer than this is stopped.
+WORKER_SECONDS = 180
 #: torch's kernels are compiled too; what takes longer than this is left out.
 TORCH_SECONDS = 90
 #: The copy ceiling is that of so many elements.
 COPY_ELEMENTS = {"large": 2**27, "medium": 2**25, "tiny": 2**16}
-
-ERRORS = (MemoryError, RuntimeError, TypeError, ValueError)
 
 
 def measure(
@@ -52,42 +39,87 @@ def measure(
     jobs: int,
     seconds: float,
 ) -> Report:
-    """Print and return the figures; no operator starts after `seconds` of measuring."""
-    if backend == "cuda":
-        report("compiling")
-        _compile_all(backend, size, dtypes, groups, jobs)
-    copies = {name: copy_bandwidth(DTYPES[name], COPY_ELEMENTS[size]) for name in dtypes}
-    mx.clear_cache()
-    others = torch_figures(size, groups) if "bfloat16" in dtypes and backend == "cuda" else []
-    until = time.time() + seconds
-    figures = []
-    for group in groups:
-        report(f"\n{group}")
-        done = _run_group(backend, size, dtypes, until, group)
-        if done.returncode:
-            report(f"{group}: exit status {done.returncode}\n{done.stderr[-2000:]}")
-        for text in done.stdout.splitlines():
-            if not text.startswith("{"):
-                report(text)
-                continue
-            row = joined(figure(json.loads(text)), others)
-            figures.append(row)
-            report(line(row, copies.get(row.dtype)))
+    """Print and return the figures; no figure starts after `seconds` of measuring.
+
+    The missing figures of a process that fails have no times.
+    """
+    return asyncio.run(_measure(backend, size, dtypes, groups, jobs, seconds))
+
+
+async def _measure(
+    backend: str,
+    size: str,
+    dtypes: Sequence[str],
+    groups: Sequence[str],
+    jobs: int,
+    seconds: float,
+) -> Report:
+    programs = [
+        (group, position, program)
+        for group in groups
+        for position, program in enumerate(PROGRAMS[group](SIZES[size]))
+    ]
+    async with children() as start:
+        report(f"compiling {len(programs)} programs")
+        workers = await _workers(start, programs, (backend, size, ",".join(dtypes)), jobs)
+        copies = {name: copy_bandwidth(DTYPES[name], COPY_ELEMENTS[size]) for name in dtypes}
+        mx.clear_cache()
+        with_torch = "bfloat16" in dtypes and backend == "cuda"
+        others = await torch_figures(start, size, groups) if with_torch else []
+        until = time.time() + seconds
+        figures: list[Figure] = []
+        for (group, position, program), worker in zip(programs, workers, strict=True):
+            if position == 0:
+                report(f"\n{group}")
+            shared = [_comparisons(row) for row in figures if row.operator == program.like]
+            async for measured in _figures(worker, group, program, dtypes, until):
+                row = joined(measured, [*shared, *others])
+                figures.append(row)
+                report(line(row, copies.get(row.dtype)))
     for name, bandwidth in copies.items():
         report(f"\ncopy, {name}: {bandwidth:.0f} GB/s")
     day = datetime.now(tz=timezone.utc).date().isoformat()
     return Report(device_name(), mx.__version__, day, backend, copies, tuple(figures))
 
 
-def _compile_all(
-    backend: str, size: str, dtypes: Sequence[str], groups: Sequence[str], jobs: int
-) -> None:
-    """Call every program once, so that its kernels are in MLX's cache."""
-    with ThreadPoolExecutor(jobs) as pool:
-        for group in groups:
-            for program in range(len(list(PROGRAMS[group](SIZES[size])))):
-                for dtype in dtypes:
-                    pool.submit(_run_group, backend, size, [dtype], 0.0, group, program)
+async def _workers(
+    start: Start, programs: Sequence[tuple[str, int, Program]], settings: Sequence[str], jobs: int
+) -> list[Child]:
+    """Start a worker for each program, and wait until all have compiled or failed."""
+    slots = asyncio.Semaphore(jobs)
+
+    async def compiled(group: str, position: int, program: Program) -> Child:
+        name = f"{program.operator} {program.shape}"
+        async with slots:
+            worker = await start(name, *_module("worker"), *settings, group, str(position))
+            errors = [text async for text in worker.lines(WORKER_SECONDS)]
+        if errors:
+            report("\n".join(errors))
+        return worker
+
+    return await asyncio.gather(*(compiled(*one) for one in programs))
+
+
+async def _figures(
+    worker: Child, group: str, program: Program, dtypes: Sequence[str], until: float
+) -> AsyncIterator[Figure]:
+    """Yield the figures of a worker; those that are missing when it fails have no times."""
+    missing = [*program.passes(dtypes)]
+    await worker.send(str(until))
+    async for text in worker.lines(WORKER_SECONDS):
+        if text.startswith("{"):
+            row = figure(json.loads(text))
+            missing.remove((row.dtype, row.work))
+            yield row
+        else:
+            report(text)
+    if worker.process.returncode:
+        for dtype, work in missing:
+            yield Figure(group, program.operator, program.shape, dtype, work, {OURS: None})
+
+
+def _module(name: str) -> tuple[str, ...]:
+    return sys.executable, "-m", f"tests.benchmarks.gpu.{name}"
 
 
 def device_name() -> str:
@@ -102,122 +134,35 @@ def copy_bandwidth(dtype: mx.Dtype, elements: int) -> float:
 
 
 def joined(row: Figure, others: Sequence[Figure]) -> Figure:
-    """Add what other packages took for the same."""
-    times = dict(row.milliseconds)
+    """Add what others took, and their memory, for the same work."""
+    times, peaks = dict(row.milliseconds), dict(row.peak_bytes)
     for other in others:
         same = (row.group, row.shape, row.dtype, row.work)
         if (other.group, other.shape, other.dtype, other.work) == same:
             times.update(other.milliseconds)
-    return replace(row, milliseconds=times)
+            peaks.update(other.peak_bytes)
+    return replace(row, milliseconds=times, peak_bytes=peaks)
 
 
-def torch_figures(size: str, groups: Sequence[str]) -> list[Figure]:
+def _comparisons(row: Figure) -> Figure:
+    """The same figure without ours."""
+    times, peaks = (
+        {name: found for name, found in each.items() if name not in {OURS, EAGER}}
+        for each in (row.milliseconds, row.peak_bytes)
+    )
+    return replace(row, milliseconds=times, peak_bytes=peaks)
+
+
+async def torch_figures(start: Start, size: str, groups: Sequence[str]) -> list[Figure]:
     """Figures of torch and Triton, from a separate process; none where they are not installed."""
     if not all(map(find_spec, ("torch", "triton", "mlstm_kernels"))):
         report("torch, triton and mlstm_kernels are not installed: their columns are missing")
         return []
-    command = [sys.executable, "-m", "tests.benchmarks.gpu.torch_times", size, *groups]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=TORCH_SECONDS
-        )
-        output, error = done.stdout, done.stderr if done.returncode else ""
-    except subprocess.TimeoutExpired as expired:
-        output, error = (expired.stdout or b"").decode(), f"stopped after {TORCH_SECONDS} s"
-    if error:
-        report(f"torch: {error[-2000:]}")
-    rows = [text for text in output.splitlines() if text.startswith("{")]
-    return [figure(json.loads(text)) for text in rows]
-
-
-def _run_group(
-    backend: str,
-    size: str,
-    dtypes: Sequence[str],
-    until: float,
-    group: str,
-    program: int | None = None,
-) -> subprocess.CompletedProcess[str]:
-    arguments = [backend, size, ",".join(dtypes), str(until), group]
-    arguments += [] if program is None else [str(program)]
-    command = [sys.executable, "-m", "tests.benchmarks.gpu.measure", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def measure_group(
-    backend: str, size: str, dtypes: str, until: str, group: str, program_index: str = ""
-) -> None:
-    """Print a figure in JSON on each line; with `until` 0, only call everything once."""
-    if backend == NATIVE:
-        mx.set_default_device(mx.cpu)
-    deadline = float(until)
-    timed = milliseconds if deadline else called
-    programs = list(PROGRAMS[group](SIZES[size]))
-    for program in programs if program_index == "" else [programs[int(program_index)]]:
-        for name in dtypes.split(","):
-            if name == "float32" and _is_big(program):
-                continue
-            if deadline and time.time() > deadline:
-                report(f"{program.operator} {program.shape} {name}: skipped, out of time")
-                continue
-            for row in figures_of(program, group, name, backend, timed):
-                report(json.dumps(asdict(row)))
-
-
-def _is_big(program: Program) -> bool:
-    return len(program.shape) == 5 and program.shape[0] * program.shape[2] > MOST_FLOAT32
-
-
-def called(function: Callable[..., object], sets: Sequence[Sequence[mx.array]]) -> float:
-    """Compile a function, without timing it."""
-    mx.eval(function(*sets[0]))
-    return 0.0
-
-
-def figures_of(
-    program: Program, group: str, dtype: str, backend: str, timed: Callable[..., float]
-) -> Iterator[Figure]:
-    """Measure the forward pass, and the forward and backward passes where there is a gradient."""
-    kind = DTYPES[dtype]
-    for work in (FORWARD, TRAINING)[: 1 if program.output is None else 2]:
-        training = work == TRAINING
-        sets = rotated(
-            lambda training=training: [
-                *([program.cotangent(kind)] if training else []),
-                *program.draw(kind),
-            ]
-        )
-        times: dict[str, float | None] = {}
-        peaks: dict[str, int] = {}
-        for name, function in contestants(program, backend, training):
-            try:
-                times[name] = timed(function, sets)
-                peaks[name] = peak_bytes(function, sets[0])
-            except ERRORS as error:  # a kernel that does not compile does not end the table
-                times[name] = None
-                report(f"{program.operator} {program.shape} {dtype}, {name}: {str(error)[:300]}")
-            mx.clear_cache()
-        moved = program.moved_bytes(kind, work)
-        yield Figure(group, program.operator, program.shape, dtype, work, times, moved, peaks)
-
-
-def contestants(
-    program: Program, backend: str, training: bool
-) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Ours compiled and eager, then the comparisons, for one kind of work."""
-    ours = partial(program.ours, backend=backend)
-    yield OURS, _worked(ours, training, compiled=program.compiled or backend != NATIVE)
-    yield EAGER, _worked(ours, training, compiled=False)
-    for name, other in program.others.items():
-        yield name, _worked(other, training, compiled=program.compiled)
-
-
-def _worked(
-    function: Callable[..., object], training: bool, *, compiled: bool
-) -> Callable[..., object]:
-    worked = with_gradients(function) if training else function
-    return mx.compile(worked) if compiled else worked
-
-
-if __name__ == "__main__":
-    measure_group(*sys.argv[1:])
+    torch = await start("torch", *_module("torch_times"), size, *groups)
+    rows = []
+    async for text in torch.lines(TORCH_SECONDS):
+        if text.startswith("{"):
+            rows.append(figure(json.loads(text)))
+        else:
+            report(text)
+    return rows

@@ -12,7 +12,7 @@ def log_sigmoid(values: mx.array) -> mx.array:
 
 
 def chunkwise(*arrays: mx.array, length: int, exponential: bool = True) -> mx.array:
-    """The mLSTM in float32: states by a loop over chunks, products within a chunk at once.
+    """The mLSTM in float32, by a loop over compiled chunks.
 
     Args:
         arrays: q, k (B, NH, S, DK), v (B, NH, S, DV), i, f (B, NH, S).
@@ -24,32 +24,44 @@ def chunkwise(*arrays: mx.array, length: int, exponential: bool = True) -> mx.ar
     """
     q, k, v, i, f = (array.astype(mx.float32) for array in arrays)
     batch, heads, steps, keys = q.shape
-    parts = [array.split(steps // length, axis=2) for array in (q * keys**-0.5, k, v, i, f)]
     past = mx.tril(mx.ones((length, length), dtype=mx.bool_))
     c, n = mx.zeros((batch, heads, keys, v.shape[3])), mx.zeros((batch, heads, keys, 1))
     m = mx.zeros((batch, heads, 1))
     outputs = []
-    for query, key, value, admitted, forget in zip(*parts, strict=True):
-        gate = admitted if exponential else log_sigmoid(admitted)
-        total = mx.cumsum(log_sigmoid(forget), axis=-1)
-        decay = mx.where(past, total[..., None] - total[..., None, :] + gate[..., None, :], -mx.inf)
-        kept, last = total + m, total[..., -1:]
-        arrived = last - total + gate
-        bound, after = mx.zeros_like(kept), mx.zeros_like(m)
-        if exponential:
-            bound = mx.maximum(kept, decay.max(axis=-1))
-            after = mx.maximum(last + m, arrived.max(axis=-1, keepdims=True))
-        weights = mx.exp(decay - bound[..., None]) * (query @ key.swapaxes(-1, -2))
-        scaled = query * mx.exp(kept - bound)[..., None]
-        inner = mx.abs(weights.sum(axis=-1, keepdims=True) + scaled @ n)
-        size = mx.maximum(inner, mx.exp(-bound)[..., None]) + EPS
-        outputs.append((weights @ value + scaled @ c) / size)
-        weighted = (key * mx.exp(arrived - after)[..., None]).swapaxes(-1, -2)
-        fading = mx.exp(last + m - after)[..., None]
-        c = fading * c + weighted @ value
-        n = fading * n + weighted.sum(axis=-1, keepdims=True)
-        m = after
+    for chunk in zip(
+        *(array.split(steps // length, axis=2) for array in (q, k, v, i, f)), strict=True
+    ):
+        h, c, n, m = _chunk(*chunk, past, c, n, m, exponential=exponential)
+        outputs.append(h)
     return mx.concatenate(outputs, axis=2).astype(arrays[2].dtype)
+
+
+@mx.compile
+def _chunk(*arrays: mx.array, exponential: bool) -> tuple[mx.array, ...]:
+    """Return h and the states after a chunk; `past` masks the steps that a step depends on."""
+    query, key, value, admitted, forget, past, c, n, m = arrays
+    query = query * query.shape[-1] ** -0.5
+    gate = admitted if exponential else log_sigmoid(admitted)
+    total = mx.cumsum(log_sigmoid(forget), axis=-1)
+    decay = mx.where(past, total[..., None] - total[..., None, :] + gate[..., None, :], -mx.inf)
+    kept, last = total + m, total[..., -1:]
+    arrived = last - total + gate
+    bound, after = mx.zeros_like(kept), mx.zeros_like(m)
+    if exponential:
+        bound = mx.maximum(kept, decay.max(axis=-1))
+        after = mx.maximum(last + m, arrived.max(axis=-1, keepdims=True))
+    weights = mx.exp(decay - bound[..., None]) * (query @ key.swapaxes(-1, -2))
+    scaled = query * mx.exp(kept - bound)[..., None]
+    inner = mx.abs(weights.sum(axis=-1, keepdims=True) + scaled @ n)
+    size = mx.maximum(inner, mx.exp(-bound)[..., None]) + EPS
+    weighted = (key * mx.exp(arrived - after)[..., None]).swapaxes(-1, -2)
+    fading = mx.exp(last + m - after)[..., None]
+    return (
+        (weights @ value + scaled @ c) / size,
+        fading * c + weighted @ value,
+        fading * n + weighted.sum(axis=-1, keepdims=True),
+        after,
+    )
 
 
 def rms_norm(x: mx.array, weight: mx.array) -> mx.array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
@@ -11,7 +11,7 @@ import mlx.core as mx
 
 import xlstm_kernels as pack
 from tests.benchmarks.gpu import plain
-from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD
+from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD, TRAINING
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
 from xlstm_kernels.mlstm.step import mlstm_step_reference
@@ -21,9 +21,11 @@ Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 
 CAP = 15.0
-#: Steps of a chunk of the comparison in MLX operations, and how many chunks it is compiled for.
+#: Steps of a chunk of the comparison in MLX operations, and how many chunks there are at least.
 PLAIN_CHUNK = 64
 PLAIN_CHUNKS = 32
+#: The mLSTM is not measured in float32 where batch x steps are more than this.
+MOST_FLOAT32 = 2**13
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,9 @@ class Program:
         others: by contestant, the same operator.
         moved: elements that a forward pass reads and writes; None where arithmetic is the limit.
         moved_states: elements of float32 states, which are read and written too.
-        compiled: contestants are wrapped in `mx.compile`.
+        compiled: comparisons are wrapped in `mx.compile`; ours are on GPUs in any case.
         forget: the position of the forget gate among the inputs, which is raised by 3.
+        like: an operator of the same group and shape that has the comparisons of this one.
     """
 
     operator: str
@@ -53,6 +56,16 @@ class Program:
     moved_states: int = 0
     compiled: bool = True
     forget: int | None = None
+    like: str | None = None
+
+    def passes(self, dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Dtypes and kinds of work that are measured, in the order of the table."""
+        big = len(self.shape) == 5 and self.shape[0] * self.shape[2] > MOST_FLOAT32
+        for dtype in dtypes:
+            if not (big and dtype == "float32"):
+                yield dtype, FORWARD
+                if self.output is not None:
+                    yield dtype, TRAINING
 
     def draw(self, dtype: mx.Dtype) -> list[mx.array]:
         """Normally distributed inputs."""
@@ -130,10 +143,15 @@ SIZES = {
 
 def chunkwise(sizes: Sizes) -> Iterator[Program]:
     for shape in sizes.mlstm:
-        for precision in ("default", "high"):
-            suffix = "" if precision == "default" else f', precision="{precision}"'
-            operator = partial(pack.mlstm_chunkwise, precision=precision)
-            yield _mlstm(f"mlstm_chunkwise{suffix}", shape, operator)
+        default = _mlstm("mlstm_chunkwise", shape, pack.mlstm_chunkwise)
+        yield default
+        yield replace(
+            default,
+            operator='mlstm_chunkwise, precision="high"',
+            ours=partial(pack.mlstm_chunkwise, precision="high"),
+            others={},
+            like=default.operator,
+        )
 
 
 def sequence(sizes: Sizes) -> Iterator[Program]:
@@ -161,6 +179,7 @@ def _mlstm(
         ((key, None), (key, None), (value, None), (gates, mx.float32), (gates, mx.float32)),
         (value, None),
         {COMPILED: others},
+        compiled=False,  # hundreds of operations: each chunk is compiled
         forget=4,
     )
 
