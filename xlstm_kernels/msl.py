@@ -22,8 +22,8 @@ PACKS = """
         return reinterpret_cast<size_t>(pointer) % sizeof(xlstm_pack<T, COUNT>) == 0;
     }
     // N packs, `spacing` apart, of elements `step` apart, as they are in memory. Those from
-    // `present` on are zero, and so are elements from `left` on. All are under way together: between
-    // the loads nothing waits.
+    // `present` on are zero, and so are elements from `left` on. All are under way together, as
+    // nothing between the loads waits.
     template <uint N, uint COUNT, typename T>
     inline xlstm_packs<T, N, COUNT> xlstm_read_packs(
         const device T* from, int64_t spacing, int64_t step, uint present, uint left = COUNT) {
