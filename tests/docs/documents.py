@@ -79,6 +79,7 @@ NOT_RUN = {
     "python examples/train_xlstm.py --task cups --blocks m": "test_train_xlstm.py",
     "python examples/train_lm.py --plot docs/images/lm_loss.svg": "test_train_lm.py",
     "python examples/train_lm.py --precision bfloat16 --recompute": "test_train_lm.py",
+    "python examples/train_lm.py --packed": "test_train_lm.py",
     "python examples/train_lm.py --checkpoints run --save-every 100": "test_train_lm.py",
     "python examples/train_lm.py --checkpoints run --resume": "test_train_lm.py",
     "mlx.launch -n 2 python examples/train_lm.py": "test_train_lm.py",

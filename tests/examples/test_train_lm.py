@@ -17,6 +17,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from mlx import nn
 from mlx.utils import tree_flatten
 
 from tests.examples.programs import LANGUAGE, ROOT, check, imported
@@ -59,7 +60,7 @@ def invoke(*arguments: object) -> Result:
 
 def options(**changes: object) -> object:
     settings = {"learning_rate": 0.01, "precision": "float32", "recompute": False, "seed": 0}
-    return example.Options(**{**SHORT, **settings, **changes})
+    return example.Options(**{**SHORT, **settings, "packed": False, **changes})
 
 
 def trained(text: Path, **changes: object) -> object:
@@ -99,6 +100,7 @@ def apart(one: dict[str, np.ndarray], other: dict[str, np.ndarray], prefix: str)
         (),
         ("--precision", "bfloat16"),
         ("--recompute",),
+        ("--packed",),
         ("--batch", "96"),  # an epoch has 2 steps: some end where checkpoints are, some elsewhere
     ],
     ids=" ".join,
@@ -155,9 +157,17 @@ def test_other_options_are_refused(more, message, text, tmp_path) -> None:
         (("--text", "nothing"), "'nothing' does not exist"),
         (("--text", os.devnull), "a text of 0 bytes has no two windows"),
         (("--precision", "float64"), "'float64' is not one of"),
+        (("--text", "examples"), "'examples' is a directory"),
+        (("--width", "18"), "--width must be a multiple of 2 * heads = 4"),
+        (("--blocks", "mx"), "--blocks must be letters m and s"),
+        (("--blocks", ""), "--blocks must be letters m and s"),
+        (("--prompt", ""), "--prompt must not be empty"),
+        (("--checkpoints", "LICENSE"), "'LICENSE' is a file"),
+        (("--plot", "nowhere/curve.svg"), "--plot: there is no folder for nowhere/curve.svg"),
     ],
 )
-def test_mistakes_are_reported(arguments, message) -> None:
+def test_mistakes_are_reported(arguments, message, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
     result = CliRunner().invoke(example.main, [*FEW, *arguments])
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
@@ -233,9 +243,46 @@ def test_an_epoch_takes_each_window_once(text) -> None:
 
 
 def test_the_default_text_ships_with_python() -> None:
-    text = example.read(None).decode()
+    text = example.read((), packed=False).decode()
     assert len(text) > 100_000
     assert topics["if"] in text
+
+
+def test_several_files_are_one_text_or_documents(tmp_path) -> None:
+    paths = tuple(tmp_path / name for name in "ab")
+    for path in paths:
+        path.write_text(f"text {path.name}", encoding="utf-8")
+    assert example.read(paths, packed=False) == b"text a\n\ntext b"
+    assert example.read(paths, packed=True) == b"\0text a\0text b"
+
+
+def test_packed_documents_do_not_see_each_other() -> None:
+    """The losses of a window are those of its documents alone, and so are the gradients."""
+    documents = [b"\0" + word for word in (b"apple", b"b", b"cheese", b"apple")]
+    content = b"".join(documents)
+    training = example.Training(options(packed=True, length=4), content, mx.distributed.init())
+    model, window = training.use(training.weights), mx.array([list(content)])
+
+    def of_window() -> mx.array:
+        # The last document predicts the next one's first byte, which is zero.
+        return mx.sum(training.losses_of(model, window))
+
+    def of_documents() -> mx.array:
+        followed = [mx.array([[*one, 0]]) for one in documents[:-1]]
+        alone = [*followed, mx.array([list(documents[-1])])]
+        return sum(mx.sum(training.losses_of(model, one)) for one in alone)
+
+    (one, packed), (other, exact) = (
+        nn.value_and_grad(model, each)() for each in (of_window, of_documents)
+    )
+    assert one.item() == pytest.approx(other.item(), rel=1e-6)
+    for (name, gradient), (_, expected) in zip(
+        tree_flatten(packed), tree_flatten(exact), strict=True
+    ):
+        assert mx.allclose(gradient, expected, rtol=1e-4, atol=1e-5).item(), name
+    unpacked = example.Training(options(length=4), content, mx.distributed.init())
+    seen = mx.sum(unpacked.losses_of(model, window))
+    assert seen.item() != pytest.approx(other.item(), rel=1e-3)
 
 
 @pytest.mark.sampled(0)

@@ -141,6 +141,9 @@ def run_slstm() -> None:
             gradient_recurrent_cut=(False, True),
         ):
             differentiate(pack.slstm, sequence, recurrent, bias, **settings)
+        for cut in (False, True):
+            packed = {"seq_idx": mx.ones((2, 5), dtype=mx.int32), "gradient_recurrent_cut": cut}
+            differentiate(pack.slstm, sequence, recurrent, bias, **packed)
         states = mx.ones((4, 2, 2, width))
         differentiate(pack.slstm_step, sequence[:, 0], recurrent, bias, states)
 

@@ -110,6 +110,11 @@ CASES = [
         lambda *a, backend: slstm(*a, mask=MASK[:, :3], backend=backend),
         ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK)),
     ),
+    Case(
+        "slstm packed",
+        lambda *a, backend: slstm(*a, seq_idx=SEQUENCES[:, :3], backend=backend),
+        ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (4, B, NH, DK)),
+    ),
     Case("slstm_step", slstm_step, ((B, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK))),
     Case(
         "causal_conv1d",

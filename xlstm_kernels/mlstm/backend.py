@@ -54,7 +54,8 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
     Raises:
         TypeError: for a chunk size or an eps that is not a number.
         ValueError: for an unknown name, mode or dtype, for a number out of range, and for
-            `return_last_states` with a parallel form or with padding, as in NX-AI's package.
+            `return_last_states` with padding, or with a parallel form in training, as in NX-AI's
+            package. In inference any name gives last states, as in transformers.
     """
 
     chunkwise_kernel: str = "chunkwise--native_autograd"
@@ -84,10 +85,11 @@ class mLSTMBackendConfig:  # noqa: N801  (the name that NX-AI's users know)
                 )
         if self.return_last_states:
             _refuse_padded_states(owner, self.mode)
-            if self.chunkwise_kernel.startswith("parallel"):
+            if self.chunkwise_kernel.startswith("parallel") and self.mode != "inference":
                 raise ValueError(
                     f"{owner}: {self.chunkwise_kernel!r} is not configured to return last states; "
-                    "set return_last_states=False (a call may still ask for them)"
+                    "set return_last_states=False (a call may still ask for them), or mode "
+                    "'inference'"
                 )
 
     @property

@@ -108,7 +108,7 @@ class xLSTM(nn.Module):  # noqa: N801
                 nothing.
             seq_idx: (B, S) integers, for sequences packed into rows. Where the number changes, a
                 new sequence begins, which sees nothing of those before it; the first of a row goes
-                on from `cache`. sLSTM layers take 2 S steps with it.
+                on from `cache`.
 
         Returns:
             The logits (B, S, V), float32; with a cache the pair of them and the cache to go on

@@ -11,16 +11,12 @@ from xlstm_kernels.nn.arguments import require_sequences
 from xlstm_kernels.nn.causal_conv import CausalConv1d
 from xlstm_kernels.nn.initialization import slstm_biases, small_normal
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm
-from xlstm_kernels.packing import sequence_begins
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 if TYPE_CHECKING:
     from xlstm_kernels.nn.config import sLSTMLayerConfig
 
 _STATES = 4
-# i, f, z and o that reset a state, finite in float16. In float32, what f keeps vanishes next to
-# what i admits, and that vanishes next to what the next step admits.
-_RESET = (-3e4, -6e4, 0.0, -6e4)
 
 
 class sLSTMState(NamedTuple):  # noqa: N801
@@ -160,45 +156,21 @@ class sLSTMCell(nn.Module):  # noqa: N801
             state: (B, 4, N, DH), y, c, n and m; None for zeros.
             mask: (B, S) booleans; where False the state stays, and y is zero.
             seq_idx: (B, S) integers; where the number changes, a new sequence begins. The first
-                goes on from `state`. Input gates must be within -2e4 and 2e4 then.
+                goes on from `state`.
 
         Returns:
             y (B, S, N, DH) and the state after the last position, float32.
         """
-        if seq_idx is not None:
-            begins = sequence_begins("sLSTMCell", seq_idx, mask, (gates.shape[0], gates.shape[1]))
-            gates, mask = _with_resets(gates, begins, mask)
         # The operator has FlashRNN's order, (4, B, N, DH).
         before = None if state is None else state.swapaxes(0, 1)
-        after_each, last = slstm(gates, self.recurrent_weight, self.bias, before, mask=mask)
-        y = after_each[0] if seq_idx is None else after_each[0, :, 1::2]
-        return y, mx.squeeze(last, axis=2).swapaxes(0, 1)
+        after_each, last = slstm(
+            gates, self.recurrent_weight, self.bias, before, mask=mask, seq_idx=seq_idx
+        )
+        return after_each[0], mx.squeeze(last, axis=2).swapaxes(0, 1)
 
     def _extra_repr(self) -> str:
         _, num_heads, head_dim = self.bias.shape
         return f"num_heads={num_heads}, head_dim={head_dim}"
-
-
-def _with_resets(
-    gates: mx.array, begins: mx.array, mask: mx.array | None
-) -> tuple[mx.array, mx.array]:
-    """Put a step that resets the state before each step, masked where no sequence begins.
-
-    The step forgets, admits next to nothing, and leaves y = 0 to R. So the next one finds a memory
-    whose weight is zero in float32, which is what it finds at the start of a sequence.
-
-    Args:
-        gates: (B, S, 4, N, DH).
-        begins: (B, S) booleans.
-        mask: (B, S) booleans, or None.
-
-    Returns:
-        The gates (B, 2 S, 4, N, DH) and the mask (B, 2 S).
-    """
-    reset = mx.array(_RESET, dtype=gates.dtype).reshape((4, 1, 1))
-    live = mx.ones_like(begins) if mask is None else mask
-    both = mx.stack([mx.broadcast_to(reset, gates.shape), gates], axis=2)
-    return both.flatten(1, 2), mx.stack([begins, live], axis=2).flatten(1, 2)
 
 
 class sLSTMLayer(nn.Module):  # noqa: N801

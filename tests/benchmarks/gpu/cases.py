@@ -75,7 +75,7 @@ def sequence(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequen
 
 def mlstm_cases(operator: Callable, name: str, **options: object) -> Iterator[Case]:
     """Forms of the mLSTM on a sequence: B, NH, S, DK, DV."""
-    for batch, heads, steps, keys, values in ((1, 2, 257, 64, 64), (2, 1, 130, 128, 256)):
+    for batch, heads, steps, keys, values in ((1, 8, 257, 64, 64), (2, 4, 130, 128, 256)):
         gate = (batch, heads, steps)
         inputs = ((*gate, keys), (*gate, keys), (*gate, values), gate, gate)
         states = ((batch, heads, keys, values), (batch, heads, keys), (batch, heads, 1))

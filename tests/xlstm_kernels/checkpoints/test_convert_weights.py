@@ -164,7 +164,8 @@ def test_xlstm_large_has_defaults_of_its_own():
     sizes = {"vocab_size": 11, "embedding_dim": 192, "num_heads": 2, "num_blocks": 1}
     weights = parameters(xLSTM(xLSTMConfig.from_dict(sizes, ffn_proj_factor=2.6667)))
     weights["embedding.weight"] = weights.pop("backbone.embeddings.weight")
-    config, converted = convert_weights(weights, {**sizes, "mode": "train"})
+    saved = {**sizes, "mode": "train", "chunkwise_kernel": "parallel--triton_limit_headdim"}
+    config, converted = convert_weights(weights, saved)
     assert (config.ffn_size, config.mode, config.return_last_states) == (512, "inference", True)
     create_model(config).load_weights(list(converted.items()))
 

@@ -16,6 +16,7 @@ from mlx.utils import tree_flatten
 
 from tests.xlstm_kernels.language_models.conftest import (
     SETTINGS,
+    VOCABULARY,
     drawn_model,
     save_checkpoint,
     save_shards,
@@ -37,7 +38,11 @@ def dtypes(model: nn.Module) -> dict[str, mx.Dtype]:
 
 
 @pytest.mark.parametrize("shards", [0, 1, 4])
-@pytest.mark.parametrize("settings", [{}, {"tie_word_embeddings": True}], ids=["untied", "tied"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"tie_word_embeddings": True}, {"chunkwise_kernel": "parallel--native_autograd"}],
+    ids=["untied", "tied", "parallel"],
+)
 def test_load(shards, settings, checkpoint):
     folder = checkpoint(**settings)
     if shards:
@@ -46,6 +51,8 @@ def test_load(shards, settings, checkpoint):
     assert type(model) is xLSTM
     assert not model.training
     assert mx.array_equal(model(TOKENS), drawn_model(**settings)(TOKENS)).item()
+    _, cache = model(TOKENS, model.init_cache(1))
+    assert model(TOKENS[:, :1], cache)[0].shape == (1, 1, VOCABULARY)
 
 
 def test_shards_without_an_index(checkpoint):

@@ -92,7 +92,7 @@ def test_it_is_frozen():
         (
             {"chunkwise_kernel": "parallel--triton_limit_headdim"},
             ValueError,
-            "set return_last_states=False",
+            r"set return_last_states=False .*, or mode 'inference'",
         ),
         ({"mode": "train_with_padding"}, ValueError, "'train_with_padding' returns no last states"),
     ],
@@ -106,6 +106,7 @@ def test_what_is_refused(settings, error, message):
     "settings",
     [
         {"chunkwise_kernel": "parallel--metal", "return_last_states": False},
+        {"chunkwise_kernel": "parallel--native_autograd", "mode": "inference"},
         {"mode": "train_with_padding", "return_last_states": False},
         {"chunkwise_kernel": "chunkwise--triton_limit_chunk", "step_kernel": "triton"},
         {"chunkwise_kernel": "parallel--native_siging_custbw", "return_last_states": False},
@@ -149,6 +150,8 @@ def test_a_parallel_form_gives_last_states_to_who_asks():
     assert isinstance(parallel(*inputs.sequence), mx.array)
     judge(inputs, *parallel(*inputs.sequence, return_last_states=True))
     judge(inputs, *parallel(*inputs.sequence, mode="inference"))
+    in_inference = backend(chunkwise_kernel="parallel--native_autograd", mode="inference")
+    judge(inputs, *in_inference(*inputs.sequence))
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])

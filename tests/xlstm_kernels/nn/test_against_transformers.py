@@ -47,6 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tied": {"tie_word_embeddings": True},
     "biases": {"use_bias": True},
     "no out norm": {"add_out_norm": False},
+    "parallel": {"chunkwise_kernel": "parallel--native_autograd"},
 }
 
 

@@ -10,7 +10,8 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from tests.xlstm_kernels.nn.conftest import VOCABULARY
+from tests.xlstm_kernels.nn import oracle
+from tests.xlstm_kernels.nn.conftest import VOCABULARY, numbers_of
 from xlstm_kernels.nn import CausalConv1d, sLSTMCell, xLSTM, xLSTMConfig, xLSTMLMModel
 from xlstm_kernels.nn import xLSTMLMModelConfig as PaperConfig
 
@@ -76,6 +77,61 @@ def test_gradients(model, draw_tokens, device, relative_error, wide):
         tree_flatten(actual), tree_flatten(exact), strict=True
     ):
         assert relative_error(gradient, wide(expected)) < 5e-6, name
+
+
+GATE_BIASES = (
+    "igate_preact.bias",
+    "fgate_preact.bias",
+    "slstm_cell.bias",
+)
+
+
+def definition(model, numbers, tokens, following):
+    """The mean loss of each sequence by itself, in float64."""
+    if isinstance(model, xLSTM):
+        sizes = oracle.Sizes(model.config.num_hidden_layers, model.config.num_heads)
+        predict = oracle.logits
+    else:
+        sizes = oracle.Sizes(model.config.num_blocks, model.config.mlstm_num_heads)
+        predict = oracle.block_stack_logits
+    pairs = zip(alone(np.array(tokens)), alone(np.array(following)), strict=True)
+    losses = [
+        ids.size * oracle.cross_entropy(predict(numbers, ids, sizes), answers)
+        for ids, answers in pairs
+    ]
+    return sum(losses) / tokens.size
+
+
+def test_gradients_in_biases_of_gates(model, draw_tokens, draw):
+    """Of each gate and head, as differences of the definition in float64."""
+    tokens, following = draw_tokens(2, STEPS), draw_tokens(2, STEPS)
+
+    def loss():
+        logits = model(tokens, seq_idx=numbered())
+        return nn.losses.cross_entropy(logits, following, reduction="mean")
+
+    measured, gradients = nn.value_and_grad(model, loss)()
+    numbers = numbers_of(model)
+    assert measured.item() == pytest.approx(definition(model, numbers, tokens, following), rel=2e-6)
+    biases = [(name, g) for name, g in tree_flatten(gradients) if name.endswith(GATE_BIASES)]
+    assert len(biases) >= 3
+    for name, gradient in biases:
+        units = gradient.shape[-1] if gradient.ndim == 3 else 1  # of a head
+        gates = np.array(gradient).astype(np.float64).reshape((-1, units))
+        for place, actual in enumerate(gates):
+            change = np.zeros(gates.shape)
+            change[place] = np.array(draw((units,), mx.float32))
+            ends = [
+                definition(
+                    model,
+                    {**numbers, name: numbers[name] + sign * change.reshape(gradient.shape)},
+                    *(tokens, following),
+                )
+                for sign in (1e-5, -1e-5)
+            ]
+            expected = (ends[0] - ends[1]) / 2e-5
+            scale = np.linalg.norm(gates)
+            assert actual @ change[place] == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale)
 
 
 def test_compiled(model, draw_tokens, relative_error, wide):

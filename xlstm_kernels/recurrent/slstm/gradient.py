@@ -22,7 +22,7 @@ change of m which c and n follow could make up for, E = M - c C - n N, is m's al
 of which m_t is the greater one: into di_t, and ends there; or into df_t and, past it, E_{t-1}.
 
 Where n is zero there is no h; H and L stand for the gradients in c and n then. A masked step hands
-everything on.
+everything on, and the first step of a sequence that begins within a row hands on nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from xlstm_kernels.recurrent.slstm.factors import (
 )
 from xlstm_kernels.recurrent.slstm.gradient_kernel import KERNELS
 from xlstm_kernels.recurrent.slstm.layout import Shares, most_threads
-from xlstm_kernels.recurrent.slstm.reference import unmasked
+from xlstm_kernels.recurrent.slstm.reference import by_step, unmasked
 
 if TYPE_CHECKING:
     from xlstm_kernels.differentiation import Arrays
@@ -59,14 +59,14 @@ def slstm_gradient(
     rule: RecurrentGradient,
     backend: str,
 ) -> Arrays:
-    """The gradients in Wx, R, b and the initial states, in their dtypes, and zeros for the mask.
+    """The gradients in Wx, R, b and the initial states, in their dtypes, and zeros for the masks.
 
     What doesn't go backward is computed for all steps at once, and R y again, by one product. The
     gradients in R and b are one product and one sum over all steps too.
 
     Args:
-        inputs: Wx (B, T, 4, N, D), R, b, the initial states (4, B, N, D) float32, and a mask
-            (B, T) or none.
+        inputs: Wx (B, T, 4, N, D), R, b, the initial states (4, B, N, D) float32, and no mask, a
+            mask (B, T), or a mask and the steps (B, T) that begin from zeros.
         states: the result of the forward pass, (4, B, T, N, D).
         cotangents: of the states after each step, (4, B, T, N, D), and after the last,
             (4, B, N, D).
@@ -74,16 +74,17 @@ def slstm_gradient(
         backend: name of an executor, or "native".
     """
     gate_input, recurrent, bias, initial, *masks = inputs
-    mask = masks[0] if masks else None
+    mask, begins = [*masks, None, None][:2]
     batch, steps, gates, heads, units = gate_input.shape
     before = mx.concatenate([mx.expand_dims(initial, 2), states[:, :, :-1]], axis=2)
-    heard = mx.contiguous(_heard(before[0], mask)).reshape((batch * steps, heads, units))
+    heard = _forgotten(_heard(before[0], mask), begins)
+    heard = mx.contiguous(heard).reshape((batch * steps, heads, units))
     multiply = products.exact()
     fed_back = multiply.operand(heard.transpose(1, 0, 2)) @ multiply.operand(recurrent).transposed
     limit = math.inf if rule.clipval is None else rule.clipval
     if backend == NATIVE:
         gradient, of_initial = _backward(
-            inputs, before, fed_back, states, cotangents, limit, rule.cut
+            inputs, _forgotten(before, begins), fed_back, states, cotangents, limit, rule.cut
         )
     else:
         threads = most_threads(backend, units)
@@ -93,7 +94,7 @@ def slstm_gradient(
             *(mx.contiguous(array) for array in (bias, fed_back, initial, states)),
             *cotangents,
             mx.array(limit, dtype=mx.float32),
-            *(mx.contiguous(mask) for mask in masks),
+            *(mx.contiguous(flags) for flags in masks),
             backend=backend,
             threads=threads,
             cut=rule.cut,
@@ -109,7 +110,7 @@ def slstm_gradient(
         sum(by_weights, start=mx.zeros(recurrent.shape)).astype(recurrent.dtype),
         mx.sum(gradient, axis=(0, 1)).astype(bias.dtype),
         of_initial,
-        *(mx.zeros_like(mask) for mask in masks),
+        *(mx.zeros_like(flags) for flags in masks),
     )
 
 
@@ -127,7 +128,7 @@ def _backward(
     The gradients are (B, T, 4, N, D) in the gates and (4, B, N, D) in the initial states.
     """
     gate_input, recurrent, bias, initial, *masks = inputs
-    mask = masks[0] if masks else None
+    mask, begins = [*masks, None, None][:2]
     batch, steps, gates, heads, units = gate_input.shape
     of_each, of_last = cotangents
     # Gates first, (4, B, T, N, D).
@@ -145,9 +146,10 @@ def _backward(
     # From (B, T, N, D) to (1, N, B, D) each, those of a step together.
     parts = mx.flatten(mx.stack(list(factors)).transpose(2, 0, 3, 1, 4), 0, 1)
     parts = mx.split(parts, len(factors) * steps)
-    live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
+    live, fresh = by_step(mask), by_step(begins)
     bound = mx.array(limit, dtype=slopes.dtype)
     y, *memory = mx.split(slopes.transpose(0, 2, 1, 3), 4)
+    nothing = mx.zeros_like(y)
     trace = []
     for step in reversed(range(steps)):
         begin = len(factors) * step
@@ -157,6 +159,8 @@ def _backward(
         if not math.isinf(limit):
             fed = mx.clip(fed, mx.negative(bound), bound)
         y = fed if live is None else mx.where(live[step], fed, y)
+        if fresh is not None:
+            y, *memory = (mx.where(fresh[step], nothing, each) for each in (y, *memory))
     gradient = mx.concatenate(trace[::-1]).reshape((steps, heads, batch, 4, units))
     slopes = mx.concatenate([y, *memory]).transpose(0, 2, 1, 3)
     return gradient.transpose(2, 0, 3, 1, 4), gradients_of(initial, slopes)
@@ -179,6 +183,13 @@ def _step_back(y: mx.array, h: mx.array, l: mx.array, e: mx.array, *factors: mx.
         by.output * y,
     ]
     return mx.concatenate(gates, axis=-1), by.kept * h, old_l, past + by.limited * h
+
+
+def _forgotten(values: mx.array, begins: mx.array | None) -> mx.array:
+    """`values` (..., B, T, N, D), zero where a step begins from zeros."""
+    if begins is None:
+        return values
+    return mx.where(mx.expand_dims(begins, (2, 3)), mx.zeros_like(values), values)
 
 
 def _heard(before: mx.array, mask: mx.array | None) -> mx.array:

@@ -142,7 +142,7 @@ def _launch(
     )
 
 
-def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
+def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, begins: str = "false") -> Kernel:
     return Kernel(
         name=f"xlstm_slstm_gradient{suffix}",
         inputs=(
@@ -155,7 +155,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
             "cotangent",
             "last_cotangent",
             "limit",
-            *mask_input,
+            *mask_inputs,
         ),
         outputs=("gate_gradient", "initial_gradient"),
         launch=_launch,
@@ -164,8 +164,8 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
         body=f"""
     // gate_input (B, T, 4, N, D), cotangent (4, B, T, N, D) and last_cotangent (4, B, N, D),
     // strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias (4, N, D), fed_back (4, N, B, T, D),
-    // initial, initial_gradient (4, B, N, D), states (4, B, T, N, D), mask (B, T), gate_gradient
-    // (B, T, 4, N, D). limit: 0-d.
+    // initial, initial_gradient (4, B, N, D), states (4, B, T, N, D), mask, begins (B, T),
+    // gate_gradient (B, T, 4, N, D). limit: 0-d.
     {PLACE}
     constexpr uint ROWS_OF_SLOT = ROWS / SLOTS;
     threadgroup float4 drawn[ROWS_OF_SLOT];
@@ -218,6 +218,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
     for (uint done = 0; done < steps; ++done) {{
         const uint step = steps - 1 - done;
         const bool live = {live};
+        const bool reset = {begins};  // the step began from zeros
         float back[SLOTS];  // what R feeds back
         for (uint slot = 0; slot < SLOTS; ++slot) {{
             back[slot] = 0.0f;
@@ -236,10 +237,13 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
                     const float4 open = now.gates + offset[slot] + now.fed;
                     slopes[slot].y += now.gradients.x;
                     gradients = xlstm_slstm_step_back(
-                        slopes[slot], now.before, memory[slot],
+                        slopes[slot], reset ? float3(0.0f) : now.before, memory[slot],
                         xlstm_pair_add(xlstm_pair(now.gates.x, offset[slot].x), now.fed.x),
                         xlstm_pair_add(xlstm_pair(now.gates.y, offset[slot].y), now.fed.y),
                         open.z, open.w);
+                }}
+                if (reset) {{
+                    slopes[slot] = {{0.0f, 0.0f, 0.0f, 0.0f}};
                 }}
                 memory[slot] = now.before;
                 drawn[column] = gradients;
@@ -273,7 +277,8 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
                 }}
                 // Not clamp, which would make a number of NaN.
                 const float sum = back[slot];
-                slopes[slot].y = sum > limit ? limit : (sum < -limit ? -limit : sum);
+                slopes[slot].y =
+                    reset ? 0.0f : (sum > limit ? limit : (sum < -limit ? -limit : sum));
             }}
         }}
     }}
@@ -296,4 +301,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
 KERNELS = (
     _kernel("", (), "true"),
     _kernel("_masked", ("mask",), "mask[steps_before + step]"),
+    _kernel(
+        "_packed", ("mask", "begins"), "mask[steps_before + step]", "begins[steps_before + step]"
+    ),
 )

@@ -20,6 +20,7 @@ def slstm_reference(
     bias: mx.array,
     initial: mx.array,
     mask: mx.array | None = None,
+    begins: mx.array | None = None,
     *,
     rule: RecurrentGradient = EXACT,
 ) -> tuple[mx.array, mx.array]:
@@ -31,6 +32,7 @@ def slstm_reference(
         bias: (4, N, D).
         initial: (4, B, N, D): y, c, n and m, float32.
         mask: (B, T) booleans, or None for all True.
+        begins: (B, T) booleans, where a step goes on from zeros; or None for nowhere.
         rule: what is done to the gradient that `recurrent` feeds back.
 
     Returns:
@@ -46,11 +48,14 @@ def slstm_reference(
     arriving = pairs.two_sum(moved, mx.expand_dims(bias.astype(mx.float32), axis=2))
     parts = (arriving.high[:, :2], arriving.low[:, :2], arriving.high[:, 2:])
     arrivals = [mx.split(mx.flatten(part, 0, 1), steps) for part in parts]
-    live = None if mask is None else mx.split(mask.T.reshape((steps, 1, batch, 1)), steps)
+    live, fresh = by_step(mask), by_step(begins)
 
     state = [*mx.split(initial.transpose(0, 2, 1, 3), 4), mx.zeros((1, heads, batch, units))]
+    nothing = mx.zeros_like(state[0])
     trace = []
     for step, arrival in enumerate(zip(*arrivals, strict=True)):
+        if fresh is not None:
+            state = [mx.where(fresh[step], nothing, each) for each in state]
         after = _step(*state[1:], hear(state[0]) @ weights, *arrival)
         if live is not None:
             after = [mx.where(live[step], a, b) for a, b in zip(after, state, strict=True)]
@@ -64,6 +69,14 @@ def slstm_reference(
         return states, last
     shown = mx.where(mx.expand_dims(mask, (2, 3)), states[0], mx.zeros_like(states[0]))
     return mx.concatenate([mx.expand_dims(shown, 0), states[1:]]), last
+
+
+def by_step(flags: mx.array | None) -> list[mx.array] | None:
+    """Split (B, T) booleans into T arrays (1, 1, B, 1); None remains None."""
+    if flags is None:
+        return None
+    batch, steps = flags.shape
+    return list(mx.split(flags.T.reshape((steps, 1, batch, 1)), steps))
 
 
 def unmasked(gate_input: mx.array, mask: mx.array | None) -> mx.array:

@@ -23,6 +23,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import require_floating, require_mask
 from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.packing import sequence_begins
 from xlstm_kernels.recurrent.slstm.arguments import (
     STATES,
     RecurrentGradient,
@@ -47,6 +48,7 @@ def slstm(
     *,
     backend: str | None = None,
     mask: mx.array | None = None,
+    seq_idx: mx.array | None = None,
     gradient_recurrent_clipval: float | None = None,
     gradient_recurrent_cut: bool = False,
 ) -> tuple[mx.array, mx.array]:
@@ -78,6 +80,9 @@ def slstm(
             can run. Inside `mx.vmap` it must be `"native"`.
         mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
             are, and its y is zero.
+        seq_idx: (B, T) integers, for sequences packed into rows, or None for one a row. Where the
+            number changes, a new sequence begins from zeros: all is as if it were alone, to the
+            last bit. The first of a row goes on from `states`. Masked steps belong to none.
         gradient_recurrent_clipval: bring each element of the gradient that a y gets through R, the
             initial one included, into [-clipval, clipval]; None for no limit. Values do not change,
             and neither does what a y gets from elsewhere.
@@ -90,7 +95,7 @@ def slstm(
 
     Raises:
         TypeError: for a dtype that is not listed, a limit that is not a number, a cut that is not
-            a bool.
+            a bool, `seq_idx` that is not an array of integers.
         ValueError: for shapes that do not fit, another function, an unknown backend, a limit that
             is negative or not finite, and for more than 4096 units a head on any backend but
             `"native"`.
@@ -101,7 +106,7 @@ def slstm(
             f'slstm: function must be "slstm", got {function!r}; use flashrnn for "lstm"'
         )
     rule = recurrent_gradient("slstm", gradient_recurrent_clipval, gradient_recurrent_cut)
-    return _slstm_of("slstm", (Wx, R, b, states, mask), rule, backend)
+    return _slstm_of("slstm", (Wx, R, b), states, rule, backend, mask=mask, seq_idx=seq_idx)
 
 
 def slstm_step(
@@ -136,7 +141,7 @@ def slstm_step(
         raise ValueError(f"slstm_step: Wx_t must be (B, 4, N, D), got {Wx_t.shape}")
     rule = recurrent_gradient("slstm_step", gradient_recurrent_clipval, gradient_recurrent_cut)
     sequence = mx.expand_dims(Wx_t, axis=1)
-    _, last = _slstm_of("slstm_step", (sequence, R, b, states, None), rule, backend)
+    _, last = _slstm_of("slstm_step", (sequence, R, b), states, rule, backend)
     return last.reshape(
         (STATES, Wx_t.shape[0], *Wx_t.shape[2:]) if states is None else states.shape
     )
@@ -144,16 +149,23 @@ def slstm_step(
 
 def _slstm_of(
     operator: str,
-    arguments: tuple[mx.array, mx.array, mx.array, mx.array | None, mx.array | None],
+    inputs: tuple[mx.array, mx.array, mx.array],
+    states: mx.array | None,
     rule: RecurrentGradient,
     backend: str | None,
+    *,
+    mask: mx.array | None = None,
+    seq_idx: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
-    Wx, R, b, states, mask = arguments  # noqa: N806
-    require_inputs(operator, Wx, R, b)
+    require_inputs(operator, *inputs)
+    Wx = inputs[0]  # noqa: N806
     require_mask(operator, mask, Wx.shape[:2], "(B, T)")
     batch, steps, _, heads, units = Wx.shape
     initial = initial_states(operator, states, (batch, heads, units))
-    masks = () if mask is None else (mask,)
+    masks: Arrays = () if mask is None else (mask,)
+    if seq_idx is not None:
+        begins = sequence_begins(operator, seq_idx, mask, (batch, steps))
+        masks = (mx.ones_like(begins) if mask is None else mask, begins)
     name = executors.resolve(backend)
     if name != executors.NATIVE and units > _MAX_CAPACITY:
         raise ValueError(
@@ -163,13 +175,13 @@ def _slstm_of(
     if not steps:
         nothing = mx.zeros((STATES, batch, 0, heads, units), dtype=mx.float32)
         return nothing, mx.expand_dims(initial, axis=2)
-    after_each, last = _slstm(name, rule)(Wx, R, b, initial, *masks)
+    after_each, last = _slstm(name, rule)(*inputs, initial, *masks)
     return after_each, mx.expand_dims(last, axis=2)
 
 
 @functools.cache
 def _slstm(backend: str, rule: RecurrentGradient) -> Operation:
-    """The differentiable operation (Wx, R, b, initial) or (..., mask) -> (states, last)."""
+    """The differentiable operation (Wx, R, b, initial, [mask, [begins]]) -> (states, last)."""
     reference = functools.partial(slstm_reference, rule=rule)
 
     def launch(gate_input: mx.array, recurrent: mx.array, *others: mx.array) -> Arrays:

@@ -56,17 +56,26 @@ def _launch(gate_input: mx.array, recurrent: mx.array, *_others: mx.array, threa
     )
 
 
-def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
+_FLAG = "[static_cast<size_t>(sequence) * steps + step]"
+# A sequence begins from zeros. Its first step hears nothing.
+_RESET = f"""
+                if (begins{_FLAG}) {{
+                    unit[slot] = {{0.0f, 0.0f, 0.0f, float2(0.0f)}};
+                    fed_back = float4(0.0f);
+                }}"""
+
+
+def _kernel(suffix: str, mask_inputs: tuple[str, ...], live: str, reset: str = "") -> Kernel:
     return Kernel(
         name=f"xlstm_slstm{suffix}",
-        inputs=("gate_input", "recurrent", "bias", "initial", *mask_input),
+        inputs=("gate_input", "recurrent", "bias", "initial", *mask_inputs),
         outputs=("states", "last"),
         launch=_launch,
         contiguous_inputs=False,
         header=UNIT + PRODUCT + _STEP,
         body=f"""
     // gate_input: (B, T, 4, N, D), strided. Contiguous: recurrent (N, ROWS, WIDTH, 4), bias
-    // (4, N, D), initial, last (4, B, N, D), mask (B, T), states (4, B, T, N, D).
+    // (4, N, D), initial, last (4, B, N, D), mask, begins (B, T), states (4, B, T, N, D).
     {PLACE}
     threadgroup float hidden[2 * ROWS];
     threadgroup float4 partial[SLICES > 1 ? SLICES * COLUMNS : 1];
@@ -128,7 +137,7 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
             if (owned) {{
                 for (uint other = 1; other < SLICES; ++other) {{
                     fed_back += partial[other * COLUMNS + column];
-                }}
+                }}{reset}
                 const float4 open = gates + offset[slot] + fed_back;
                 const xlstm_slstm_unit after = xlstm_slstm_step(
                     unit[slot],
@@ -168,5 +177,6 @@ def _kernel(suffix: str, mask_input: tuple[str, ...], live: str) -> Kernel:
 # Indexed by the number of masks.
 KERNELS = (
     _kernel("", (), "true"),
-    _kernel("_masked", ("mask",), "mask[static_cast<size_t>(sequence) * steps + step]"),
+    _kernel("_masked", ("mask",), f"mask{_FLAG}"),
+    _kernel("_packed", ("mask", "begins"), f"mask{_FLAG}", _RESET),
 )
