@@ -6,7 +6,6 @@ they are MLX operations in float64 on the CPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING
@@ -15,12 +14,12 @@ import mlx.core as mx
 import numpy as np
 
 import xlstm_kernels as pack
+from tests.benchmarks.gpu.case import Case, normal
+from tests.benchmarks.gpu.slstm_cases import slstm_cases
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import gradient_oracle as mlstm_gradient
 from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.norm import oracle as norm
-from tests.xlstm_kernels.recurrent.slstm import gradient_oracle as slstm_gradient
-from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
 from xlstm_kernels.mlstm.naive import mlstm_naive
 
 if TYPE_CHECKING:
@@ -33,33 +32,6 @@ if TYPE_CHECKING:
 #: Steps of the mLSTM whose normaliser's terms cancel more than so many times are not judged: no
 #: arithmetic in float32 keeps the digits of such a sum.
 MILD = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A call of an operator.
-
-    Attributes:
-        name: operator, shape and options.
-        call: takes the inputs and `backend`, returns the outputs.
-        inputs: draws the inputs.
-        values: the outputs by definition; takes the inputs.
-        gradients: of as many inputs as there are, by definition; takes inputs and cotangents.
-        states: so many inputs, the last ones, are float32 whatever the dtype of the others.
-        judged: of the inputs, which elements of the first output count: 1 or 0, broadcast.
-    """
-
-    name: str
-    call: Callable[..., Sequence[mx.array]]
-    inputs: Callable[[np.random.Generator], Sequence[Numbers]]
-    values: Callable[..., Sequence[Numbers]]
-    gradients: Callable[[Sequence[Numbers], Sequence[Numbers]], Sequence[Numbers]]
-    states: int = 0
-    judged: Callable[..., Numbers] | None = None
-
-
-def normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[Numbers]]:
-    return lambda generator: [generator.standard_normal(shape) for shape in shapes]
 
 
 def sequence(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[Numbers]]:
@@ -219,41 +191,6 @@ def _pulled_in_float64(
         _, found = mx.vjp(define, given, pulled)
         mx.eval(found)
         return [np.array(array) for array in found]
-
-
-def slstm_cases() -> Iterator[Case]:
-    mask = np.arange(40) % 7 != np.arange(3)[:, None]
-    for units in (16, 64, 160):
-        yield slstm_case(units, None)
-        for options in ({}, {"clipval": 0.3}, {"cut": True}):
-            yield slstm_case(units, mask, **options)
-
-
-def slstm_case(units: int, mask: NDArray[np.bool_] | None, **options: float | bool) -> Case:
-    """Of 40 steps, 3 sequences, 2 heads."""
-    named = {f"gradient_recurrent_{option}": value for option, value in options.items()}
-
-    def inputs(generator: np.random.Generator) -> list[Numbers]:
-        wx, r, b, states = normal(
-            (3, 40, 4, 2, units), (4, 2, units, units), (4, 2, units), (4, 3, 2, units)
-        )(generator)
-        states[2] = np.abs(states[2]) + 0.5
-        return [wx, r * units**-0.5, b, states]
-
-    def call(*arrays: mx.array, backend: str) -> Sequence[mx.array]:
-        masked = None if mask is None else mx.array(mask)
-        return pack.slstm(*arrays, mask=masked, backend=backend, **named)
-
-    def values(*arrays: Numbers) -> list[Numbers]:
-        result = slstm.slstm(*arrays, mask=mask)
-        return [result.states, result.last[:, :, None]]
-
-    def gradients(arrays: Sequence[Numbers], cotangents: Sequence[Numbers]) -> list[Numbers]:
-        pulled = cotangents[0], cotangents[1][:, :, 0]
-        return list(slstm_gradient.gradients(*arrays, pulled, mask=mask, **options))[:4]
-
-    name = ", ".join([f"slstm D={units}", *["mask"] * (mask is not None), *options])
-    return Case(name, call, inputs, values, gradients, states=1)
 
 
 def convolution_cases() -> Iterator[Case]:
