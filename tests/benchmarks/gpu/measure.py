@@ -24,7 +24,7 @@ from tests.benchmarks.gpu.programs import PROGRAMS, SIZES, Program
 from tests.benchmarks.gpu.timing import milliseconds, rotated
 
 #: A worker that compiles, or measures, for longer than this is stopped.
-WORKER_SECONDS = 180
+WORKER_SECONDS = 300
 #: torch's kernels are compiled too; what takes longer than this is left out.
 TORCH_SECONDS = 90
 #: The copy ceiling is that of so many elements.

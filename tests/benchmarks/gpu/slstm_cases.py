@@ -66,7 +66,7 @@ def packed_slstm_case(units: int) -> Case:
         return pack.slstm(*arrays, seq_idx=seq_idx, backend=backend)
 
     def values(wx: Numbers, *arrays: Numbers) -> list[Numbers]:
-        *weights, states = arrays
+        *weights, _ = arrays
         before, after = slstm.slstm(wx[:, :cut], *arrays), slstm.slstm(wx[:, cut:], *weights)
         whole = np.concatenate([before.states, after.states], axis=2)
         return [whole, after.last[:, :, None]]
