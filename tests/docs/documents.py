@@ -70,6 +70,9 @@ NOT_RUN = {
     "python -m tests.fuzz python --reproduce fuzz-faults/python-0123456789ab": "test_harnesses.py",
     "python -m tests.benchmarks.gpu --json figures.json": "takes minutes: test_gpu_times.py",
     "python -m tests.benchmarks.gpu --from figures.json --picture figures.svg": "test_gpu_times.py",
+    "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
+        "takes minutes on a GPU: test_gpu_language_model.py"
+    ),
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
     "python examples/train_xlstm.py --plot docs/images/parity_slstm.svg": "test_train_xlstm.py",
     "python examples/train_xlstm.py --blocks m --plot docs/images/parity_mlstm.svg": (
