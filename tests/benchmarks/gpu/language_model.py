@@ -89,9 +89,9 @@ def measure(model: str, size: str, deadline: float) -> list[Speed]:
         timer.start()
         try:
             for text in process.stdout or ():
-                if text.startswith("{"):
+                if text.startswith('{"'):
                     speeds.append(Speed(**json.loads(text)))
-                report(line(speeds[-1]) if text.startswith("{") else text.rstrip())
+                report(line(speeds[-1]) if text.startswith('{"') else text.rstrip())
         finally:
             timer.cancel()
     if process.returncode:

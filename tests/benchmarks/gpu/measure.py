@@ -107,7 +107,7 @@ async def _figures(
     missing = [*program.passes(dtypes)]
     await worker.send(str(until))
     async for text in worker.lines(WORKER_SECONDS):
-        if text.startswith("{"):
+        if text.startswith('{"'):  # xlstm prints dictionaries
             row = figure(json.loads(text))
             missing.remove((row.dtype, row.work))
             yield row
@@ -161,7 +161,7 @@ async def torch_figures(start: Start, size: str, groups: Sequence[str]) -> list[
     torch = await start("torch", *_module("torch_times"), size, *groups)
     rows = []
     async for text in torch.lines(TORCH_SECONDS):
-        if text.startswith("{"):
+        if text.startswith('{"'):  # xlstm prints dictionaries
             rows.append(figure(json.loads(text)))
         else:
             report(text)
