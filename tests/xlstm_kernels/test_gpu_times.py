@@ -173,3 +173,12 @@ def test_the_plain_mlstm_is_that_of_the_pack(exponential, operator):
     found = partial(plain.chunkwise, length=16, exponential=exponential)(*inputs)
     expected = operator(*inputs, backend="native")
     np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-3, atol=1e-4)
+
+
+def test_the_plain_step_is_that_of_the_pack():
+    shapes = (2, 3, 8), (2, 3, 8), (2, 3, 16), (2, 3), (2, 3), (2, 3, 8, 16), (2, 3, 8), (2, 3)
+    inputs = [mx.random.normal(one, key=mx.random.key(at)) for at, one in enumerate(shapes)]
+    h, states = pack.mlstm_step(*inputs, backend="native")
+    expected = h, *states[:2], states.m[..., 0]
+    for found, array in zip(plain.step(*inputs), expected, strict=True):
+        np.testing.assert_allclose(np.array(found), np.array(array), rtol=1e-3, atol=1e-4)

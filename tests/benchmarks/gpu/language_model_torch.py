@@ -30,7 +30,7 @@ from tests.benchmarks.gpu.phases import (
     run,
 )
 
-#: Chunkwise kernels, that of xLSTM-7B's configuration first, and a chunk that suits each.
+#: Chunkwise kernels, and a chunk that suits each. xLSTM-7B's configuration has the first one.
 CHUNKS = {"triton_xl_chunk": 128, "triton_limit_chunk": 64}
 TRITON = {"sequence_kernel": "native_sequence__triton", "step_kernel": "triton"}
 GPU = Device(
@@ -54,17 +54,28 @@ def create(size: Size, device: str) -> Any:
 
 
 def phases(size: Size, model: Any) -> Iterator[Phase]:
-    """What graphs may break comes last."""
-    on_gpu = model.device.type == "cuda"
-    for kernel in CHUNKS if on_gpu else ("",):
-        for tokens in size.prompts:
-            name = f"{THEIRS}, {kernel}" if kernel else THEIRS
-            yield Phase(name, PREFILL, 1, tokens, partial(prefilling, model, tokens, kernel))
-    for graph in (False, True) if on_gpu else (False,):
-        for batch in size.batches:
-            name = f"{THEIRS}, CUDA graph" if graph else THEIRS
-            start = partial(decoding, model, size, batch, graph)
-            yield Phase(name, DECODE, batch, size.steps, start)
+    """What may break comes last: graphs, and the kernel at which Triton 3.6 aborts the process."""
+    if model.device.type != "cuda":
+        yield from prefills(size, model, "")
+        yield from decodes(size, model, graph=False)
+        return
+    yield from prefills(size, model, "triton_limit_chunk")
+    yield from decodes(size, model, graph=False)
+    yield from decodes(size, model, graph=True)
+    yield from prefills(size, model, "triton_xl_chunk")
+
+
+def prefills(size: Size, model: Any, kernel: str) -> Iterator[Phase]:
+    name = f"{THEIRS}, {kernel}" if kernel else THEIRS
+    for tokens in size.prompts:
+        yield Phase(name, PREFILL, 1, tokens, partial(prefilling, model, tokens, kernel))
+
+
+def decodes(size: Size, model: Any, *, graph: bool) -> Iterator[Phase]:
+    name = f"{THEIRS}, CUDA graph" if graph else THEIRS
+    for batch in size.batches:
+        start = partial(decoding, model, size, batch, graph)
+        yield Phase(name, DECODE, batch, size.steps, start)
 
 
 def select(model: Any, kernel: str) -> None:

@@ -64,6 +64,29 @@ def _chunk(*arrays: mx.array, exponential: bool) -> tuple[mx.array, ...]:
     )
 
 
+def step(*arrays: mx.array) -> tuple[mx.array, ...]:
+    """One step of the mLSTM in float32.
+
+    Args:
+        arrays: q, k (B, NH, DK), v (B, NH, DV), i, f (B, NH), C (B, NH, DK, DV), n (B, NH, DK), m
+            (B, NH).
+
+    Returns:
+        h (B, NH, DV) in the dtype of v, and the states after the step.
+    """
+    q, k, v, i, f, c, n, m = (array.astype(mx.float32) for array in arrays)
+    kept = log_sigmoid(f) + m
+    after = mx.maximum(kept, i)
+    forget, admit = (mx.exp(gate - after)[..., None] for gate in (kept, i))
+    key = admit * k
+    c = forget[..., None] * c + key[..., None] * v[..., None, :]
+    n = forget * n + key
+    query = (q * q.shape[-1] ** -0.5)[..., None, :]
+    inner = mx.abs(query @ n[..., None])[..., 0]
+    size = mx.maximum(inner, mx.exp(-after)[..., None]) + EPS
+    return ((query @ c)[..., 0, :] / size).astype(arrays[2].dtype), c, n, after
+
+
 def rms_norm(x: mx.array, weight: mx.array) -> mx.array:
     wide = x.astype(mx.float32)
     scale = mx.rsqrt(mx.mean(wide * wide, axis=-1, keepdims=True) + EPS)

@@ -14,7 +14,6 @@ from tests.benchmarks.gpu import plain
 from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD, TRAINING
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
-from xlstm_kernels.mlstm.step import mlstm_step_reference
 from xlstm_kernels.recurrent.slstm.naive import slstm_step_naive
 
 Shape = tuple[int, ...]
@@ -196,7 +195,7 @@ def steps(sizes: Sizes) -> Iterator[Program]:
             pack.mlstm_step,
             (*inputs, *states),
             None,
-            {COMPILED: mlstm_step_reference},
+            {COMPILED: plain.step},
             moved=0,
             moved_states=2 * prod(shape),
             forget=4,
