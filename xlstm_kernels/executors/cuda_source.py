@@ -23,7 +23,7 @@ class CudaSource:
     """A kernel's input names and text, as `mx.fast.cuda_kernel` takes them.
 
     Attributes:
-        input_names: of the inputs; those without dimensions have names of their own.
+        input_names: of the inputs; those without dimensions have a suffix.
         arguments: the shapes, strides and numbers of dimensions that the body names.
         body: of the function.
         header: what is before it.
