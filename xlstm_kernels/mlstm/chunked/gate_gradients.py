@@ -7,8 +7,7 @@ chunk, of steps before t in the state after it, and of the one state in the othe
 subtracted.
 
 m itself matters twice: by eps, which is in units of exp(-m), and for the last states, which are
-scaled by exp(-m). Its gradient runs back along the maxima that it was taken of, m_t = max(L_t +
-m_{t-1}, i_t) with L_t = log sigmoid(f_t), and ends at the input gate that was the greater one.
+scaled by exp(-m). Its gradient runs back along the maxima that it was taken of (`running_maximum`).
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mlx.core as mx
 
 from xlstm_kernels.mlstm.chunked.chunks import in_sequence
+from xlstm_kernels.mlstm.chunked.running_maximum import maximum_gradient
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.chunked.gates import LogGates
@@ -59,6 +59,7 @@ def gate_gradients(
     m_cotangent: mx.array | None,
     *,
     sigmoid_input: bool,
+    backend: str,
 ) -> GateGradients:
     """The gradients in the gates.
 
@@ -72,6 +73,7 @@ def gate_gradients(
         m_cotangent: what eps makes of m at every step, (B, NH, S); the last m's own cotangent is
             in its last step. None takes m for a constant.
         sigmoid_input: there is no m, and the input gate is a sigmoid.
+        backend: as `executors.resolve` returned it.
     """
     steps = i.shape[-1]
     forget = exponents.past + mx.cumsum(exponents.from_start, axis=-1, reverse=True)
@@ -81,7 +83,7 @@ def gate_gradients(
     if m_cotangent is not None and not sigmoid_input:
         admitted = in_sequence(gates.admitted, steps)
         chosen = admitted == mx.zeros_like(admitted)
-        flowing = _back_to_choices(m_cotangent, chosen)
+        flowing = maximum_gradient(m_cotangent, gates.admitted, backend=backend)
         nothing = mx.zeros_like(flowing)
         admit = admit + mx.where(chosen, flowing, nothing)
         passed = mx.where(chosen, nothing, flowing)
@@ -95,22 +97,3 @@ def gate_gradients(
         admit = mx.where(live, admit, mx.zeros_like(admit))
         forget = mx.where(live, forget, mx.zeros_like(forget))
     return GateGradients(admit, forget, m_initial)
-
-
-def _back_to_choices(cotangent: mx.array, chosen: mx.array) -> mx.array:
-    """g_t = cotangent_t + g_{t+1} where m_{t+1} came of m_t, by a scan that doubles its reach."""
-    steps = cotangent.shape[-1]
-    passes = mx.logical_not(chosen[..., 1:]).astype(cotangent.dtype)
-    passes = mx.concatenate([passes, mx.zeros_like(cotangent[..., :1])], axis=-1)
-    sums, reach = cotangent, 1
-    while reach < steps:
-        sums = sums + passes * _earlier(sums, reach)
-        passes = passes * _earlier(passes, reach)
-        reach += reach
-    return sums
-
-
-def _earlier(array: mx.array, steps: int) -> mx.array:
-    """Return `array` as many steps earlier, with zeros at the end."""
-    behind = mx.zeros((*array.shape[:-1], steps), dtype=array.dtype)
-    return mx.concatenate([array[..., steps:], behind], axis=-1)

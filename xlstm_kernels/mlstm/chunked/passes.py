@@ -253,6 +253,7 @@ def backward_pass(
         initial.m,
         by_m,
         sigmoid_input=form.sigmoid_input,
+        backend=backend,
     )
     initial = initial._replace(m=of_gates.m)
     rows = (in_sequence(gradient, call.steps) for gradient in (dq, dk, dv))
