@@ -230,7 +230,8 @@ def _check_apart(request: CheckRequest) -> None:
             process.start()
         process.join()
     except KeyboardInterrupt:
-        process.join(GRACE)
+        if process.pid is not None:  # it was started
+            process.join(GRACE)
         raise
     finally:
         if process.is_alive():

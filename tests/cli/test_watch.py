@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from embercoach.cli import watching
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
@@ -190,6 +191,21 @@ def test_an_interrupt_while_checking(
     run.until("Checking.")
     time.sleep(wait)
     assert run.interrupt() == 0
+
+
+def test_an_interrupt_before_the_check_starts(
+    embercoach: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is rarely when an interrupt comes: here always."""
+
+    def interrupted() -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching, "_uninterrupted", interrupted)
+    (tmp_path / "a.py").write_text("")
+    ran = embercoach("check", "--watch", str(tmp_path))
+    assert ran.code == 0
+    assert "Checking." in ran.err
 
 
 @pytest.mark.parametrize(
