@@ -20,7 +20,9 @@ from tests.xlstm_kernels.language_models.conftest import (
     drawn_model,
     save_tokenizer,
 )
+from xlstm_kernels import mlx_lm as module
 from xlstm_kernels.checkpoints import load
+from xlstm_kernels.checkpoints.quantization import quantize
 from xlstm_kernels.mlx_lm import ModelArgs, create_language_model
 from xlstm_kernels.mlx_lm.__main__ import run
 
@@ -72,6 +74,41 @@ def test_stream_generate(prompt, prefill, mlx_lm, loaded):
     )
     expected = greedy(tokenizer.encode(prompt))
     assert [one.token for one in responses] == expected
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("prompts", [PROMPTS[:1], PROMPTS], ids=len)
+def test_steps_as_cuda_takes_them(prompts, mlx_lm, loaded, monkeypatch):
+    """Compiled, for one sequence and for several that end at different places."""
+    monkeypatch.setattr(module, "_launches_dominate", lambda: True)
+    model, tokenizer = loaded
+    tokens = [tokenizer.encode(prompt) for prompt in prompts]
+    results = mlx_lm.batch_generate(model, tokenizer, tokens, max_tokens=COUNT)
+    assert results.texts == [tokenizer.decode(greedy(one)) for one in tokens]
+
+
+@pytest.mark.exhaustive
+def test_a_compiled_step_follows_the_weights(monkeypatch):
+    model, token = drawn_model(), mx.array([[1]])
+
+    def logits(*, compiled):
+        monkeypatch.setattr(module, "_launches_dominate", lambda: compiled)
+        cache = model.make_cache()
+        model(token, cache)
+        return np.array(model(token, cache))
+
+    found = []
+    for change in (lambda: None, lambda: scale_embeddings(model), lambda: quantize(model, 8, 32)):
+        change()
+        found.append(logits(compiled=True))
+        np.testing.assert_allclose(found[-1], logits(compiled=False), rtol=1e-4, atol=1e-4)
+    assert not np.allclose(found[0], found[1])
+    assert not np.allclose(found[1], found[2])
+
+
+def scale_embeddings(model):
+    weight = model.backbone.embeddings.weight
+    model.backbone.embeddings.weight = weight + weight
 
 
 def test_generate(mlx_lm, loaded):
