@@ -160,7 +160,7 @@ def create_language_model(config: xLSTMConfig | xLSTMBlockStackConfig) -> Model 
 
 
 def _launches_dominate() -> bool:
-    """Whether a step takes the host longer than the GPU: on CUDA, where compiling halves it."""
+    """Return whether a step takes the host longer than the GPU. Compiling halves that on CUDA."""
     return executors.resolve(None) == executors.CudaExecutor.name
 
 

@@ -17,7 +17,7 @@ _MAX_SIMDGROUPS = 8
 
 
 def maximum_gradient(cotangent: mx.array, admitted: mx.array, *, backend: str) -> mx.array:
-    """The gradient in each m_t, of its own cotangent and of those of the m made of it.
+    """The gradient in each m_t, of the cotangents of m_t and of all m made of it.
 
     g_t = cotangent_t + g_{t+1} where m_{t+1} was made of m_t, otherwise cotangent_t.
 
