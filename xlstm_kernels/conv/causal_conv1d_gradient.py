@@ -7,6 +7,8 @@ cotangent of the final states:
     dx_t = sum_j w_j g_{t+K-1-j}, with d(state) added where x_t is in the final states
     dw_j = sum over sequences and steps of g_t x_{t-(K-1)+j},  dbias = that of g_t
 
+With `seq_idx`, the sums leave out taps on steps of another sequence, and g is zero in padding.
+
 silu'(z) = s + z s (1 - s), s = sigmoid(z). z is computed anew: to read it would cost as much memory
 as x.
 """
