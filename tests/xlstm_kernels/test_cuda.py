@@ -123,6 +123,7 @@ def kernel_of(body: str, header: str = "", inputs: Sequence[str] = ("a",)) -> Ke
         ("float vec = 1; vec += 1;", "float vec = 1; vec += 1;"),
         ("metal::float4 x;", "metal::float4 x;"),
         ("simd_sum(x)", "metal::simd_sum(x)"),
+        ("simd_vote v = simd_ballot(x);", "metal::simd_vote v = metal::simd_ballot(x);"),
         ("metal::precise::exp(x)", "metal::precise::exp(x)"),
         ("memory.yzw", "memory.template swizzle<1, 2, 3>()"),
         ("p->xy.x + q.w", "p->xy.x + q.w"),

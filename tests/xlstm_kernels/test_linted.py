@@ -105,6 +105,9 @@ def run_convolutions() -> None:
 
         differentiate(without_bias, x, weight, mx.ones(state))
     for activation in (None, "silu"):
+        packed = {"activation": activation, "seq_idx": mx.zeros((2, 40), dtype=mx.int32)}
+        differentiate(pack.causal_conv1d, x, weight, **packed)
+        differentiate(pack.causal_conv1d, x, weight, bias, **packed)
         step = (x[:, :1], mx.ones(state), weight)
         differentiate(pack.causal_conv1d_update, *step, activation=activation)
         differentiate(pack.causal_conv1d_update, *step, bias, activation=activation)
@@ -220,7 +223,7 @@ def test_the_linter_reads_those_texts(launches) -> None:
     shared = [kernel for kernel in launches if BARRIER in kernel.body + kernel.header]
     assert len(shared) > 40
     reported = []
-    for kernel in shared[::4]:
+    for kernel in shared:
         text = written_out(kernel, *launches[kernel], without=BARRIER)
         codes = {finding.code for finding in findings_of(kernel, text)}
         reported.append(any(code.startswith("KERNEL-RACE") for code in codes))

@@ -8,7 +8,7 @@ channels last. xLSTM's mLSTM block makes q and k of it, with K = 4 and silu (Bec
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -22,6 +22,8 @@ from xlstm_kernels.conv.causal_runs import (
     ROUND,
     beginning,
     convolved,
+    counted_taps,
+    counts,
     runs,
     shared_ends,
     values_window,
@@ -62,8 +64,8 @@ def causal_conv1d(
         return_final_states: whether to return the state after the last step as well.
         activation: None; or "silu", also called "swish": y sigmoid(y).
         seq_idx: (B, S) integers, for sequences packed into one row: a step sees only steps
-            with its number. Steps with a negative one are padding, whose y is zero. It runs
-            in MLX operations, and allows neither initial nor final states, as in Dao's package.
+            with its number. Steps with a negative one are padding, whose y is zero. It allows
+            neither initial nor final states, as in Dao's package.
         backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
             can run. Inside `mx.vmap` it must be `"native"`.
 
@@ -88,6 +90,7 @@ def causal_conv1d(
         initial_states is not None,
         bool(return_final_states),
         activation is not None,
+        seq_idx is not None,
     )
     if seq_idx is not None:
         require_seq_idx("causal_conv1d", seq_idx, (x.shape[0], x.shape[1]))
@@ -100,10 +103,8 @@ def causal_conv1d(
         if unchanged is None:
             unchanged = mx.zeros((x.shape[0], weight.shape[1] - 1, x.shape[2]))
         return (y, unchanged.astype(x.dtype)) if return_final_states else y
-    if seq_idx is not None:
-        return causal_conv1d_reference(x, weight, bias, None, activation, seq_idx)[0]
     operation = _causal_conv1d(resolved, options)
-    given = (array for array in (bias, initial_states) if array is not None)
+    given = (array for array in (bias, initial_states, seq_idx) if array is not None)
     result: mx.array | tuple[mx.array, mx.array] = operation(x, weight, *given)
     return result
 
@@ -142,25 +143,31 @@ def causal_conv1d_reference(
 
 
 def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
-    """Return `seen`, (B, S, C) for each tap, with zeros where it is another sequence's."""
+    """Return `seen`, (B, S, C) for each tap, with zeros of other sequences and in padding."""
     steps = seq_idx.shape[1]
     before = len(seen) - 1
     numbers = mx.pad(seq_idx, [(0, 0), (before, 0)])  # x is zero there, whatever the number
+    in_sequence = seq_idx >= mx.zeros_like(seq_idx)
     nothing = mx.zeros_like(seen[0])
+    counted = (
+        mx.logical_and(numbers[:, tap : tap + steps] == seq_idx, in_sequence)
+        for tap in range(before + 1)
+    )
     return [
-        mx.where(mx.expand_dims(numbers[:, tap : tap + steps] == seq_idx, axis=2), rows, nothing)
-        for tap, rows in enumerate(seen)
+        mx.where(mx.expand_dims(own, axis=2), rows, nothing)
+        for own, rows in zip(counted, seen, strict=True)
     ]
 
 
 # --- Metal -------------------------------------------------------------------------------------
 
 
-def _launch(final_states: bool, values: mx.array, weight: mx.array, *_others: mx.array) -> Launch:
+def _launch(options: _Options, values: mx.array, weight: mx.array, *others: mx.array) -> Launch:
     (batch, _, channels), width = values.shape, weight.shape[1]
     states = ((batch, width - 1, channels), values.dtype)
-    outputs = ((values.shape, values.dtype), *((states,) * final_states))
-    return runs(values, width).launch(width, values.dtype, outputs)
+    outputs = ((values.shape, values.dtype), *((states,) * options.final_states))
+    template = (("NumberT", others[-1].dtype),) if options.packed else ()
+    return runs(values, width).launch(width, values.dtype, outputs, template)
 
 
 _SILU = """
@@ -187,41 +194,51 @@ _WRITE_FINAL_STATES = """
 """
 
 
+_NO_PADDING = f"""
+                if (!({counts("taps", "HALO", "HALO + i")})) {{
+                    sum = Pack{{}};
+                }}"""
+
+
 @functools.cache
-def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) -> Kernel:
-    """The kernel with or without a bias, initial states, final states, and silu."""
-    options = {
-        "_bias": biased,
+def _kernel(options: _Options) -> Kernel:
+    """The kernel with or without a bias, initial states, final states, silu, and `seq_idx`."""
+    continued, final_states, packed = options.continued, options.final_states, options.packed
+    parts = {
+        "_bias": options.biased,
         "_initial": continued,
         "_final": final_states,
-        "_silu": activated,
+        "_silu": options.activated,
+        "_packed": packed,
     }
+    inputs = {"bias": options.biased, "states": continued, "seq_idx": packed}
     return Kernel(
-        name="xlstm_causal_conv1d" + "".join(name for name, chosen in options.items() if chosen),
-        inputs=("values", "weight", *(("bias",) * biased), *(("states",) * continued)),
+        name="xlstm_causal_conv1d" + "".join(name for name, chosen in parts.items() if chosen),
+        inputs=("values", "weight", *(name for name, given in inputs.items() if given)),
         outputs=("convolved", *(("final_states",) * final_states)),
-        launch=functools.partial(_launch, final_states),
-        header=PACKS + (_SILU if activated else _IDENTITY),
+        launch=functools.partial(_launch, options),
+        header=PACKS + (_SILU if options.activated else _IDENTITY),
         contiguous_inputs=False,
         resident_threadgroups=RESIDENT_THREADGROUPS,
         body=f"""
     // values: (batch, steps, channels); weight: (channels, TAPS); bias: (channels); states:
-    // (batch, HALO, channels), all read through their strides; convolved: as values,
-    // final_states: as states, both contiguous.
-    {beginning(biased=biased)}
+    // (batch, HALO, channels); seq_idx: (batch, steps), all read through their strides; convolved:
+    // as values, final_states: as states, both contiguous.
+    {beginning(biased=options.biased)}
     {shared_ends("ends")}
     for (uint round = 0; round < rounds; ++round) {{
         {ROUND}
+        {counted_taps("taps", before="HALO", size="HALO + RUN") if packed else ""}
         {values_window(continued=continued)}
         if (active) {{
             const size_t first = (static_cast<size_t>(batch) * steps + start) * channels + channel;
             #pragma clang loop unroll(full)
             for (uint i = 0; i < RUN; ++i) {{
-                {convolved("window", "i")}
+                {convolved("window", "i", "taps" * packed)}
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     sum.at[k] = xlstm_activation(sum.at[k]);
-                }}
+                }}{_NO_PADDING if packed else ""}
                 if (i < taken) {{
                     xlstm_store(convolved + first + static_cast<size_t>(i) * channels, sum);
                 }}
@@ -234,47 +251,53 @@ def _kernel(biased: bool, continued: bool, final_states: bool, activated: bool) 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options of a call: bias, initial states, final states, silu."""
+    """The options of a call: bias, initial states, final states, silu, `seq_idx`.
+
+    There are no states with `seq_idx`.
+    """
 
     biased: bool
     continued: bool
     final_states: bool
     activated: bool
+    packed: bool
 
     @property
     def primals(self) -> int:
-        """How many arrays a call takes: x, weight, and those two that there are."""
-        return 2 + self.biased + self.continued
+        """How many arrays a call takes: x, weight, and those three that there are."""
+        return 2 + self.biased + self.continued + self.packed
 
     def named(
         self, arrays: Sequence[mx.array]
-    ) -> tuple[mx.array, mx.array, mx.array | None, mx.array | None]:
-        """x, weight, bias and initial states, or None, of the arrays of a call."""
+    ) -> tuple[mx.array, mx.array, mx.array | None, mx.array | None, mx.array | None]:
+        """x, weight, bias, initial states and `seq_idx`, or None, of the arrays of a call."""
         x, weight, *given = arrays
-        return x, weight, given[0] if self.biased else None, given[-1] if self.continued else None
+        bias = given[0] if self.biased else None
+        last = given[-1] if given else None
+        return x, weight, bias, last if self.continued else None, last if self.packed else None
 
     def reference(self, *arrays: mx.array) -> mx.array | Arrays:
         """`causal_conv1d_reference` with them: y, and the final states if these are asked for."""
-        both = causal_conv1d_reference(*self.named(arrays), "silu" if self.activated else None)
+        x, weight, bias, states, seq_idx = self.named(arrays)
+        activation = "silu" if self.activated else None
+        both = causal_conv1d_reference(x, weight, bias, states, activation, seq_idx)
         return both if self.final_states else both[0]
 
 
 @functools.cache
 def _causal_conv1d(backend: str, options: _Options) -> Operation:
-    """The differentiable operation (x, weight[, bias][, initial states]) -> y[, final states]."""
+    """The differentiable (x, weight[, bias][, initial states | seq_idx]) -> y[, final states]."""
     if backend == executors.NATIVE:
         return options.reference
     input_gradient = _causal_conv1d_gradient(backend, options)
 
     def launch(x: mx.array, weight: mx.array, *given: mx.array) -> mx.array | Arrays:
-        biased, activated = options.biased, options.activated
-        if weight.shape[1] > 1:
-            kernel = _kernel(biased, options.continued, options.final_states, activated)
-            outputs = kernel(x, weight, *given, backend=backend)
+        if weight.shape[1] > 1 or options.packed:
+            outputs = _kernel(options)(x, weight, *given, backend=backend)
             return outputs if options.final_states else outputs[0]
         # A filter that sees no past has states without elements: nothing to bind to a kernel.
-        kernel = _kernel(biased, False, False, activated)
-        (y,) = kernel(x, weight, *given[: int(biased)], backend=backend)
+        kernel = _kernel(replace(options, continued=False, final_states=False))
+        (y,) = kernel(x, weight, *given[: int(options.biased)], backend=backend)
         empty = mx.zeros((x.shape[0], 0, x.shape[2]), dtype=x.dtype)
         return (y, empty) if options.final_states else y
 
@@ -287,25 +310,24 @@ def _causal_conv1d(backend: str, options: _Options) -> Operation:
 
 @functools.cache
 def _causal_conv1d_gradient(backend: str, options: _Options) -> Operation:
-    """(x, weight[, bias][, initial states], and cotangents of what there is) -> their gradients."""
+    """(x, weight[, bias][, initial states | seq_idx], cotangents) -> gradients in all of these."""
     gradient = gradient_of(options.reference)
 
     def reference(*arrays: mx.array) -> Arrays:
         return gradient(arrays[: options.primals], arrays[options.primals :])
 
     def launch(*arrays: mx.array) -> Arrays:
-        x, weight, bias, states = options.named(arrays[: options.primals])
+        x, weight, bias, states, seq_idx = options.named(arrays[: options.primals])
         cotangent, *final = arrays[options.primals :]
-        if weight.shape[1] > 1:
-            return causal_conv1d_gradient(
-                *(x, weight, bias, states, cotangent, final[0] if final else None),
-                activated=options.activated,
-                backend=backend,
-            )
+        narrow = weight.shape[1] == 1  # states have no elements then
         gradients = causal_conv1d_gradient(
-            *(x, weight, bias, None, cotangent, None), activated=options.activated, backend=backend
+            *(x, weight, bias, None if narrow else states, cotangent),
+            *(final[0] if final and not narrow else None, seq_idx),
+            activated=options.activated,
+            backend=backend,
         )
-        return gradients if states is None else (*gradients, mx.zeros_like(states))
+        without = (states if narrow else None, seq_idx)
+        return (*gradients, *(mx.zeros_like(array) for array in without if array is not None))
 
     pull_back = gradient_of(reference)
     return on_backend(backend, launch, reference, pull_back, operator="causal_conv1d")

@@ -7,6 +7,8 @@ cotangent of the final states:
     dx_t = sum_j w_j g_{t+K-1-j}, with d(state) added where x_t is in the final states
     dw_j = sum over sequences and steps of g_t x_{t-(K-1)+j},  dbias = that of g_t
 
+With `seq_idx`, the sums leave out taps on steps of another sequence, and g is zero in padding.
+
 silu'(z) = s + z s (1 - s), s = sigmoid(z). z is computed anew: to read it would cost as much memory
 as x.
 """
@@ -14,6 +16,7 @@ as x.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -23,6 +26,8 @@ from xlstm_kernels.conv.causal_runs import (
     ROUND,
     beginning,
     convolved,
+    counted_taps,
+    counts,
     element,
     halo,
     halo_of,
@@ -48,6 +53,7 @@ def causal_conv1d_gradient(
     states: mx.array | None,
     cotangent: mx.array,
     final_cotangent: mx.array | None,
+    seq_idx: mx.array | None,
     *,
     activated: bool,
     backend: str,
@@ -61,17 +67,17 @@ def causal_conv1d_gradient(
         states: (B, K-1, C), K > 1, or None.
         cotangent: (B, S, C), of y.
         final_cotangent: (B, K-1, C), K > 1, of the final states, or None.
+        seq_idx: (B, S), the number of each step's sequence, or None; there are no states with it.
         activated: whether y is silu of the sum.
         backend: one that runs kernels.
 
     Returns:
         One array for each of the first four, in its shape and dtype, without those that are None.
     """
-    continued, final = states is not None, final_cotangent is not None
     # Without an activation the bias is in no gradient.
-    biased = activated and bias is not None
-    given = (bias if biased else None, states, final_cotangent)
-    kernel = _kernel(biased, continued, final, activated)
+    given = (bias if activated else None, states, final_cotangent, seq_idx)
+    biased, continued, final, packed = (array is not None for array in given)
+    kernel = _kernel(_Options(biased, continued, final, packed, activated))
     in_x, *in_states, block_sums = kernel(
         x, weight, cotangent, *(array for array in given if array is not None), backend=backend
     )
@@ -90,15 +96,28 @@ def causal_conv1d_gradient(
 # up what its runs have for the weights.
 
 
-def _launch(states_at: slice, *inputs: mx.array) -> Launch:
-    values, weight, *_ = inputs
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Options of a kernel: bias, states, cotangent of the final states, `seq_idx`, silu."""
+
+    biased: bool
+    continued: bool
+    final: bool
+    packed: bool
+    activated: bool
+
+
+def _launch(options: _Options, *inputs: mx.array) -> Launch:
+    values, weight, _, *given = inputs
     (_, _, channels), width = values.shape, weight.shape[1]
     laid = runs(values, width, windows=2)
-    states = inputs[states_at]
+    states = given[options.biased :][: int(options.continued)]
     sums = ((laid.threadgroups, width + 1, channels), mx.float32)
     outputs = ((values.shape, values.dtype), *((s.shape, s.dtype) for s in states), sums)
-    dtypes = tuple(("StateT", state.dtype) for state in states)
-    return laid.launch(width, values.dtype, outputs, dtypes)
+    dtypes = [("StateT", state.dtype) for state in states]
+    if options.packed:
+        dtypes.append(("NumberT", given[-1].dtype))
+    return laid.launch(width, values.dtype, outputs, tuple(dtypes))
 
 
 _SILU_SLOPE = """
@@ -124,10 +143,19 @@ _PULL_HALO = f"""
             @STATES@
             #pragma clang loop unroll(full)
             for (uint i = 0; i < HALO; ++i) {{
-                {convolved("earlier", "i")}
+                @CONVOLVED@
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     pulled[i].at[k] = given_before.at[i].at[k] * xlstm_silu_slope(sum.at[k]);
+                }}
+            }}
+"""
+_EARLIER_TAPS = counted_taps("earlier_taps", before="2 * HALO", size="2 * SPAN")
+_NO_PADDING_IN_HALO = f"""
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < HALO; ++j) {{
+                if (!({counts("taps", "HALO", "j")})) {{
+                    pulled[j] = Pack{{}};
                 }}
             }}
 """
@@ -140,12 +168,15 @@ _STATES_OF_HALO = f"""
 """
 
 
-def _pulled(*, continued: bool, activated: bool) -> str:
+def _pulled(options: _Options) -> str:
     """MSL of `window` and `pulled`, which is g; on the way, what the run adds to `sums`."""
-    if activated:
-        first = _PULL_HALO.replace("@STATES@", _STATES_OF_HALO if continued else "")
+    packed = options.packed
+    if options.activated:
+        filtered = convolved("earlier", "i", "earlier_taps" * packed)
+        states = _STATES_OF_HALO if options.continued else ""
+        first = _PULL_HALO.replace("@STATES@", states).replace("@CONVOLVED@", filtered)
         slope = f"""
-                {convolved("window", "i")}
+                {convolved("window", "i", "taps" * packed)}
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     own.at[k] *= xlstm_silu_slope(sum.at[k]);
@@ -153,18 +184,20 @@ def _pulled(*, continued: bool, activated: bool) -> str:
     else:
         first, slope = read_halo("cotangent", "pulled"), ""
     return f"""
-        {values_window(continued=continued)}
+        {counted_taps("taps", before="HALO", size="HALO + RUN") if packed else ""}
+        {values_window(continued=options.continued)}
         Pack pulled[HALO + RUN] = {{}};
         const auto given = {run_of("cotangent")};
         #pragma clang loop unroll(full)
         for (uint i = 0; i < RUN; ++i) {{
-            if (i < taken) {{
+            if (i < taken{f" && {counts('taps', 'HALO', 'HALO + i')}" * packed}) {{
                 Pack own = given.at[i];{slope}
                 pulled[HALO + i] = own;
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
                     #pragma clang loop unroll(full)
                     for (uint j = 0; j < TAPS; ++j) {{
+                        {f"if ({counts('taps', 'j', 'HALO + i')})" * packed}
                         sums[j].at[k] =
                             metal::fma(own.at[k], window[i + j].at[k], sums[j].at[k]);
                     }}
@@ -172,11 +205,12 @@ def _pulled(*, continued: bool, activated: bool) -> str:
                 }}
             }}
         }}
-        {halo("pulled", "pulled_ends", before="", first=first)}
+        {_EARLIER_TAPS if packed and options.activated else ""}
+        {halo("pulled", "pulled_ends", before="", first=first + _NO_PADDING_IN_HALO * packed)}
     """
 
 
-def _spread(first_tap: str, *, continued: bool, final: bool) -> str:
+def _spread(first_tap: str, options: _Options) -> str:
     """MSL of the gradient in x at the step start + i - HALO, of the taps from `first_tap` on."""
     from_state = f"""
             if (active && end >= steps && end < steps + HALO) {{
@@ -188,17 +222,18 @@ def _spread(first_tap: str, *, continued: bool, final: bool) -> str:
             }"""
     return f"""
             const uint end = start + i;
-            Pack sum = {{}};{from_state if final else ""}
+            Pack sum = {{}};{from_state if options.final else ""}
             #pragma clang loop unroll(full)
             for (uint j = {first_tap}; j < TAPS; ++j) {{
                 #pragma clang loop unroll(full)
                 for (uint k = 0; k < PACK; ++k) {{
+                    {f"if ({counts('taps', 'j', 'i + HALO - j')})" * options.packed}
                     sum.at[k] = metal::fma(filter[j].at[k], pulled[i + HALO - j].at[k], sum.at[k]);
                 }}
             }}
             if (active && end >= HALO && end < steps + HALO) {{
                 xlstm_store(run_gradient + (static_cast<int64_t>(i) - HALO) * channels, sum);
-            }}{to_state if continued else ""}
+            }}{to_state if options.continued else ""}
     """
 
 
@@ -229,48 +264,53 @@ _SUM_OVER_PLACES = """
 
 
 @functools.cache
-def _kernel(biased: bool, continued: bool, final: bool, activated: bool) -> Kernel:
+def _kernel(options: _Options) -> Kernel:
     """The kernel for an activation or none, and for which of the others matter to it."""
-    options = {
-        "_bias": biased,
-        "_initial": continued,
-        "_final": final,
-        "_silu": activated,
+    parts = {
+        "_bias": options.biased,
+        "_initial": options.continued,
+        "_final": options.final,
+        "_silu": options.activated,
+        "_packed": options.packed,
     }
-    chosen = "".join(name for name, chosen in options.items() if chosen)
-    inputs = ("values", "weight", "cotangent", *(("bias",) * biased))
-    states_at = slice(len(inputs), len(inputs) + continued)
+    inputs = {
+        "bias": options.biased,
+        "states": options.continued,
+        "final_cotangent": options.final,
+        "seq_idx": options.packed,
+    }
     return Kernel(
-        name="xlstm_causal_conv1d_gradient" + chosen,
-        inputs=(*inputs, *(("states",) * continued), *(("final_cotangent",) * final)),
-        outputs=("values_gradient", *(("states_gradient",) * continued), "block_sums"),
-        launch=functools.partial(_launch, states_at),
-        header=PACKS + (_SILU_SLOPE if activated else ""),
+        name="xlstm_causal_conv1d_gradient" + "".join(part for part in parts if parts[part]),
+        inputs=("values", "weight", "cotangent", *(name for name in inputs if inputs[name])),
+        outputs=("values_gradient", *(("states_gradient",) * options.continued), "block_sums"),
+        launch=functools.partial(_launch, options),
+        header=PACKS + (_SILU_SLOPE if options.activated else ""),
         contiguous_inputs=False,
         resident_threadgroups=RESIDENT_THREADGROUPS,
         body=f"""
     // values, cotangent: (batch, steps, channels); weight: (channels, TAPS); bias: (channels);
-    // states, final_cotangent: (batch, HALO, channels), all read through their strides;
-    // values_gradient: as values, states_gradient: as states; block_sums: (threadgroups, TAPS + 1,
-    // channels), those of the weights, the bias last. Outputs are contiguous.
-    {beginning(biased=biased)}
+    // states, final_cotangent: (batch, HALO, channels); seq_idx: (batch, steps), all read through
+    // their strides; values_gradient: as values, states_gradient: as states; block_sums:
+    // (threadgroups, TAPS + 1, channels), those of the weights, the bias last. Outputs are
+    // contiguous.
+    {beginning(biased=options.biased)}
     {shared_ends("ends")}
     {shared_ends("pulled_ends")}
     Pack sums[TAPS + 1] = {{}};
     for (uint round = 0; round < rounds; ++round) {{
         {ROUND}
-        {_pulled(continued=continued, activated=activated)}
+        {_pulled(options)}
         const auto run_gradient = values_gradient
             + (static_cast<int64_t>(batch) * steps + start) * channels + channel;
         #pragma clang loop unroll(full)
         for (uint i = 0; i < RUN; ++i) {{
-            {_spread("0", continued=continued, final=final)}
+            {_spread("0", options)}
         }}
         // The last run of a sequence has those steps that no other run comes to.
         if (start + RUN >= steps) {{
             #pragma clang loop unroll(full)
             for (uint i = RUN; i < RUN + HALO; ++i) {{
-                {_spread("i - RUN + 1", continued=continued, final=final)}
+                {_spread("i - RUN + 1", options)}
             }}
         }}
     }}

@@ -285,17 +285,67 @@ def values_window(*, continued: bool) -> str:
     """
 
 
-def convolved(window: str, place: str) -> str:
+def counted_taps(name: str, *, before: str, size: str) -> str:
+    """MSL of an array whose bit q of element j is set if tap j counts in step q of some steps.
+
+    It does where the step that it is applied to has the same number in `seq_idx`, and no number is
+    negative: so the last one does in all steps but padding. What is before the first step is zero,
+    and no tap counts there. Each lane compares the numbers of a step, as they are those of all
+    channels, and the simdgroup votes.
+
+    Args:
+        name: of the array.
+        before: how many steps before the run they begin.
+        size: how many steps, 64 at most.
+    """
+    return f"""
+        ulong {name}[TAPS] = {{}};
+        #pragma clang loop unroll(full)
+        for (uint first = 0; first < {size}; first += 32) {{
+            const uint later = start + first + lane;  // than the step by {before}
+            const auto numbers = seq_idx + batch * seq_idx_strides[0];
+            const bool there = index < all_runs && first + lane < {size}
+                && later >= {before} && later < steps + {before};
+            NumberT number = {{}};
+            if (there) {{
+                number = numbers[(later - {before}) * seq_idx_strides[1]];
+            }}
+            #pragma clang loop unroll(full)
+            for (uint j = 0; j < TAPS; ++j) {{
+                const uint seen = later + j;
+                bool counts = there && !(number < 0) && seen >= {before} + HALO;
+                if (counts) {{
+                    counts = numbers[(seen - {before} - HALO) * seq_idx_strides[1]] == number;
+                }}
+                {name}[j] |= static_cast<simd_vote::vote_t>(simd_ballot(counts)) << first;
+            }}
+        }}
+    """
+
+
+def counts(taps: str, tap: str, step: str) -> str:
+    """MSL of whether a tap counts in a step of `counted_taps`."""
+    return f"({taps}[{tap}] >> ({step}) & 1) != 0"
+
+
+def convolved(window: str, place: str, taps: str = "") -> str:
     """MSL of `sum`, the filter's answer to the TAPS packs of `window` from `place` on.
 
     Always in the same order and rounding, so that pieces give what the whole gives.
+
+    Args:
+        window: an array of packs.
+        place: where the first of them is.
+        taps: the `counted_taps` of the steps of the window; "" if all count.
     """
+    if_it_counts = f"if ({counts(taps, 'j', f'{place} + HALO')})" if taps else ""
     return f"""
         Pack sum = offset;
         #pragma clang loop unroll(full)
         for (uint j = 0; j < TAPS; ++j) {{
             #pragma clang loop unroll(full)
             for (uint k = 0; k < PACK; ++k) {{
+                {if_it_counts}
                 sum.at[k] = metal::fma(filter[j].at[k], {window}[{place} + j].at[k], sum.at[k]);
             }}
         }}

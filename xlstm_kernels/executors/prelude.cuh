@@ -281,6 +281,19 @@ XLSTM_REDUCTION(simd_min, min(a, b))
 XLSTM_INLINE bool simd_all(bool value) { return __all_sync(0xffffffffu, value); }
 XLSTM_INLINE bool simd_any(bool value) { return __any_sync(0xffffffffu, value); }
 
+class simd_vote {
+ public:
+    using vote_t = uint64_t;
+    XLSTM_INLINE explicit simd_vote(vote_t bits) : bits_(bits) {}
+    XLSTM_INLINE explicit operator vote_t() const { return bits_; }
+
+ private:
+    vote_t bits_;
+};
+XLSTM_INLINE simd_vote simd_ballot(bool value) {
+    return simd_vote(__ballot_sync(0xffffffffu, value));
+}
+
 template <typename T>
 XLSTM_INLINE T simd_prefix_inclusive_sum(T value) {
     const uint32_t lane = lane_index();

@@ -55,9 +55,7 @@ class CausalConv1d(nn.Module):
         """
         if mask is None and seq_idx is None:
             return self._convolve(x, state)
-        batch, steps, channels = x.shape
-        if state is None:
-            state = mx.zeros((batch, self.weight.shape[1] - 1, channels), dtype=x.dtype)
+        batch, steps, _ = x.shape
         begins = None
         if seq_idx is not None:
             begins = sequence_begins("CausalConv1d", seq_idx, mask, (batch, steps))
@@ -84,20 +82,29 @@ class CausalConv1d(nn.Module):
         return y, last
 
     def _convolve_packed(
-        self, x: mx.array, state: mx.array, begins: mx.array | None, steps: mx.array
+        self, x: mx.array, state: mx.array | None, begins: mx.array | None, steps: mx.array
     ) -> tuple[mx.array, mx.array]:
         """y, and the last inputs of the last sequence; `steps` (B, 1) are there in each row."""
-        before = state.shape[1]
-        rows = mx.concatenate([state.astype(x.dtype), x], axis=1)
+        (batch, _, channels), before = x.shape, self.weight.shape[1] - 1
+        earlier = mx.zeros((batch, before, channels)) if state is None else state
+        rows = mx.concatenate([earlier.astype(x.dtype), x], axis=1)
         ends = steps + mx.arange(before, dtype=mx.int32)
         last = _at(rows, ends)
         if begins is None:
             return self._convolve(x, state)[0], last
-        numbers = mx.cumsum(mx.pad(begins, [(0, 0), (before, 0)]).astype(mx.int32), axis=1)
-        y = causal_conv1d(rows, self.weight, self.bias, activation=self.activation, seq_idx=numbers)
+        numbers = mx.cumsum(begins.astype(mx.int32), axis=1)
+        of_rows = mx.pad(numbers, [(0, 0), (before, 0)])
+        if state is None:
+            y = self._convolve_sequences(x, numbers)
+        else:
+            y = self._convolve_sequences(rows, of_rows)[:, before:]
+        is_own = mx.take_along_axis(of_rows, ends, axis=1) == mx.sum(begins, axis=1, keepdims=True)
+        return y, mx.where(mx.expand_dims(is_own, axis=2), last, mx.zeros_like(last))
+
+    def _convolve_sequences(self, x: mx.array, numbers: mx.array) -> mx.array:
+        y = causal_conv1d(x, self.weight, self.bias, activation=self.activation, seq_idx=numbers)
         assert isinstance(y, mx.array)  # no final states were asked for
-        is_own = mx.take_along_axis(numbers, ends, axis=1) == mx.sum(begins, axis=1, keepdims=True)
-        return y[:, before:], mx.where(mx.expand_dims(is_own, axis=2), last, mx.zeros_like(last))
+        return y
 
 
 def _at(rows: mx.array, indices: mx.array) -> mx.array:

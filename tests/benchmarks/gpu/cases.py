@@ -196,6 +196,7 @@ def _pulled_in_float64(
 def convolution_cases() -> Iterator[Case]:
     yield from _convolution_cases(2, 75, 70)
     yield from _convolution_cases(4, 1100, 128)  # a thread takes several channels
+    yield _packed_convolution_case()
     yield _update_case()
 
 
@@ -229,6 +230,27 @@ def _convolution_cases(batch: int, steps: int, channels: int) -> Iterator[Case]:
         yield Case(
             f"causal_conv1d{suffix}, bias, states", call_with_states, drawn, values, gradients
         )
+
+
+def _packed_convolution_case() -> Case:
+    """Sequences that end anywhere, and padding, whose number is negative."""
+    x, weight, bias, states = (4, 1100, 128), (128, 4), (128,), (4, 3, 128)
+    step, row = np.arange(1100), np.arange(4)[:, None]
+    seq_idx = np.where(step % 71 > 66, -1, (step + row) // 29)
+
+    def call(*arrays: mx.array, backend: str) -> list[mx.array]:
+        numbers = mx.array(seq_idx.astype(np.int32))
+        y = pack.causal_conv1d(*arrays, activation="silu", seq_idx=numbers, backend=backend)
+        return [y]
+
+    def values(*arrays: Numbers) -> list[Numbers]:
+        return [conv.causal(*arrays, None, "silu", seq_idx)[0]]
+
+    def gradients(arrays: Sequence[Numbers], cotangents: Sequence[Numbers]) -> list[Numbers]:
+        pulled = (*cotangents, np.zeros(states))
+        return conv.causal_gradients(*arrays, None, "silu", pulled, seq_idx)[:3]
+
+    return Case("causal_conv1d, packed", call, normal(x, weight, bias), values, gradients)
 
 
 def _update_case() -> Case:

@@ -24,8 +24,12 @@ def causal(
     bias: Numbers | None = None,
     states: Numbers | None = None,
     activation: str | None = None,
+    seq_idx: NDArray[np.int64] | None = None,
 ) -> tuple[Numbers, Numbers]:
-    """x (B, S, C), weight (C, K), bias (C,), states (B, K-1, C) -> y (B, S, C), final states."""
+    """x (B, S, C), weight (C, K), bias (C,), states (B, K-1, C) -> y (B, S, C), final states.
+
+    seq_idx (B, S): a tap counts in the steps whose number its own step has, unless it is negative.
+    """
     (batch, steps, channels), width = x.shape, weight.shape[1]
 
     def at(step: int) -> Numbers:
@@ -36,12 +40,27 @@ def causal(
     y = np.zeros(x.shape)
     for t in range(steps):
         for j in range(width):
-            y[:, t] += weight[:, j] * at(t - (width - 1) + j)
+            seen = at(t - (width - 1) + j)
+            if seq_idx is not None:
+                seen = np.where(counted(seq_idx, t, width)[:, j, None], seen, 0)
+            y[:, t] += weight[:, j] * seen
     if bias is not None:
         y += bias
     last = [at(step) for step in range(steps - (width - 1), steps)]
     final = np.stack(last, axis=1) if last else np.zeros((batch, 0, channels))
-    return (silu(y) if activation else y), final
+    if activation:
+        y = silu(y)
+    return (y if seq_idx is None else np.where(seq_idx[..., None] < 0, 0, y)), final
+
+
+def counted(seq_idx: NDArray[np.int64], step: int, width: int) -> NDArray[np.bool_]:
+    """(B, K): taps that count in a step; those before the first step do in every sequence."""
+    first = max(0, step - (width - 1))
+    same = seq_idx[:, first : step + 1] == seq_idx[:, step, None]
+    missing = width - same.shape[1]
+    return np.pad(same, ((0, 0), (missing, 0)), constant_values=True) & (
+        seq_idx[:, step, None] >= 0
+    )
 
 
 def silu_slope(y: Numbers) -> Numbers:
@@ -56,6 +75,7 @@ def causal_gradients(
     states: Numbers | None,
     activation: str | None,
     cotangents: tuple[Numbers, Numbers],
+    seq_idx: NDArray[np.int64] | None = None,
 ) -> list[Numbers]:
     """Of `causal` in x, weight, bias and states (of zeros for None), one step after the other.
 
@@ -71,11 +91,16 @@ def causal_gradients(
     in_rows[:, steps:] = cotangents[1]
     for t in range(steps):
         seen = slice(t, t + width)
-        pulled = cotangents[0][:, t]
+        pulled, values = cotangents[0][:, t], rows[:, seen]
+        count = np.ones((batch, width), dtype=np.bool_)
+        if seq_idx is not None:
+            count = counted(seq_idx, t, width)
+            pulled = np.where(count[:, -1:], pulled, 0)
+            values = np.where(count[..., None], values, 0)
         if activation:
-            pulled = pulled * silu_slope(bias + np.einsum("bkc,ck->bc", rows[:, seen], weight))
-        in_rows[:, seen] += np.einsum("bc,ck->bkc", pulled, weight)
-        in_weight += np.einsum("bc,bkc->ck", pulled, rows[:, seen])
+            pulled = pulled * silu_slope(bias + np.einsum("bkc,ck->bc", values, weight))
+        in_rows[:, seen] += np.einsum("bc,ck,bk->bkc", pulled, weight, count)
+        in_weight += np.einsum("bc,bkc->ck", pulled, values)
         in_bias += pulled.sum(axis=0)
     return [in_rows[:, width - 1 :], in_weight, in_bias, in_rows[:, : width - 1]]
 

@@ -1,0 +1,349 @@
+"""causal_conv1d of sequences packed into rows, and its gradients."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.xlstm_kernels.conv import oracle
+from xlstm_kernels import causal_conv1d_fn
+from xlstm_kernels.conv import causal_runs
+from xlstm_kernels.conv.causal_conv1d import causal_conv1d
+
+BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
+ACTIVATIONS = pytest.mark.parametrize("activation", [None, "silu"])
+
+
+@pytest.fixture
+def drawn(draw):
+    """x, weight, bias, and a cotangent of y."""
+
+    def arrays(batch, steps, channels, width, dtype=mx.float32, other=None):
+        x, others = (batch, steps, channels), ((channels, width), (channels,))
+        primals = [draw(x, dtype), *(draw(shape, other or dtype) for shape in others)]
+        return primals, draw(x, dtype)
+
+    return arrays
+
+
+@pytest.fixture
+def judge(wide, relative_error):
+    """Hold y and the gradients to the definition's."""
+
+    def compare(found, primals, cotangent, numbers, activation):
+        y, *gradients = found
+        x, weight, bias = (None if primal is None else wide(primal) for primal in primals)
+        numbers = np.array(numbers).astype(np.int64)
+        exact, _ = oracle.causal(x, weight, bias, None, activation, numbers)
+        final = np.zeros((x.shape[0], weight.shape[1] - 1, x.shape[2]))
+        pulled = (wide(cotangent), final)
+        slopes = oracle.causal_gradients(x, weight, bias, None, activation, pulled, numbers)
+        assert y.dtype == primals[0].dtype
+        assert relative_error(y, exact) < BARS[y.dtype]
+        given = [primal for primal in primals if primal is not None]
+        for gradient, primal, slope in zip(gradients, given, slopes, strict=False):
+            assert gradient.dtype == primal.dtype
+            assert relative_error(gradient, slope) < BARS[primal.dtype]
+
+    return compare
+
+
+def computed(primals, cotangent, numbers, activation, device):
+    """y, and the gradients in those of x, weight and bias that there are."""
+    numbers = numbers if isinstance(numbers, mx.array) else mx.array(numbers)
+
+    def operator(*arrays):
+        return causal_conv1d(*arrays, activation=activation, seq_idx=numbers, backend=device)
+
+    (y,), gradients = mx.vjp(
+        operator, [array for array in primals if array is not None], [cotangent]
+    )
+    return [y, *gradients]
+
+
+def cut_at(places, steps):
+    """A row for each of the places: its second sequence begins there, its third two steps later."""
+    step, begin = np.arange(steps), np.array(places)[:, None]
+    return (step >= begin).astype(np.int32) + (step >= begin + 2)
+
+
+def random_numbers(shape, seed=3):
+    """Sequences of a few steps each, numbers that return, and padding."""
+    generator = np.random.default_rng(seed)
+    numbers = np.cumsum(generator.random(shape) < 0.15, axis=1) % 3
+    return np.where(generator.random(shape) < 0.1, -1 - numbers, numbers).astype(np.int32)
+
+
+# --- the oracle itself -------------------------------------------------------------------------
+
+
+@ACTIVATIONS
+def test_the_oracle_is_the_slope(activation):
+    normal = np.random.default_rng(5).standard_normal
+    primals, numbers = (
+        [normal(shape) for shape in ((2, 7, 3), (3, 4), (3,))],
+        random_numbers((2, 7)),
+    )
+    cotangents = normal((2, 7, 3)), np.zeros((2, 3, 3))
+
+    def loss(*arrays):
+        return (cotangents[0] * oracle.causal(*arrays, None, activation, numbers)[0]).sum()
+
+    exact = oracle.causal_gradients(*primals, None, activation, cotangents, numbers)
+    for gradient, slope in zip(exact, oracle.numeric_gradients(loss, primals), strict=False):
+        np.testing.assert_allclose(gradient, slope, atol=1e-8)
+
+
+def test_golden_values(device):
+    """Taps 1, 10, 100: the digits of y, read from the left, are present, past, and before that."""
+    x, weight = mx.array([[[1.0], [2.0], [3.0], [4.0], [5.0]]]), mx.array([[1.0, 10.0, 100.0]])
+    numbers, cotangent = mx.array([[4, 4, 4, -1, 4]]), mx.ones((1, 5, 1))
+    y, in_x, in_weight = computed([x, weight, None], cotangent, numbers, None, device)
+    assert y.flatten().tolist() == [100, 210, 321, 0, 503]
+    assert in_x.flatten().tolist() == [111, 110, 101, 0, 100]
+    assert in_weight.flatten().tolist() == [1 + 3, 1 + 2, 1 + 2 + 3 + 5]
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+def test_boundaries_at_every_step_of_runs(width, activation, device, drawn, judge):
+    """Runs of 16 steps, and of their halos."""
+    places = range(38)
+    primals, cotangent = drawn(len(places), 37, 3, width)
+    numbers = cut_at(places, 37)
+    found = computed(primals, cotangent, numbers, activation, device)
+    judge(found, primals, cotangent, numbers, activation)
+
+
+@pytest.mark.parametrize("channels", [8, 6, 5])
+def test_boundaries_at_every_step_of_packed_runs(channels, monkeypatch, simulator, drawn, judge):
+    """Runs of 8 steps, whose threads take several channels, and of 16 steps."""
+    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
+    places = range(22)
+    primals, cotangent = drawn(len(places), 21, channels, 4)
+    numbers = cut_at(places, 21)
+    found = computed(primals, cotangent, numbers, "silu", "metal")
+    judge(found, primals, cotangent, numbers, "silu")
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize("channels", [3, 4])
+def test_boundaries_around_threadgroups(channels, activation, monkeypatch, simulator, drawn, judge):
+    """The first run of a threadgroup has its halo, and g of that, from memory."""
+    monkeypatch.setattr(causal_runs, "_BUSY_THREADS", 0)
+    places = range(120, 140)
+    primals, cotangent = drawn(len(places), 150, channels, 4)
+    numbers = cut_at(places, 150)
+    found = computed(primals, cotangent, numbers, activation, "metal")
+    judge(found, primals, cotangent, numbers, activation)
+    assert all(launch.grid[1] > 2 * launch.threadgroup[1] for launch in simulator.launches)
+
+
+@pytest.mark.parametrize("width", [4, 5])
+@ACTIVATIONS
+def test_each_sequence_is_as_if_alone_to_the_last_bit(width, activation, device, drawn):
+    (x, weight, bias), _ = drawn(1, 150, 35, width)
+    places = [0, 1, 3, 6, 10, 15, 16, 17, 31, 32, 33, 48, 90, 127, 128, 129, 131, 150]
+    packed = causal_conv1d_fn(
+        mx.swapaxes(x, 1, 2), weight, bias, cu_seqlens=places, activation=activation, backend=device
+    )
+    alone = [
+        causal_conv1d(x[:, begin:end], weight, bias, activation=activation, backend=device)
+        for begin, end in itertools.pairwise(places)
+    ]
+    assert mx.array_equal(mx.swapaxes(packed, 1, 2), mx.concatenate(alone, axis=1))
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize("biased", [False, True])
+def test_numbers_that_return_and_padding(biased, activation, device, drawn, judge):
+    primals, cotangent = drawn(3, 300, 33, 4)
+    primals[2] = primals[2] if biased else None
+    numbers = random_numbers((3, 300))
+    found = computed(primals, cotangent, numbers, activation, device)
+    judge(found, primals, cotangent, numbers, activation)
+
+
+@pytest.mark.parametrize(
+    ("width", "steps"), [(8, 70), (9, 70), (16, 300), (17, 70), pytest.param(32, 900)], ids=str
+)
+@pytest.mark.sampled(0)
+def test_wide_filters(width, steps, device, drawn, judge):
+    primals, cotangent = drawn(2, steps, 5, width)
+    numbers = cut_at([20, steps // 2], steps)
+    found = computed(primals, cotangent, numbers, "silu", device)
+    judge(found, primals, cotangent, numbers, "silu")
+
+
+@pytest.mark.parametrize("others", ["own dtype", "float32"])
+def test_dtypes(others, device, precision, drawn, judge):
+    other = mx.float32 if others == "float32" else precision.dtype
+    primals, cotangent = drawn(2, 65, 40, 4, precision.dtype, other)
+    numbers = random_numbers((2, 65))
+    found = computed(primals, cotangent, numbers, "silu", device)
+    judge(found, primals, cotangent, numbers, "silu")
+
+
+@pytest.mark.parametrize("dtype", [mx.int8, mx.int64, mx.uint8, mx.uint32, mx.uint64])
+def test_dtypes_of_numbers(dtype, device, drawn, judge):
+    primals, cotangent = drawn(2, 20, 5, 4)
+    numbers = mx.array(np.abs(random_numbers((2, 20)))).astype(dtype)
+    found = computed(primals, cotangent, numbers, None, device)
+    judge(found, primals, cotangent, numbers, None)
+
+
+def test_numbers_that_differ_in_high_bits(device):
+    numbers = mx.array([[0, 2**32, 2**40]], dtype=mx.int64)
+    y = causal_conv1d(mx.ones((1, 3, 2)), mx.ones((2, 3)), seq_idx=numbers, backend=device)
+    assert y.tolist() == [[[1, 1]] * 3]
+
+
+@pytest.mark.parametrize("layout", ["transposed", "reversed", "broadcast"])
+def test_strided_inputs(layout, device, draw, judge):
+    x = draw((2, 66, 45), mx.float32).transpose(0, 2, 1)[:, ::-1, ::2]
+    weight, bias = draw((4, 33), mx.float32).transpose(1, 0), draw((66,), mx.float32)[::2]
+    cotangent = draw((33, 2, 45), mx.float32).transpose(1, 2, 0)
+    numbers = {
+        "transposed": mx.array(random_numbers((45, 2))).transpose(1, 0),
+        "reversed": mx.array(random_numbers((2, 90)))[:, ::-2],
+        "broadcast": mx.broadcast_to(mx.array(random_numbers((1, 45))), (2, 45)),
+    }[layout]
+    primals = [x, weight, bias]
+    found = computed(primals, cotangent, numbers, "silu", device)
+    judge(found, primals, cotangent, numbers, "silu")
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 5, 2), (20, 1, 3), (13, 17, 4)], ids=str)
+@pytest.mark.parametrize("width", [1, 4])
+def test_short_rows(shape, width, device, drawn, judge):
+    """Among them fewer than eight numbers, which kernels get as constants."""
+    primals, cotangent = drawn(*shape, width)
+    numbers = random_numbers(shape[:2])
+    numbers[0, 0] = 0
+    found = computed(primals, cotangent, numbers, "silu", device)
+    judge(found, primals, cotangent, numbers, "silu")
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (2, 5, 0), (2, 0, 3)], ids=str)
+def test_empty(shape, device, drawn):
+    primals, cotangent = drawn(*shape, 4)
+    numbers = mx.zeros(shape[:2], dtype=mx.int32)
+    y, in_x, in_weight, _ = computed(primals, cotangent, numbers, "silu", device)
+    assert y.shape == in_x.shape == shape
+    assert not mx.any(in_weight).item()
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_nan_crosses_no_boundary(bad, activation, device, drawn):
+    (x, weight, bias), _ = drawn(1, 150, 3, 4)
+    numbers = mx.array([[0] * 30 + [1] * 99 + [-1] * 11 + [2] * 10])
+    spoilt = mx.expand_dims(mx.logical_or(numbers == 1, numbers < 0), axis=2)
+    clean, found = (
+        causal_conv1d(v, weight, bias, activation=activation, seq_idx=numbers, backend=device)
+        for v in (x, mx.where(spoilt, mx.array(bad), x))
+    )
+    of_second = mx.expand_dims(numbers == 1, axis=2)
+    assert mx.all(mx.where(of_second, mx.logical_not(mx.isfinite(found)), clean == found)).item()
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_nan_crosses_no_boundary_backward(bad, activation, simulator, drawn):
+    """MLX's gradient of `where` would multiply it by zero. Of padding, nothing reaches weights."""
+    (x, weight, bias), cotangent = drawn(1, 150, 3, 4)
+    numbers = mx.array([[0] * 30 + [1] * 99 + [-1] * 11 + [2] * 10])
+    padding, second = (mx.expand_dims(a, axis=2) for a in (numbers < 0, numbers == 1))
+    clean = computed([x, weight, bias], cotangent, numbers, activation, "metal")
+    spoilt_x, spoilt = (mx.where(padding, mx.array(bad), array) for array in (x, cotangent))
+    found = computed([spoilt_x, weight, bias], spoilt, numbers, activation, "metal")
+    assert all(mx.array_equal(one, other) for one, other in zip(clean, found, strict=True))
+    spoilt_x, spoilt = (mx.where(second, mx.array(bad), array) for array in (x, cotangent))
+    _, in_x, *_ = computed([spoilt_x, weight, bias], spoilt, numbers, activation, "metal")
+    assert mx.all(mx.logical_or(second, in_x == clean[1])).item()
+
+
+# --- launches and transformations --------------------------------------------------------------
+
+
+def test_one_launch_in_each_direction(simulator, drawn):
+    """Where x is transposed, too, which is not copied."""
+    (x, weight, bias), cotangent = drawn(2, 20, 33, 4)
+    turned = mx.contiguous(x.transpose(0, 2, 1)).transpose(0, 2, 1)
+    mx.eval(computed([turned, weight, bias], cotangent, random_numbers((2, 20)), "silu", "metal"))
+    assert [launch.kernel.removeprefix("xlstm_causal_conv1d") for launch in simulator.launches] == [
+        "_bias_silu_packed",
+        "_gradient_bias_silu_packed",
+    ]
+    assert all(launch.traffic["values"].read == x.nbytes for launch in simulator.launches)
+
+
+@ACTIVATIONS
+def test_second_derivatives(activation, device, drawn, draw, wide, relative_error):
+    """Of the gradients' product with fixed directions: symmetric, so differences of gradients."""
+    primals, cotangent = drawn(2, 20, 3, 4)
+    directions, numbers = (
+        [draw(primal.shape, mx.float32) for primal in primals],
+        random_numbers((2, 20)),
+    )
+
+    def along(*arrays):
+        _, *found = computed(list(arrays), cotangent, numbers, activation, device)
+        return sum(mx.sum(f * d) for f, d in zip(found, directions, strict=True))
+
+    actual = mx.grad(along, argnums=(0, 1, 2))(*primals)
+    step = 1e-6
+    ahead, behind = (
+        oracle.causal_gradients(
+            *(wide(p) + sign * step * wide(d) for p, d in zip(primals, directions, strict=True)),
+            None,
+            activation,
+            (wide(cotangent), np.zeros((2, 3, 3))),
+            numbers,
+        )[:3]
+        for sign in (1, -1)
+    )
+    for result, plus, minus in zip(actual, ahead, behind, strict=True):
+        assert relative_error(result, (plus - minus) / (2 * step), np.ones(1)) < 1e-4
+
+
+def test_compile_and_checkpoint(device, drawn):
+    """With numbers that are captured, and with numbers that are an input."""
+    primals, cotangent = drawn(2, 20, 3, 4)
+    numbers = mx.array(random_numbers((2, 20)))
+
+    def loss(*arrays):
+        *given, seq_idx = arrays
+        y = causal_conv1d(*given, activation="silu", seq_idx=seq_idx, backend=device)
+        return mx.sum(y * cotangent)
+
+    gradient = mx.grad(loss, argnums=(0, 1, 2))
+    plain = gradient(*primals, numbers)
+    captured = mx.grad(lambda *arrays: loss(*arrays, numbers), argnums=(0, 1, 2))
+    checkpointed = mx.grad(mx.checkpoint(loss), argnums=(0, 1, 2))
+    for found in (
+        mx.compile(gradient)(*primals, numbers),
+        mx.compile(captured)(*primals),
+        checkpointed(*primals, numbers),
+    ):
+        for one, other in zip(plain, found, strict=True):
+            np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-5)
+
+
+def test_jvp(device, drawn, draw):
+    """Without activation y is linear in x."""
+    (x, weight, _), _ = drawn(2, 20, 4, 3)
+    tangent, numbers = draw(x.shape, mx.float32), mx.array(random_numbers((2, 20)))
+
+    def operator(v):
+        return causal_conv1d(v, weight, seq_idx=numbers, backend=device)
+
+    _, (pushed,) = mx.jvp(operator, [x], [tangent])
+    np.testing.assert_allclose(np.array(pushed), np.array(operator(tangent)), rtol=1e-5, atol=1e-6)
