@@ -28,6 +28,7 @@ _MOST_SIMDGROUPS = 8
 _MEMORY = 32 * 1024 // (_SIMD_WIDTH * 4)  # of a threadgroup, in floats for each lane
 _STEPS_FOR_A_TAP = 24  # read by a threadgroup at least, if there are: the rest is then below 10 %
 _CHANNELS_OF_A_PACK = 4  # a window of more of them would fill the registers
+_TAPS_OF_A_PACK = 4  # of wider filters it has fewer channels
 _BUSY_THREADS = 2**14
 # Several times as many as a large GPU holds at once. Beyond that they take more rounds, since each
 # reads the filters and halos, and adds up its sums, once.
@@ -96,7 +97,8 @@ def runs(values: mx.array, width: int, *, windows: int = 1) -> Runs:
     """
     batch, steps, channels = values.shape
     run = min(_STEPS_OF_A_PACKED_RUN, steps)
-    pack = _CHANNELS_OF_A_PACK // windows if width <= _STEPS_OF_A_PACKED_RUN else 1
+    fitting = _CHANNELS_OF_A_PACK // windows // math.ceil(width / _TAPS_OF_A_PACK)
+    pack = max(fitting, 1) if width <= _STEPS_OF_A_PACKED_RUN else 1
     while pack > 1 and (channels % pack or values.size < _BUSY_THREADS * run * pack):
         pack //= 2
     if steps == 1:
