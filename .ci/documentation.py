@@ -262,10 +262,17 @@ class _Links(Treeprocessor):
         self._links = links
 
     def run(self, root: Element) -> None:
+        for paragraph in [element for element in root if _has_remote_image(element)]:
+            root.remove(paragraph)
         for element in root.iter():
             for name in ("href", "src"):
                 if (link := element.get(name)) is not None:
                     element.set(name, self._links.resolve(link))
+
+
+def _has_remote_image(element: Element) -> bool:
+    """Return whether a badge is inside of an element: pages load nothing from other hosts."""
+    return any(urlsplit(image.get("src", "")).netloc for image in element.iter("img"))
 
 
 _links = RepositoryLinks()

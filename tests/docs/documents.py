@@ -73,6 +73,7 @@ NOT_RUN = {
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_language_model.py"
     ),
+    "python .ci/rehearsal.py": "takes 26 s: the job `package` of ci.yml",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
     "python examples/train_xlstm.py --plot docs/images/parity_slstm.svg": "test_train_xlstm.py",
     "python examples/train_xlstm.py --blocks m --plot docs/images/parity_mlstm.svg": (

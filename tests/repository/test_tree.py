@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TOP = {
     "CHANGELOG.md",
+    "CITATION.cff",
     "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
