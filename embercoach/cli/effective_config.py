@@ -114,14 +114,14 @@ def _rules(
         key = reason or decision
         if key not in known:
             known[key] = _ignoring(scope, *reason) if reason else _deciding(scope, decision)
-        rule = rulebook.rule(code)
+        severities = judge.severities(code, profile)
         rules.append(
             {
                 "code": code,
-                "name": rule.name,
+                "name": rulebook.rule(code).name,
                 "enabled": decision.enabled and reason is None,
-                "severity": rule.severity_in(profile, "default"),
-                "severities": rule.severity[profile],
+                "severity": severities["default"],
+                "severities": severities,
                 "because": known[key],
             }
         )

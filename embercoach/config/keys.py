@@ -73,6 +73,13 @@ KEYS = (
         "Profiles by pattern of files; the last match counts.",
         {},
     ),
+    Key(
+        "severity",
+        setting_types.SELECTOR_SEVERITIES,
+        f"Severities by rule instead of the profile's, in every context: {_RULES}. "
+        "The longest prefix wins.",
+        {},
+    ),
     Key("show-notes", setting_types.BOOLEAN, "Whether notes are listed.", False),
     Key(
         "respect-gitignore",

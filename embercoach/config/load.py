@@ -257,6 +257,7 @@ def _settings(base: Layer, top: Layer, root: Path, file: ConfigFile | None) -> S
         per_file_ignores=base.per_file_ignores,
         # A profile on the command line is for every file.
         per_file_profiles=() if top.profile else base.per_file_profiles,
+        severities=base.severities,
         exclude=(*exclude, *base.extend_exclude, *top.extend_exclude),
         respect_gitignore=_first(top.respect_gitignore, base.respect_gitignore, default=True),
         max_file_size=top.max_file_size or base.max_file_size,

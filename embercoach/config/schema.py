@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embercoach.config.configuration_files import ConfigFile
+    from embercoach.finding import Severity
     from embercoach.kernel_builder import KernelBuilder
 
 
@@ -27,6 +28,7 @@ class Layer:
     extend_exclude: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     per_file_profiles: tuple[tuple[str, str], ...] = ()
+    severities: tuple[tuple[str, Severity], ...] = ()
     show_notes: bool | None = None
     respect_gitignore: bool | None = None
     max_file_size: float | None = None
@@ -59,6 +61,7 @@ def layer_of(file: ConfigFile) -> Layer:
         extend_exclude=said.get("extend-exclude", ()),
         per_file_ignores=said.get("per-file-ignores", ()),
         per_file_profiles=said.get("per-file-profiles", ()),
+        severities=said.get("severity", ()),
         show_notes=said.get("show-notes"),
         respect_gitignore=said.get("respect-gitignore"),
         max_file_size=said.get("max-file-size"),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.config.settings import Settings
+    from embercoach.finding import Severity
 
 ALL = "ALL"
 
@@ -98,13 +99,24 @@ def _votes(layer: Selection, number: int) -> Iterator[tuple[tuple[int, bool], st
     for key, selectors in (*said, ("ignore", layer.ignore)):
         wanted = key != "ignore"
         for selector in selectors:
-            weight = 0 if selector == ALL else len(selector)
-            yield (weight, not wanted), selector, Decision(wanted, number, key, selector)
+            yield (_weight(selector), not wanted), selector, Decision(wanted, number, key, selector)
 
 
 def enabled_codes(layers: Iterable[Selection]) -> frozenset[str]:
     """The codes that are on after all layers."""
     return frozenset(code for code, made in decisions(layers).items() if made.enabled)
+
+
+def severities_by_code(chosen: Iterable[tuple[str, Severity]]) -> dict[str, Severity]:
+    """The severities of rules that selectors set; of two selectors the longer one wins."""
+    made: dict[str, Severity] = {}
+    for selector, severity in sorted(chosen, key=lambda pair: _weight(pair[0])):
+        made |= {code: severity for code in static_codes() if matches(selector, code)}
+    return made
+
+
+def _weight(selector: str) -> int:
+    return 0 if selector == ALL else len(selector)
 
 
 def selector_form() -> dict[str, Any]:

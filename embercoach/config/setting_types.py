@@ -9,6 +9,7 @@ from embercoach.config.builders import kernel_builders, kernel_builders_form
 from embercoach.config.errors import ConfigError, nearest, suggestion, type_name
 from embercoach.config.patterns import check_pattern
 from embercoach.config.selectors import check_selector, selector_form
+from embercoach.finding import SEVERITIES, Severity
 from embercoach.rulebook import PROFILES, kinds
 
 if TYPE_CHECKING:
@@ -148,6 +149,23 @@ def _pattern_profiles(value: Any) -> tuple[tuple[str, str], ...]:
     return _each(_table(value, "profiles"), check_profile)
 
 
+def _severity(value: Any) -> Severity:
+    if not isinstance(value, str):
+        raise ConfigError(f"must be a string, got {type_name(value)}")
+    for severity in SEVERITIES:
+        if value == severity:
+            return severity
+    known = " or ".join(f"'{name}'" for name in SEVERITIES)
+    raise ConfigError(f"unknown severity '{value}'{suggestion(value, SEVERITIES)} ({known})")
+
+
+def _selector_severities(value: Any) -> tuple[tuple[str, Severity], ...]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"must be a table from rules to severities, got {type_name(value)}")
+    _each(dict(zip(value, value, strict=True)), check_selector)
+    return tuple((selector.upper(), severity) for selector, severity in _each(value, _severity))
+
+
 def _each(table: dict[str, Any], check: Callable[[Any], _T]) -> tuple[tuple[str, _T], ...]:
     """Check the value of each pattern; a mistake is that of its pattern."""
     checked = []
@@ -185,6 +203,14 @@ def _pattern_form() -> Form:
     return {"type": "string", "pattern": r"\S"}
 
 
+def _selector_severities_form() -> Form:
+    return {
+        "type": "object",
+        "propertyNames": _defined("selector"),
+        "additionalProperties": {"type": "string", "enum": list(SEVERITIES)},
+    }
+
+
 def _kind_form() -> Form:
     codes = _kinds_by_code()
     lower = "|".join(code.lower() for code in codes)
@@ -207,6 +233,7 @@ PATTERN_SELECTORS = SettingType(
     _pattern_selectors, lambda: _by_pattern(_list_of(_defined("selector")))
 )
 PATTERN_PROFILES = SettingType(_pattern_profiles, lambda: _by_pattern(_profile_form()))
+SELECTOR_SEVERITIES = SettingType(_selector_severities, _selector_severities_form)
 KERNEL_BUILDERS = SettingType(kernel_builders, kernel_builders_form)
 
 #: What several forms refer to.

@@ -10,6 +10,7 @@ from embercoach.rulebook import static_codes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from embercoach.finding import Severity
     from embercoach.kernel_builder import KernelBuilder
 
 #: Folders that hold no code of the project's own. The same as ruff's, plus our cache.
@@ -75,6 +76,7 @@ class Settings:
         enabled: the selected rule codes.
         per_file_ignores: pattern and code prefixes to leave out in the files it matches.
         per_file_profiles: pattern and profile; the last match counts.
+        severities: code prefix and severity, instead of the profile's; the longest prefix counts.
         exclude: patterns of files and folders that discovery skips.
         respect_gitignore: exclude files that git ignores.
         max_file_size: megabytes that a file may hold; None for each language's default.
@@ -90,6 +92,7 @@ class Settings:
     enabled: frozenset[str] = field(default_factory=static_codes)
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     per_file_profiles: tuple[tuple[str, str], ...] = ()
+    severities: tuple[tuple[str, Severity], ...] = ()
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     respect_gitignore: bool = True
     max_file_size: float | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach import rulebook
 from embercoach.config.patterns import PathPatterns
-from embercoach.config.selectors import matches
+from embercoach.config.selectors import matches, severities_by_code
 from embercoach.engine.suppression.directives import CODES
 from embercoach.engine.suppression.suppression_coverage import ALL, CoveredLines, FoundLines
 
@@ -47,6 +47,8 @@ class Judge:
     ) -> None:
         """Give ``severities`` (by code, profile, context) that are known; more are added."""
         self._severities = {} if severities is None else severities
+        # Not among those that are known, which results of all settings share.
+        self._set = severities_by_code(settings.severities)
         self._plain = FileRules(settings.profile, settings.enabled)
         self._ignores = [
             (_Pattern(pattern, settings.root), pattern, selectors)
@@ -107,9 +109,15 @@ class Judge:
             found = kept
         return Verdict([self._rated(one, shown, rules.profile) for one in found], suppressed)
 
+    def severities(self, code: str, profile: str) -> dict[str, Severity]:
+        """The severities of a rule by context; a severity of the settings is for all contexts."""
+        if code in self._set:
+            return {"default": self._set[code]}
+        return rulebook.rule(code).severity[profile]
+
     def _rated(self, finding: Finding, shown: str, profile: str) -> Finding:
         key = (finding.code, profile, finding.context)
-        severity = self._severities.get(key)
+        severity = self._set.get(finding.code) or self._severities.get(key)
         if severity is None:
             severity = rulebook.rule(finding.code).severity_in(profile, finding.context)
             self._severities[key] = severity
