@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from embercoach.engine.problem import Problem
     from embercoach.report.styled import Line
 
-FOR_PEOPLE = ("text", "concise")
+FOR_PEOPLE = ("text", "full", "concise", "grouped")
 
 
 def write_report(
@@ -188,6 +188,8 @@ def _findings(
         return [*counts, *text.problem_lines(result.problems)]
     if form == "concise":
         return [*text.concise(result, show_notes=show_notes)]
+    if form == "grouped":
+        return [*text.grouped(result, show_notes=show_notes)]
     width, wrap = width_of(stream), wraps(stream)
     return [*text.full(result, answer.sources, show_notes=show_notes, width=width, wrap=wrap)]
 

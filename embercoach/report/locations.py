@@ -36,8 +36,11 @@ class Placed(Protocol):
 
 def line_of(one: Placed) -> str:
     """File and line: ``a.py:12``, or ``a.ipynb:cell 3:12``."""
-    cell = "" if one.cell is None else f"cell {one.cell}:"
-    return f"{one.path}:{cell}{one.line}"
+    return f"{one.path}:{_line(one)}"
+
+
+def _line(one: Placed) -> str:
+    return str(one.line) if one.cell is None else f"cell {one.cell}:{one.line}"
 
 
 def within_cell(one: Placed | Step, message: str) -> str:
@@ -47,7 +50,12 @@ def within_cell(one: Placed | Step, message: str) -> str:
 
 def place_of(one: Placed) -> str:
     """File, line and column: ``a.py:12:5``, or ``a.ipynb:cell 3:12:5``."""
-    return f"{line_of(one)}:{one.column}"
+    return f"{one.path}:{position_of(one)}"
+
+
+def position_of(one: Placed) -> str:
+    """Line and column in the file: ``12:5``, or ``cell 3:12:5``."""
+    return f"{_line(one)}:{one.column}"
 
 
 def start_in_file(one: Placed, sources: SourceTexts) -> tuple[int, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from embercoach.report.locations import place_of
+from embercoach.report.locations import place_of, position_of
 from embercoach.report.outcome import counts, listed
 from embercoach.report.styled import wrapped
 
@@ -55,6 +57,18 @@ def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
     yield from problem_lines(outcome.problems)
 
 
+def grouped(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
+    """The findings of each file below its path: ``  line:col CODE severity message``."""
+    for path, findings in groupby(listed(outcome, show_notes=show_notes), attrgetter("path")):
+        yield [(path, "path"), (":", "")]
+        placed = [(position_of(finding), finding) for finding in findings]
+        column = max(len(position) for position, _ in placed)
+        for position, finding in placed:
+            yield [(f"  {position:<{column}} ", "faint"), *_rated_message(finding)]
+        yield []
+    yield from problem_lines(outcome.problems)
+
+
 def problem_lines(problems: Iterable[ReportedProblem]) -> Iterator[Line]:
     """One line for what could not be checked: ``path:line:col: syntax error: ...``.
 
@@ -69,17 +83,20 @@ def problem_lines(problems: Iterable[ReportedProblem]) -> Iterator[Line]:
 
 
 def _head(finding: Finding, *, context: bool = True) -> Line:
-    line: Line = [
-        (f"{place_of(finding)}: ", "path"),
+    line: Line = [(f"{place_of(finding)}: ", "path"), *_rated_message(finding)]
+    if context and finding.context != "default":
+        line.append((f" [{finding.context}]", "faint"))
+    return line
+
+
+def _rated_message(finding: Finding) -> Line:
+    return [
         (finding.code, "code"),
         (" ", ""),
         (finding.severity, finding.severity),
         (" ", ""),
         (finding.message, ""),
     ]
-    if context and finding.context != "default":
-        line.append((f" [{finding.context}]", "faint"))
-    return line
 
 
 def summary(

@@ -26,7 +26,10 @@ NOTE = "import mlx\nbad_scalar\n"
 WARNING = "import mlx\nbad_pull\n"
 ERROR = "import mlx\nbad_bound\n"
 SAFE = "import mlx\nbad_shape\n"
-FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
+FORMATS = (
+    *("text", "full", "concise", "grouped"),
+    *("json", "github", "gitlab", "sarif", "junit", "markdown"),
+)
 
 
 def codes_of(ran: Ran) -> list[str]:

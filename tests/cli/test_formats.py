@@ -34,7 +34,11 @@ def cells(markdown: str) -> list[list[str]]:
 #: How many findings a report tells of.
 COUNTS: dict[str, Callable[[str], int]] = {
     "text": lambda out: len(re.findall(r"^\S+:\d+:\d+: [A-Z-]+-\d{3} ", out, re.MULTILINE)),
+    "full": lambda out: len(re.findall(r"^\S+:\d+:\d+: [A-Z-]+-\d{3} ", out, re.MULTILINE)),
     "concise": lambda out: len(re.findall(r"^\S+:\d+:\d+: [A-Z-]+-\d{3} ", out, re.MULTILINE)),
+    "grouped": lambda out: len(
+        re.findall(r"^  (?:cell \d+:)?\d+:\d+ +[A-Z-]+-\d{3} ", out, re.MULTILINE)
+    ),
     "json": lambda out: len(json.loads(out)["findings"]),
     "github": lambda out: len(re.findall(r"^::\w+ title=EmberCoach \(", out, re.MULTILINE)),
     "gitlab": lambda out: sum(e["check_name"] != "incomplete" for e in json.loads(out)),

@@ -97,7 +97,9 @@ def test_a_merged_report_can_be_merged(embercoach: Cli, fleet: Path) -> None:
     assert embercoach("merge", save("c.json", "c"), "ab.json").out == whole.read_text("utf-8")
 
 
-@pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("text", "sarif")])
+@pytest.mark.parametrize(
+    "form", [form for form in FORMATS if form not in ("text", "full", "sarif")]
+)
 def test_other_formats_are_those_of_the_whole(embercoach: Cli, fleet: Path, form: str) -> None:
     whole = embercoach("check", "--show-notes", "--output-format", form, "a", "b", "c")
     options = ["--show-notes", "--output-format", form]
@@ -108,7 +110,7 @@ def test_other_formats_are_those_of_the_whole(embercoach: Cli, fleet: Path, form
         assert "| b | 0 | 1 | 1 | 2 | 0 |" in whole.out
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "json"])
+@pytest.mark.parametrize("form", ["text", "full", "concise", "grouped", "json"])
 def test_statistics_are_those_of_the_whole(embercoach: Cli, fleet: Path, form: str) -> None:
     options = ["--statistics", "--show-notes", "--output-format", form]
     whole = embercoach("check", *options, "a", "b", "c")

@@ -116,6 +116,9 @@ Reported = tuple[int, int, int]
 LINE = re.compile(r"^\S+?:(?:cell \d+:)?\d+:\d+: [A-Z-]+-\d{3} (error|warning|note) ", re.MULTILINE)
 
 
+GROUPED = re.compile(r"^  (?:cell \d+:)?\d+:\d+ +[A-Z-]+-\d{3} (error|warning|note) ", re.MULTILINE)
+
+
 def of_names(names: list[str]) -> Reported:
     count = Counter(names)
     assert count.keys() <= {"error", "warning", "note"}
@@ -159,7 +162,9 @@ def of_json(out: str) -> Reported:
 
 REPORTED: dict[str, Callable[[str], Reported]] = {
     "text": lambda out: of_names(LINE.findall(out)),
+    "full": lambda out: of_names(LINE.findall(out)),
     "concise": lambda out: of_names(LINE.findall(out)),
+    "grouped": lambda out: of_names(GROUPED.findall(out)),
     "json": of_json,
     "github": of_github,
     "gitlab": of_gitlab,

@@ -29,7 +29,7 @@ from tests.fuzz.mutation import json_mutation
 from tests.fuzz.soundness import require_plain, sampled
 from tests.fuzz.target import Target, require
 
-FORMS = ("text", "concise", "sarif", "github", "gitlab", "junit", "markdown")
+FORMS = ("text", "concise", "grouped", "sarif", "github", "gitlab", "junit", "markdown")
 WORDS = (
     *("findings", "problems", "summary", "version", "path", "code", "line", "column", "message"),
     *("end_line", "end_column", "severity", "error", "warning", "note", "help", "context", "fix"),

@@ -87,6 +87,8 @@ def people(reported: Reported, form: str, *, color: bool) -> str:
     outcome, stream = reported.outcome(), StringIO()
     if form == "concise":
         lines = text.concise(outcome, show_notes=True)
+    elif form == "grouped":
+        lines = text.grouped(outcome, show_notes=True)
     elif form == "full":
         lines = text.full(outcome, reported.sources(), show_notes=True, width=80)
     else:
@@ -99,7 +101,7 @@ def people(reported: Reported, form: str, *, color: bool) -> str:
 RENDERED: dict[str, Callable[[Reported], str]] = {
     **{
         f"{form}-{'color' if color else 'plain'}": partial(people, form=form, color=color)
-        for form in ("full", "concise", "statistics")
+        for form in ("full", "concise", "grouped", "statistics")
         for color in (False, True)
     },
     "json": lambda reported: json_report.render(

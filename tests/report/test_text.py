@@ -109,6 +109,18 @@ def test_concise(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion
     assert printed(text.concise(outcome, show_notes=show_notes)) == snapshot
 
 
+@pytest.mark.parametrize("show_notes", [False, True])
+def test_grouped(outcome: Outcome, show_notes: bool, snapshot: SnapshotAssertion) -> None:
+    assert printed(text.grouped(outcome, show_notes=show_notes)) == snapshot
+
+
+def test_grouped_has_each_file_once(outcome: Outcome) -> None:
+    lines = printed(text.grouped(outcome, show_notes=True)).splitlines()
+    files = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert files == list(dict.fromkeys(finding.path for finding in outcome.findings))
+    assert sum(line.startswith("  ") for line in lines) == len(outcome.findings)
+
+
 def test_statistics(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
     assert printed(statistics.lines(outcome.findings)) == snapshot
     assert statistics.render(outcome.findings) == snapshot

@@ -9,9 +9,13 @@ import click
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import ShardNumber
 
-FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit", "markdown")
+#: `full` is ruff's name for `text`.
+FORMATS = (
+    *("text", "full", "concise", "grouped"),
+    *("json", "github", "gitlab", "sarif", "junit", "markdown"),
+)
 #: Of them, those that can count by rule.
-COUNTING = ("text", "concise", "json")
+COUNTING = ("text", "full", "concise", "grouped", "json")
 
 
 @click.command(
@@ -132,5 +136,6 @@ def _refuse_beside_watch(request: Any) -> None:
             raise click.UsageError(f"--watch and {name} exclude each other")
     if request.output_format not in FOR_PEOPLE:
         raise click.UsageError(
-            f"--output-format must be text or concise with --watch, got {request.output_format}"
+            "--output-format must be text, concise or grouped with --watch, "
+            f"got {request.output_format}"
         )
