@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import rulebook
-from embercoach.config.provenance import COMMAND_LINE, FILE, SettingOrigin, excluding, facts, origin
+from embercoach.config.provenance import SettingOrigin, excluding, facts, origin, origin_in
 from embercoach.config.selectors import decisions, matches
 from embercoach.engine.discovery.exclusion_reasons import skip_reason
 from embercoach.engine.languages import SUFFIXES, is_known, language_of
@@ -105,7 +105,7 @@ def _rules(
         (said,) = fact.origins
     chosen = {"name": profile, "pattern": pattern, "origin": _origin(said)}
     ignores = judge.ignores_for(path) if path is not None else []
-    why = decisions((scope.base.selection, scope.top.selection))
+    why = decisions((*scope.chain.selections, scope.top.selection))
     known: dict[Any, dict[str, Any]] = {}
     rules = []
     for code, decision in sorted(why.items()):
@@ -146,10 +146,13 @@ def _ignoring(scope: ConfigurationScope, pattern: str, selector: str) -> dict[st
 
 def _deciding(scope: ConfigurationScope, decision: Decision) -> dict[str, Any]:
     key, selector = decision.key or "select", decision.selector
-    if decision.layer == FILE:
-        said = origin(scope, (key,), *([selector] if selector else []))
+    files = scope.chain.files
+    if decision.layer is None:
+        said = SettingOrigin("default")
+    elif decision.layer < len(files):
+        said = origin_in(files[decision.layer], (key,), *([selector] if selector else []))
     else:
-        said = SettingOrigin("command-line" if decision.layer == COMMAND_LINE else "default")
+        said = SettingOrigin("command-line")
     return _because(key, selector, None, said)
 
 

@@ -198,7 +198,7 @@ def _places(request: CheckRequest) -> Places:
     else:
         deciding |= {mistake.path for mistake in plan.mistakes}
         for scope in plan.scopes:
-            deciding |= {scope.settings.baseline, scope.settings.source}
+            deciding |= {scope.settings.baseline, *(file.path for file in scope.chain.files)}
     files |= {_as_reported(path) for path in deciding if path is not None}
     flat = {folder for path in given for folder in searched(str(folder_of(path)))}
     flat |= {os.path.dirname(path) for path in files}  # noqa: PTH120

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config import setting_types
+from embercoach.config.required_version import REQUIRED_VERSION
 from embercoach.config.settings import DEFAULT_EXCLUDE, SimulatorSettings
 
 if TYPE_CHECKING:
     from embercoach.config.setting_types import SettingType
 
 GIGABYTE = 1 << 30
+EXTEND = "extend"
+BASELINE = "baseline"
 _SIMULATOR = SimulatorSettings()
 
 
@@ -93,7 +96,7 @@ KEYS = (
         "Limit of a file in megabytes (default: 4 for Python, 2 for notebooks, 1 for Metal).",
     ),
     Key(
-        "baseline",
+        BASELINE,
         setting_types.PATH,
         "A file of known findings, in this folder or below.",
     ),
@@ -102,6 +105,16 @@ KEYS = (
         setting_types.KERNEL_BUILDERS,
         "Wrappers of mx.fast.metal_kernel: tables of their parameters by quoted dotted name.",
         {},
+    ),
+    Key(
+        EXTEND,
+        setting_types.TOML_FILE,
+        "Another configuration file of the project, relative to this one, to build on.",
+    ),
+    Key(
+        REQUIRED_VERSION,
+        setting_types.REQUIRED_VERSION_TYPE,
+        "Versions of EmberCoach that this file is for, such as `>=0.1`. Others exit with 2.",
     ),
 )
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from embercoach.config.configuration_files import ConfigFile, folder_of, own, read, searched
 from embercoach.config.errors import ConfigError, ConfigWarning
+from embercoach.config.extension import ConfigChain, chain_of
 from embercoach.config.keys import SIMULATOR
 from embercoach.config.patterns import check_pattern
-from embercoach.config.schema import Layer, layer_of
+from embercoach.config.schema import Layer
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
@@ -49,16 +50,21 @@ class ConfigurationScope:
     Attributes:
         settings: those in force.
         file: the configuration file, None where there is none.
-        base: what the file says.
+        chain: the same with the files that it extends.
         top: what the command line says.
         warnings: probable mistakes in the file.
     """
 
     settings: Settings
     file: ConfigFile | None = None
-    base: Layer = field(default_factory=Layer)
+    chain: ConfigChain = field(default_factory=ConfigChain)
     top: Layer = field(default_factory=Layer)
     warnings: tuple[ConfigWarning, ...] = ()
+
+    @property
+    def base(self) -> Layer:
+        """What the file says, with what it extends."""
+        return self.chain.layer
 
 
 class Configurations:
@@ -181,13 +187,13 @@ class Configurations:
         return self._without
 
     def _scope(self, file: ConfigFile | None, root: Path) -> ConfigurationScope:
-        base = layer_of(file) if file else Layer()
-        settings = _settings(base, self._top, root, file)
-        warnings = tuple(_warnings(file, settings, self._overrides)) if file else ()
+        chain = chain_of(file) if file else ConfigChain()
+        settings = _settings(chain, self._top, root, file)
+        warnings = tuple(_warnings(file, chain, settings, self._overrides)) if file else ()
         if not self._overrides.allow_compiler:
             settings = replace(settings, simulator=replace(settings.simulator, compiler=None))
         self._warnings.update(dict.fromkeys(warnings))
-        return ConfigurationScope(settings, file, base, self._top, warnings)
+        return ConfigurationScope(settings, file, chain, self._top, warnings)
 
 
 def load(
@@ -211,12 +217,16 @@ def compiler_allowed() -> bool:
     return os.environ.get(ALLOW_COMPILER, "") not in ("", "0")
 
 
-def _warnings(file: ConfigFile, settings: Settings, given: Overrides) -> Iterator[ConfigWarning]:
+def _warnings(
+    file: ConfigFile, chain: ConfigChain, settings: Settings, given: Overrides
+) -> Iterator[ConfigWarning]:
     if file.table.get("select") == [] and not settings.enabled:
         line = file.line_of(("select",))
         yield ConfigWarning("select is empty: no rule is enabled", file.path, line)
     if settings.simulator.compiler is not None and given.allow_compiler is False:
-        line = file.line_of((SIMULATOR, "compiler"))
+        place = (SIMULATOR, "compiler")
+        file = chain.saying(place)[-1]
+        line = file.line_of(place)
         message = f"simulator.compiler is ignored without --allow-compiler or {ALLOW_COMPILER}=1"
         yield ConfigWarning(message, file.path, line)
 
@@ -245,7 +255,8 @@ def _layer(overrides: Overrides) -> Layer:
         raise ConfigError(f"command line: {error.message}") from error
 
 
-def _settings(base: Layer, top: Layer, root: Path, file: ConfigFile | None) -> Settings:
+def _settings(chain: ConfigChain, top: Layer, root: Path, file: ConfigFile | None) -> Settings:
+    base = chain.layer
     exclude = top.exclude if top.exclude is not None else base.exclude
     if exclude is None:
         exclude = DEFAULT_EXCLUDE
@@ -253,7 +264,7 @@ def _settings(base: Layer, top: Layer, root: Path, file: ConfigFile | None) -> S
         root=root,
         source=file.path if file else None,
         profile=top.profile or base.profile or "recommended",
-        enabled=enabled_codes((base.selection, top.selection)),
+        enabled=enabled_codes((*chain.selections, top.selection)),
         per_file_ignores=base.per_file_ignores,
         # A profile on the command line is for every file.
         per_file_profiles=() if top.profile else base.per_file_profiles,

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from embercoach.config.extension import ADDING
 from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from embercoach.config.configuration_files import ConfigFile
     from embercoach.config.keys import Key
     from embercoach.config.load import ConfigurationScope
     from embercoach.config.schema import Layer
-
-#: Keys whose values in the file and on the command line are merged.
-_ADDING = ("extend-select", "ignore", "extend-exclude")
-#: The layers' numbers in `selectors.decisions`.
-FILE, COMMAND_LINE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +43,19 @@ class SettingInForce:
 
 
 def origin(scope: ConfigurationScope, place: tuple[str, ...], *words: str) -> SettingOrigin:
-    """Who says what is at a place of the configuration file."""
-    assert scope.file is not None
+    """Who says what is at a place of the configuration's table: of several files, the last one."""
+    return origin_in(scope.chain.saying(place)[-1], place, *words)
+
+
+def origin_in(file: ConfigFile, place: tuple[str, ...], *words: str) -> SettingOrigin:
+    """The place of a configuration file with a value, and with texts in it."""
     quoted = [f"{quote}{word}{quote}" for word in words for quote in "\"'"]
-    return SettingOrigin("file", scope.file.path, scope.file.line_of(place, *quoted))
+    return SettingOrigin("file", file.path, file.line_of(place, *quoted))
 
 
 def facts(scope: ConfigurationScope) -> Iterator[SettingInForce]:
     """The settings in force, in the order of the keys; each entry of a table is a fact."""
-    table = scope.file.table if scope.file else {}
+    table = scope.chain.table
     options = _said(scope.top)
     for key in KEYS:
         if scope.top.selection.select is not None and key.name in ("extend-select", "ignore"):
@@ -96,16 +97,16 @@ def _fact(
 ) -> SettingInForce:
     name = key.name
     filed, typed = name in table, name in options
-    here, there = (
-        SettingOrigin("command-line"),
-        origin(scope, place) if filed else SettingOrigin("default"),
-    )
-    if typed and filed and name in _ADDING:
-        return SettingInForce(place, [*table[name], *options[name]], (there, here))
+    here = SettingOrigin("command-line")
+    there: tuple[SettingOrigin, ...] = (SettingOrigin("default"),)
+    if filed:
+        there = tuple(origin_in(file, place) for file in scope.chain.saying(place))
+    if typed and filed and name in ADDING:
+        return SettingInForce(place, [*table[name], *options[name]], (*there, here))
     if typed:
         # The empty baseline is none.
         return SettingInForce(place, options[name] if options[name] != "" else None, (here,))
-    return SettingInForce(place, table[name] if filed else key.default, (there,))
+    return SettingInForce(place, table[name] if filed else key.default, there)
 
 
 def _entries(fact: SettingInForce, scope: ConfigurationScope, key: Key) -> Iterator[SettingInForce]:
@@ -119,7 +120,7 @@ def _entries(fact: SettingInForce, scope: ConfigurationScope, key: Key) -> Itera
 
 def excluding(scope: ConfigurationScope, pattern: str) -> tuple[str, SettingOrigin]:
     """The key that excludes by a pattern, and who says so."""
-    table = scope.file.table if scope.file else {}
+    table = scope.chain.table
     if scope.top.exclude is not None:
         if pattern in scope.top.exclude:
             return "exclude", SettingOrigin("command-line")
@@ -129,5 +130,7 @@ def excluding(scope: ConfigurationScope, pattern: str) -> tuple[str, SettingOrig
     elif pattern not in (*scope.base.extend_exclude, *scope.top.extend_exclude):
         return "exclude", SettingOrigin("default")
     if pattern in scope.base.extend_exclude:
-        return "extend-exclude", origin(scope, ("extend-exclude",), pattern)
+        place = ("extend-exclude",)
+        said = [file for file in scope.chain.saying(place) if pattern in file.table[place[0]]]
+        return "extend-exclude", origin_in(said[-1], place, pattern)
     return "extend-exclude", SettingOrigin("command-line")

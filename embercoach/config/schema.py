@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config.errors import ConfigError, suggestion, type_name
-from embercoach.config.keys import GIGABYTE, KEYS, SIMULATOR, SIMULATOR_KEYS, Key
+from embercoach.config.keys import EXTEND, GIGABYTE, KEYS, SIMULATOR, SIMULATOR_KEYS, Key
 from embercoach.config.selectors import Selection
 from embercoach.config.settings import SimulatorSettings
 
@@ -23,6 +23,7 @@ class Layer:
     """The settings of a configuration file or the command line; None where it has none."""
 
     selection: Selection = field(default_factory=Selection)
+    extend: str | None = None
     profile: str | None = None
     exclude: tuple[str, ...] | None = None
     extend_exclude: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ def layer_of(file: ConfigFile) -> Layer:
             extend_select=said.get("extend-select", ()),
             ignore=said.get("ignore", ()),
         ),
+        extend=said.get(EXTEND),
         profile=said.get("profile"),
         exclude=said.get("exclude"),
         extend_exclude=said.get("extend-exclude", ()),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from embercoach.config.builders import kernel_builders, kernel_builders_form
 from embercoach.config.errors import ConfigError, nearest, suggestion, type_name
 from embercoach.config.patterns import check_pattern
+from embercoach.config.required_version import check_required_version, required_version_form
 from embercoach.config.selectors import check_selector, selector_form
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.rulebook import PROFILES, kinds
@@ -92,6 +93,13 @@ def _path(value: Any) -> str:
     if "\0" in value:
         raise ConfigError("must be a path, got a null character in it")
     return value
+
+
+def _toml_file(value: Any) -> str:
+    path = _path(value)
+    if not path.endswith(".toml"):
+        raise ConfigError(f"must be a .toml file, got '{path}'")
+    return path
 
 
 def _positive(value: Any) -> float:
@@ -223,6 +231,8 @@ def _kind_form() -> Form:
 PROFILE = SettingType(check_profile, _profile_form)
 BOOLEAN = SettingType(_boolean, lambda: {"type": "boolean"})
 PATH = SettingType(_path, lambda: {"type": "string", "pattern": r"^[^\u0000]+$"})
+TOML_FILE = SettingType(_toml_file, lambda: {"type": "string", "pattern": r"^[^\u0000]*\.toml$"})
+REQUIRED_VERSION_TYPE = SettingType(check_required_version, required_version_form)
 POSITIVE = SettingType(
     _positive, lambda: {"type": "number", "exclusiveMinimum": 0, "maximum": MOST}
 )

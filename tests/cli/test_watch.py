@@ -217,7 +217,7 @@ def test_an_interrupt_before_the_check_starts(
         (["--add-noqa"], "--watch and --add-noqa exclude each other"),
         (["-o", "report.txt"], "--watch and --output-file exclude each other"),
         (["--show-files"], "--watch and --show-files exclude each other"),
-        (["--output-format", "json"], "must be text or concise with --watch, got json"),
+        (["--output-format", "json"], "must be text, concise or grouped with --watch, got json"),
     ],
 )
 def test_what_does_not_go_together(embercoach: Cli, arguments: list[str], words: str) -> None:
