@@ -25,6 +25,7 @@ class ConfigError(Exception):
         path: Path | None = None,
         line: int | None = None,
         within: tuple[str, ...] = (),
+        absent: Path | None = None,
     ) -> None:
         # Lists of known names are long; what a file says may be longer.
         message = bounded(message, whole=MOST_SAID)
@@ -34,6 +35,8 @@ class ConfigError(Exception):
         self.line = line
         #: The names that lead to the mistake from the key that is checked.
         self.within = within
+        #: The missing file that is the mistake.
+        self.absent = absent
 
 
 @dataclass(frozen=True, slots=True)

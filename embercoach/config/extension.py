@@ -87,16 +87,15 @@ def _extended(files: Sequence[ConfigFile], named: str, root: str) -> ConfigFile:
     file = files[0]
     path = Path(os.path.normpath(os.path.abspath(file.path.parent / named)))  # noqa: PTH100
 
-    def refused(what: str) -> ConfigError:
-        return ConfigError(
-            f"{EXTEND} must {what}, got '{named}'", file.path, file.line_of((EXTEND,))
-        )
+    def refused(what: str, absent: Path | None = None) -> ConfigError:
+        message = f"{EXTEND} must {what}, got '{named}'"
+        return ConfigError(message, file.path, file.line_of((EXTEND,)), absent=absent)
 
     # Whoever sends a change of the file must not have others read, or probed for.
     if not is_inside(path, root):
         raise refused("be a file inside the project")
     if not is_there(path):
-        raise refused("be an existing file")
+        raise refused("be an existing file", absent=path)
     real = os.path.realpath(path)
     if any(os.path.realpath(one.path) == real for one in files):
         raise refused("not form a cycle")

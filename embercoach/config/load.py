@@ -63,7 +63,7 @@ class ConfigurationScope:
 
     @property
     def base(self) -> Layer:
-        """What the file says, with what it extends."""
+        """The settings of the file and of those that it extends."""
         return self.chain.layer
 
 

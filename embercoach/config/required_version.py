@@ -31,7 +31,7 @@ def check_required_version(value: Any) -> str:
     """The version specifiers of PEP 440, such as ``>=0.1,<1``.
 
     Raises:
-        ConfigError: it is no text, is too long, or names no specifiers.
+        ConfigError: it is not a string, is too long, or has a mistake.
     """
     if not isinstance(value, str):
         raise ConfigError(f"must be a string, got {type_name(value)}")

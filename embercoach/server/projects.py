@@ -34,9 +34,10 @@ class Configured:
     Attributes:
         settings: in force; those before ``error`` came, None where there were none.
         error: in the configuration file.
-        stamps: of all files that could be one.
+        stamps: of all files that could be one, and of those that it extends.
         configurations: of the folder and those above it; None where that one has a mistake.
         base: the editor's folder that it lies in.
+        extended: the files that it extends; for an error those that may correct it.
     """
 
     settings: Settings | None
@@ -44,6 +45,7 @@ class Configured:
     stamps: tuple[Stamp, ...]
     configurations: Configurations | None = None
     base: Path = Path()
+    extended: tuple[Path, ...] = ()
 
     def excludes(self, path: Path) -> bool:
         """Return whether a pattern excludes a file from a run over the project."""
@@ -64,25 +66,38 @@ class Projects:
     def of(self, path: Path) -> Configured:
         """The configuration of a file, by its absolute path."""
         folder = path.parent
-        stamps = tuple(
-            stamp_of(Path(candidate, name))
-            for candidate in searched(str(folder))
-            for name in (OWN_FILE, SHARED_FILE)
-        )
         known = self._known.get(folder)
-        if known is None or known.stamps != stamps:
+        stamps = _stamps(folder, known)
+        # Which files are extended, and stamped before they are read, is known after reading.
+        for _ in range(2):
+            if known is not None and known.stamps == stamps:
+                break
             known = self._known[folder] = self._read(path, stamps, known)
+            stamps = _stamps(folder, known)
+        assert known is not None
         return known
 
     def _read(self, path: Path, stamps: tuple[Stamp, ...], before: Configured | None) -> Configured:
         base = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         try:
             configurations = Configurations()
-            settings = configurations.nearest(str(path.parent)).settings
+            scope = configurations.nearest(str(path.parent))
         except ConfigError as error:
-            if before is not None:
-                return replace(before, error=error, stamps=stamps)
-            return Configured(None, error, stamps)
+            extended = tuple(filter(None, (error.path, error.absent)))
+            before = before or Configured(None, error, stamps)
+            return replace(before, error=error, stamps=stamps, extended=extended)
+        settings = scope.settings
         if settings.source is None:
             settings = replace(settings, root=base)
-        return Configured(settings, None, stamps, configurations, base)
+        extended = tuple(file.path for file in scope.chain.files[:-1])
+        return Configured(settings, None, stamps, configurations, base, extended)
+
+
+def _stamps(folder: Path, known: Configured | None) -> tuple[Stamp, ...]:
+    """The stamps of files that may decide on a folder's configuration."""
+    places = [
+        Path(candidate, name)
+        for candidate in searched(str(folder))
+        for name in (OWN_FILE, SHARED_FILE)
+    ]
+    return tuple(map(stamp_of, [*places, *(known.extended if known is not None else ())]))

@@ -24,7 +24,6 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from embercoach import __version__
-from embercoach.project_files import OWN_FILE
 from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
 from embercoach.server.documents import Documents, InvalidError
 from embercoach.server.jobs import Actions, CheckJob, CheckOutcome, FixAll, HoverJob, Mistake
@@ -361,9 +360,8 @@ def _register(service: Service) -> None:
     @service.feature(types.INITIALIZED)
     def _(server: Service, _params: types.InitializedParams) -> None:
         if server.watches:
-            from embercoach.config.configuration_files import SHARED_FILE
-
-            watcher = types.FileSystemWatcher(f"**/{{{OWN_FILE},{SHARED_FILE}}}")
+            # A configuration may extend files of any name.
+            watcher = types.FileSystemWatcher("**/*.toml")
             registration = types.Registration(
                 "configuration",
                 types.WORKSPACE_DID_CHANGE_WATCHED_FILES,

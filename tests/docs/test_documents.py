@@ -334,6 +334,7 @@ def test_the_configuration_is_what_it_says(tmp_path: Path) -> None:
     assert "generated/" in scope.settings.exclude
     assert scope.settings.per_file_ignores == (("scripts/", ("HOST-PULL",)),)
     assert scope.settings.per_file_profiles == (("kernels/", "ember"),)
+    assert scope.settings.severities == (("DTYPE-010", "error"),)
     assert scope.settings.simulator.timeout == 10
     assert scope.settings.simulator.allow == ("order-dependent",)
 
