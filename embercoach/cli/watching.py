@@ -194,9 +194,9 @@ def _places(request: CheckRequest) -> Places:
         plan = Plan(paths, configurations)
     except ConfigError as error:
         # The check reports it. A change of the file, or in its folder, may correct it.
-        deciding.add(error.path)
+        deciding |= {error.path, error.absent}
     else:
-        deciding |= {mistake.path for mistake in plan.mistakes}
+        deciding |= {path for one in plan.mistakes for path in (one.path, one.absent)}
         for scope in plan.scopes:
             deciding |= {scope.settings.baseline, *(file.path for file in scope.chain.files)}
     files |= {_as_reported(path) for path in deciding if path is not None}

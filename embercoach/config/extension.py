@@ -64,14 +64,15 @@ def chain_of(file: ConfigFile) -> ConfigChain:
         ConfigError: a mistake in one of them; `extend` names no file of the project, or the
             files form a cycle or are too many.
     """
+    own = _checked(file)
+    if own.extend is None:
+        return ConfigChain((file,), (own.selection,), file.table, own)
     folder = os.path.dirname(os.path.abspath(file.path))  # noqa: PTH100, PTH120
     root = boundary(folder) or folder
-    files, layers = [file], [_checked(file)]
+    files, layers = [file], [own]
     while (named := layers[0].extend) is not None:
         files.insert(0, _extended(files, named, root))
         layers.insert(0, _checked(files[0]))
-    if len(files) == 1:
-        return ConfigChain((file,), (layers[0].selection,), file.table, layers[0])
     table = _merged(files)
     layer = layer_of(ConfigFile(file.path, table, file.text))
     return ConfigChain(tuple(files), tuple(layer.selection for layer in layers), table, layer)

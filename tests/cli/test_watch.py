@@ -158,6 +158,28 @@ def test_the_configuration_is_watched(tmp_path: Path, watched: Callable[..., Wat
     assert run.interrupt() == 0
 
 
+def test_extended_configurations_are_watched(
+    tmp_path: Path, watched: Callable[..., Watched]
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for name in ("src", "shared"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "src" / "a.py").write_text(BAD)
+    (tmp_path / "src" / "embercoach.toml").write_text('extend = "../shared/base.toml"\n')
+    run = watched("src/a.py", "--output-format", "concise")
+    run.until("extend must be an existing file", IDLE)
+    base = tmp_path / "shared" / "base.toml"
+    base.write_text('select = ["DTYPE"]\n')
+    assert "base.toml changed" in run.until("All clear", IDLE)
+    base.write_text('select = ["GRAPH-BREAK"]\n')
+    run.until("GRAPH-BREAK-001", IDLE)
+    base.write_text('select = ["GRAPH-BRAKE"]\n')
+    run.until("select: unknown rule 'GRAPH-BRAKE'", IDLE)
+    base.unlink()
+    run.until("extend must be an existing file", IDLE)
+    assert run.interrupt() == 0
+
+
 def test_on_a_terminal_the_screen_is_cleared(
     tmp_path: Path, watched: Callable[..., Watched]
 ) -> None:
