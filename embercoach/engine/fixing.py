@@ -166,6 +166,27 @@ def fix_once(
     return sorted(fixed, key=lambda file: file.shown)
 
 
+def fix_preview(
+    results: Iterable[tuple[Settings, RunResult]], *, unsafe: bool, jobs: int | None
+) -> FixSummary:
+    """Count the fixes that ``--fix`` would apply, and their files, without writing any.
+
+    As with ``--diff``, fixes that become possible by fixes in other files do not count.
+
+    Args:
+        results: of a run, with their settings.
+        unsafe: include fixes that may change what the program computes.
+        jobs: processes at most.
+    """
+    files = [
+        file
+        for settings, result in results
+        for file in fix_once(result, settings, unsafe=unsafe, jobs=jobs, debug=False)
+    ]
+    applied = [file.applied for file in files if file.applied]
+    return FixSummary(sum(applied), len(applied), troubles(files))
+
+
 def fix_files(
     result: RunResult,
     settings: Settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embercoach.config import Overrides
+    from embercoach.engine.checkouts import CheckoutsOutcome
+    from embercoach.report.html.run_details import FixTotals
 
 DEFAULT_FILE = Path("embercoach-report.html")
 
@@ -74,12 +77,15 @@ def command(
     PATHS are files and folders (default: the current folder). The report is one file that needs no
     network; it contains the sources of files with findings.
     """
+    from embercoach.cli.command_line import command_line
+
     earlier = _earlier(against)
+    line = command_line(ctx, without=frozenset(("output_file", "quiet")))
     if not saved:
-        document, render = _of_run(quiet=quiet, marked=bool(against), **options)
+        document, render = _of_run(line, quiet=quiet, marked=bool(against), **options)
     else:
         _refuse_beside_saved(ctx)
-        document, render = _of_files(saved, quiet=quiet)
+        document, render = _of_files(saved, line, quiet=quiet)
         if against:
             _require_fingerprints(document, "what --from names")
     _require_alike(document, earlier)
@@ -130,7 +136,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
 
 
 def _of_run(
-    *, quiet: bool, marked: bool, **options: Any
+    line: str, *, quiet: bool, marked: bool, **options: Any
 ) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of a run, and a function that renders it."""
     from dataclasses import replace
@@ -145,8 +151,10 @@ def _of_run(
     from embercoach.report import json_report
     from embercoach.report.fingerprints import fingerprints
     from embercoach.report.html.rendering import render
+    from embercoach.report.html.run_details import run_details
     from embercoach.report.outcome import SourceTexts
 
+    seconds = time.time()
     overrides = _overrides(options)
     try:
         configurations = Configurations(
@@ -166,6 +174,7 @@ def _of_run(
         outcome = plan.run(
             jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
         )
+    fixes = _fix_totals(outcome, options["jobs"])
     result = outcome.result(problems)
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError(
@@ -180,25 +189,43 @@ def _of_run(
     document = json_report.document(
         result,
         sources,
-        show_notes=True,
+        show_notes=any(scope.settings.show_notes for scope in plan.scopes),
         comparison=comparison,
         marks=marks,
         origin=origin_of(outcome),
     )
-    return document, partial(render, document, readable=lambda _: True)
+    details = run_details(document, seconds=seconds, command=line, fixes=fixes)
+    return document, partial(render, document, readable=lambda _: True, details=details)
+
+
+def _fix_totals(outcome: CheckoutsOutcome, jobs: int | None) -> tuple[FixTotals, FixTotals]:
+    """The totals of safe fixes and of all fixes, by the code of ``check --fix``."""
+    from embercoach.engine.fixing import fix_preview
+    from embercoach.report.html.run_details import FixTotals
+
+    results = [(scope.settings, result) for scope, result in outcome.scopes.items()]
+
+    def totals(*, unsafe: bool) -> FixTotals:
+        preview = fix_preview(results, unsafe=unsafe, jobs=jobs)
+        return FixTotals(preview.fixes, preview.files, len(preview.problems))
+
+    return totals(unsafe=False), totals(unsafe=True)
 
 
 def _overrides(options: dict[str, Any]) -> Overrides:
     if options["baseline"] is not None and options["no_baseline"]:
         raise click.UsageError("--baseline and --no-baseline exclude each other")
-    return shared_options.overrides(options | {"show_notes": True})
+    return shared_options.overrides(options)
 
 
-def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:
+def _of_files(
+    saved: tuple[Path, ...], line: str, *, quiet: bool
+) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of saved runs, and a function that renders it."""
     from embercoach.cli.commands.merge import merged_files
     from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
+    from embercoach.report.html.run_details import run_details
 
     document = merged_files(saved, quiet=quiet).document
     saved_at = min(file.stat().st_mtime for file in saved)
@@ -207,7 +234,10 @@ def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], 
         # Who wrote the list of files is not always who passes the report on: no other secrets.
         return path.endswith(SUFFIXES)
 
-    return document, partial(render, document, readable=readable, saved_at=saved_at)
+    details = run_details(document, seconds=saved_at, command=line)
+    return document, partial(
+        render, document, readable=readable, saved_at=saved_at, details=details
+    )
 
 
 def _write(text: str, file: Path) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from embercoach.report.html.run_details import RunDetails
+
 #: Bars of a chart that are seen at once.
 BARS = 12
 
@@ -28,8 +30,9 @@ def render(
     readable: Callable[[str], bool],
     saved_at: float | None = None,
     earlier: Sequence[tuple[str, dict[str, Any]]] = (),
+    details: RunDetails | None = None,
 ) -> str:
-    """The report as one HTML file, the same whenever the findings and the files are.
+    """The report as one HTML file, the same whenever the findings, files and details are.
 
     Args:
         document: what ``report.machine`` makes of a run, or ``saved.parse`` of a file.
@@ -37,6 +40,7 @@ def render(
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
         earlier: the names and documents of runs before, the oldest first; as the last one is
             compared with, its findings and these must have fingerprints.
+        details: of the run, for the head of the report.
     """
     findings = document["findings"]
     rule_pages = pages({finding["code"] for finding in findings})
@@ -46,6 +50,7 @@ def render(
     return environment.get_template("report.html").render(
         version=__version__,
         summary=document["summary"],
+        details=details,
         problems=document["problems"],
         charts={
             "rules": tallies(findings, lambda finding: str(finding["code"])),
