@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    Open = Callable[[dict[str, Any], str], LexborHTMLParser]
+    Open = Callable[..., LexborHTMLParser]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -34,11 +36,15 @@ HOSTILE = "</script><script>document.title='hit'</script><img src=x onerror=docu
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Open:
-    """Open a report at a fragment; the page as it stands after its script."""
+    """Open a report at a fragment, and run a script of the test after the page's own.
 
-    def call(document: dict[str, Any], fragment: str) -> LexborHTMLParser:
+    The result is the page after both.
+    """
+
+    def call(document: dict[str, Any], fragment: str, script: str = "") -> LexborHTMLParser:
         page = tmp_path / "report.html"
-        page.write_text(render(document, readable=lambda _: True), encoding="utf-8")
+        text = with_script(render(document, readable=lambda _: True), script)
+        page.write_text(text, encoding="utf-8")
         assert BROWSER is not None
         ran = subprocess.run(
             [
@@ -53,6 +59,35 @@ def opened(tmp_path: Path) -> Open:
         return LexborHTMLParser(ran.stdout)
 
     return call
+
+
+def with_script(page: str, script: str) -> str:
+    """A page with a further script, which its content security policy permits."""
+    if not script:
+        return page
+    digest = base64.b64encode(sha256(script.encode()).digest()).decode()
+    head, policy, rest = page.partition("script-src ")
+    assert policy
+    return f"{head}{policy}'sha256-{digest}' {rest}".replace(
+        "</body>", f"<script>{script}</script></body>"
+    )
+
+
+def choosing(field: str, value: str) -> str:
+    """A script that chooses a value, as a reader does."""
+    return f"""
+        const field = document.getElementById("{field}");
+        field.value = "{value}";
+        field.dispatchEvent(new Event("input", {{ bubbles: true }}));
+    """
+
+
+def codes_in(tree: LexborHTMLParser) -> list[str]:
+    return [node.text() for node in tree.css("#list button.rule")]
+
+
+def is_hidden(tree: LexborHTMLParser, selector: str) -> bool:
+    return "hidden" in tree.css_first(selector).attributes
 
 
 def document_of(*findings: Any) -> dict[str, Any]:
@@ -83,6 +118,57 @@ def test_the_list_is_drawn_in_pages(opened: Open) -> None:
 def test_filters(opened: Open, fragment: str, codes: list[str]) -> None:
     tree = opened(document_of(*(replace(f, fix=None) for f in FINDINGS[:3])), fragment)
     assert [node.text() for node in tree.css("#list button.rule")] == codes
+
+
+def test_it_opens_on_errors_and_warnings_by_harm(opened: Open) -> None:
+    slow = replace(FINDINGS[1], context="loop")
+    traced = replace(FINDINGS[1], line=9, end_line=9, context="compiled")
+    tree = opened(document_of(slow, traced, replace(FINDINGS[2], fix=None)), "")
+    assert [is_hidden(tree, view) for view in ("#overview", "#findings", "#file")] == [
+        True,
+        False,
+        True,
+    ]
+    contexts = [node.text() for node in tree.css("#list .name") if node.text().startswith("in: ")]
+    assert contexts == ["in: compiled", "in: loop"]
+    assert tree.css_first("#notes").text() == "Show 1 note"
+    assert tree.css_first('[data-view="findings"]').attributes["aria-current"] == "page"
+
+
+def test_it_opens_on_the_overview_without_errors_and_warnings(opened: Open) -> None:
+    tree = opened(document_of(replace(FINDINGS[2], fix=None)), "")
+    assert not is_hidden(tree, "#overview")
+    assert is_hidden(tree, "#findings")
+
+
+def test_notes_are_folded(opened: Open) -> None:
+    document = document_of(*(replace(f, fix=None) for f in FINDINGS[:3]))
+    script = "document.getElementById('notes').click();"
+    tree = opened(document, "view=findings", script)
+    assert codes_in(tree) == ["KERNEL-SIG-005", "GRAPH-BREAK-001", "PYTHON-SCALAR-002"]
+    assert is_hidden(tree, "#notes")
+
+
+def test_a_chosen_rule_of_notes_shows_them(opened: Open) -> None:
+    document = document_of(*(replace(f, fix=None) for f in FINDINGS[:3]))
+    tree = opened(document, "view=findings", choosing("rule", "PYTHON-SCALAR-002"))
+    assert codes_in(tree) == ["PYTHON-SCALAR-002"]
+    tree = opened(document, "view=findings", choosing("rule", "GRAPH-BREAK-001"))
+    assert codes_in(tree) == ["GRAPH-BREAK-001"]
+    tree = opened(document, "view=findings&severity=warning", choosing("family", "python-scalar"))
+    assert codes_in(tree) == []
+    assert tree.css_first("#notes").text() == "Show 1 note"
+
+
+def test_notes_in_a_file_are_folded(opened: Open, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("x = y * 2.0\nz = y * 3.0\n", encoding="utf-8")
+    places = [{"line": n, "end_line": n, "column": 5, "end_column": 12} for n in (1, 2)]
+    found = [replace(FINDINGS[2], path=str(path), fix=None, **place) for place in places]
+    tree = opened(document_of(*found), "view=file&file=0&finding=1")
+    notes = tree.css(".here.note > details")
+    assert ["open" in note.attributes for note in notes] == [False, True]
+    assert notes[0].css_first("summary").text() == "note PYTHON-SCALAR-002"
 
 
 def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:

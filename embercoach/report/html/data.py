@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from embercoach.report.html.pages import Page
+
+
+#: Contexts by harm: those that fail or compute incorrect values before those that are slow.
+#: Findings that are the same in all contexts, such as data races, are in ``default``.
+_WORST = ("compiled", "differentiated", "default")
+HARM = (*_WORST, *(context for context in rulebook.CONTEXTS if context not in _WORST))
 
 
 class _NumberedTexts:
@@ -54,6 +61,7 @@ def table(
     rows = [_row(finding, file_numbers, rule_numbers, texts) for finding in document["findings"]]
     return {
         "severities": SEVERITIES,
+        "contexts": HARM,
         "rules": [
             {"code": page.code, "name": page.name, "family": family_of(page.code)} for page in pages
         ],

@@ -92,9 +92,10 @@
   const form = $("filters");
   const boxes = [...form.querySelectorAll("[name=severity]")];
   const fields = ["search", "path", "checkout", "family", "rule", "sort"].map($).filter(Boolean);
-  const loud = findings.some((finding) => severityOf(finding) !== "note");
-  const usual = data.severities.filter((name) => !loud || name !== "note");
+  const isLoud = (finding) => severityOf(finding) !== "note";
   let shown = [];
+  let folded = 0; // notes that only their severity excludes
+  let explicit = false; // severities that the reader has chosen
   let page = 0;
 
   const haystacks = new Map();
@@ -107,25 +108,45 @@
     return haystacks.get(finding.index);
   }
 
+  const ranks = new Map(data.contexts.map((context, rank) => [context, rank]));
+  const harm = (finding) => ranks.get(finding.context) ?? data.contexts.length;
   const orders = {
     path: (a, b) => a.index - b.index,
-    severity: (a, b) => a.severity - b.severity || a.index - b.index,
+    severity: (a, b) => a.severity - b.severity || harm(a) - harm(b) || a.index - b.index,
     rule: (a, b) => a.rule - b.rule || a.index - b.index,
   };
 
-  function filter() {
-    const wanted = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
-    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const path = $("path").value.toLowerCase();
-    const checkout = $("checkout")?.value;
-    const files = data.files.map((file, at) => file.path.toLowerCase().includes(path) &&
-      (!checkout || data.checkouts[data.inside[at]] === checkout));
-    const [family, code] = [$("family").value, $("rule").value];
+  // Whether a finding is of the chosen rule, family and checkout.
+  function choice() {
+    const [family, code, checkout] = [$("family").value, $("rule").value, $("checkout")?.value];
+    const files = data.files.map((_, at) => !checkout || data.checkouts[data.inside[at]] === checkout);
     const rules = data.rules.map((rule) =>
       (!family || rule.family === family) && (!code || rule.code === code));
-    shown = findings.filter((finding) =>
-      wanted.has(severityOf(finding)) && files[finding.file] && rules[finding.rule] &&
+    return (finding) => files[finding.file] && rules[finding.rule];
+  }
+
+  // Notes are folded, unless all that is chosen are notes.
+  function usual() {
+    const loud = findings.filter(choice()).some(isLoud);
+    return data.severities.filter((name) => !loud || name !== "note");
+  }
+
+  const checked = () => boxes.filter((box) => box.checked).map((box) => box.value);
+
+  function check(names) {
+    for (const box of boxes) box.checked = names.includes(box.value);
+  }
+
+  function filter() {
+    const wanted = new Set(checked());
+    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const path = $("path").value.toLowerCase();
+    const files = data.files.map((file) => file.path.toLowerCase().includes(path));
+    const chosen = choice();
+    const matching = findings.filter((finding) => chosen(finding) && files[finding.file] &&
       words.every((word) => haystack(finding).includes(word)));
+    shown = matching.filter((finding) => wanted.has(severityOf(finding)));
+    folded = wanted.has("note") ? 0 : matching.filter((finding) => !isLoud(finding)).length;
     shown.sort(orders[$("sort").value] ?? orders.path);
   }
 
@@ -135,6 +156,8 @@
     const range = rows.length === shown.length ? "" : `Showing ${number(first + 1)} to ${number(first + rows.length)} of `;
     const all = `${number(shown.length)} finding${shown.length === 1 ? "" : "s"}`;
     const rest = findings.length - shown.length;
+    $("notes").hidden = !folded;
+    $("notes").textContent = `Show ${number(folded)} note${folded === 1 ? "" : "s"}`;
     $("status").textContent = range + all + (rest ? `; ${number(rest)} filtered out` : "") + ".";
   }
 
@@ -157,8 +180,7 @@
   function chosen() {
     const values = { view: "findings" };
     for (const field of fields) if (field.value && field.value !== field.dataset.usual) values[field.id] = field.value;
-    const names = boxes.filter((box) => box.checked).map((box) => box.value);
-    if (names.join() !== usual.join()) values.severity = names.join();
+    if (checked().join() !== usual().join()) values.severity = checked().join();
     return values;
   }
 
@@ -168,10 +190,8 @@
       if (field.value !== value) field.value = value;
       if (field.selectedIndex === -1) field.value = field.dataset.usual;
     }
-    // Who asks for a rule, a family or a checkout asks for its notes as well.
-    const all = ["rule", "family", "checkout"].some((name) => values.has(name)) ? data.severities : usual;
-    const names = values.get("severity")?.split(",") ?? all;
-    for (const box of boxes) box.checked = names.includes(box.value);
+    explicit = values.has("severity");
+    check(values.get("severity")?.split(",") ?? usual());
   }
 
   // The file
@@ -237,7 +257,16 @@
     box.setAttribute("role", "note");
     const line = finding.cell === null ? "Line" : `Cell ${finding.cell}, line`;
     box.setAttribute("aria-label", `${line} ${finding.line}, column ${finding.column}`);
-    box.append(...described(finding, false));
+    const parts = described(finding, false);
+    if (isLoud(finding)) {
+      box.append(...parts);
+      return box;
+    }
+    const [meta, message, ...rest] = parts;
+    const [badge, rule, ...names] = meta.children;
+    const label = element("summary", {}, badge, " ", element("span", { text: data.rules[finding.rule].code }));
+    meta.replaceChildren(rule, ...names);
+    box.append(element("details", { className: "folded" }, label, meta, message, ...rest));
     return box;
   }
 
@@ -279,6 +308,7 @@
       button.disabled = to < 0 || to >= found.length;
     }
     const box = wanted === null ? null : $(`finding-${wanted}`);
+    box?.querySelector(".folded")?.setAttribute("open", "");
     if (box) reach(box);
     else $("file-title").focus();
   }
@@ -306,7 +336,8 @@
     const values = new URLSearchParams(location.hash.slice(1));
     const file = Number(values.get("file") ?? NaN);
     const known = { findings: true, file: Number.isInteger(file) && file in data.files };
-    const name = known[values.get("view")] ? values.get("view") : "overview";
+    const first = !location.hash && findings.some(isLoud) ? "findings" : "overview";
+    const name = known[values.get("view")] ? values.get("view") : first;
     for (const id of ["overview", "findings", "file"]) $(id).hidden = id !== name;
     for (const link of document.querySelectorAll("[data-view]")) {
       if (link.dataset.view === name) link.setAttribute("aria-current", "page");
@@ -314,7 +345,7 @@
     }
     if ($("drawer").open) $("drawer").close();
     if (name === "findings") {
-      back = location.hash;
+      back = location.hash || "#view=findings";
       choose(values);
       filter();
       page = Number(values.get("page") ?? 1) - 1 || 0;
@@ -339,7 +370,17 @@
 
   $("sort").dataset.usual = "severity";
   for (const field of fields) field.dataset.usual ??= "";
-  form.addEventListener("input", refilter);
+  form.addEventListener("input", (event) => {
+    if (event.target.name === "severity") explicit = true;
+    else if (event.target.tagName === "SELECT" && !explicit) check(usual());
+    refilter();
+  });
+  $("notes").addEventListener("click", () => {
+    explicit = true;
+    check([...checked(), "note"]);
+    refilter();
+    $("findings-title").focus({ preventScroll: true });
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => {
     event.preventDefault();
