@@ -62,6 +62,14 @@ def model(project: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder outside of the project."""
+    folder = tmp_path_factory.mktemp("outside") / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
 def data_of(page: Path) -> dict[str, Any]:
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     data: dict[str, Any] = json.loads(tree.css_first("script#data").text())
@@ -109,15 +117,35 @@ def test_a_saved_run_makes_the_same_page(embercoach: Cli, project: Path, model: 
     assert heads == 2 * [{"Project": project.name, "Version": f"EmberCoach {__version__}"}]
 
 
-def test_the_command_has_relative_paths(embercoach: Cli, project: Path, model: Path) -> None:
+def test_the_command_has_relative_paths(
+    embercoach: Cli, project: Path, model: Path, elsewhere: Path
+) -> None:
     options = ["--isolated", "--select", "GRAPH,DTYPE"]
-    outside = project.parent / "elsewhere"
-    outside.mkdir()
-    (outside / "other.py").write_text(PULL, encoding="utf-8")
-    assert embercoach("report", *options, "-j", "1", str(model), str(outside)).code == 0
+    (elsewhere / "other.py").write_text(PULL, encoding="utf-8")
+    assert embercoach("report", *options, "-j", "1", str(model), str(elsewhere)).code == 0
     tree = LexborHTMLParser((project / "embercoach-report.html").read_bytes())
     command = "embercoach report --select GRAPH,DTYPE --isolated --jobs 1 model.py elsewhere"
     assert head_of(tree)["Command"] == command
+
+
+def test_absolute_paths_are_shown_relative(
+    embercoach: Cli, project: Path, model: Path, elsewhere: Path
+) -> None:
+    (elsewhere / "package").mkdir()
+    (elsewhere / "package/other.py").write_text(PULL, encoding="utf-8")
+    (elsewhere / "package/broken.py").write_text("import mlx\ndef (:\n", encoding="utf-8")
+    assert embercoach("report", "--isolated", str(model), str(elsewhere)).code == 2
+    page = project / "embercoach-report.html"
+    shown = [file["path"] for file in data_of(page)["files"]]
+    assert shown == ["elsewhere/package/other.py", "model.py"]
+    assert data_of(page)["checkouts"] == ["elsewhere", "."]
+    assert all(file["source"] for file in data_of(page)["files"])
+    text = page.read_text(encoding="utf-8")
+    assert str(elsewhere.parent) not in text
+    assert str(project) not in text
+    tree = LexborHTMLParser(text)
+    (problem,) = tree.css(".problems li code")
+    assert problem.text().startswith("elsewhere/package/broken.py:2:")
 
 
 @pytest.mark.parametrize("notes", [False, True])

@@ -42,6 +42,7 @@ def table(
     *,
     readable: Callable[[str], bool],
     saved_at: float | None,
+    shown: Callable[[str], str],
 ) -> dict[str, Any]:
     """The findings and the files as plain data.
 
@@ -50,6 +51,7 @@ def table(
         pages: of the rules that have findings.
         readable: whether a path's file may be put into the report.
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
+        shown: from a path to the text that the report shows.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for finding in document["findings"]:
@@ -65,14 +67,16 @@ def table(
         "rules": [
             {"code": page.code, "name": page.name, "family": family_of(page.code)} for page in pages
         ],
-        "files": _files(paths, found, readable, saved_at),
+        "files": _files(paths, found, readable, saved_at, shown),
         "findings": rows,
         "texts": texts.all,
-        **_checkouts(document, paths),
+        **_checkouts(document, paths, shown),
     }
 
 
-def _checkouts(document: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+def _checkouts(
+    document: dict[str, Any], paths: Sequence[str], shown: Callable[[str], str]
+) -> dict[str, Any]:
     """The checkouts' tops, and which of them each file is in; nothing where there is but one."""
     tops = checkout_table.tops(document)
     if not tops:
@@ -80,7 +84,7 @@ def _checkouts(document: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]
     owner = checkout_table.owners(paths, tops)
     numbers = {top: number for number, top in enumerate(tops)}
     inside = [numbers.get(owner[path] or "") for path in paths]
-    return {"checkouts": [visible(top) for top in tops], "inside": inside}
+    return {"checkouts": [shown(top) for top in tops], "inside": inside}
 
 
 def _row(
@@ -119,6 +123,7 @@ def _files(
     found: dict[str, list[dict[str, Any]]],
     readable: Callable[[str], bool],
     saved_at: float | None,
+    shown: Callable[[str], str],
 ) -> list[dict[str, Any]]:
     texts, placed = {}, {}
     for path in paths:
@@ -127,19 +132,16 @@ def _files(
         if text is not None and at is not None:
             texts[path], placed[path] = text, at
     changed = {path for path in texts if sources.newer(path, saved_at)}
-    shown = sources.sources(dict(placed), texts, changed)
-    return [_file(path, shown.get(path)) for path in paths]
+    parts = sources.sources(dict(placed), texts, changed)
+    return [{"path": shown(path), "source": _source(parts.get(path))} for path in paths]
 
 
-def _file(path: str, source: sources.Source | None) -> dict[str, Any]:
+def _source(source: sources.Source | None) -> dict[str, Any] | None:
     if source is None:
-        return {"path": visible(path), "source": None}
+        return None
     return {
-        "path": visible(path),
-        "source": {
-            "count": source.count,
-            "changed": source.changed,
-            "parts": [[first, list(lines)] for first, lines in source.parts],
-            "cells": source.cells,
-        },
+        "count": source.count,
+        "changed": source.changed,
+        "parts": [[first, list(lines)] for first, lines in source.parts],
+        "cells": source.cells,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
@@ -11,6 +12,7 @@ from embercoach.report.excerpt import visible
 from embercoach.report.html import changes, checkout_table
 from embercoach.report.html.data import table
 from embercoach.report.html.pages import pages
+from embercoach.report.html.shown_paths import shown_paths
 from embercoach.report.html.tallies import by_family, tallies
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ def render(
     """
     findings = document["findings"]
     rule_pages = pages({finding["code"] for finding in findings})
-    data = table(document, rule_pages, readable=readable, saved_at=saved_at)
+    shown = shown_paths(document, str(Path.cwd()))
+    data = table(document, rule_pages, readable=readable, saved_at=saved_at, shown=shown)
     environment = _environment()
+    environment.filters["shown"] = shown
     style, script = _asset(environment, "report.css"), _asset(environment, "report.js")
     return environment.get_template("report.html").render(
         version=__version__,
