@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import subprocess
 from dataclasses import replace
@@ -20,8 +21,10 @@ from tests.notebooks.written import notebook, prose, written
 from tests.report.conftest import FINDINGS, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from selectolax.lexbor import LexborNode
 
     Open = Callable[..., LexborHTMLParser]
 
@@ -82,6 +85,21 @@ def choosing(field: str, value: str) -> str:
     """
 
 
+def pressing(*keys: str) -> str:
+    """A script that presses keys where the focus is."""
+    return f"""
+        for (const key of {json.dumps(keys)}) {{
+            const event = new KeyboardEvent("keydown", {{ key, bubbles: true, cancelable: true }});
+            document.activeElement.dispatchEvent(event);
+        }}
+        document.activeElement.setAttribute("data-focused", "");
+    """
+
+
+def focused(tree: LexborHTMLParser) -> LexborNode:
+    return tree.css_first("[data-focused]")
+
+
 def codes_in(tree: LexborHTMLParser) -> list[str]:
     return [node.text() for node in tree.css("#list button.rule")]
 
@@ -90,8 +108,9 @@ def is_hidden(tree: LexborHTMLParser, selector: str) -> bool:
     return "hidden" in tree.css_first(selector).attributes
 
 
-def document_of(*findings: Any) -> dict[str, Any]:
-    return json_report.document(Outcome(findings), SourceTexts(), show_notes=True)
+def document_of(*findings: Any, marks: Sequence[str] | None = None) -> dict[str, Any]:
+    outcome = Outcome(findings)
+    return json_report.document(outcome, SourceTexts(), show_notes=True, marks=marks)
 
 
 def test_the_list_is_drawn_in_pages(opened: Open) -> None:
@@ -169,6 +188,54 @@ def test_notes_in_a_file_are_folded(opened: Open, tmp_path: Path) -> None:
     notes = tree.css(".here.note > details")
     assert ["open" in note.attributes for note in notes] == [False, True]
     assert notes[0].css_first("summary").text() == "note PYTHON-SCALAR-002"
+
+
+def test_permalinks_have_fingerprint_and_rule(opened: Open) -> None:
+    found = [replace(one, fix=None) for one in FINDINGS[:2]]
+    before = document_of(*found, marks=("a" * 32, "b" * 32))
+    (link,) = opened(before, "view=findings&rule=GRAPH-BREAK-001").css("#list a.path")
+    href = link.attributes["href"] or ""
+    assert href == f"#view=file&rule=GRAPH-BREAK-001&fingerprint={'b' * 16}"
+    later = document_of(replace(found[1], line=9, end_line=9), marks=("b" * 32,))
+    tree = opened(later, href.removeprefix("#"))
+    assert tree.css_first("#file-status").text() == "Finding 1 of 1"
+    assert tree.css_first(".here.warning").attributes["aria-label"] == "Line 9, column 12"
+
+
+def test_a_permalink_to_a_fixed_finding_lists_its_rule(opened: Open) -> None:
+    found = [replace(one, fix=None) for one in FINDINGS[:2]]
+    document = document_of(*found, marks=("a" * 32, "b" * 32))
+    tree = opened(document, f"view=file&rule=GRAPH-BREAK-001&fingerprint={'c' * 16}")
+    assert codes_in(tree) == ["GRAPH-BREAK-001"]
+    assert tree.css_first("#status").text().startswith("The linked finding is not in this report.")
+
+
+@pytest.mark.parametrize(
+    ("view", "keys", "line"),
+    [
+        ("view=findings", "j", "src/model.py:1:12"),
+        ("view=findings", "jjj", "src/model.py:3:12"),
+        ("view=findings", "jjk", "src/model.py:1:12"),
+        ("view=file&file=0", "jj", "Line 2, column 12"),
+        ("view=file&file=0", "jjk", "Line 1, column 12"),
+    ],
+)
+def test_keys_step_through_findings(opened: Open, view: str, keys: str, line: str) -> None:
+    found = [replace(FINDINGS[1], line=n, end_line=n) for n in (1, 2, 3)]
+    node = focused(opened(document_of(*found), view, pressing(*keys)))
+    assert (node.attributes.get("aria-label") or node.text()) == line
+
+
+def test_the_key_of_the_search_and_of_the_help(opened: Open) -> None:
+    document = document_of(replace(FINDINGS[1], fix=None))
+    tree = opened(document, "view=overview", pressing("/"))
+    assert focused(tree).attributes["id"] == "search"
+    assert not is_hidden(tree, "#findings")
+    tree = opened(document, "view=overview", pressing("/", "?"))
+    assert "open" not in tree.css_first("#drawer").attributes
+    tree = opened(document, "view=overview", pressing("?"))
+    assert "open" in tree.css_first("#drawer").attributes
+    assert [node.text() for node in tree.css("#drawer kbd")] == ["/", "j", "k", "Enter", "?"]
 
 
 def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:

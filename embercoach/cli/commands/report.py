@@ -82,7 +82,7 @@ def command(
     earlier = _earlier(against)
     line = command_line(ctx, without=frozenset(("output_file", "quiet")))
     if not saved:
-        document, render = _of_run(line, quiet=quiet, marked=bool(against), **options)
+        document, render = _of_run(line, quiet=quiet, **options)
     else:
         _refuse_beside_saved(ctx)
         document, render = _of_files(saved, line, quiet=quiet)
@@ -135,9 +135,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
             raise click.UsageError(f"--from and {shown} exclude each other")
 
 
-def _of_run(
-    line: str, *, quiet: bool, marked: bool, **options: Any
-) -> tuple[dict[str, Any], Callable[..., str]]:
+def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of a run, and a function that renders it."""
     from dataclasses import replace
 
@@ -181,10 +179,10 @@ def _of_run(
             "no Python, notebook, Metal or Objective-C files found under the given paths"
         )
     sources, comparison = SourceTexts(), None
-    marks = fingerprints(result.findings, sources) if marked else None
+    marks = fingerprints(result.findings, sources)
     if watching:
         judged = judge(watching, result, sources)
-        marks = marks and tuple(marks[number] for number in judged.numbers)
+        marks = tuple(marks[number] for number in judged.numbers)
         result, comparison = replace(result, findings=judged.findings), judged.comparison
     document = json_report.document(
         result,

@@ -22,6 +22,10 @@ _WORST = ("compiled", "differentiated", "default")
 HARM = (*_WORST, *(context for context in rulebook.CONTEXTS if context not in _WORST))
 
 
+#: Characters of fingerprints, which distinguish findings of one rule in links.
+FINGERPRINT = 16
+
+
 class _NumberedTexts:
     """Texts by number: messages are few, findings many."""
 
@@ -107,6 +111,7 @@ def _row(
         finding.get("cell"),
         _steps(finding, "flow", texts),
         _steps(finding, "related", texts),
+        finding["fingerprint"][:FINGERPRINT] if "fingerprint" in finding else None,
     ]
 
 

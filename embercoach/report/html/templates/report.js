@@ -8,7 +8,7 @@
   const number = (value) => value.toLocaleString("en");
 
   const findings = data.findings.map((row, index) => {
-    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell, flow, related] = row;
+    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell, flow, related, fingerprint] = row;
     const text = (id) => data.texts[id];
     // Its place in the source that is shown: a notebook's cells one below the other.
     const start = (cell) => data.files[file].source?.cells.find(([number]) => number === cell)?.[1] ?? 1;
@@ -17,7 +17,7 @@
       index, file, line, column, endLine, endColumn, rule, severity, safe, cell, at: start(cell) + line - 1,
       flow: flow.map(step), related: related.map(step),
       message: text(message), help: text(help), context: text(context),
-      fix: fix === null ? null : text(fix),
+      fix: fix === null ? null : text(fix), fingerprint,
     };
   });
   const byFile = data.files.map(() => []);
@@ -43,6 +43,12 @@
   }
 
   const hashOf = (values) => `#${new URLSearchParams(values)}`;
+  // Fingerprints stay the same in later reports, numbers don't.
+  const linkTo = (finding, more = {}) => hashOf({ view: "file", ...(finding.fingerprint === null ?
+    { file: finding.file, finding: finding.index } :
+    { rule: data.rules[finding.rule].code, fingerprint: finding.fingerprint }), ...more });
+  const linked = (values) => findings.find((finding) => finding.fingerprint === values.get("fingerprint") &&
+    data.rules[finding.rule].code === values.get("rule"));
   const severityOf = (finding) => data.severities[finding.severity];
 
   function described(finding, placed) {
@@ -60,8 +66,7 @@
     if (placed) {
       const cell = finding.cell === null ? "" : `cell ${finding.cell}:`;
       const place = `${data.files[finding.file].path}:${cell}${finding.line}:${finding.column}`;
-      const href = hashOf({ view: "file", file: finding.file, finding: finding.index });
-      meta.append(element("a", { className: "path", href, text: place }));
+      meta.append(element("a", { className: "path", href: linkTo(finding), text: place }));
     }
     const parts = [meta, prose("p", "message", finding.message)];
     if (finding.help) parts.push(prose("p", "help", finding.help));
@@ -77,7 +82,7 @@
 
   function places(finding, title, steps, kind, open) {
     const items = steps.map((step) => {
-      const href = hashOf({ view: "file", file: finding.file, finding: finding.index, at: step.at });
+      const href = linkTo(finding, { at: step.at });
       const cell = step.cell === null ? "" : `cell ${step.cell}, `;
       const item = prose("li", "", step.message);
       item.prepend(element("a", { href, text: `${cell}line ${step.line}` }), " ");
@@ -334,10 +339,12 @@
   function route() {
     if (location.hash === "#main") return;
     const values = new URLSearchParams(location.hash.slice(1));
-    const file = Number(values.get("file") ?? NaN);
+    const finding = values.has("fingerprint") ? linked(values) : findings[values.get("finding") ?? -1];
+    const file = finding?.file ?? (values.has("fingerprint") ? NaN : Number(values.get("file") ?? NaN));
+    const lost = values.has("fingerprint") && !finding;
     const known = { findings: true, file: Number.isInteger(file) && file in data.files };
     const first = !location.hash && findings.some(isLoud) ? "findings" : "overview";
-    const name = known[values.get("view")] ? values.get("view") : first;
+    const name = lost ? "findings" : known[values.get("view")] ? values.get("view") : first;
     for (const id of ["overview", "findings", "file"]) $(id).hidden = id !== name;
     for (const link of document.querySelectorAll("[data-view]")) {
       if (link.dataset.view === name) link.setAttribute("aria-current", "page");
@@ -350,9 +357,10 @@
       filter();
       page = Number(values.get("page") ?? 1) - 1 || 0;
       showPage();
+      if (lost) $("status").prepend("The linked finding is not in this report. ");
     }
     $("back").href = back;
-    if (name === "file") showFile(file, ...["finding", "at"].map((key) => (values.has(key) ? Number(values.get(key)) : null)));
+    if (name === "file") showFile(file, finding?.index ?? null, values.has("at") ? Number(values.get("at")) : null);
     else window.scrollTo(0, 0);
   }
 
@@ -404,8 +412,7 @@
   for (const button of document.querySelectorAll("[data-jump]")) {
     button.addEventListener("click", () => {
       const next = byFile[view.file][view.last + Number(button.dataset.jump)];
-      const to = hashOf({ view: "file", file: view.file, finding: next.index });
-      history.replaceState(null, "", to);
+      history.replaceState(null, "", linkTo(next));
       route();
     });
   }
@@ -414,6 +421,39 @@
     if (event.target === $("drawer")) $("drawer").close();
   });
   window.addEventListener("hashchange", route);
+
+  // Keys
+  function search() {
+    if ($("findings").hidden) {
+      history.pushState(null, "", back);
+      route();
+    }
+    $("search").focus();
+  }
+
+  function step(by) {
+    if (!$("file").hidden) document.querySelector(`[data-jump="${by}"]`).click();
+    if ($("findings").hidden) return;
+    const links = [...document.querySelectorAll("#list a.path")];
+    const at = links.findIndex((link) => link.closest("li").contains(document.activeElement));
+    links[at < 0 ? 0 : at + by]?.focus();
+  }
+
+  function openKeys() {
+    $("drawer-title").textContent = "Keys";
+    $("drawer-summary").textContent = "";
+    $("drawer-body").replaceChildren(...$("keys-help").cloneNode(true).childNodes);
+    $("drawer").showModal();
+  }
+
+  const keys = { "/": search, "?": openKeys, j: () => step(1), k: () => step(-1) };
+  window.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, select") || $("drawer").open;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  $("keys").addEventListener("click", openKeys);
   window.addEventListener("beforeprint", () => {
     if ($("findings").hidden) return;
     showList(0, PRINTED);
