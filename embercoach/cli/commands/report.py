@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 import time
 from functools import partial
@@ -13,7 +15,7 @@ import click
 from embercoach.cli import codes, shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from embercoach.config import Overrides
     from embercoach.engine.checkouts import CheckoutsOutcome
@@ -77,10 +79,8 @@ def command(
     PATHS are files and folders (default: the current folder). The report is one file that needs no
     network; it contains the sources of files with findings.
     """
-    from embercoach.cli.command_line import command_line
-
     earlier = _earlier(against)
-    line = command_line(ctx, without=frozenset(("output_file", "quiet")))
+    line = _command_line(ctx, without=frozenset(("output_file", "quiet")))
     if not saved:
         document, render = _of_run(line, quiet=quiet, **options)
     else:
@@ -92,6 +92,37 @@ def command(
     _write(render(earlier=earlier), output_file)
     _tell(document, output_file, quiet=quiet)
     ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
+
+
+def _command_line(ctx: click.Context, without: frozenset[str]) -> str:
+    """The command line of a context, with relative paths.
+
+    Args:
+        ctx: of a command; its options have no negative forms.
+        without: names of parameters to leave out.
+    """
+    given = click.core.ParameterSource.COMMANDLINE
+    words: list[str] = []
+    for parameter in sorted(ctx.command.params, key=lambda one: one.param_type_name == "argument"):
+        name = parameter.name or ""
+        if name not in without and ctx.get_parameter_source(name) is given:
+            words += _words(parameter, ctx.params[name])
+    return shlex.join([*ctx.command_path.split(), *words])
+
+
+def _words(parameter: click.Parameter, value: Any) -> Iterator[str]:
+    for one in value if parameter.multiple or parameter.nargs != 1 else (value,):
+        if parameter.param_type_name == "option":
+            yield parameter.opts[-1]
+        if not isinstance(one, bool):
+            yield ",".join(one) if isinstance(one, tuple) else _relative(parameter, str(one))
+
+
+def _relative(parameter: click.Parameter, text: str) -> str:
+    if not isinstance(parameter.type, click.Path) or not Path(text).is_absolute():
+        return text
+    inside = os.path.relpath(text)
+    return Path(text).name if inside.startswith(os.pardir) else inside
 
 
 def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
