@@ -29,7 +29,11 @@ class Settled:
 
 
 def settle(
-    text: str, proposals: Callable[[str], Sequence[Fix]], newline: str = "\n", rounds: int = ROUNDS
+    text: str,
+    proposals: Callable[[str], Sequence[Fix]],
+    newline: str = "\n",
+    first: Sequence[Fix] | None = None,
+    rounds: int = ROUNDS,
 ) -> Settled:
     """Apply fixes round by round.
 
@@ -37,10 +41,11 @@ def settle(
         text: the source to fix; it must parse.
         proposals: the fixes for a text. Raises BrokenSourceError where the text does not parse.
         newline: the file's line end.
+        first: the fixes for the source itself, if known.
         rounds: how often at most.
     """
     done: list[Fix] = []
-    fixes = proposals(text)
+    fixes = proposals(text) if first is None else first
     seen = {text}
     for _ in range(rounds):
         new, applied = apply(text, fixes, newline)

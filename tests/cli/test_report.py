@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
+
+from embercoach import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +36,25 @@ for x in data:
 CLEAN = "import mlx.core as mx\n\nx = mx.zeros((2, 2))\n"
 
 
+#: A safe fix, and an unsafe one within another.
+FIXABLE = """\
+import mlx.core as mx
+
+
+def softplus(x: mx.array) -> mx.array:
+    return mx.log(1 + mx.exp(mx.log(1 + mx.exp(x))))
+
+
+memory = mx.metal.get_active_memory()
+"""
+FIXABLE_NOTE = """\
+import mlx.core as mx
+
+x = mx.random.normal((2,))
+doubled = x * 2.0
+"""
+
+
 @pytest.fixture
 def model(project: Path) -> Path:
     path = project / "model.py"
@@ -39,10 +62,24 @@ def model(project: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder outside of the project."""
+    folder = tmp_path_factory.mktemp("outside") / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
 def data_of(page: Path) -> dict[str, Any]:
     tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
     data: dict[str, Any] = json.loads(tree.css_first("script#data").text())
     return data
+
+
+def head_of(tree: LexborHTMLParser) -> dict[str, str]:
+    return {
+        one.css_first("dt").text(): one.css_first("dd").text() for one in tree.css("#run > div")
+    }
 
 
 def codes_in(page: Path) -> list[str]:
@@ -63,7 +100,86 @@ def test_a_saved_run_makes_the_same_page(embercoach: Cli, project: Path, model: 
     embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
     assert embercoach("report", "--isolated", "-q", "-o", "run.html", ".").out == ""
     assert embercoach("report", "--from", "saved.json", "-o", "saved.html").code == 0
-    assert (project / "run.html").read_bytes() == (project / "saved.html").read_bytes()
+    heads, pages = [], []
+    for name in ("run.html", "saved.html"):
+        tree = LexborHTMLParser((project / name).read_bytes())
+        heads.append(head_of(tree))
+        tree.css_first("#run").decompose()
+        pages.append(tree.html)
+    assert pages[0] == pages[1]
+    assert [head.pop("Command") for head in heads] == [
+        "embercoach report --isolated .",
+        "embercoach report --from saved.json",
+    ]
+    for head in heads:
+        made = datetime.strptime(head.pop("Date").replace("UTC", "+0000"), "%Y-%m-%d %H:%M %z")
+        assert abs(made - datetime.now(timezone.utc)) < timedelta(minutes=10)
+    assert heads == 2 * [{"Project": project.name, "Version": f"EmberCoach {__version__}"}]
+
+
+def test_the_command_has_relative_paths(
+    embercoach: Cli, project: Path, model: Path, elsewhere: Path
+) -> None:
+    options = ["--isolated", "--select", "GRAPH,DTYPE"]
+    (elsewhere / "other.py").write_text(PULL, encoding="utf-8")
+    assert embercoach("report", *options, "-j", "1", str(model), str(elsewhere)).code == 0
+    tree = LexborHTMLParser((project / "embercoach-report.html").read_bytes())
+    command = "embercoach report --select GRAPH,DTYPE --isolated --jobs 1 model.py elsewhere"
+    assert head_of(tree)["Command"] == command
+
+
+def test_absolute_paths_are_shown_relative(
+    embercoach: Cli, project: Path, model: Path, elsewhere: Path
+) -> None:
+    (elsewhere / "package").mkdir()
+    (elsewhere / "package/other.py").write_text(PULL, encoding="utf-8")
+    (elsewhere / "package/broken.py").write_text("import mlx\ndef (:\n", encoding="utf-8")
+    assert embercoach("report", "--isolated", str(model), str(elsewhere)).code == 2
+    page = project / "embercoach-report.html"
+    shown = [file["path"] for file in data_of(page)["files"]]
+    assert shown == ["elsewhere/package/other.py", "model.py"]
+    assert data_of(page)["checkouts"] == ["elsewhere", "."]
+    assert all(file["source"] for file in data_of(page)["files"])
+    text = page.read_text(encoding="utf-8")
+    assert str(elsewhere.parent) not in text
+    assert str(project) not in text
+    tree = LexborHTMLParser(text)
+    (problem,) = tree.css(".problems li code")
+    assert problem.text().startswith("elsewhere/package/broken.py:2:")
+
+
+@pytest.mark.parametrize("notes", [False, True])
+def test_fixes_are_counted_as_fix_applies_them(
+    embercoach: Cli, project: Path, *, notes: bool
+) -> None:
+    """The totals equal those of ``check --fix``, which also fixes what its fixes expose."""
+    if notes:
+        (project / "embercoach.toml").write_text("show-notes = true\n", encoding="utf-8")
+    model, other = project / "model.py", project / "other.py"
+    model.write_text(FIXABLE, encoding="utf-8")
+    other.write_text(FIXABLE_NOTE, encoding="utf-8")
+    assert embercoach("report", ".").code == 0
+    tree = LexborHTMLParser((project / "embercoach-report.html").read_bytes())
+    shown = tree.css_first("#fixes").text()
+    done = []
+    for options in ([], ["--unsafe-fixes"]):
+        model.write_text(FIXABLE, encoding="utf-8")
+        other.write_text(FIXABLE_NOTE, encoding="utf-8")
+        first = embercoach("check", "--fix", *options, ".").out.splitlines()
+        (line,) = (line for line in first if line.startswith("Fixed "))
+        done.append(re.sub("findings?", lambda word: "fix" + "es" * (word[0][-1] == "s"), line))
+    safe, every = (line.removeprefix("Fixed ").removesuffix(".") for line in done)
+    expected = f"embercoach check --fix applies {safe}, --fix --unsafe-fixes {every}."
+    assert shown == expected
+
+
+def test_notes_alone_have_no_fixes(embercoach: Cli, project: Path) -> None:
+    (project / "other.py").write_text(FIXABLE_NOTE, encoding="utf-8")
+    ran = embercoach("report", "--isolated", ".")
+    assert ran.out.endswith("0 errors, 0 warnings, 1 note.\n")
+    page = project / "embercoach-report.html"
+    assert data_of(page)["findings"][0][11] is True
+    assert not LexborHTMLParser(page.read_bytes()).css("#fixes")
 
 
 def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, model: Path) -> None:

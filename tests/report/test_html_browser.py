@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import subprocess
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +21,12 @@ from tests.notebooks.written import notebook, prose, written
 from tests.report.conftest import FINDINGS, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    Open = Callable[[dict[str, Any], str], LexborHTMLParser]
+    from selectolax.lexbor import LexborNode
+
+    Open = Callable[..., LexborHTMLParser]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -34,11 +39,15 @@ HOSTILE = "</script><script>document.title='hit'</script><img src=x onerror=docu
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Open:
-    """Open a report at a fragment; the page as it stands after its script."""
+    """Open a report at a fragment, and run a script of the test after the page's own.
 
-    def call(document: dict[str, Any], fragment: str) -> LexborHTMLParser:
+    The result is the page after both.
+    """
+
+    def call(document: dict[str, Any], fragment: str, script: str = "") -> LexborHTMLParser:
         page = tmp_path / "report.html"
-        page.write_text(render(document, readable=lambda _: True), encoding="utf-8")
+        text = with_script(render(document, readable=lambda _: True), script)
+        page.write_text(text, encoding="utf-8")
         assert BROWSER is not None
         ran = subprocess.run(
             [
@@ -55,8 +64,53 @@ def opened(tmp_path: Path) -> Open:
     return call
 
 
-def document_of(*findings: Any) -> dict[str, Any]:
-    return json_report.document(Outcome(findings), SourceTexts(), show_notes=True)
+def with_script(page: str, script: str) -> str:
+    """A page with a further script, which its content security policy permits."""
+    if not script:
+        return page
+    digest = base64.b64encode(sha256(script.encode()).digest()).decode()
+    head, policy, rest = page.partition("script-src ")
+    assert policy
+    return f"{head}{policy}'sha256-{digest}' {rest}".replace(
+        "</body>", f"<script>{script}</script></body>"
+    )
+
+
+def choosing(field: str, value: str) -> str:
+    """A script that chooses a value, as a reader does."""
+    return f"""
+        const field = document.getElementById("{field}");
+        field.value = "{value}";
+        field.dispatchEvent(new Event("input", {{ bubbles: true }}));
+    """
+
+
+def pressing(*keys: str) -> str:
+    """A script that presses keys where the focus is."""
+    return f"""
+        for (const key of {json.dumps(keys)}) {{
+            const event = new KeyboardEvent("keydown", {{ key, bubbles: true, cancelable: true }});
+            document.activeElement.dispatchEvent(event);
+        }}
+        document.activeElement.setAttribute("data-focused", "");
+    """
+
+
+def focused(tree: LexborHTMLParser) -> LexborNode:
+    return tree.css_first("[data-focused]")
+
+
+def codes_in(tree: LexborHTMLParser) -> list[str]:
+    return [node.text() for node in tree.css("#list button.rule")]
+
+
+def is_hidden(tree: LexborHTMLParser, selector: str) -> bool:
+    return "hidden" in tree.css_first(selector).attributes
+
+
+def document_of(*findings: Any, marks: Sequence[str] | None = None) -> dict[str, Any]:
+    outcome = Outcome(findings)
+    return json_report.document(outcome, SourceTexts(), show_notes=True, marks=marks)
 
 
 def test_the_list_is_drawn_in_pages(opened: Open) -> None:
@@ -83,6 +137,105 @@ def test_the_list_is_drawn_in_pages(opened: Open) -> None:
 def test_filters(opened: Open, fragment: str, codes: list[str]) -> None:
     tree = opened(document_of(*(replace(f, fix=None) for f in FINDINGS[:3])), fragment)
     assert [node.text() for node in tree.css("#list button.rule")] == codes
+
+
+def test_it_opens_on_errors_and_warnings_by_harm(opened: Open) -> None:
+    slow = replace(FINDINGS[1], context="loop")
+    traced = replace(FINDINGS[1], line=9, end_line=9, context="compiled")
+    tree = opened(document_of(slow, traced, replace(FINDINGS[2], fix=None)), "")
+    assert [is_hidden(tree, view) for view in ("#overview", "#findings", "#file")] == [
+        True,
+        False,
+        True,
+    ]
+    contexts = [node.text() for node in tree.css("#list .name") if node.text().startswith("in: ")]
+    assert contexts == ["in: compiled", "in: loop"]
+    assert tree.css_first("#notes").text() == "Show 1 note"
+    assert tree.css_first('[data-view="findings"]').attributes["aria-current"] == "page"
+
+
+def test_it_opens_on_the_overview_without_errors_and_warnings(opened: Open) -> None:
+    tree = opened(document_of(replace(FINDINGS[2], fix=None)), "")
+    assert not is_hidden(tree, "#overview")
+    assert is_hidden(tree, "#findings")
+
+
+def test_notes_are_folded(opened: Open) -> None:
+    document = document_of(*(replace(f, fix=None) for f in FINDINGS[:3]))
+    script = "document.getElementById('notes').click();"
+    tree = opened(document, "view=findings", script)
+    assert codes_in(tree) == ["KERNEL-SIG-005", "GRAPH-BREAK-001", "PYTHON-SCALAR-002"]
+    assert is_hidden(tree, "#notes")
+
+
+def test_a_chosen_rule_of_notes_shows_them(opened: Open) -> None:
+    document = document_of(*(replace(f, fix=None) for f in FINDINGS[:3]))
+    tree = opened(document, "view=findings", choosing("rule", "PYTHON-SCALAR-002"))
+    assert codes_in(tree) == ["PYTHON-SCALAR-002"]
+    tree = opened(document, "view=findings", choosing("rule", "GRAPH-BREAK-001"))
+    assert codes_in(tree) == ["GRAPH-BREAK-001"]
+    tree = opened(document, "view=findings&severity=warning", choosing("family", "python-scalar"))
+    assert codes_in(tree) == []
+    assert tree.css_first("#notes").text() == "Show 1 note"
+
+
+def test_notes_in_a_file_are_folded(opened: Open, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("x = y * 2.0\nz = y * 3.0\n", encoding="utf-8")
+    places = [{"line": n, "end_line": n, "column": 5, "end_column": 12} for n in (1, 2)]
+    found = [replace(FINDINGS[2], path=str(path), fix=None, **place) for place in places]
+    tree = opened(document_of(*found), "view=file&file=0&finding=1")
+    notes = tree.css(".here.note > details")
+    assert ["open" in note.attributes for note in notes] == [False, True]
+    assert notes[0].css_first("summary").text() == "note PYTHON-SCALAR-002"
+
+
+def test_permalinks_have_fingerprint_and_rule(opened: Open) -> None:
+    found = [replace(one, fix=None) for one in FINDINGS[:2]]
+    before = document_of(*found, marks=("a" * 32, "b" * 32))
+    (link,) = opened(before, "view=findings&rule=GRAPH-BREAK-001").css("#list a.path")
+    href = link.attributes["href"] or ""
+    assert href == f"#view=file&rule=GRAPH-BREAK-001&fingerprint={'b' * 16}"
+    later = document_of(replace(found[1], line=9, end_line=9), marks=("b" * 32,))
+    tree = opened(later, href.removeprefix("#"))
+    assert tree.css_first("#file-status").text() == "Finding 1 of 1"
+    assert tree.css_first(".here.warning").attributes["aria-label"] == "Line 9, column 12"
+
+
+def test_a_permalink_to_a_fixed_finding_lists_its_rule(opened: Open) -> None:
+    found = [replace(one, fix=None) for one in FINDINGS[:2]]
+    document = document_of(*found, marks=("a" * 32, "b" * 32))
+    tree = opened(document, f"view=file&rule=GRAPH-BREAK-001&fingerprint={'c' * 16}")
+    assert codes_in(tree) == ["GRAPH-BREAK-001"]
+    assert tree.css_first("#status").text().startswith("The linked finding is not in this report.")
+
+
+@pytest.mark.parametrize(
+    ("view", "keys", "line"),
+    [
+        ("view=findings", "j", "src/model.py:1:12"),
+        ("view=findings", "jjj", "src/model.py:3:12"),
+        ("view=findings", "jjk", "src/model.py:1:12"),
+        ("view=file&file=0", "jj", "Line 2, column 12"),
+        ("view=file&file=0", "jjk", "Line 1, column 12"),
+    ],
+)
+def test_keys_step_through_findings(opened: Open, view: str, keys: str, line: str) -> None:
+    found = [replace(FINDINGS[1], line=n, end_line=n) for n in (1, 2, 3)]
+    node = focused(opened(document_of(*found), view, pressing(*keys)))
+    assert (node.attributes.get("aria-label") or node.text()) == line
+
+
+def test_the_key_of_the_search_and_of_the_help(opened: Open) -> None:
+    document = document_of(replace(FINDINGS[1], fix=None))
+    tree = opened(document, "view=overview", pressing("/"))
+    assert focused(tree).attributes["id"] == "search"
+    assert not is_hidden(tree, "#findings")
+    tree = opened(document, "view=overview", pressing("/", "?"))
+    assert "open" not in tree.css_first("#drawer").attributes
+    tree = opened(document, "view=overview", pressing("?"))
+    assert "open" in tree.css_first("#drawer").attributes
+    assert [node.text() for node in tree.css("#drawer kbd")] == ["/", "j", "k", "Enter", "?"]
 
 
 def test_steps_lead_to_their_lines(opened: Open, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +15,11 @@ import click
 from embercoach.cli import codes, shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from embercoach.config import Overrides
+    from embercoach.engine.checkouts import CheckoutsOutcome
+    from embercoach.report.html.run_details import FixTotals
 
 DEFAULT_FILE = Path("embercoach-report.html")
 
@@ -75,17 +80,49 @@ def command(
     network; it contains the sources of files with findings.
     """
     earlier = _earlier(against)
+    line = _command_line(ctx, without=frozenset(("output_file", "quiet")))
     if not saved:
-        document, render = _of_run(quiet=quiet, marked=bool(against), **options)
+        document, render = _of_run(line, quiet=quiet, **options)
     else:
         _refuse_beside_saved(ctx)
-        document, render = _of_files(saved, quiet=quiet)
+        document, render = _of_files(saved, line, quiet=quiet)
         if against:
             _require_fingerprints(document, "what --from names")
     _require_alike(document, earlier)
     _write(render(earlier=earlier), output_file)
     _tell(document, output_file, quiet=quiet)
     ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
+
+
+def _command_line(ctx: click.Context, without: frozenset[str]) -> str:
+    """The command line of a context, with relative paths.
+
+    Args:
+        ctx: of a command; its options have no negative forms.
+        without: names of parameters to leave out.
+    """
+    given = click.core.ParameterSource.COMMANDLINE
+    words: list[str] = []
+    for parameter in sorted(ctx.command.params, key=lambda one: one.param_type_name == "argument"):
+        name = parameter.name or ""
+        if name not in without and ctx.get_parameter_source(name) is given:
+            words += _words(parameter, ctx.params[name])
+    return shlex.join([*ctx.command_path.split(), *words])
+
+
+def _words(parameter: click.Parameter, value: Any) -> Iterator[str]:
+    for one in value if parameter.multiple or parameter.nargs != 1 else (value,):
+        if parameter.param_type_name == "option":
+            yield parameter.opts[-1]
+        if not isinstance(one, bool):
+            yield ",".join(one) if isinstance(one, tuple) else _relative(parameter, str(one))
+
+
+def _relative(parameter: click.Parameter, text: str) -> str:
+    if not isinstance(parameter.type, click.Path) or not Path(text).is_absolute():
+        return text
+    inside = os.path.relpath(text)
+    return Path(text).name if inside.startswith(os.pardir) else inside
 
 
 def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:
@@ -129,9 +166,7 @@ def _refuse_beside_saved(ctx: click.Context) -> None:
             raise click.UsageError(f"--from and {shown} exclude each other")
 
 
-def _of_run(
-    *, quiet: bool, marked: bool, **options: Any
-) -> tuple[dict[str, Any], Callable[..., str]]:
+def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of a run, and a function that renders it."""
     from dataclasses import replace
 
@@ -145,8 +180,10 @@ def _of_run(
     from embercoach.report import json_report
     from embercoach.report.fingerprints import fingerprints
     from embercoach.report.html.rendering import render
+    from embercoach.report.html.run_details import run_details
     from embercoach.report.outcome import SourceTexts
 
+    seconds = time.time()
     overrides = _overrides(options)
     try:
         configurations = Configurations(
@@ -166,39 +203,58 @@ def _of_run(
         outcome = plan.run(
             jobs=options["jobs"], cache=not options["no_cache"], on_progress=progress
         )
+    fixes = _fix_totals(outcome, options["jobs"])
     result = outcome.result(problems)
     if not (result.files_checked or result.files_skipped or result.problems):
         raise UserError(
             "no Python, notebook, Metal or Objective-C files found under the given paths"
         )
     sources, comparison = SourceTexts(), None
-    marks = fingerprints(result.findings, sources) if marked else None
+    marks = fingerprints(result.findings, sources)
     if watching:
         judged = judge(watching, result, sources)
-        marks = marks and tuple(marks[number] for number in judged.numbers)
+        marks = tuple(marks[number] for number in judged.numbers)
         result, comparison = replace(result, findings=judged.findings), judged.comparison
     document = json_report.document(
         result,
         sources,
-        show_notes=True,
+        show_notes=any(scope.settings.show_notes for scope in plan.scopes),
         comparison=comparison,
         marks=marks,
         origin=origin_of(outcome),
     )
-    return document, partial(render, document, readable=lambda _: True)
+    details = run_details(document, seconds=seconds, command=line, fixes=fixes)
+    return document, partial(render, document, readable=lambda _: True, details=details)
+
+
+def _fix_totals(outcome: CheckoutsOutcome, jobs: int | None) -> tuple[FixTotals, FixTotals]:
+    """The totals of safe fixes and of all fixes, by the code of ``check --fix``."""
+    from embercoach.engine.fixing import fix_preview
+    from embercoach.report.html.run_details import FixTotals
+
+    results = [(scope.settings, result) for scope, result in outcome.scopes.items()]
+
+    def totals(*, unsafe: bool) -> FixTotals:
+        preview = fix_preview(results, unsafe=unsafe, jobs=jobs)
+        return FixTotals(preview.fixes, preview.files, len(preview.problems))
+
+    return totals(unsafe=False), totals(unsafe=True)
 
 
 def _overrides(options: dict[str, Any]) -> Overrides:
     if options["baseline"] is not None and options["no_baseline"]:
         raise click.UsageError("--baseline and --no-baseline exclude each other")
-    return shared_options.overrides(options | {"show_notes": True})
+    return shared_options.overrides(options)
 
 
-def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], Callable[..., str]]:
+def _of_files(
+    saved: tuple[Path, ...], line: str, *, quiet: bool
+) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of saved runs, and a function that renders it."""
     from embercoach.cli.commands.merge import merged_files
     from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
+    from embercoach.report.html.run_details import run_details
 
     document = merged_files(saved, quiet=quiet).document
     saved_at = min(file.stat().st_mtime for file in saved)
@@ -207,7 +263,10 @@ def _of_files(saved: tuple[Path, ...], *, quiet: bool) -> tuple[dict[str, Any], 
         # Who wrote the list of files is not always who passes the report on: no other secrets.
         return path.endswith(SUFFIXES)
 
-    return document, partial(render, document, readable=readable, saved_at=saved_at)
+    details = run_details(document, seconds=saved_at, command=line)
+    return document, partial(
+        render, document, readable=readable, saved_at=saved_at, details=details
+    )
 
 
 def _write(text: str, file: Path) -> None:

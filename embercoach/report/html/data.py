@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from embercoach.report.html.pages import Page
+
+
+#: Contexts by harm: those that fail or compute incorrect values before those that are slow.
+#: Findings that are the same in all contexts, such as data races, are in ``default``.
+_WORST = ("compiled", "differentiated", "default")
+HARM = (*_WORST, *(context for context in rulebook.CONTEXTS if context not in _WORST))
+
+
+#: Characters of fingerprints, which distinguish findings of one rule in links.
+FINGERPRINT = 16
 
 
 class _NumberedTexts:
@@ -35,6 +46,7 @@ def table(
     *,
     readable: Callable[[str], bool],
     saved_at: float | None,
+    shown: Callable[[str], str],
 ) -> dict[str, Any]:
     """The findings and the files as plain data.
 
@@ -43,6 +55,7 @@ def table(
         pages: of the rules that have findings.
         readable: whether a path's file may be put into the report.
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
+        shown: from a path to the text that the report shows.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for finding in document["findings"]:
@@ -54,17 +67,20 @@ def table(
     rows = [_row(finding, file_numbers, rule_numbers, texts) for finding in document["findings"]]
     return {
         "severities": SEVERITIES,
+        "contexts": HARM,
         "rules": [
             {"code": page.code, "name": page.name, "family": family_of(page.code)} for page in pages
         ],
-        "files": _files(paths, found, readable, saved_at),
+        "files": _files(paths, found, readable, saved_at, shown),
         "findings": rows,
         "texts": texts.all,
-        **_checkouts(document, paths),
+        **_checkouts(document, paths, shown),
     }
 
 
-def _checkouts(document: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+def _checkouts(
+    document: dict[str, Any], paths: Sequence[str], shown: Callable[[str], str]
+) -> dict[str, Any]:
     """The checkouts' tops, and which of them each file is in; nothing where there is but one."""
     tops = checkout_table.tops(document)
     if not tops:
@@ -72,7 +88,7 @@ def _checkouts(document: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]
     owner = checkout_table.owners(paths, tops)
     numbers = {top: number for number, top in enumerate(tops)}
     inside = [numbers.get(owner[path] or "") for path in paths]
-    return {"checkouts": [visible(top) for top in tops], "inside": inside}
+    return {"checkouts": [shown(top) for top in tops], "inside": inside}
 
 
 def _row(
@@ -95,6 +111,7 @@ def _row(
         finding.get("cell"),
         _steps(finding, "flow", texts),
         _steps(finding, "related", texts),
+        finding["fingerprint"][:FINGERPRINT] if "fingerprint" in finding else None,
     ]
 
 
@@ -111,6 +128,7 @@ def _files(
     found: dict[str, list[dict[str, Any]]],
     readable: Callable[[str], bool],
     saved_at: float | None,
+    shown: Callable[[str], str],
 ) -> list[dict[str, Any]]:
     texts, placed = {}, {}
     for path in paths:
@@ -119,19 +137,16 @@ def _files(
         if text is not None and at is not None:
             texts[path], placed[path] = text, at
     changed = {path for path in texts if sources.newer(path, saved_at)}
-    shown = sources.sources(dict(placed), texts, changed)
-    return [_file(path, shown.get(path)) for path in paths]
+    parts = sources.sources(dict(placed), texts, changed)
+    return [{"path": shown(path), "source": _source(parts.get(path))} for path in paths]
 
 
-def _file(path: str, source: sources.Source | None) -> dict[str, Any]:
+def _source(source: sources.Source | None) -> dict[str, Any] | None:
     if source is None:
-        return {"path": visible(path), "source": None}
+        return None
     return {
-        "path": visible(path),
-        "source": {
-            "count": source.count,
-            "changed": source.changed,
-            "parts": [[first, list(lines)] for first, lines in source.parts],
-            "cells": source.cells,
-        },
+        "count": source.count,
+        "changed": source.changed,
+        "parts": [[first, list(lines)] for first, lines in source.parts],
+        "cells": source.cells,
     }

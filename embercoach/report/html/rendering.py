@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
@@ -11,12 +12,15 @@ from embercoach.report.excerpt import visible
 from embercoach.report.html import changes, checkout_table
 from embercoach.report.html.data import table
 from embercoach.report.html.pages import pages
+from embercoach.report.html.shown_paths import shown_paths
 from embercoach.report.html.tallies import by_family, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jinja2 import Environment
+
+    from embercoach.report.html.run_details import RunDetails
 
 #: Bars of a chart that are seen at once.
 BARS = 12
@@ -28,8 +32,9 @@ def render(
     readable: Callable[[str], bool],
     saved_at: float | None = None,
     earlier: Sequence[tuple[str, dict[str, Any]]] = (),
+    details: RunDetails | None = None,
 ) -> str:
-    """The report as one HTML file, the same whenever the findings and the files are.
+    """The report as one HTML file, the same whenever the findings, files and details are.
 
     Args:
         document: what ``report.machine`` makes of a run, or ``saved.parse`` of a file.
@@ -37,15 +42,19 @@ def render(
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
         earlier: the names and documents of runs before, the oldest first; as the last one is
             compared with, its findings and these must have fingerprints.
+        details: of the run, for the head of the report.
     """
     findings = document["findings"]
     rule_pages = pages({finding["code"] for finding in findings})
-    data = table(document, rule_pages, readable=readable, saved_at=saved_at)
+    shown = shown_paths(document, str(Path.cwd()))
+    data = table(document, rule_pages, readable=readable, saved_at=saved_at, shown=shown)
     environment = _environment()
+    environment.filters["shown"] = shown
     style, script = _asset(environment, "report.css"), _asset(environment, "report.js")
     return environment.get_template("report.html").render(
         version=__version__,
         summary=document["summary"],
+        details=details,
         problems=document["problems"],
         charts={
             "rules": tallies(findings, lambda finding: str(finding["code"])),

@@ -43,13 +43,13 @@ def family_of(code: str) -> str:
 def tallies(
     findings: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], str]
 ) -> tuple[TallyBar, ...]:
-    """Count findings by a key and by severity; the most first, ties by the key."""
+    """Count findings by a key and by severity; the most errors first, then warnings, then notes."""
     table: dict[str, Counter[str]] = {}
     for finding in findings:
         table.setdefault(key(finding), Counter())[finding["severity"]] += 1
     totals = {name: sum(counter.values()) for name, counter in table.items()}
     widest = max(totals.values(), default=0)
-    ordered = sorted(table, key=lambda name: (-totals[name], name))
+    ordered = sorted(table, key=lambda name: (*(-table[name][s] for s in SEVERITIES), name))
     return tuple(TallyBar(name, totals[name], parts(table[name], widest)) for name in ordered)
 
 

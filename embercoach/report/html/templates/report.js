@@ -8,7 +8,7 @@
   const number = (value) => value.toLocaleString("en");
 
   const findings = data.findings.map((row, index) => {
-    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell, flow, related] = row;
+    const [file, line, column, endLine, endColumn, rule, severity, message, help, context, fix, safe, cell, flow, related, fingerprint] = row;
     const text = (id) => data.texts[id];
     // Its place in the source that is shown: a notebook's cells one below the other.
     const start = (cell) => data.files[file].source?.cells.find(([number]) => number === cell)?.[1] ?? 1;
@@ -17,7 +17,7 @@
       index, file, line, column, endLine, endColumn, rule, severity, safe, cell, at: start(cell) + line - 1,
       flow: flow.map(step), related: related.map(step),
       message: text(message), help: text(help), context: text(context),
-      fix: fix === null ? null : text(fix),
+      fix: fix === null ? null : text(fix), fingerprint,
     };
   });
   const byFile = data.files.map(() => []);
@@ -43,6 +43,12 @@
   }
 
   const hashOf = (values) => `#${new URLSearchParams(values)}`;
+  // Fingerprints stay the same in later reports, numbers don't.
+  const linkTo = (finding, more = {}) => hashOf({ view: "file", ...(finding.fingerprint === null ?
+    { file: finding.file, finding: finding.index } :
+    { rule: data.rules[finding.rule].code, fingerprint: finding.fingerprint }), ...more });
+  const linked = (values) => findings.find((finding) => finding.fingerprint === values.get("fingerprint") &&
+    data.rules[finding.rule].code === values.get("rule"));
   const severityOf = (finding) => data.severities[finding.severity];
 
   function described(finding, placed) {
@@ -60,8 +66,7 @@
     if (placed) {
       const cell = finding.cell === null ? "" : `cell ${finding.cell}:`;
       const place = `${data.files[finding.file].path}:${cell}${finding.line}:${finding.column}`;
-      const href = hashOf({ view: "file", file: finding.file, finding: finding.index });
-      meta.append(element("a", { className: "path", href, text: place }));
+      meta.append(element("a", { className: "path", href: linkTo(finding), text: place }));
     }
     const parts = [meta, prose("p", "message", finding.message)];
     if (finding.help) parts.push(prose("p", "help", finding.help));
@@ -77,7 +82,7 @@
 
   function places(finding, title, steps, kind, open) {
     const items = steps.map((step) => {
-      const href = hashOf({ view: "file", file: finding.file, finding: finding.index, at: step.at });
+      const href = linkTo(finding, { at: step.at });
       const cell = step.cell === null ? "" : `cell ${step.cell}, `;
       const item = prose("li", "", step.message);
       item.prepend(element("a", { href, text: `${cell}line ${step.line}` }), " ");
@@ -92,9 +97,10 @@
   const form = $("filters");
   const boxes = [...form.querySelectorAll("[name=severity]")];
   const fields = ["search", "path", "checkout", "family", "rule", "sort"].map($).filter(Boolean);
-  const loud = findings.some((finding) => severityOf(finding) !== "note");
-  const usual = data.severities.filter((name) => !loud || name !== "note");
+  const isLoud = (finding) => severityOf(finding) !== "note";
   let shown = [];
+  let folded = 0; // notes that only their severity excludes
+  let explicit = false; // severities that the reader has chosen
   let page = 0;
 
   const haystacks = new Map();
@@ -107,25 +113,45 @@
     return haystacks.get(finding.index);
   }
 
+  const ranks = new Map(data.contexts.map((context, rank) => [context, rank]));
+  const harm = (finding) => ranks.get(finding.context) ?? data.contexts.length;
   const orders = {
     path: (a, b) => a.index - b.index,
-    severity: (a, b) => a.severity - b.severity || a.index - b.index,
+    severity: (a, b) => a.severity - b.severity || harm(a) - harm(b) || a.index - b.index,
     rule: (a, b) => a.rule - b.rule || a.index - b.index,
   };
 
-  function filter() {
-    const wanted = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
-    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const path = $("path").value.toLowerCase();
-    const checkout = $("checkout")?.value;
-    const files = data.files.map((file, at) => file.path.toLowerCase().includes(path) &&
-      (!checkout || data.checkouts[data.inside[at]] === checkout));
-    const [family, code] = [$("family").value, $("rule").value];
+  // Whether a finding is of the chosen rule, family and checkout.
+  function choice() {
+    const [family, code, checkout] = [$("family").value, $("rule").value, $("checkout")?.value];
+    const files = data.files.map((_, at) => !checkout || data.checkouts[data.inside[at]] === checkout);
     const rules = data.rules.map((rule) =>
       (!family || rule.family === family) && (!code || rule.code === code));
-    shown = findings.filter((finding) =>
-      wanted.has(severityOf(finding)) && files[finding.file] && rules[finding.rule] &&
+    return (finding) => files[finding.file] && rules[finding.rule];
+  }
+
+  // Notes are folded, unless all that is chosen are notes.
+  function usual() {
+    const loud = findings.filter(choice()).some(isLoud);
+    return data.severities.filter((name) => !loud || name !== "note");
+  }
+
+  const checked = () => boxes.filter((box) => box.checked).map((box) => box.value);
+
+  function check(names) {
+    for (const box of boxes) box.checked = names.includes(box.value);
+  }
+
+  function filter() {
+    const wanted = new Set(checked());
+    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const path = $("path").value.toLowerCase();
+    const files = data.files.map((file) => file.path.toLowerCase().includes(path));
+    const chosen = choice();
+    const matching = findings.filter((finding) => chosen(finding) && files[finding.file] &&
       words.every((word) => haystack(finding).includes(word)));
+    shown = matching.filter((finding) => wanted.has(severityOf(finding)));
+    folded = wanted.has("note") ? 0 : matching.filter((finding) => !isLoud(finding)).length;
     shown.sort(orders[$("sort").value] ?? orders.path);
   }
 
@@ -135,6 +161,8 @@
     const range = rows.length === shown.length ? "" : `Showing ${number(first + 1)} to ${number(first + rows.length)} of `;
     const all = `${number(shown.length)} finding${shown.length === 1 ? "" : "s"}`;
     const rest = findings.length - shown.length;
+    $("notes").hidden = !folded;
+    $("notes").textContent = `Show ${number(folded)} note${folded === 1 ? "" : "s"}`;
     $("status").textContent = range + all + (rest ? `; ${number(rest)} filtered out` : "") + ".";
   }
 
@@ -157,8 +185,7 @@
   function chosen() {
     const values = { view: "findings" };
     for (const field of fields) if (field.value && field.value !== field.dataset.usual) values[field.id] = field.value;
-    const names = boxes.filter((box) => box.checked).map((box) => box.value);
-    if (names.join() !== usual.join()) values.severity = names.join();
+    if (checked().join() !== usual().join()) values.severity = checked().join();
     return values;
   }
 
@@ -168,10 +195,8 @@
       if (field.value !== value) field.value = value;
       if (field.selectedIndex === -1) field.value = field.dataset.usual;
     }
-    // Who asks for a rule, a family or a checkout asks for its notes as well.
-    const all = ["rule", "family", "checkout"].some((name) => values.has(name)) ? data.severities : usual;
-    const names = values.get("severity")?.split(",") ?? all;
-    for (const box of boxes) box.checked = names.includes(box.value);
+    explicit = values.has("severity");
+    check(values.get("severity")?.split(",") ?? usual());
   }
 
   // The file
@@ -237,7 +262,16 @@
     box.setAttribute("role", "note");
     const line = finding.cell === null ? "Line" : `Cell ${finding.cell}, line`;
     box.setAttribute("aria-label", `${line} ${finding.line}, column ${finding.column}`);
-    box.append(...described(finding, false));
+    const parts = described(finding, false);
+    if (isLoud(finding)) {
+      box.append(...parts);
+      return box;
+    }
+    const [meta, message, ...rest] = parts;
+    const [badge, rule, ...names] = meta.children;
+    const label = element("summary", {}, badge, " ", element("span", { text: data.rules[finding.rule].code }));
+    meta.replaceChildren(rule, ...names);
+    box.append(element("details", { className: "folded" }, label, meta, message, ...rest));
     return box;
   }
 
@@ -279,6 +313,7 @@
       button.disabled = to < 0 || to >= found.length;
     }
     const box = wanted === null ? null : $(`finding-${wanted}`);
+    box?.querySelector(".folded")?.setAttribute("open", "");
     if (box) reach(box);
     else $("file-title").focus();
   }
@@ -304,9 +339,12 @@
   function route() {
     if (location.hash === "#main") return;
     const values = new URLSearchParams(location.hash.slice(1));
-    const file = Number(values.get("file") ?? NaN);
+    const finding = values.has("fingerprint") ? linked(values) : findings[values.get("finding") ?? -1];
+    const file = finding?.file ?? (values.has("fingerprint") ? NaN : Number(values.get("file") ?? NaN));
+    const lost = values.has("fingerprint") && !finding;
     const known = { findings: true, file: Number.isInteger(file) && file in data.files };
-    const name = known[values.get("view")] ? values.get("view") : "overview";
+    const first = !location.hash && findings.some(isLoud) ? "findings" : "overview";
+    const name = lost ? "findings" : known[values.get("view")] ? values.get("view") : first;
     for (const id of ["overview", "findings", "file"]) $(id).hidden = id !== name;
     for (const link of document.querySelectorAll("[data-view]")) {
       if (link.dataset.view === name) link.setAttribute("aria-current", "page");
@@ -314,14 +352,15 @@
     }
     if ($("drawer").open) $("drawer").close();
     if (name === "findings") {
-      back = location.hash;
+      back = location.hash || "#view=findings";
       choose(values);
       filter();
       page = Number(values.get("page") ?? 1) - 1 || 0;
       showPage();
+      if (lost) $("status").prepend("The linked finding is not in this report. ");
     }
     $("back").href = back;
-    if (name === "file") showFile(file, ...["finding", "at"].map((key) => (values.has(key) ? Number(values.get(key)) : null)));
+    if (name === "file") showFile(file, finding?.index ?? null, values.has("at") ? Number(values.get("at")) : null);
     else window.scrollTo(0, 0);
   }
 
@@ -339,7 +378,17 @@
 
   $("sort").dataset.usual = "severity";
   for (const field of fields) field.dataset.usual ??= "";
-  form.addEventListener("input", refilter);
+  form.addEventListener("input", (event) => {
+    if (event.target.name === "severity") explicit = true;
+    else if (event.target.tagName === "SELECT" && !explicit) check(usual());
+    refilter();
+  });
+  $("notes").addEventListener("click", () => {
+    explicit = true;
+    check([...checked(), "note"]);
+    refilter();
+    $("findings-title").focus({ preventScroll: true });
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => {
     event.preventDefault();
@@ -363,8 +412,7 @@
   for (const button of document.querySelectorAll("[data-jump]")) {
     button.addEventListener("click", () => {
       const next = byFile[view.file][view.last + Number(button.dataset.jump)];
-      const to = hashOf({ view: "file", file: view.file, finding: next.index });
-      history.replaceState(null, "", to);
+      history.replaceState(null, "", linkTo(next));
       route();
     });
   }
@@ -373,6 +421,39 @@
     if (event.target === $("drawer")) $("drawer").close();
   });
   window.addEventListener("hashchange", route);
+
+  // Keys
+  function search() {
+    if ($("findings").hidden) {
+      history.pushState(null, "", back);
+      route();
+    }
+    $("search").focus();
+  }
+
+  function step(by) {
+    if (!$("file").hidden) document.querySelector(`[data-jump="${by}"]`).click();
+    if ($("findings").hidden) return;
+    const links = [...document.querySelectorAll("#list a.path")];
+    const at = links.findIndex((link) => link.closest("li").contains(document.activeElement));
+    links[at < 0 ? 0 : at + by]?.focus();
+  }
+
+  function openKeys() {
+    $("drawer-title").textContent = "Keys";
+    $("drawer-summary").textContent = "";
+    $("drawer-body").replaceChildren(...$("keys-help").cloneNode(true).childNodes);
+    $("drawer").showModal();
+  }
+
+  const keys = { "/": search, "?": openKeys, j: () => step(1), k: () => step(-1) };
+  window.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, select") || $("drawer").open;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  $("keys").addEventListener("click", openKeys);
   window.addEventListener("beforeprint", () => {
     if ($("findings").hidden) return;
     showList(0, PRINTED);
