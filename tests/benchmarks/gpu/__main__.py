@@ -7,6 +7,7 @@ Needs Python, NumPy and MLX alone; ``--picture`` needs Matplotlib. On a machine 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         if options.backend == executors.NATIVE:
             mx.set_default_device(mx.cpu)
-        figures = measure(
+        measuring = measure(
             options.backend,
             options.size or SIZE_OF_BACKEND.get(options.backend, "tiny"),
             [options.dtype] if options.dtype else ["bfloat16", "float32"],
@@ -60,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.jobs,
             options.seconds,
         )
+        figures = asyncio.run(measuring)
         failed = [row for row in figures.figures if None in row.milliseconds.values()]
     if options.json:
         figures.write(options.json)

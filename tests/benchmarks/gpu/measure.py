@@ -31,7 +31,7 @@ TORCH_SECONDS = 90
 COPY_ELEMENTS = {"large": 2**27, "medium": 2**25, "tiny": 2**16}
 
 
-def measure(
+async def measure(
     backend: str,
     size: str,
     dtypes: Sequence[str],
@@ -43,17 +43,6 @@ def measure(
 
     The missing figures of a process that fails have no times.
     """
-    return asyncio.run(_measure(backend, size, dtypes, groups, jobs, seconds))
-
-
-async def _measure(
-    backend: str,
-    size: str,
-    dtypes: Sequence[str],
-    groups: Sequence[str],
-    jobs: int,
-    seconds: float,
-) -> Report:
     programs = [
         (group, position, program)
         for group in groups
