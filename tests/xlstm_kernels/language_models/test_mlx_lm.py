@@ -354,6 +354,7 @@ def test_tokens_are_those_of_transformers(tied, dtype, shard, mlx_lm, tmp_path, 
             torch.tensor([prompt]), max_new_tokens=COUNT, do_sample=False, use_cache=False
         )
     expected = output[0, len(prompt) :].tolist()
+    assert len(expected) == COUNT
     for model in (models[0], loaded):
         assert model.backbone.embeddings.weight.dtype == getattr(mx, dtype)
         model.set_dtype(mx.float32)  # their weights, without the rounding of activations
