@@ -177,7 +177,8 @@ def _import_path(folders: tuple[str, ...]) -> Iterator[None]:
     here = sys.path[:1] if not getattr(sys.flags, "safe_path", False) else []
     # Only the folder that the interpreter puts first: a user may have installed the one he is in.
     unsafe = [entry for entry in here if os.path.realpath(entry) == os.path.realpath(os.curdir)]
-    sys.path[: len(unsafe)] = [folder for folder in folders if folder not in sys.path]
+    del sys.path[: len(unsafe)]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     try:
         yield
     finally:

@@ -46,13 +46,15 @@ class PageTest:
 def page_tests(rules: RuleSet) -> list[PageTest]:
     """The tests of a plugin's pages: form, evidence, examples and fixes.
 
+    Each bad example must have findings of the page's rule, and none of the plugin's other rules;
+    each good example must have none of the plugin's.
     The rules become this process's only plugin.
 
     Raises:
         PluginError: the rules cannot be used.
         ValueError: a page has an example in another language.
     """
-    register([make_plugin(rules.prefix, "", rules)])
+    register([make_plugin("under test", "", rules)])
     pages = [read_page(path) for path in sorted(rules.pages.glob("*.md")) if path.stem != "README"]
     return [test for page in pages for test in _tests(page)]
 
@@ -84,7 +86,9 @@ def _require_fixes(page: Page) -> None:
 
 
 def _require_codes(block: Block, expected: set[str]) -> None:
-    codes = {finding.code for finding in lint(block)}
+    # Not those of EmberCoach's own rules, which differ by release.
+    prefix = block.path.stem.partition("-")[0]
+    codes = {one.code for one in lint(block) if one.code.startswith(f"{prefix}-")}
     if codes != expected:
         said = ", ".join(sorted(codes)) or "none"
         should = ", ".join(sorted(expected)) or "none"

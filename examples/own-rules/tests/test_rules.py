@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from acme_rules import RULES
-
 from embercoach.testing import PageTest, page_tests
 
 
