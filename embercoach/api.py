@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Expression(Protocol):
-    """An expression, and what is known of its value on every path to it."""
+    """An expression, and what is known of its value."""
 
     @property
     def source(self) -> str:
@@ -38,7 +38,7 @@ class Expression(Protocol):
 
     @property
     def is_array(self) -> bool:
-        """Whether the value is an ``mx.array``."""
+        """Return whether the value is an ``mx.array``."""
 
     @property
     def dtype(self) -> str | None:
@@ -70,19 +70,19 @@ class Place(Protocol):
 
     @property
     def in_loop(self) -> bool:
-        """Whether a loop of that function, or of the module's top level, is around it."""
+        """Return whether a loop of that function, or of the module's top level, is around it."""
 
     @property
     def is_compiled(self) -> bool:
-        """Whether that function runs under ``mx.compile`` or ``mx.vmap``."""
+        """Return whether that function runs under ``mx.compile`` or ``mx.vmap``."""
 
     @property
     def is_differentiated(self) -> bool:
-        """Whether that function runs under ``mx.grad`` or ``mx.value_and_grad``."""
+        """Return whether that function runs under ``mx.grad`` or ``mx.value_and_grad``."""
 
     @property
     def is_test(self) -> bool:
-        """Whether the file is a test."""
+        """Return whether the file is a test."""
 
 
 class Call(Protocol):
@@ -130,7 +130,7 @@ class Operation(Protocol):
 
     @property
     def in_place(self) -> bool:
-        """Whether it is an augmented assignment, ``x *= y``."""
+        """Return whether it is an augmented assignment, ``x *= y``."""
 
     @property
     def place(self) -> Place:

@@ -113,7 +113,7 @@ class ExpressionView:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array."""
+        """Return whether it is an array."""
         return self.array is not None
 
     @property
@@ -163,24 +163,24 @@ class PlaceView:
 
     @property
     def in_loop(self) -> bool:
-        """Whether a loop is around it."""
+        """Return whether a loop is around it."""
         return self.place.loops > 0
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the function is compiled or mapped."""
+        """Return whether the function is compiled or mapped."""
         function = self.place.function
         return function is not None and (function.compiled or function.vmapped)
 
     @property
     def is_differentiated(self) -> bool:
-        """Whether the function is differentiated."""
+        """Return whether the function is differentiated."""
         function = self.place.function
         return function is not None and function.differentiated
 
     @property
     def is_test(self) -> bool:
-        """Whether the file is a test."""
+        """Return whether the file is a test."""
         return self.file.module.is_test
 
 
@@ -265,7 +265,7 @@ class OperationView:
 
     @property
     def in_place(self) -> bool:
-        """Whether it is an augmented assignment."""
+        """Return whether it is an augmented assignment."""
         return self.fact.in_place
 
     @property
@@ -294,7 +294,7 @@ def _converted(check: api.Check, report: object) -> Report:
     """The report of a plugin as one of ours.
 
     Raises:
-        TypeError: it is no ``api.Report`` of texts and of what the check got.
+        TypeError: it is not an ``api.Report`` of texts and of what the check got.
     """
     if not isinstance(report, api.Report):
         raise TypeError(f"must yield Report, got {type(report).__name__}")

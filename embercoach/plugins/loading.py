@@ -139,7 +139,7 @@ def make_plugin(name: str, version: str, rules: Any) -> Plugin:
     """A plugin from its rules, with their form checked.
 
     Raises:
-        PluginError: the object is no valid ``RuleSet``.
+        PluginError: the object is not a valid ``RuleSet``.
     """
     if not isinstance(rules, RuleSet):
         raise _error(name, f"entry point must name a RuleSet, got {type(rules).__name__}")

@@ -97,7 +97,7 @@ def page_of(text: str, path: Path) -> Page:
 
 
 def form_errors(page: Page) -> list[str]:
-    """What the page lacks, in words; empty for a page that keeps to the form."""
+    """The errors of a page's form, in words; none for a correct page."""
     errors = []
     if page.title != f"{page.rule.name} ({page.rule.code})":
         errors.append(f"the title is '{page.title}'")
@@ -141,7 +141,7 @@ def fix_errors(page: Page, kinds: AbstractSet[bool]) -> list[str]:
 
 
 def execute(block: Block) -> None:
-    """Run a block as a module of its own; its tracebacks point into the page."""
+    """Run a block as a separate module; its tracebacks point into the page."""
     name = f"page_{block.path.stem.replace('-', '_').lower()}_{block.line}"
     module = types.ModuleType(name)
     code = compile("\n" * (block.line - 1) + block.code, str(block.path), "exec")
