@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.plugins.loading import loaded
 from embercoach.rulebook import pages_directory
 
 if TYPE_CHECKING:
@@ -55,23 +54,21 @@ def program() -> str:
     return digest.hexdigest()
 
 
-def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
+@cache
+def fingerprint(
+    builders: tuple[KernelBuilder, ...] = (), plugin_digests: tuple[str, ...] = ()
+) -> str:
     """A digest of the program, of the plugins, of the parsers and of this Python.
 
     Also of the setting that decides on findings and not only on their selection: ``builders``.
     """
-    return _fingerprint(builders, tuple(plugin.digest for plugin in loaded()))
-
-
-@cache
-def _fingerprint(builders: tuple[KernelBuilder, ...], plugins: tuple[str, ...]) -> str:
     digest = blake2b(digest_size=12)
     digest.update(f"{FORMAT} {sys.version_info[:3]} {sys.implementation.name}".encode())
     digest.update(program().encode())
     if builders:
         digest.update(repr(builders).encode())
-    if plugins:
-        digest.update(repr(plugins).encode())
+    if plugin_digests:
+        digest.update(repr(plugin_digests).encode())
     for name in PARSERS:
         spec = find_spec(name)
         if spec is not None and spec.origin:

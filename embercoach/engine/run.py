@@ -20,7 +20,7 @@ from embercoach.engine.languages import NOTEBOOK, language_of, relevant
 from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
-from embercoach.plugins.loading import with_plugins
+from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
 from embercoach.safe_read import read_bytes
 
@@ -138,7 +138,9 @@ def prepare(
         key = (settings.root, settings.kernel_builders)
         if cache and key not in caches:
             states = states or States(time.time_ns())
-            caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders), states)
+            digests = tuple(plugin.digest for plugin in loaded())
+            program = fingerprint(settings.kernel_builders, digests)
+            caches[key] = Cache(settings.root, program, states)
         parts.append(RunPart(settings, caches.get(key), [(file, None) for file in files]))
     return parts
 

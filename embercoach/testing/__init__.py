@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from embercoach.plugins.loading import make_plugin, register
-from embercoach.testing.pages import execute, fix_errors, form_errors, lint, read_page
+from embercoach.testing.rule_pages import execute, fix_errors, form_errors, lint, read_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.api import RuleSet
-    from embercoach.testing.pages import Block, Page
+    from embercoach.testing.rule_pages import Block, Page
 
 __all__ = ["PageTest", "page_tests"]
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
-from embercoach.testing.pages import page_paths, read_page
+from embercoach.testing.rule_pages import page_paths, read_page
 from embercoach.toml import TOMLDecodeError, loads
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.rulebook import SIMULATED
-from embercoach.testing.pages import page_of
+from embercoach.testing.rule_pages import page_of
 from tests.examples.readme import blocks
 
 if TYPE_CHECKING:

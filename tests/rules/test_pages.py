@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from embercoach import rulebook
-from embercoach.testing.pages import (
+from embercoach.testing.rule_pages import (
     Block,
     Page,
     execute,
@@ -24,7 +24,7 @@ from embercoach.testing.pages import (
     page_paths,
     read_page,
 )
-from embercoach.testing.pages import lint as page_findings
+from embercoach.testing.rule_pages import lint as page_findings
 
 PAGES = [read_page(path) for path in page_paths()]
 #: Codes about comments are found by the engine, after the checks.
