@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -201,7 +202,12 @@ def test_a_changed_plugin_makes_cached_results_invalid(
     assert counts == [0, 1, 0, 0, 0, 1]
 
 
-def test_worker_processes_run_it(embercoach: Cli, installed: str) -> None:
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_run_it(
+    method: str, embercoach: Cli, installed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = multiprocessing.get_context(method)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     for number in range(24):
         Path(f"step_{number}.py").write_text(SOURCE, encoding="utf-8")
     assert len(found(check(embercoach, installed, "--jobs", "2"))) == 25
