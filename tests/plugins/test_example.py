@@ -35,15 +35,17 @@ def no_norm(x: mx.array, y: mx.array) -> mx.array:
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment's interpreter, which also imports what this one does."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    paths = sysconfig.get_paths("venv", {"base": str(folder), "platbase": str(folder)})
-    site_packages = Path(paths["purelib"])
+    builder = venv.EnvBuilder()
+    builder.create(folder)
+    made = Path(builder.ensure_directories(folder).env_exe)
+    asked = [made, "-c", "import site; print(site.getsitepackages()[-1])"]
+    site_packages = Path(subprocess.check_output(asked, text=True).strip())
     ours = sysconfig.get_path("purelib")
     (site_packages / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n", "utf-8")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
     install += ["--no-build-isolation", "--disable-pip-version-check"]
     subprocess.run([*install, "-t", site_packages, EXAMPLE], check=True, timeout=120)
-    return Path(paths["scripts"]) / "python"
+    return made
 
 
 def run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
