@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach import rulebook
 from embercoach.engine.suppression.directives import CODES
+from embercoach.rule_links import rule_url
 from embercoach.server.wire import (
     ERROR,
     HINT,
@@ -46,18 +47,19 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     if finding.severity == "note" and not (checked.settings and checked.settings.show_notes):
         severity = HINT
     rule = rulebook.rule(finding.code)
-    page = rulebook.pages_directory() / f"{finding.code}.md"
+    url = checked.settings and rule_url(finding.code, checked.settings.rules_url)
     found: Diagnostic = {
         "range": checked.positions.between(
             finding.line, finding.column, finding.end_line, finding.end_column
         ),
         "severity": severity,
         "code": finding.code,
-        "codeDescription": {"href": page.as_uri()},
         "source": SOURCE,
         "message": f"{finding.message}\n{finding.help}" if finding.help else finding.message,
         "data": {"rule": finding.code, "name": rule.name, "fix": _fix_of(finding)},
     }
+    if url:
+        found["codeDescription"] = {"href": url}
     if finding.code == _IDLE:
         found["tags"] = [UNNECESSARY]
     if related := _related(finding, checked):
