@@ -19,9 +19,9 @@ from embercoach.server.wire import (
 
 if TYPE_CHECKING:
     from embercoach.engine.problem import Problem
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Step
     from embercoach.server.analysis import Checked
-    from embercoach.server.wire import Diagnostic, RelatedInformation, Severity
+    from embercoach.server.wire import Diagnostic, Location, RelatedInformation, Severity
 
 #: Findings shown of a document.
 MOST = 1000
@@ -68,18 +68,20 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
 
 
 def _related(finding: Finding, checked: Checked) -> list[RelatedInformation]:
-    """Where the array came from and where the context begins, all in the document itself."""
-    between, uri = checked.positions.between, checked.document.uri
+    """Where the array came from and where the context begins, in the document or its notebook."""
     return [
-        {
-            "location": {
-                "uri": uri,
-                "range": between(step.line, step.column, step.end_line, step.end_column),
-            },
-            "message": step.message,
-        }
+        {"location": _location(step, checked), "message": step.message}
         for step in (*finding.flow, *finding.related)
     ]
+
+
+def _location(step: Step, checked: Checked) -> Location:
+    uri, positions = checked.document.uri, checked.positions
+    if checked.cells and step.cell is not None:
+        cell = checked.cells[step.cell - 1]
+        uri, positions = cell.uri, cell.positions
+    place = positions.between(step.line, step.column, step.end_line, step.end_column)
+    return {"uri": uri, "range": place}
 
 
 def _fix_of(finding: Finding) -> str | None:

@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"fixes", "notebooks"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config"} | BOTTOM,
     "simulator": {"metal", "config"} | BOTTOM,
-    "server": {"engine", "checks", "fixes", "config", "report"} | BOTTOM,
+    "server": {"engine", "checks", "fixes", "notebooks", "config", "report"} | BOTTOM,
     "cli": {
         "engine",
         "checks",

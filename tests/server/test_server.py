@@ -14,7 +14,7 @@ from lsprotocol import types
 from embercoach import rulebook
 from embercoach.cli.entry import start
 from embercoach.rule_links import rule_url
-from embercoach.server.editor_positions import Positions
+from embercoach.server.open_documents.editor_positions import Positions
 from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor, applied
 

@@ -16,8 +16,8 @@ from lsprotocol import types
 from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
-from embercoach.server.document import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
+from embercoach.server.open_documents.document import Document
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
@@ -172,7 +172,8 @@ def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("modules", "other"),
     [
-        ("embercoach.server.jobs, embercoach.server.document, embercoach.server.analysis", "attrs"),
+        ("embercoach.server.analysis, embercoach.server.open_documents.document", "attrs"),
+        ("embercoach.server.jobs, embercoach.server.pull.workspace_jobs", "attrs"),
         ("embercoach.server.service", "libcst"),
     ],
 )
