@@ -82,7 +82,7 @@ class Editor:
         self.refreshes += 1
 
     def start(self, coroutine: Awaitable[T]) -> asyncio.Future[T]:
-        """Begin what `wait` ends, or `cancel`."""
+        """Start a request, without waiting for its answer."""
         return asyncio.ensure_future(coroutine, loop=self._loop)
 
     def wait(self, coroutine: Awaitable[T]) -> T:
@@ -98,7 +98,7 @@ class Editor:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no diagnostics were published that nobody has taken."""
+        """Return whether all published diagnostics were taken."""
         return self._published.empty()
 
     def _wait(self, coroutine: Awaitable[T]) -> T:
@@ -148,7 +148,7 @@ class Editor:
         return self.next_of(self.uri(name))
 
     def next_of(self, *uris: str) -> types.PublishDiagnosticsParams:
-        """What is published next of one of some URIs."""
+        """Return the next diagnostics that are published of one of some URIs."""
         while True:
             params = self._wait(self._published.get())
             if params.uri in uris:

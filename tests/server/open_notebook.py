@@ -10,7 +10,7 @@ CODE, TEXT = types.NotebookCellKind.Code, types.NotebookCellKind.Markup
 
 
 class OpenNotebook:
-    """An open notebook; cells have URIs of a scheme of their own, as in VS Code."""
+    """An open notebook; the scheme of its cells is VS Code's."""
 
     def __init__(self, editor: Editor, name: str, *texts: str) -> None:
         self.editor = editor
@@ -37,7 +37,7 @@ class OpenNotebook:
         return types.TextDocumentItem(uri, language, 1, self.texts[uri])
 
     def shown(self, *cells: int) -> list[list[types.Diagnostic]]:
-        """What is published next of cells."""
+        """Return the next diagnostics of cells."""
         found = {uri: self.editor.next_of(uri) for uri in (self.cells[n] for n in cells)}
         return [list(params.diagnostics) for params in found.values()]
 

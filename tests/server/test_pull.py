@@ -154,7 +154,7 @@ def test_only_what_changed_is_reported_again(editor: Editor) -> None:
     assert kinds["a.py"] == "unchanged"
     assert (kinds["b.py"], codes(second["b.py"])) == ("full", [CODE])
     assert (kinds["c.py"], codes(second["c.py"])) == ("full", [])
-    # It is the same file, with another one behind its import.
+    # The file itself is the same; the file that it imports is not.
     assert kinds["user.py"] == "full"
     assert second["a.py"].result_id == first["a.py"].result_id
 
