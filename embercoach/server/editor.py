@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lsprotocol import types
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an editor's user has set: `initializationOptions`.
+
+    Attributes:
+        pull: answer pulls of diagnostics, if the editor sends them.
+        workspace: answer those of the workspace as well.
+        mistakes: in the options; such an option has its default.
+    """
+
+    pull: bool = True
+    workspace: bool = True
+    mistakes: tuple[str, ...] = ()
+
+
+def options_of(given: object) -> Options:
+    """The options of an editor, which may send anything."""
+    table = given if isinstance(given, dict) else {}
+    known = {"pullDiagnostics": "pull", "workspaceDiagnostics": "workspace"}
+    said = {name: table[key] for key, name in known.items() if isinstance(table.get(key), bool)}
+    mistakes = tuple(
+        f"initializationOptions.{key} must be true or false, got {type(table[key]).__name__}"
+        for key in known
+        if key in table and not isinstance(table[key], bool)
+    )
+    return Options(**said, mistakes=mistakes)
+
+
 class Editor:
     """The answers that decide on messages."""
 
-    def __init__(self, capabilities: types.ClientCapabilities) -> None:
-        """Take the capabilities."""
+    def __init__(self, capabilities: types.ClientCapabilities, options: Options) -> None:
+        """Take the capabilities, and what the user has set."""
         self._workspace = capabilities.workspace
         self._document = capabilities.text_document
+        self._options = options
 
     @property
     def knows_versions(self) -> bool:
@@ -38,10 +68,10 @@ class Editor:
     @property
     def pulls(self) -> bool:
         """Return whether the editor asks for diagnostics, so that none are published."""
-        return bool(self._document and self._document.diagnostic)
+        return self._options.pull and bool(self._document and self._document.diagnostic)
 
     @property
     def refreshes(self) -> bool:
         """Return whether the editor asks for diagnostics again when it is told to."""
         diagnostics = self._workspace and self._workspace.diagnostics
-        return bool(diagnostics and diagnostics.refresh_support)
+        return self.pulls and bool(diagnostics and diagnostics.refresh_support)

@@ -8,6 +8,7 @@ from lsprotocol import types
 
 from embercoach.engine.languages import SUFFIXES
 from embercoach.server import wire  # pygls evaluates the annotations of handlers
+from embercoach.server.editor import options_of
 from embercoach.server.requests import Requests
 from embercoach.server.wire import FIX_ALL
 
@@ -35,7 +36,15 @@ def register(service: Service) -> None:
     _register_events(service)
     requests = Requests(service)
     _register_requests(service, requests)
-    _register_pulls(service, requests)
+
+    @service.feature(types.INITIALIZE)
+    def _(params: types.InitializeParams) -> None:
+        # Before pygls makes the capabilities of the features that there are.
+        service.options = options_of(params.initialization_options)
+        for mistake in service.options.mistakes:
+            service.protocol.log(mistake)
+        if service.options.pull:
+            _register_pulls(service, requests)
 
 
 def _register_events(service: Service) -> None:
@@ -98,6 +107,9 @@ def _register_pulls(service: Service, requests: Requests) -> None:
     )
     async def _(params: types.DocumentDiagnosticParams) -> dict[str, Any]:
         return await requests.document_report(params)
+
+    if not service.options.workspace:
+        return
 
     @service.feature(types.WORKSPACE_DIAGNOSTIC)
     async def _(params: types.WorkspaceDiagnosticParams) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pygls.uris import to_fs_path
 
 from embercoach import __version__
 from embercoach.server import stream
-from embercoach.server.editor import Editor
+from embercoach.server.editor import Editor, Options
 from embercoach.server.features import NOTEBOOKS, register
 from embercoach.server.jobs import CheckJob, CheckOutcome, Mistake
 from embercoach.server.open_documents.documents import Documents, InvalidError
@@ -66,6 +66,7 @@ class Service(LanguageServer):
         self.workspace_reports = WorkspaceReports(self)
         self._followed: dict[str, Followed] = {}
         self._mistakes: dict[Path, str] = {}
+        self.options = Options()
         self.is_done = False
         register(self)
 
@@ -332,7 +333,7 @@ class Service(LanguageServer):
     @property
     def editor(self) -> Editor:
         """The capabilities of the editor."""
-        return Editor(self.client_capabilities)
+        return Editor(self.client_capabilities, self.options)
 
     def folders(self) -> tuple[Path, ...]:
         """The folders that the editor shows."""

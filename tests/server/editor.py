@@ -27,11 +27,13 @@ class Editor:
         resolves: bool = True,
         encodings: Any = None,
         pulls: bool = False,
+        options: Any = None,
     ) -> None:
         self.folder = folder
         self._loop = asyncio.new_event_loop()
         self._published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
         self.messages: list[str] = []
+        self.logged: list[str] = []
         self.progress: list[tuple[str, Any]] = []
         self.refreshes = 0
         self.registered: list[str] = []
@@ -44,6 +46,7 @@ class Editor:
         client.feature(types.CLIENT_REGISTER_CAPABILITY)(
             lambda params: self._register(params)  # noqa: PLW0108
         )
+        client.feature(types.WINDOW_LOG_MESSAGE)(lambda m: self.logged.append(m.message))
         client.feature(types.PROGRESS)(lambda params: self._progress(params))  # noqa: PLW0108
         client.feature(types.WORKSPACE_DIAGNOSTIC_REFRESH)(lambda _: self._refresh())
         self._wait(client.start_io(*SERVER))
@@ -67,6 +70,7 @@ class Editor:
         params = types.InitializeParams(
             capabilities=capabilities,
             root_uri=folder.as_uri(),
+            initialization_options=options,
             workspace_folders=[types.WorkspaceFolder(folder.as_uri(), folder.name)],
         )
         self.server = self._wait(client.initialize_async(params)).capabilities

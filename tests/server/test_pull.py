@@ -95,6 +95,37 @@ def test_an_editor_that_does_not_ask_gets_what_is_published(tmp_path: Path) -> N
     assert editor.stop() == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "pulls", "workspace", "logged"),
+    [
+        (None, True, True, []),
+        ({"pullDiagnostics": False}, False, False, []),
+        ({"workspaceDiagnostics": False, "other": 1}, True, False, []),
+        (
+            {"workspaceDiagnostics": "no"},
+            True,
+            True,
+            ["workspaceDiagnostics must be true or false, got str"],
+        ),
+    ],
+)
+def test_the_user_may_turn_pulls_off(
+    tmp_path: Path, options: Any, pulls: bool, workspace: bool, logged: list[str]
+) -> None:
+    editor = Editor(tmp_path, pulls=True, options=options)
+    provider = editor.server.diagnostic_provider
+    assert (provider is not None) == pulls
+    assert isinstance(provider, types.DiagnosticOptions) == pulls
+    assert bool(provider and provider.workspace_diagnostics) == workspace
+    if pulls:
+        editor.begin("a.py", PULL)
+        assert codes(document(editor, editor.uri("a.py"))) == [CODE]
+    else:
+        assert [one.code for one in editor.open("a.py", PULL)] == [CODE]
+    assert editor.logged == [f"EmberCoach: initializationOptions.{one}" for one in logged]
+    assert editor.stop() == 0
+
+
 def test_cells_are_published_and_reported_empty(editor: Editor) -> None:
     """Some editors ask for cells, some do not: none shows a finding twice."""
     opened = OpenNotebook(editor, "a.ipynb", PULL)
@@ -184,8 +215,12 @@ def test_an_answer_without_news_waits_for_a_change(editor: Editor) -> None:
     assert codes(document(editor, editor.uri("b.py"))) == [CODE]
     write(editor, a=FINE)
     changed(editor, "a.py")
-    answer = editor.wait(waiting)
-    assert codes(by_name(answer.items)["a.py"]) == []
+    answer = by_name(editor.wait(waiting).items)
+    assert codes(answer["a.py"]) == []
+    # A server that is shut down does not wait.
+    previous = known(first) | known(answer)
+    editor.start(editor.client.workspace_diagnostic_async(asked(previous)))
+    editor.pause(SILENCE)
 
 
 def test_an_answer_that_waits_is_cancelled(editor: Editor) -> None:
