@@ -1,4 +1,4 @@
-"""What the editor can do, from the capabilities that it has sent."""
+"""The capabilities of the editor, and the options of its user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an editor's user has set: `initializationOptions`.
+    """The options of an editor's user: `initializationOptions`.
 
     Attributes:
         pull: answer pulls of diagnostics, if the editor sends them.
@@ -72,6 +72,6 @@ class Editor:
 
     @property
     def refreshes(self) -> bool:
-        """Return whether the editor asks for diagnostics again when it is told to."""
+        """Return whether the editor asks for diagnostics again at the server's request."""
         diagnostics = self._workspace and self._workspace.diagnostics
         return self.pulls and bool(diagnostics and diagnostics.refresh_support)

@@ -14,18 +14,33 @@ from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor
 from tests.server.open_notebook import OpenNotebook
 from tests.server.test_server import PULL
+from tests.server.test_service import Session
 
 CODE = "HOST-PULL-001"
 FINE = PULL.replace("x.tolist()", "x")
 #: Seconds in which an answer would come, if there were one.
-SILENCE = 1.0
+SILENCE = 0.6
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+    editor = Editor(tmp_path_factory.mktemp("empty"), pulls=True)
+    yield editor
+    # An answer that waits does not keep it.
+    editor.start(editor.client.workspace_diagnostic_async(asked({})))
+    assert editor.stop() == 0
 
 
 @pytest.fixture
-def editor(tmp_path: Path) -> Iterator[Editor]:
-    editor = Editor(tmp_path, pulls=True)
-    yield editor
-    assert editor.stop() == 0
+def editor(started: Editor, tmp_path: Path) -> Iterator[Editor]:
+    """One editor for all tests, which opens a folder for each."""
+    folder = types.WorkspaceFolder(tmp_path.as_uri(), "project")
+    change = started.client.workspace_did_change_workspace_folders
+    change(types.DidChangeWorkspaceFoldersParams(types.WorkspaceFoldersChangeEvent([folder], [])))
+    started.folder = tmp_path
+    started.refreshes = 0
+    yield started
+    change(types.DidChangeWorkspaceFoldersParams(types.WorkspaceFoldersChangeEvent([], [folder])))
 
 
 def write(editor: Editor, **files: str) -> None:
@@ -89,40 +104,37 @@ def test_a_document_is_reported_once(editor: Editor) -> None:
     assert editor.is_silent
 
 
-def test_an_editor_that_does_not_ask_gets_what_is_published(tmp_path: Path) -> None:
-    editor = Editor(tmp_path)
-    assert [one.code for one in editor.open("a.py", PULL)] == [CODE]
-    assert editor.stop() == 0
-
-
 @pytest.mark.parametrize(
-    ("options", "pulls", "workspace", "logged"),
+    ("options", "pulls", "workspace", "mistakes"),
     [
-        (None, True, True, []),
-        ({"pullDiagnostics": False}, False, False, []),
-        ({"workspaceDiagnostics": False, "other": 1}, True, False, []),
+        (None, True, True, ()),
+        ({"pullDiagnostics": False}, False, False, ()),
+        ({"workspaceDiagnostics": False, "other": 1}, True, False, ()),
         (
             {"workspaceDiagnostics": "no"},
             True,
             True,
-            ["workspaceDiagnostics must be true or false, got str"],
+            ("initializationOptions.workspaceDiagnostics must be true or false, got str",),
         ),
+        ([1], True, True, ()),
     ],
 )
 def test_the_user_may_turn_pulls_off(
-    tmp_path: Path, options: Any, pulls: bool, workspace: bool, logged: list[str]
+    options: Any, pulls: bool, workspace: bool, mistakes: tuple[str, ...]
 ) -> None:
-    editor = Editor(tmp_path, pulls=True, options=options)
-    provider = editor.server.diagnostic_provider
+    session = Session({"textDocument": {"diagnostic": {}}}, options)
+    (answer,) = [one["result"] for one in session.messages if one.get("id") == 0]
+    provider = answer["capabilities"].get("diagnosticProvider")
     assert (provider is not None) == pulls
-    assert isinstance(provider, types.DiagnosticOptions) == pulls
-    assert bool(provider and provider.workspace_diagnostics) == workspace
-    if pulls:
-        editor.begin("a.py", PULL)
-        assert codes(document(editor, editor.uri("a.py"))) == [CODE]
-    else:
-        assert [one.code for one in editor.open("a.py", PULL)] == [CODE]
-    assert editor.logged == [f"EmberCoach: initializationOptions.{one}" for one in logged]
+    assert bool(provider and provider["workspaceDiagnostics"]) == workspace
+    assert session.service.editor.pulls == pulls
+    logged = [one["params"]["message"] for one in session.messages if "params" in one]
+    assert logged == [f"EmberCoach: {one}" for one in mistakes]
+
+
+def test_pulls_that_are_off_are_published(tmp_path: Path) -> None:
+    editor = Editor(tmp_path, pulls=True, options={"pullDiagnostics": False})
+    assert [one.code for one in editor.open("a.py", PULL)] == [CODE]
     assert editor.stop() == 0
 
 
@@ -215,12 +227,7 @@ def test_an_answer_without_news_waits_for_a_change(editor: Editor) -> None:
     assert codes(document(editor, editor.uri("b.py"))) == [CODE]
     write(editor, a=FINE)
     changed(editor, "a.py")
-    answer = by_name(editor.wait(waiting).items)
-    assert codes(answer["a.py"]) == []
-    # A server that is shut down does not wait.
-    previous = known(first) | known(answer)
-    editor.start(editor.client.workspace_diagnostic_async(asked(previous)))
-    editor.pause(SILENCE)
+    assert codes(by_name(editor.wait(waiting).items)["a.py"]) == []
 
 
 def test_an_answer_that_waits_is_cancelled(editor: Editor) -> None:

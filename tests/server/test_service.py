@@ -48,12 +48,15 @@ class Answers(Pool):
 class Session:
     """A service with one open document, and what it has written."""
 
-    def __init__(self) -> None:
+    def __init__(self, capabilities: object = None, options: object = None) -> None:
         self.pool = Answers()
         self.service = Service(self.pool)
         self.service.protocol.set_writer(self)
         self.messages: list[dict[str, Any]] = []
-        self.request("initialize", {"capabilities": {}}, 0)
+        params = {"capabilities": capabilities or {}, "initializationOptions": options}
+        self.request("initialize", params, 0)
+        if capabilities is not None:
+            return
         item = {"uri": URI, "languageId": "python", "version": 1, "text": "first"}
         self.send("textDocument/didOpen", {"textDocument": item})
 
