@@ -16,6 +16,7 @@ from embercoach.cli.entry import silence_stdout
 from embercoach.report import text
 from embercoach.report.outcome import listed
 from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
+from embercoach.rule_links import RULES_URL
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -89,10 +90,11 @@ def _write(
         quiet=request.quiet,
         profile=settings[0].profile,
         exit_code=exit_code,
+        rules_url=settings[0].rules_url,
     )
 
 
-def render(
+def render(  # noqa: PLR0913 (one keyword for each option)
     answer: Answer,
     form: str,
     stream: TextIO,
@@ -102,13 +104,14 @@ def render(
     exit_code: int,
     quiet: bool = False,
     profile: str = "recommended",
+    rules_url: str = RULES_URL,
 ) -> None:
     """Write a report in one of the formats of `check`."""
     if form in FOR_PEOPLE:
         lines = _findings(answer, form, stream, statistics, show_notes)
         if not quiet:
             lines += _summary(answer, show_notes)
-        print_lines(lines, stream)
+        print_lines(lines, stream, rules_url=rules_url)
     elif statistics:
         from embercoach.report import statistics as by_rule
 
@@ -123,6 +126,7 @@ def render(
             exit_code=exit_code,
             marks=answer.marks,
             root=os.environ.get("GITHUB_WORKSPACE"),
+            rules_url=rules_url,
         )
         stream.write(log)
     else:

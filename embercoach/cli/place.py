@@ -88,7 +88,7 @@ def explain(place: UserLocation, output_format: str) -> int:
         click.echo(json_text(document))
     else:
         lines = _lines(place, RunResult(found, result.problems), kernels, sources)
-        print_lines(lines, sys.stdout)
+        print_lines(lines, sys.stdout, rules_url=scope.settings.rules_url)
     return codes.INCOMPLETE if result.problems else codes.CLEAN
 
 
@@ -165,7 +165,7 @@ def _lines(
         width, wrap = width_of(sys.stdout), wraps(sys.stdout)
         yield from text.full(one, sources, show_notes=True, width=width, wrap=wrap)
         rule = rulebook.rule(finding.code)
-        yield [(f"{finding.code} ({rule.name}): ", "code"), (f"{rule.summary}.", "")]
+        yield [(finding.code, "code"), (f" ({rule.name}): ", "code"), (f"{rule.summary}.", "")]
         yield [(f"See `embercoach explain {finding.code}`.", "faint")]
         yield []
     yield from text.problem_lines(result.problems)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.flow import Answer, exit_code
+from embercoach.cli.flow import Answer, UserError, exit_code
 from embercoach.cli.output import render
+from embercoach.config import ConfigError
+from embercoach.config.load import load
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
 from embercoach.finding import Finding, Fix, Step
@@ -33,7 +35,21 @@ def write(
         statistics=statistics,
         show_notes=show_notes,
         exit_code=exit_code(answer.result),
+        rules_url=current_rules_url(),
     )
+
+
+def current_rules_url() -> str:
+    """The setting ``rules-url`` of the current folder: a saved report has none.
+
+    Raises:
+        UserError: the configuration has an error.
+    """
+    try:
+        (scope,) = load(["."])
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    return scope.settings.rules_url
 
 
 def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:

@@ -14,6 +14,7 @@ from embercoach.report import text
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
+from embercoach.rule_links import RULES_URL
 from embercoach.terminal_text import json_text, log_line, without_commands
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Simulated:
         in_short: whether the program has reported the findings itself.
         profile: whose severities the findings have.
         exit_code: of this run.
+        rules_url: the setting; empty for no links.
     """
 
     record: Record
@@ -51,6 +53,7 @@ class Simulated:
     in_short: bool
     profile: str
     exit_code: int
+    rules_url: str = RULES_URL
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -129,6 +132,7 @@ def render(simulated: Simulated, form: str, stream: TextIO) -> None:
                 profile=simulated.profile,
                 exit_code=simulated.exit_code,
                 codes=rulebook.codes() - rulebook.static_codes(),
+                rules_url=simulated.rules_url,
             )
         )
     else:
@@ -195,7 +199,7 @@ def _for_people(simulated: Simulated, stream: TextIO) -> None:
     else:
         width, wrap = width_of(stream), wraps(stream)
         lines = text.full(simulated, SourceTexts(), show_notes=shown, width=width, wrap=wrap)
-    print_lines(lines, stream)
+    print_lines(lines, stream, rules_url=simulated.rules_url)
     if simulated.record.kernels:
         _print_table(simulated, stream)
     print_lines(_summary(simulated), stream)

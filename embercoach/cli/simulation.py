@@ -68,6 +68,7 @@ def execute(request: SimulationRequest) -> int:
         in_short=program.is_pytest,
         profile=settings.profile,
         exit_code=_exit_code(code, found=record.faults, exit_zero=request.exit_zero),
+        rules_url=settings.rules_url,
     )
     deliver(lambda stream: render(simulated, request.output_format, stream), request.output_file)
     return simulated.exit_code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.config import setting_types
 from embercoach.config.required_version import REQUIRED_VERSION
 from embercoach.config.settings import DEFAULT_EXCLUDE, SimulatorSettings
+from embercoach.rule_links import RULES_URL
 
 if TYPE_CHECKING:
     from embercoach.config.setting_types import SettingType
@@ -105,6 +106,12 @@ KEYS = (
         setting_types.KERNEL_BUILDERS,
         "Wrappers of mx.fast.metal_kernel: tables of their parameters by quoted dotted name.",
         {},
+    ),
+    Key(
+        "rules-url",
+        setting_types.RULES_URL_TYPE,
+        "URL of a rule's page in reports, terminals and editors, with `{code}`; empty: no links.",
+        RULES_URL,
     ),
     Key(
         EXTEND,

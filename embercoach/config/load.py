@@ -16,6 +16,7 @@ from embercoach.config.schema import Layer
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
+from embercoach.rule_links import RULES_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -276,6 +277,7 @@ def _settings(chain: ConfigChain, top: Layer, root: Path, file: ConfigFile | Non
         simulator=base.simulator,
         kernel_builders=base.kernel_builders,
         baseline=_baseline(top.baseline, base.baseline, root, file),
+        rules_url=RULES_URL if base.rules_url is None else base.rules_url,
     )
 
 

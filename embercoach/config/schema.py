@@ -36,6 +36,7 @@ class Layer:
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     kernel_builders: tuple[KernelBuilder, ...] = ()
     baseline: str | None = None
+    rules_url: str | None = None
 
 
 def layer_of(file: ConfigFile) -> Layer:
@@ -70,6 +71,7 @@ def layer_of(file: ConfigFile) -> Layer:
         simulator=_simulator(file),
         kernel_builders=said.get("kernel-builders", ()),
         baseline=said.get("baseline"),
+        rules_url=said.get("rules-url"),
     )
 
 

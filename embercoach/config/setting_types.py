@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from embercoach.config.builders import kernel_builders, kernel_builders_form
@@ -11,6 +12,8 @@ from embercoach.config.patterns import check_pattern
 from embercoach.config.required_version import check_required_version, required_version_form
 from embercoach.config.selectors import check_selector, selector_form
 from embercoach.finding import SEVERITIES, Severity
+from embercoach.quoting import quoted
+from embercoach.rule_links import CODE
 from embercoach.rulebook import PROFILES, kinds
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ _T = TypeVar("_T")
 Form = dict[str, Any]
 #: Seconds, or gigabytes, that nobody waits for or has; what is above overflows somewhere.
 MOST = 1_000_000_000
+#: Characters of an address.
+MOST_OF_ADDRESS = 2000
+#: The others end an address, or are commands to a terminal.
+_OF_ADDRESSES = frozenset(f"{ascii_letters}{digits}-._~:/?#@!$&'()*+,;=%[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,31 @@ def _path(value: Any) -> str:
     if "\0" in value:
         raise ConfigError("must be a path, got a null character in it")
     return value
+
+
+def _rules_url(value: Any) -> str:
+    """An address of http or https with `{code}` in it, or the empty text."""
+    if not isinstance(value, str):
+        raise ConfigError(f"must be a string, got {type_name(value)}")
+    if value and not (len(value) <= MOST_OF_ADDRESS and _is_rules_url(value)):
+        got = f"got {quoted(value)}"
+        raise ConfigError(f"must be an http or https URL with {CODE} in its path, {got}")
+    return value
+
+
+def _is_rules_url(value: str) -> bool:
+    if not value.startswith(("https://", "http://")):
+        return False
+    if not _OF_ADDRESSES.issuperset(value.replace(CODE, "")):
+        return False
+    from urllib.parse import urlsplit  # few configurations have an address
+
+    try:
+        parts = urlsplit(value)
+        is_host = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        return False
+    return is_host and CODE not in parts.netloc and CODE in value
 
 
 def _toml_file(value: Any) -> str:
@@ -219,6 +251,14 @@ def _selector_severities_form() -> Form:
     }
 
 
+def _rules_url_form() -> Form:
+    large = "6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+    host = rf"[A-Za-z0-9.-]+(?::(?:[1-9][0-9]{{0,3}}|[1-5][0-9]{{4}}|{large}))?"
+    part = r"[A-Za-z0-9._~:/?#@!\x24&'()*+,;=%\[\]-]"
+    address = rf"https?://{host}[/?#]{part}*\{{code\}}(?:{part}|\{{code\}})*"
+    return {"type": "string", "maxLength": MOST_OF_ADDRESS, "pattern": f"^(?:{address})?$"}
+
+
 def _kind_form() -> Form:
     codes = _kinds_by_code()
     lower = "|".join(code.lower() for code in codes)
@@ -231,6 +271,7 @@ def _kind_form() -> Form:
 PROFILE = SettingType(check_profile, _profile_form)
 BOOLEAN = SettingType(_boolean, lambda: {"type": "boolean"})
 PATH = SettingType(_path, lambda: {"type": "string", "pattern": r"^[^\u0000]+$"})
+RULES_URL_TYPE = SettingType(_rules_url, _rules_url_form)
 TOML_FILE = SettingType(_toml_file, lambda: {"type": "string", "pattern": r"^[^\u0000]*\.toml$"})
 REQUIRED_VERSION_TYPE = SettingType(check_required_version, required_version_form)
 POSITIVE = SettingType(

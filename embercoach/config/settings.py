@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from embercoach.rule_links import RULES_URL
 from embercoach.rulebook import static_codes
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Settings:
         simulator: how kernels are run.
         kernel_builders: wrappers of ``mx.fast.metal_kernel``.
         baseline: the file of findings that are known, absolute.
+        rules_url: the address of a rule's page, with `{code}` in it; empty for no links.
     """
 
     root: Path
@@ -100,3 +102,4 @@ class Settings:
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     kernel_builders: tuple[KernelBuilder, ...] = ()
     baseline: Path | None = None
+    rules_url: str = RULES_URL

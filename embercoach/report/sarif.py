@@ -10,6 +10,7 @@ from embercoach.report.address import file_url, in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
 from embercoach.report.line_hashes import line_hashes
 from embercoach.report.locations import fix_in_file, region_in_file, start_in_file, within_cell
+from embercoach.rule_links import RULES_URL, SITE, rule_url
 from embercoach.terminal_text import json_renderer
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from embercoach.rulebook import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-HOME = "https://pypi.org/project/embercoach/"
 FINGERPRINT = "embercoachFinding/v1"
 #: What GitHub knows an alert again by; its upload action computes the same where it is missing.
 LINE_HASH = "primaryLocationLineHash"
@@ -40,6 +40,7 @@ def document(
     codes: AbstractSet[str] | None = None,
     marks: Sequence[str] | None = None,
     root: str | None = None,
+    rules_url: str = RULES_URL,
 ) -> dict[str, Any]:
     """The report as plain data. Suppressed findings are left out, as GitHub would show them.
 
@@ -51,6 +52,7 @@ def document(
         codes: of the rules that this run could report; those of the checks by default.
         marks: the findings' fingerprints, where they are known already.
         root: the repository's folder; the current one by default.
+        rules_url: the setting; empty for no links.
     """
     known = rulebook.static_codes() if codes is None else codes
     rules = {code: rule for code, rule in rulebook.rules().items() if code in known}
@@ -67,8 +69,8 @@ def document(
                         "name": "EmberCoach",
                         "version": __version__,
                         "semanticVersion": __version__,
-                        "informationUri": HOME,
-                        "rules": [_rule(rule, profile) for rule in rules.values()],
+                        "informationUri": SITE,
+                        "rules": [_rule(rule, profile, rules_url) for rule in rules.values()],
                     }
                 },
                 "automationDetails": {"id": "embercoach/"},
@@ -138,8 +140,9 @@ class _Places:
         return {LINE_HASH: known[line]} if line in known else {}
 
 
-def _rule(rule: Rule, profile: str) -> dict[str, Any]:
+def _rule(rule: Rule, profile: str, rules_url: str) -> dict[str, Any]:
     level = rule.severity_in(profile, "default")
+    url = rule_url(rule.code, rules_url)
     properties = {
         "tags": [rule.family, "mlx"],
         "precision": "high",
@@ -155,6 +158,7 @@ def _rule(rule: Rule, profile: str) -> dict[str, Any]:
         "help": {"text": rule.page, "markdown": rule.page},
         "defaultConfiguration": {"level": level},
         "properties": properties,
+        **({} if url is None else {"helpUri": url}),
     }
 
 

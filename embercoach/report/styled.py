@@ -6,10 +6,14 @@ import os
 import re
 from typing import TYPE_CHECKING, TextIO
 
+from embercoach.report.hyperlinks import wants_links
+from embercoach.rule_links import rule_url
 from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from rich.style import Style
 
 #: Text and the name of its style; "" is plain.
 Span = tuple[str, str]
@@ -88,11 +92,19 @@ def plain(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
-def print_lines(lines: Iterable[Line], stream: TextIO, *, color: bool | None = None) -> None:
+def print_lines(
+    lines: Iterable[Line], stream: TextIO, *, color: bool | None = None, rules_url: str = ""
+) -> None:
     """Write lines to a stream, styled if it wants colors (or as ``color`` says).
 
     Every text for people is written here: nothing in it controls a terminal, or is a command
-    for a CI runner.
+    for a CI runner. Codes of rules are links if the terminal shows them.
+
+    Args:
+        lines: the spans of each.
+        stream: where to write.
+        color: whether to style; None for what the stream wants.
+        rules_url: the setting; empty for no links.
     """
     if not (wants_color(stream) if color is None else color):
         stream.write(log_lines([plain(line) for line in lines]))
@@ -101,9 +113,21 @@ def print_lines(lines: Iterable[Line], stream: TextIO, *, color: bool | None = N
     from rich.text import Text
 
     console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True)
+    linked = rules_url if wants_links(stream) else ""
     for line in lines:
-        spans = [(text, STYLES.get(style, "")) for text, style in harmless(line)]
+        spans = [(text, _styled(text, style, linked)) for text, style in harmless(line)]
         console.print(Text.assemble(*spans), soft_wrap=True)
+
+
+def _styled(text: str, style: str, rules_url: str) -> Style | str:
+    """The style of a span; that of a rule's code with a link to its page."""
+    plain_style = STYLES.get(style, "")
+    url = rule_url(text.strip(), rules_url) if style == "code" and rules_url else None
+    if url is None:
+        return plain_style
+    from rich.style import Style
+
+    return Style.parse(plain_style) + Style(link=url)
 
 
 def print_text(text: str, stream: TextIO) -> None:

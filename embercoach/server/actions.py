@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 
 from embercoach.engine.fixing import applicable
 from embercoach.engine.suppression.directives import CODES
+from embercoach.fixes.application import apply
+from embercoach.report.locations import fix_in_file
+from embercoach.report.outcome import SourceTexts
 from embercoach.server.analysis import suppressed
 from embercoach.server.diagnostics import diagnostic
+from embercoach.server.open_documents.document import cell_texts
 from embercoach.server.wire import FIX_ALL, QUICK_FIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Fix
     from embercoach.server.analysis import Checked
-    from embercoach.server.document import Document
+    from embercoach.server.open_documents.document import Cell, Document
     from embercoach.server.wire import CodeAction, Range, TextEdit, WorkspaceEdit
 
 
@@ -44,12 +48,11 @@ def quick_fixes(checked: Checked, place: Range, *, versioned: bool) -> Iterator[
 def _fix(finding: Finding, checked: Checked, *, versioned: bool) -> CodeAction:
     fix = finding.fix
     assert fix is not None
-    edits = checked.positions.edits(fix.edits, checked.document.newline)
     action: CodeAction = {
         "title": f"{finding.code}: {fix.title}{'' if fix.safe else ' (unsafe)'}",
         "kind": QUICK_FIX,
         "diagnostics": [diagnostic(finding, checked)],
-        "edit": change(checked.document, edits, versioned=versioned),
+        "edit": _fixed(fix, checked, versioned=versioned),
     }
     if fix.safe:
         action["isPreferred"] = True
@@ -57,13 +60,24 @@ def _fix(finding: Finding, checked: Checked, *, versioned: bool) -> CodeAction:
 
 
 def _suppression(finding: Finding, checked: Checked, *, versioned: bool) -> CodeAction:
-    edits = checked.positions.edits_to(suppressed(checked, finding))
     return {
         "title": f"{finding.code}: add a suppression comment",
         "kind": QUICK_FIX,
         "diagnostics": [diagnostic(finding, checked)],
-        "edit": change(checked.document, edits, versioned=versioned),
+        "edit": change_to(suppressed(checked, finding), checked, versioned=versioned),
     }
+
+
+def _fixed(fix: Fix, checked: Checked, *, versioned: bool) -> WorkspaceEdit:
+    if checked.notebook is None:
+        edits = checked.positions.edits(fix.edits, checked.document.newline)
+        return _changes([(checked.document, edits)], versioned=versioned)
+    text = checked.notebook.text
+    in_file = fix_in_file(
+        fix, str(checked.notebook.path), SourceTexts({str(checked.notebook.path): text})
+    )
+    fixed = text if in_file is None else apply(text, [in_file])[0]
+    return change_to(fixed, checked, versioned=versioned)
 
 
 def fixable(checked: Checked) -> bool:
@@ -74,21 +88,46 @@ def fixable(checked: Checked) -> bool:
     )
 
 
-def fix_all(document: Document, edit: WorkspaceEdit | None) -> CodeAction:
-    """All safe fixes of a document, with the edit or for the editor to ask for it later."""
+def fix_all(uri: str, edit: WorkspaceEdit | None) -> CodeAction:
+    """All safe fixes of a document or of a cell's notebook; without an edit, it is asked for."""
     action: CodeAction = {
         "title": "EmberCoach: apply all safe fixes",
         "kind": FIX_ALL,
-        "data": {"uri": document.uri},
+        "data": {"uri": uri},
     }
     if edit is not None:
         action["edit"] = edit
     return action
 
 
-def change(document: Document, edits: list[TextEdit], *, versioned: bool) -> WorkspaceEdit:
-    """A change of one document; ``versioned`` if the editor can refuse one that is too late."""
+def change_to(text: str, checked: Checked, *, versioned: bool) -> WorkspaceEdit:
+    """The change of a document to a text, or of a notebook and its cells to that of a file.
+
+    Args:
+        text: of the document, or of the file of a notebook.
+        checked: the document, the notebook or a cell of it.
+        versioned: the editor can refuse edits that are too late.
+    """
+    whole = checked.notebook or checked.document
+    if not whole.cells:
+        edits = checked.positions.edits_to(text)
+        return _changes([(checked.document, edits)], versioned=versioned)
+    changed = [
+        (cell, places.positions.edits_to(new))
+        for cell, places, new in zip(whole.cells, checked.cells, cell_texts(text), strict=True)
+        if new != cell.text
+    ]
+    return _changes(changed, versioned=versioned)
+
+
+def _changes(
+    changed: Sequence[tuple[Document | Cell, list[TextEdit]]], *, versioned: bool
+) -> WorkspaceEdit:
     if not versioned:
-        return {"changes": {document.uri: edits}}
-    identifier = {"uri": document.uri, "version": document.version}
-    return {"documentChanges": [{"textDocument": identifier, "edits": edits}]}
+        return {"changes": {document.uri: edits for document, edits in changed}}
+    return {
+        "documentChanges": [
+            {"textDocument": {"uri": document.uri, "version": document.version}, "edits": edits}
+            for document, edits in changed
+        ]
+    }

@@ -20,9 +20,12 @@ from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
 from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
-from embercoach.fixes.source_file import bytes_of
+from embercoach.fixes.source_file import DecodingError, bytes_of, decode
+from embercoach.safe_read import read_bytes
 from embercoach.server.baselines import Baselines
-from embercoach.server.editor_positions import Positions
+from embercoach.server.cells import cell_places
+from embercoach.server.open_documents.document import Document
+from embercoach.server.open_documents.editor_positions import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
-    from embercoach.server.document import Document
+    from embercoach.server.cells import CellPlaces
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
 #: modules of imported files hold on to those that imported them, 1 to 2 MB a text.
@@ -43,13 +46,27 @@ MOST_RECENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a document; empty where ``settings`` are None or exclude it."""
+    """The result of a document; empty where ``settings`` are None or exclude it.
+
+    Attributes:
+        document: that was checked, or a cell of it.
+        positions: in its text.
+        settings: in force.
+        result: the findings and problems.
+        error: in the configuration.
+        cells: the places of all cells, for an open notebook and for each of its cells.
+        notebook: that the document is a cell of.
+        dependencies: other files, present or absent, that the result depends on.
+    """
 
     document: Document
     positions: Positions
     settings: Settings | None
     result: RunResult
     error: ConfigError | None
+    cells: tuple[CellPlaces, ...] = ()
+    notebook: Document | None = None
+    dependencies: tuple[str, ...] = ()
 
 
 class Analysis:
@@ -75,22 +92,27 @@ class Analysis:
     def check(self, document: Document) -> Checked:
         """Check a document as `embercoach check` would, were it saved."""
         self._last = document
-        configured = self._projects.of(document.path)
-        settings = configured.settings
-        result = RunResult()
-        if settings is not None and not configured.excludes(document.path):
-            result = self._result(document, settings)
-            if settings.baseline is not None:
-                result = self._baselines.new_in(
-                    result, document.path, document.text, settings.baseline
-                )
-        positions = Positions(document.text, self._encoding)
-        checked = Checked(document, positions, settings, result, configured.error)
+        # The cells of a notebook say more than its file, which some editors send as a text.
+        is_file = language_of(document.path.name) == NOTEBOOK and not document.cells
+        checked = self._checked(document, None if is_file else bytes_of(document.text))
         self._recent[document.uri] = checked
         self._recent.move_to_end(document.uri)
         if len(self._recent) > MOST_RECENT:
             self._recent.popitem(last=False)
         return checked
+
+    def check_file(self, path: Path) -> Checked:
+        """Check a file on disk, whose latest result is not kept.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        data = read_bytes(path)
+        try:
+            text = decode(data).text
+        except DecodingError:
+            text = data.decode("utf-8", "replace")  # the inspection reports the place
+        return self._checked(Document(path.as_uri(), path, None, text), data)
 
     def tidy(self) -> None:
         """Free the modules of earlier texts and warm up for the next; takes a second."""
@@ -122,23 +144,49 @@ class Analysis:
             return []  # a diagnostic reports it
         return [kernel for kernel in written if kernel.covers(line)]
 
-    def _result(self, document: Document, settings: Settings) -> RunResult:
-        data = bytes_of(document.text)
-        language = language_of(document.path.name)
-        # Editors send a notebook's cells one by one, as texts of Python.
-        if language == NOTEBOOK or not relevant(data, language, settings.kernel_builders):
-            return RunResult(files_skipped=1)
+    def _checked(self, document: Document, data: bytes | None) -> Checked:
+        """Check the bytes of a document; without bytes there is nothing to find."""
+        configured = self._projects.of(document.path)
+        settings = configured.settings
+        result = RunResult()
+        dependencies: tuple[str, ...] = ()
+        if settings is not None and data is not None and not configured.excludes(document.path):
+            result, dependencies = self._result(document.path, data, settings)
+            if settings.baseline is not None:
+                result = self._baselines.new_in(
+                    result, document.path, document.text, settings.baseline
+                )
+        positions = Positions(document.text, self._encoding)
+        cells = cell_places(document, self._encoding)
+        return Checked(
+            document,
+            positions,
+            settings,
+            result,
+            configured.error,
+            cells,
+            dependencies=dependencies,
+        )
+
+    def _result(
+        self, path: Path, data: bytes, settings: Settings
+    ) -> tuple[RunResult, tuple[str, ...]]:
+        """The result of a file's bytes, and the files that it depends on."""
+        if not relevant(data, language_of(path.name), settings.kernel_builders):
+            return RunResult(files_skipped=1), ()
         if self._judges is None or self._judges[0] != settings:
             self._judges = (settings, Judge(settings))
         self._look_again()
-        inspection = self._inspector.inspect(data, document.path, settings.kernel_builders)
+        inspection = self._inspector.inspect(
+            data, path, settings.kernel_builders, settings.max_file_size
+        )
         self._stamps |= {
             name: stamp_of(Path(name))
             for name in inspection.dependencies
             if name not in self._stamps
         }
-        file = SourceFile(document.path, str(document.path))
-        return joined([reported(self._judges[1], file, inspection)])
+        result = joined([reported(self._judges[1], SourceFile(path, str(path)), inspection)])
+        return result, inspection.dependencies
 
     def _look_again(self) -> None:
         """Forget what was learned of imported files if one changed."""
@@ -156,7 +204,7 @@ class Analysis:
 
 
 def suppressed(checked: Checked, finding: Finding) -> str:
-    """A document's text with a comment that suppresses a finding."""
-    document = checked.document
+    """A document's text, or that of a cell's notebook, with a suppression of a finding."""
+    document = checked.notebook or checked.document
     language = language_of(document.path.name)
     return annotated(document.text, [finding], document.newline, language)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embercoach import rulebook
 from embercoach.engine.suppression.directives import CODES
+from embercoach.rule_links import rule_url
 from embercoach.server.wire import (
     ERROR,
     HINT,
@@ -18,9 +19,9 @@ from embercoach.server.wire import (
 
 if TYPE_CHECKING:
     from embercoach.engine.problem import Problem
-    from embercoach.finding import Finding
+    from embercoach.finding import Finding, Step
     from embercoach.server.analysis import Checked
-    from embercoach.server.wire import Diagnostic, RelatedInformation, Severity
+    from embercoach.server.wire import Diagnostic, Location, RelatedInformation, Severity
 
 #: Findings shown of a document.
 MOST = 1000
@@ -46,18 +47,19 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     if finding.severity == "note" and not (checked.settings and checked.settings.show_notes):
         severity = HINT
     rule = rulebook.rule(finding.code)
-    page = rulebook.page_path(finding.code)
+    url = checked.settings and _page_url(finding.code, checked.settings.rules_url)
     found: Diagnostic = {
         "range": checked.positions.between(
             finding.line, finding.column, finding.end_line, finding.end_column
         ),
         "severity": severity,
         "code": finding.code,
-        "codeDescription": {"href": page.as_uri()},
         "source": SOURCE,
         "message": f"{finding.message}\n{finding.help}" if finding.help else finding.message,
         "data": {"rule": finding.code, "name": rule.name, "fix": _fix_of(finding)},
     }
+    if url:
+        found["codeDescription"] = {"href": url}
     if finding.code == _IDLE:
         found["tags"] = [UNNECESSARY]
     if related := _related(finding, checked):
@@ -65,19 +67,28 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     return found
 
 
+def _page_url(code: str, rules_url: str) -> str | None:
+    """The page of a rule: on the site, or of a plugin's rule the file in the plugin's package."""
+    if rules_url and code not in rulebook.builtin_codes():
+        return rulebook.page_path(code).as_uri()
+    return rule_url(code, rules_url)
+
+
 def _related(finding: Finding, checked: Checked) -> list[RelatedInformation]:
-    """Where the array came from and where the context begins, all in the document itself."""
-    between, uri = checked.positions.between, checked.document.uri
+    """Where the array came from and where the context begins, in the document or its notebook."""
     return [
-        {
-            "location": {
-                "uri": uri,
-                "range": between(step.line, step.column, step.end_line, step.end_column),
-            },
-            "message": step.message,
-        }
+        {"location": _location(step, checked), "message": step.message}
         for step in (*finding.flow, *finding.related)
     ]
+
+
+def _location(step: Step, checked: Checked) -> Location:
+    uri, positions = checked.document.uri, checked.positions
+    if checked.cells and step.cell is not None:
+        cell = checked.cells[step.cell - 1]
+        uri, positions = cell.uri, cell.positions
+    place = positions.between(step.line, step.column, step.end_line, step.end_column)
+    return {"uri": uri, "range": place}
 
 
 def _fix_of(finding: Finding) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from embercoach.server import wire
     from embercoach.server.analysis import Analysis, Checked
-    from embercoach.server.document import Document
+    from embercoach.server.open_documents.document import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,11 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The result of a check."""
+    """The result of a check: the diagnostics of a document, or those of each cell."""
 
     diagnostics: list[wire.Diagnostic]
     mistake: Mistake | None
+    cells: tuple[list[wire.Diagnostic], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class CheckJob:
 
     def __call__(self, analysis: Analysis) -> CheckOutcome:
         """Return what the editor shows of the document."""
+        from embercoach.server.cells import parts
         from embercoach.server.diagnostics import diagnostics
 
         checked = analysis.check(self.document)
@@ -51,21 +53,26 @@ class CheckJob:
         mistake = None
         if error is not None and error.path is not None:
             mistake = Mistake(error.path, error.line, error.message, str(error))
-        return CheckOutcome(diagnostics(checked), mistake)
+        found = [diagnostics(part) for part in parts(checked)]
+        if self.document.cells:
+            return CheckOutcome([], mistake, tuple(found))
+        return CheckOutcome(found[0], mistake)
 
 
 @dataclass(frozen=True, slots=True)
 class HoverJob:
-    """Explain a position of a document."""
+    """Explain a position of a document, or of the cell with a URI."""
 
     document: Document
     position: wire.Position
+    uri: str
 
     def __call__(self, analysis: Analysis) -> wire.Hover | None:
         """Return the pages of the findings there, and the signatures of the kernels."""
+        from embercoach.server.cells import part_of
         from embercoach.server.hovers import found_at, hover
 
-        checked = analysis.latest(self.document)
+        checked = part_of(analysis.latest(self.document), self.uri)
         line, column = checked.positions.place(self.position)
         kernels = analysis.kernels(checked, line)
         return hover(checked, found_at(checked, line, column), kernels)
@@ -77,6 +84,7 @@ class Actions:
 
     Attributes:
         document: the text.
+        uri: of the document, or of the cell.
         range: where.
         only: the kinds that the editor asks for; None for all.
         versioned: the editor takes edits that name the version they are for.
@@ -84,6 +92,7 @@ class Actions:
     """
 
     document: Document
+    uri: str
     range: wire.Range
     only: tuple[str, ...] | None
     versioned: bool
@@ -92,14 +101,16 @@ class Actions:
     def __call__(self, analysis: Analysis) -> list[wire.CodeAction]:
         """Return quick fixes, suppressions, and the action that applies all safe fixes."""
         from embercoach.server import actions
+        from embercoach.server.cells import part_of
 
         checked = analysis.latest(self.document)
         found: list[wire.CodeAction] = []
         if actions.wanted(QUICK_FIX, self.only):
-            found += actions.quick_fixes(checked, self.range, versioned=self.versioned)
+            part = part_of(checked, self.uri)
+            found += actions.quick_fixes(part, self.range, versioned=self.versioned)
         if actions.wanted(FIX_ALL, self.only) and actions.fixable(checked):
             edit = None if self.resolves else _edit(analysis, checked, versioned=self.versioned)
-            found.append(actions.fix_all(checked.document, edit))
+            found.append(actions.fix_all(self.uri, edit))
         return found
 
 
@@ -125,5 +136,4 @@ def _edit(analysis: Analysis, checked: Checked, *, versioned: bool) -> wire.Work
     fixed = analysis.fixed(checked)
     if fixed.trouble and not fixed.applied:
         raise ValueError(fixed.trouble)
-    edits = checked.positions.edits_to(fixed.new)
-    return actions.change(checked.document, edits, versioned=versioned)
+    return actions.change_to(fixed.new, checked, versioned=versioned)

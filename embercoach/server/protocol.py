@@ -25,7 +25,7 @@ from pygls.protocol import (
     lsp_method,
 )
 
-from embercoach.server.documents import InvalidError, cited, path_of
+from embercoach.server.open_documents.documents import InvalidError, cited, path_of
 from embercoach.server.stream import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ _BUILT_IN = frozenset(
         types.TEXT_DOCUMENT_DID_OPEN,
         types.TEXT_DOCUMENT_DID_CHANGE,
         types.TEXT_DOCUMENT_DID_CLOSE,
+        types.NOTEBOOK_DOCUMENT_DID_OPEN,
+        types.NOTEBOOK_DOCUMENT_DID_CHANGE,
+        types.NOTEBOOK_DOCUMENT_DID_CLOSE,
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
     )
 )
@@ -127,6 +130,25 @@ class Protocol(LanguageServerProtocol):
     def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
         """Forget a text."""
         self._follow(types.TEXT_DOCUMENT_DID_CLOSE, self._server.close, params)
+
+    @lsp_method(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    def lsp_notebook_document__did_open(self, params: types.DidOpenNotebookDocumentParams) -> None:
+        """Take a notebook."""
+        self._follow(types.NOTEBOOK_DOCUMENT_DID_OPEN, self._server.open_notebook, params)
+
+    @lsp_method(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def lsp_notebook_document__did_change(
+        self, params: types.DidChangeNotebookDocumentParams
+    ) -> None:
+        """Take newer cells."""
+        self._follow(types.NOTEBOOK_DOCUMENT_DID_CHANGE, self._server.change_notebook, params)
+
+    @lsp_method(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    def lsp_notebook_document__did_close(
+        self, params: types.DidCloseNotebookDocumentParams
+    ) -> None:
+        """Forget a notebook."""
+        self._follow(types.NOTEBOOK_DOCUMENT_DID_CLOSE, self._server.close_notebook, params)
 
     def _follow(self, method: str, take: Callable[[Any], None], params: object) -> None:
         try:
@@ -263,8 +285,9 @@ def _uris(params: object) -> Iterator[str]:
         yield from (folder.uri for folder in params.workspace_folders or ())
     elif isinstance(params, types.DidChangeWorkspaceFoldersParams):
         yield from (folder.uri for folder in (*params.event.added, *params.event.removed))
-    elif (document := getattr(params, "text_document", None)) is not None:
-        yield document.uri
+    else:
+        documents = (getattr(params, name, None) for name in ("text_document", "notebook_document"))
+        yield from (document.uri for document in documents if document is not None)
 
 
 def _reason(error: Exception) -> str:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import os
-import sys
-from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import (
@@ -19,53 +15,34 @@ from pygls.exceptions import (
     JsonRpcException,
     JsonRpcInvalidParams,
 )
-from pygls.io_ import StdoutWriter
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from embercoach import __version__
-from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
-from embercoach.server.documents import Documents, InvalidError
-from embercoach.server.jobs import Actions, CheckJob, CheckOutcome, FixAll, HoverJob, Mistake
+from embercoach.server import stream
+from embercoach.server.editor import Editor, Options
+from embercoach.server.features import NOTEBOOKS, register
+from embercoach.server.jobs import CheckJob, CheckOutcome, Mistake
+from embercoach.server.open_documents.documents import Documents, InvalidError
+from embercoach.server.open_documents.followed import Followed
+from embercoach.server.open_documents.notebooks import Notebooks
 from embercoach.server.pool import ExpiredError, JobError, Pool
-from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
-from embercoach.server.wire import ERROR, FIX_ALL, SOURCE, WARNING, line_diagnostic
+from embercoach.server.protocol import Protocol, strict_converter
+from embercoach.server.pull.reports import report
+from embercoach.server.pull.workspace_reports import WorkspaceReports
+from embercoach.server.wire import ERROR, SOURCE, WARNING, line_diagnostic
 from embercoach.server.worker import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import BinaryIO
 
-    from embercoach.server.document import Document
+    from embercoach.server import wire
+    from embercoach.server.open_documents.document import Document
     from embercoach.server.worker import Job
 
 #: Characters of a text that is checked.
 MOST_CHARACTERS = 5_000_000
-_KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
-
-
-@dataclass(slots=True)
-class _Followed:
-    """An open document: its latest text, and its jobs.
-
-    Attributes:
-        document: the text.
-        check: runs or ran for that text.
-        trouble: why that text has no result; None if it has one.
-        expired: the kinds of jobs that exceeded the deadline on that text, and why.
-        jobs: those that requests wait for.
-    """
-
-    document: Document
-    check: asyncio.Task[None] | None = None
-    trouble: str | None = None
-    expired: dict[type, str] = field(default_factory=dict)
-    jobs: set[asyncio.Task[Any]] = field(default_factory=set)
-
-    def cancel(self) -> None:
-        """Give up all jobs."""
-        for task in (self.check, *self.jobs):
-            if task is not None:
-                task.cancel()
 
 
 class Service(LanguageServer):
@@ -79,15 +56,19 @@ class Service(LanguageServer):
             SOURCE,
             __version__,
             text_document_sync_kind=types.TextDocumentSyncKind.Full,
+            notebook_document_sync=NOTEBOOKS,
             protocol_cls=Protocol,
             converter_factory=strict_converter,
         )
         self._pool = pool
         self._documents = Documents()
-        self._followed: dict[str, _Followed] = {}
+        self._notebooks = Notebooks()
+        self.workspace_reports = WorkspaceReports(self)
+        self._followed: dict[str, Followed] = {}
         self._mistakes: dict[Path, str] = {}
+        self.options = Options()
         self.is_done = False
-        _register(self)
+        register(self)
 
     async def listen(self, messages: BinaryIO) -> None:
         """Take messages until there are no more."""
@@ -110,8 +91,7 @@ class Service(LanguageServer):
         Raises:
             InvalidError: there can be none.
         """
-        folder = (*self._folders(), Path())[0].absolute()
-        self._follow(self._documents.open(params, folder))
+        self._follow(self._documents.open(params, self._first_folder()))
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Take a newer text and check it.
@@ -128,10 +108,34 @@ class Service(LanguageServer):
             InvalidError: it is not open.
         """
         uri = self._documents.close(params.text_document.uri)
-        followed = self._followed.pop(uri, None)
-        if followed is not None:
-            followed.cancel()
-        self._publish(uri, [], None)
+        self._forget(uri, [uri])
+
+    def open_notebook(self, params: types.DidOpenNotebookDocumentParams) -> None:
+        """Take a notebook and check it.
+
+        Raises:
+            InvalidError: it is malformed.
+        """
+        self._follow(self._notebooks.open(params, self._first_folder()))
+
+    def change_notebook(self, params: types.DidChangeNotebookDocumentParams) -> None:
+        """Take newer cells and check the notebook.
+
+        Raises:
+            InvalidError: there are no such cells.
+        """
+        uri, gone = self._notebooks.change(params, self._setup().encoding)
+        for cell in gone:
+            self._publish(cell, [])
+        self._follow(uri)
+
+    def close_notebook(self, params: types.DidCloseNotebookDocumentParams) -> None:
+        """Forget a notebook, as `close` does a document.
+
+        Raises:
+            InvalidError: it is not open.
+        """
+        self._forget(*self._notebooks.close(params.notebook_document.uri))
 
     def look_at_all(self) -> None:
         """Check all open documents: what they depend on may have changed."""
@@ -139,23 +143,41 @@ class Service(LanguageServer):
             # A text that exceeded the deadline is not tried again.
             if CheckJob not in followed.expired:
                 self._check_soon(followed)
+        self.workspace_reports.change()
+        if self.editor.refreshes:
+            self.workspace_diagnostic_refresh(None)
+
+    def _forget(self, uri: str, shown: Iterable[str]) -> None:
+        """End the jobs of a document, and take away what its URIs show."""
+        followed = self._followed.pop(uri, None)
+        if followed is not None:
+            followed.cancel()
+        for one in shown:
+            self._publish(one, [], None)
+        self.workspace_reports.change()
+
+    def _document(self, uri: str) -> Document | None:
+        """The document, or the notebook that a cell with this URI is in; see `Documents.get`."""
+        is_cell = self._notebooks.holds_cell(uri)
+        return self._notebooks.get(uri) if is_cell else self._documents.get(uri)
 
     def _follow(self, uri: str) -> None:
         """Check a document's text soon; jobs of earlier texts are given up."""
-        document = self._documents.get(uri)
+        is_notebook = self._notebooks.is_open(uri)
+        document = self._notebooks.get(uri) if is_notebook else self._documents.get(uri)
         before = self._followed.pop(uri, None)
         if before is not None:
             before.cancel()
         if document is not None:
-            followed = self._followed[uri] = _Followed(document)
+            followed = self._followed[uri] = Followed(document)
             self._check_soon(followed)
 
-    def _check_soon(self, followed: _Followed) -> None:
+    def _check_soon(self, followed: Followed) -> None:
         if followed.check is not None:
             followed.check.cancel()
         followed.check = asyncio.create_task(self._check(followed))
 
-    async def _check(self, followed: _Followed) -> None:
+    async def _check(self, followed: Followed) -> None:
         """Check a document and show the result, or why there is none."""
         document = followed.document
         followed.trouble = None
@@ -168,13 +190,31 @@ class Service(LanguageServer):
             outcome: CheckOutcome = await self._run(followed, CheckJob(document))
         except JobError as error:
             followed.trouble = str(error)
-            found = line_diagnostic(str(error), WARNING, code="not-checked")
-            self._publish(document.uri, [found], document.version)
+            found = [line_diagnostic(str(error), WARNING, code="not-checked")]
+            self._show(followed, found, (found,))
             return
-        self._publish(document.uri, outcome.diagnostics, document.version)
+        self._show(followed, outcome.diagnostics, outcome.cells)
         self._show_mistake(document.path, outcome.mistake)
 
-    async def _run(self, followed: _Followed, job: Job) -> Any:
+    def _show(
+        self,
+        followed: Followed,
+        found: list[wire.Diagnostic],
+        cells: tuple[list[wire.Diagnostic], ...],
+    ) -> None:
+        """Publish the diagnostics of a document, unless the editor asks for them, or of cells.
+
+        Editors that ask for those of documents differ on cells: these are published to all.
+        """
+        document = followed.document
+        followed.found = found
+        for number, cell in enumerate(document.cells):
+            of_cell = cells[number] if number < len(cells) else []
+            self._publish(cell.uri, of_cell, cell.version)
+        if not document.cells and not self.editor.pulls:
+            self._publish(document.uri, found, document.version)
+
+    async def _run(self, followed: Followed, job: Job) -> Any:
         """Run a job, unless one of its kind exceeded the deadline on the same text.
 
         Raises:
@@ -211,49 +251,53 @@ class Service(LanguageServer):
 
     # The editor's requests.
 
-    async def hover(self, params: types.HoverParams) -> wire.Hover | None:
-        """Explain a position."""
-        followed = await self._checked(params.text_document.uri)
-        if followed is None:
+    async def open_report(self, path: Path, previous: Mapping[str, str]) -> dict[str, Any] | None:
+        """Report a file that is open, as a part of a workspace's report; None if it is not.
+
+        Args:
+            path: of the file.
+            previous: the ids of earlier reports by unquoted URI.
+        """
+        opened = [one.document for one in self._followed.values() if one.document.path == path]
+        if not opened:
             return None
-        job = HoverJob(followed.document, _plain(params.position))
-        found: wire.Hover | None = await self._answer(followed, job)
-        return found
-
-    async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
-        """List the actions of a range."""
-        followed = await self._checked(params.text_document.uri)
-        if followed is None:
-            return []
-        only = params.context.only
-        place: wire.Range = {
-            "start": _plain(params.range.start),
-            "end": _plain(params.range.end),
-        }
-        kinds = None if only is None else tuple(_name(kind) for kind in only)
-        job = Actions(followed.document, place, kinds, self.knows_versions, self.resolves_edits)
-        found: list[wire.CodeAction] = await self._answer(followed, job)
-        return found
-
-    async def resolve(self, action: types.CodeAction) -> dict[str, Any]:
-        """Add the edit to the action that applies all safe fixes."""
-        plain = self.protocol.plain(action)
-        if action.edit is None and isinstance(action.data, dict):
-            followed = await self._checked(str(action.data.get("uri")))
+        with contextlib.suppress(JsonRpcException):
+            followed = await self.settled(opened[0].uri)
             if followed is not None:
-                job = FixAll(followed.document, self.knows_versions)
-                plain["edit"] = await self._answer(followed, job)
-        return plain
+                document, is_notebook = followed.document, bool(followed.document.cells)
+                found = [] if is_notebook else followed.found
+                head = {"uri": document.uri, "version": None if is_notebook else document.version}
+                return {**head, **report(found, previous.get(unquote(document.uri)))}
+        return None  # it was closed
 
-    async def _checked(self, uri: str) -> _Followed | None:
-        """Wait until the latest text of a document is checked; None for one of no language of ours.
+    async def run(self, name: str, job: Job) -> Any:
+        """Run a job of no open document; those with one name run one after the other.
+
+        Raises:
+            JobError: there is no result.
+        """
+        return await self._pool.run(name, self._setup(), job)
+
+    async def checked(self, uri: str) -> Followed | None:
+        """Wait as `settled` does, for a document with a result.
 
         Raises:
             JsonRpcException: it is not open, or has no result.
         """
+        followed = await self.settled(uri)
+        if followed is not None and followed.trouble is not None:
+            raise _failure(followed.trouble)
+        return followed
+
+    async def settled(self, uri: str) -> Followed | None:
+        """Wait until the latest text of a document is checked; None for one of no language of ours.
+
+        Raises:
+            JsonRpcException: it is not open.
+        """
         while True:
             try:
-                document = self._documents.get(uri)
+                document = self._document(uri)
             except InvalidError as error:
                 raise JsonRpcInvalidParams(str(error)) from error
             if document is None:
@@ -263,12 +307,9 @@ class Service(LanguageServer):
             assert check is not None
             await asyncio.wait({check})
             if self._followed.get(document.uri) is followed and followed.check is check:
-                break
-        if followed.trouble is not None:
-            raise _failure(followed.trouble)
-        return followed
+                return followed
 
-    async def _answer(self, followed: _Followed, job: Job) -> Any:
+    async def answer(self, followed: Followed, job: Job) -> Any:
         """Run a job for a request.
 
         Raises:
@@ -289,109 +330,24 @@ class Service(LanguageServer):
 
     # What the editor can do.
 
-    def _folders(self) -> tuple[Path, ...]:
+    @property
+    def editor(self) -> Editor:
+        """The capabilities of the editor."""
+        return Editor(self.client_capabilities, self.options)
+
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that the editor shows."""
         uris = [folder.uri for folder in self.workspace.folders.values()]
         uris += [self.workspace.root_uri] if self.workspace.root_uri else []
         return tuple(Path(path) for path in map(to_fs_path, uris) if path)
 
+    def _first_folder(self) -> Path:
+        return (*self.folders(), Path())[0].absolute()
+
     def _setup(self) -> Setup:
         encoding = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
-        return Setup(_name(encoding), self._folders())
-
-    @property
-    def knows_versions(self) -> bool:
-        """Return whether the editor supports versioned changes."""
-        workspace = self.client_capabilities.workspace
-        edit = workspace and workspace.workspace_edit
-        return bool(edit and edit.document_changes)
-
-    @property
-    def resolves_edits(self) -> bool:
-        """Return whether the editor resolves an action when it is chosen."""
-        document = self.client_capabilities.text_document
-        action = document and document.code_action
-        support = action and action.resolve_support
-        return bool(support and "edit" in support.properties)
-
-    @property
-    def watches(self) -> bool:
-        """Return whether the editor can watch files."""
-        workspace = self.client_capabilities.workspace
-        watched = workspace and workspace.did_change_watched_files
-        return bool(watched and watched.dynamic_registration)
-
-
-def _plain(position: types.Position) -> wire.Position:
-    return {"line": position.line, "character": position.character}
-
-
-def _name(kind: Enum | str) -> str:
-    return str(kind.value) if isinstance(kind, Enum) else kind
+        return Setup(types.PositionEncodingKind(encoding).value, self.folders())
 
 
 def _failure(message: str) -> JsonRpcException:
     return JsonRpcException(message, types.LSPErrorCodes.RequestFailed.value)
-
-
-def serve(pool: Pool) -> bool:
-    """Serve one editor on standard input and output, until it says that it is done.
-
-    Returns:
-        Whether it asked for a shutdown before it left.
-    """
-    # Whatever else is printed must not come between messages.
-    messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    quiet_expected_errors()
-    # The command turned it off; this process lives long, and lets go of texts in cycles.
-    gc.freeze()
-    gc.enable()
-    service = Service(pool)
-    service.protocol.set_writer(StdoutWriter(messages))
-    try:
-        with contextlib.suppress(SystemExit, KeyboardInterrupt, BrokenPipeError):
-            asyncio.run(service.listen(sys.stdin.buffer))
-    finally:
-        pool.end()
-    return service.is_done
-
-
-def _register(service: Service) -> None:
-    @service.feature(types.INITIALIZED)
-    def _(server: Service, _params: types.InitializedParams) -> None:
-        if server.watches:
-            # A configuration may extend files of any name.
-            watcher = types.FileSystemWatcher("**/*.toml")
-            registration = types.Registration(
-                "configuration",
-                types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
-                types.DidChangeWatchedFilesRegistrationOptions([watcher]),
-            )
-            server.client_register_capability(types.RegistrationParams([registration]))
-
-    @service.feature(types.SHUTDOWN)
-    def _(server: Service, _params: None) -> None:
-        server.is_done = True
-
-    @service.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    @service.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    async def _(
-        server: Service,
-        _params: types.DidSaveTextDocumentParams | types.DidChangeWatchedFilesParams,
-    ) -> None:
-        server.look_at_all()
-
-    @service.feature(types.TEXT_DOCUMENT_HOVER)
-    async def _(server: Service, params: types.HoverParams) -> wire.Hover | None:
-        return await server.hover(params)
-
-    @service.feature(
-        types.TEXT_DOCUMENT_CODE_ACTION,
-        types.CodeActionOptions(code_action_kinds=_KINDS, resolve_provider=True),
-    )
-    async def _(server: Service, params: types.CodeActionParams) -> list[wire.CodeAction]:
-        return await server.code_actions(params)
-
-    @service.feature(types.CODE_ACTION_RESOLVE)
-    async def _(server: Service, action: types.CodeAction) -> dict[str, Any]:
-        return await server.resolve(action)

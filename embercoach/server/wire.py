@@ -41,7 +41,9 @@ class TextEdit(TypedDict):
     newText: str
 
 
-class _Location(TypedDict):
+class Location(TypedDict):
+    """A place in a document."""
+
     uri: str
     range: Range
 
@@ -49,7 +51,7 @@ class _Location(TypedDict):
 class RelatedInformation(TypedDict):
     """A place that explains a diagnostic."""
 
-    location: _Location
+    location: Location
     message: str
 
 

@@ -84,6 +84,55 @@ def _messages(text: str) -> list[dict[str, Any]]:
     ]
 
 
+def _notebook_messages(text: str) -> list[dict[str, Any]]:
+    """A session over a notebook of two cells; diagnostics are asked for as well."""
+    notebook, cell = "file:///nowhere/n.ipynb", {"kind": 2, "document": "cell:1"}
+    first, second = (
+        {"uri": f"cell:{number}", "languageId": "python", "version": 1, "text": text}
+        for number in (1, 2)
+    )
+    edit = {"start": {"line": 1, "character": 0}, "end": {"line": 2, "character": 1}}
+    opened = {
+        "uri": notebook, "notebookType": "jupyter-notebook", "version": 1, "cells": [cell]
+    }  # fmt: skip
+    spliced = {"start": 1, "deleteCount": 0, "cells": [cell | {"document": "cell:2"}]}
+    typed = {
+        "document": {"uri": "cell:1", "version": 2},
+        "changes": [{"range": edit, "text": "import mlx\n"}],
+    }
+    asked = {"textDocument": {"uri": "cell:1"}}
+    return [
+        _sent("initialized", {}),
+        _sent(
+            "notebookDocument/didOpen", {"notebookDocument": opened, "cellTextDocuments": [first]}
+        ),
+        _sent(
+            "notebookDocument/didChange",
+            {
+                "notebookDocument": {"uri": notebook, "version": 2},
+                "change": {
+                    "cells": {
+                        "structure": {"array": spliced, "didOpen": [second]},
+                        "textContent": [typed],
+                    }
+                },
+            },
+        ),
+        _sent("textDocument/hover", asked | {"position": {"line": 5, "character": 13}}, 1),
+        _sent(
+            "textDocument/codeAction", asked | {"range": edit, "context": {"diagnostics": []}}, 2
+        ),
+        _sent("textDocument/diagnostic", asked, 3),
+        _sent("workspace/diagnostic", {"previousResultIds": [], "workDoneToken": 1}, 4),
+        _sent("$/cancelRequest", {"id": 4}),
+        _sent("notebookDocument/didSave", {"notebookDocument": {"uri": notebook}}),
+        _sent(
+            "notebookDocument/didClose",
+            {"notebookDocument": {"uri": notebook}, "cellTextDocuments": [{"uri": "cell:1"}]},
+        ),
+    ]
+
+
 def _sent(method: str, params: Any, identifier: int | None = None) -> dict[str, Any]:
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
@@ -93,7 +142,8 @@ def _sent(method: str, params: Any, identifier: int | None = None) -> dict[str, 
 
 @cache
 def _sessions() -> tuple[list[dict[str, Any]], ...]:
-    return tuple(_messages(text) for text in seeds.python_programs()[::25])
+    programs = seeds.python_programs()[::25]
+    return (*map(_messages, programs), *map(_notebook_messages, programs[::3]))
 
 
 def _seeds() -> Iterator[bytes]:

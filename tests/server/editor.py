@@ -20,11 +20,22 @@ SERVER = (sys.executable, "-m", "embercoach", "server", "--stdio")
 class Editor:
     """Starts the server and talks to it; each call waits for its answer."""
 
-    def __init__(self, folder: Path, *, resolves: bool = True, encodings: Any = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        resolves: bool = True,
+        encodings: Any = None,
+        pulls: bool = False,
+        options: Any = None,
+    ) -> None:
         self.folder = folder
         self._loop = asyncio.new_event_loop()
         self._published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
         self.messages: list[str] = []
+        self.logged: list[str] = []
+        self.progress: list[tuple[str, Any]] = []
+        self.refreshes = 0
         self.registered: list[str] = []
         self._versions: dict[str, int] = {}
         self._client = client = BaseLanguageClient("editor", "1")
@@ -35,22 +46,31 @@ class Editor:
         client.feature(types.CLIENT_REGISTER_CAPABILITY)(
             lambda params: self._register(params)  # noqa: PLW0108
         )
+        client.feature(types.WINDOW_LOG_MESSAGE)(lambda m: self.logged.append(m.message))
+        client.feature(types.PROGRESS)(lambda params: self._progress(params))  # noqa: PLW0108
+        client.feature(types.WORKSPACE_DIAGNOSTIC_REFRESH)(lambda _: self._refresh())
         self._wait(client.start_io(*SERVER))
         action = types.ClientCodeActionResolveOptions(["edit"]) if resolves else None
         watching = types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True)
         capabilities = types.ClientCapabilities(
             general=types.GeneralClientCapabilities(position_encodings=encodings),
             text_document=types.TextDocumentClientCapabilities(
-                code_action=types.CodeActionClientCapabilities(resolve_support=action)
+                code_action=types.CodeActionClientCapabilities(resolve_support=action),
+                diagnostic=types.DiagnosticClientCapabilities() if pulls else None,
+            ),
+            notebook_document=types.NotebookDocumentClientCapabilities(
+                types.NotebookDocumentSyncClientCapabilities()
             ),
             workspace=types.WorkspaceClientCapabilities(
                 workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=resolves),
                 did_change_watched_files=watching,
+                diagnostics=types.DiagnosticWorkspaceClientCapabilities(refresh_support=pulls),
             ),
         )
         params = types.InitializeParams(
             capabilities=capabilities,
             root_uri=folder.as_uri(),
+            initialization_options=options,
             workspace_folders=[types.WorkspaceFolder(folder.as_uri(), folder.name)],
         )
         self.server = self._wait(client.initialize_async(params)).capabilities
@@ -58,6 +78,32 @@ class Editor:
 
     def _register(self, params: types.RegistrationParams) -> None:
         self.registered += [one.method for one in params.registrations]
+
+    def _progress(self, params: types.ProgressParams) -> None:
+        self.progress.append((str(params.token), params.value))
+
+    def _refresh(self) -> None:
+        self.refreshes += 1
+
+    def start(self, coroutine: Awaitable[T]) -> asyncio.Future[T]:
+        """Start a request, without waiting for its answer."""
+        return asyncio.ensure_future(coroutine, loop=self._loop)
+
+    def wait(self, coroutine: Awaitable[T]) -> T:
+        return self._wait(coroutine)
+
+    def pause(self, seconds: float) -> None:
+        """Let messages come in for a while."""
+        self._loop.run_until_complete(asyncio.sleep(seconds))
+
+    @property
+    def client(self) -> BaseLanguageClient:
+        return self._client
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether all published diagnostics were taken."""
+        return self._published.empty()
 
     def _wait(self, coroutine: Awaitable[T]) -> T:
         return self._loop.run_until_complete(asyncio.wait_for(coroutine, PATIENCE))
@@ -67,10 +113,14 @@ class Editor:
 
     def open(self, name: str, text: str, language: str = "python") -> list[types.Diagnostic]:
         """Open a text, in a file or not; what is published of it."""
+        self.begin(name, text, language)
+        return self.published(name)
+
+    def begin(self, name: str, text: str, language: str = "python") -> None:
+        """Open a text, and don't wait."""
         self._versions[name] = 1
         item = types.TextDocumentItem(self.uri(name), language, 1, text)
         self._client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        return self.published(name)
 
     def type(self, name: str, text: str) -> int:
         """Replace a text, and don't wait; its version."""
@@ -99,9 +149,13 @@ class Editor:
 
     def next(self, name: str) -> types.PublishDiagnosticsParams:
         """What is published next of a file."""
+        return self.next_of(self.uri(name))
+
+    def next_of(self, *uris: str) -> types.PublishDiagnosticsParams:
+        """Return the next diagnostics that are published of one of some URIs."""
         while True:
             params = self._wait(self._published.get())
-            if params.uri == self.uri(name):
+            if params.uri in uris:
                 return params
 
     def published(self, name: str) -> list[types.Diagnostic]:
@@ -113,8 +167,10 @@ class Editor:
 
     def hover(self, name: str, line: int, character: int) -> str | None:
         """The Markdown of a place, as editors count: from 0."""
-        position = types.Position(line, character)
-        params = types.HoverParams(self._id(name), position)
+        return self.hover_at(self.uri(name), types.Position(line, character))
+
+    def hover_at(self, uri: str, position: types.Position) -> str | None:
+        params = types.HoverParams(types.TextDocumentIdentifier(uri), position)
         found = self._wait(self._client.text_document_hover_async(params))
         if found is None:
             return None
@@ -126,8 +182,14 @@ class Editor:
         self, name: str, place: types.Range, only: list[str] | None = None
     ) -> list[types.CodeAction]:
         """The code actions of a range."""
+        return self.actions_at(self.uri(name), place, only)
+
+    def actions_at(
+        self, uri: str, place: types.Range, only: list[str] | None = None
+    ) -> list[types.CodeAction]:
         context = types.CodeActionContext([], only)
-        params = types.CodeActionParams(self._id(name), place, context)
+        identifier = types.TextDocumentIdentifier(uri)
+        params = types.CodeActionParams(identifier, place, context)
         found = self._wait(self._client.text_document_code_action_async(params)) or []
         assert all(isinstance(one, types.CodeAction) for one in found)
         return [one for one in found if isinstance(one, types.CodeAction)]

@@ -13,7 +13,8 @@ from lsprotocol import types
 
 from embercoach import rulebook
 from embercoach.cli.entry import start
-from embercoach.server.editor_positions import Positions
+from embercoach.rule_links import rule_url
+from embercoach.server.open_documents.editor_positions import Positions
 from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor, applied
 
@@ -100,7 +101,7 @@ def test_a_text_that_is_opened_is_checked(editor: Editor) -> None:
     assert spot(found.range) == (4, 11, 4, 21)
     assert "synchronizes" in found.message
     assert found.code_description is not None
-    assert found.code_description.href.endswith("/HOST-PULL-001.md")
+    assert found.code_description.href == rule_url("HOST-PULL-001")
     assert found.data["rule"] == "HOST-PULL-001"
 
 

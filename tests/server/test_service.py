@@ -16,8 +16,8 @@ from lsprotocol import types
 from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
-from embercoach.server.document import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
+from embercoach.server.open_documents.document import Document
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
@@ -48,12 +48,15 @@ class Answers(Pool):
 class Session:
     """A service with one open document, and what it has written."""
 
-    def __init__(self) -> None:
+    def __init__(self, capabilities: object = None, options: object = None) -> None:
         self.pool = Answers()
         self.service = Service(self.pool)
         self.service.protocol.set_writer(self)
         self.messages: list[dict[str, Any]] = []
-        self.request("initialize", {"capabilities": {}}, 0)
+        params = {"capabilities": capabilities or {}, "initializationOptions": options}
+        self.request("initialize", params, 0)
+        if capabilities is not None:
+            return
         item = {"uri": URI, "languageId": "python", "version": 1, "text": "first"}
         self.send("textDocument/didOpen", {"textDocument": item})
 
@@ -172,7 +175,8 @@ def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("modules", "other"),
     [
-        ("embercoach.server.jobs, embercoach.server.document, embercoach.server.analysis", "attrs"),
+        ("embercoach.server.analysis, embercoach.server.open_documents.document", "attrs"),
+        ("embercoach.server.jobs, embercoach.server.pull.workspace_jobs", "attrs"),
         ("embercoach.server.service", "libcst"),
     ],
 )

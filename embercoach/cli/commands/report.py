@@ -225,7 +225,10 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
         origin=origin_of(outcome),
     )
     details = run_details(document, seconds=seconds, command=line, fixes=fixes)
-    return document, partial(render, document, readable=lambda _: True, details=details)
+    rules_url = plan.scopes[0].settings.rules_url
+    return document, partial(
+        render, document, readable=lambda _: True, details=details, rules_url=rules_url
+    )
 
 
 def _fix_totals(outcome: CheckoutsOutcome, jobs: int | None) -> tuple[FixTotals, FixTotals]:
@@ -253,6 +256,7 @@ def _of_files(
 ) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of saved runs, and a function that renders it."""
     from embercoach.cli.commands.merge import merged_files
+    from embercoach.cli.recovered import current_rules_url
     from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
     from embercoach.report.html.run_details import run_details
@@ -266,7 +270,12 @@ def _of_files(
 
     details = run_details(document, seconds=saved_at, command=line)
     return document, partial(
-        render, document, readable=readable, saved_at=saved_at, details=details
+        render,
+        document,
+        readable=readable,
+        saved_at=saved_at,
+        details=details,
+        rules_url=current_rules_url(),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
+from embercoach.rule_links import RULES_URL, rule_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,17 +19,18 @@ class Page:
     """A rule as the report shows it.
 
     ``body`` is HTML: our own text, rendered with all HTML in it escaped. It is empty where this
-    version has no such rule.
+    version has no such rule. ``url`` is the page's address; None for no link.
     """
 
     code: str
     name: str
     summary: str
     body: str
+    url: str | None = None
 
 
-def pages(codes: Iterable[str]) -> tuple[Page, ...]:
-    """The pages of some rules, sorted by code."""
+def pages(codes: Iterable[str], rules_url: str = RULES_URL) -> tuple[Page, ...]:
+    """The pages of some rules, sorted by code; ``rules_url`` is the setting."""
     renderer = _renderer()
     known = rulebook.codes()
     found = []
@@ -37,7 +39,8 @@ def pages(codes: Iterable[str]) -> tuple[Page, ...]:
             found.append(Page(code, "", "", ""))
             continue
         rule = rulebook.rule(code)
-        found.append(Page(code, rule.name, rule.summary, _html(renderer, rule.page)))
+        url = rule_url(code, rules_url)
+        found.append(Page(code, rule.name, rule.summary, _html(renderer, rule.page), url))
     return tuple(found)
 
 

@@ -14,6 +14,7 @@ from embercoach.report.html.data import table
 from embercoach.report.html.pages import pages
 from embercoach.report.html.shown_paths import shown_paths
 from embercoach.report.html.tallies import by_family, tallies
+from embercoach.rule_links import RULES_URL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ def render(
     saved_at: float | None = None,
     earlier: Sequence[tuple[str, dict[str, Any]]] = (),
     details: RunDetails | None = None,
+    rules_url: str = RULES_URL,
 ) -> str:
     """The report as one HTML file, the same whenever the findings, files and details are.
 
@@ -43,9 +45,10 @@ def render(
         earlier: the names and documents of runs before, the oldest first; as the last one is
             compared with, its findings and these must have fingerprints.
         details: of the run, for the head of the report.
+        rules_url: the setting; empty for no links.
     """
     findings = document["findings"]
-    rule_pages = pages({finding["code"] for finding in findings})
+    rule_pages = pages({finding["code"] for finding in findings}, rules_url)
     shown = shown_paths(document, str(Path.cwd()))
     data = table(document, rule_pages, readable=readable, saved_at=saved_at, shown=shown)
     environment = _environment()

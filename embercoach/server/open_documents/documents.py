@@ -12,7 +12,7 @@ from pygls.uris import to_fs_path, uri_scheme
 
 from embercoach.engine.languages import SUFFIXES
 from embercoach.quoting import quoted
-from embercoach.server.document import Document
+from embercoach.server.open_documents.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from embercoach.fixes.source_file import LineIndex
 
@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Edit
     from embercoach.server.wire import Position, Range, TextEdit
+
+
+class PlacedPosition(Protocol):
+    """A position of `lsprotocol`, which workers do not load."""
+
+    line: int
+    character: int
+
 
 #: What one unit of a column is, by the name of the encoding: a codec, and its bytes.
 _UNITS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
@@ -55,6 +63,11 @@ class Positions:
                 return row, column
             units += self._units(character)
         return row, len(line) + 1
+
+    def offset(self, position: PlacedPosition) -> int:
+        """The offset of a character, from the editor's position."""
+        place: Position = {"line": position.line, "character": position.character}
+        return self.index.offset(*self.place(place))
 
     def edits(self, edits: Iterable[Edit], newline: str) -> list[TextEdit]:
         """A fix's edits, with the text's own line ends."""

@@ -1,0 +1,1 @@
+"""The texts and notebooks that an editor has open."""

@@ -1,0 +1,1 @@
+"""Diagnostics that an editor asks for, instead of those that are published."""

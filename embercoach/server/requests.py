@@ -1,0 +1,83 @@
+"""The requests of an editor about a document: each becomes a job of a worker."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from embercoach.server.jobs import Actions, FixAll, HoverJob
+from embercoach.server.pull.reports import report
+
+if TYPE_CHECKING:
+    from lsprotocol import types
+
+    from embercoach.server import wire
+    from embercoach.server.service import Service
+
+
+class Requests:
+    """The requests of one session."""
+
+    def __init__(self, service: Service) -> None:
+        """Take the service, which has the documents."""
+        self._service = service
+
+    async def hover(self, params: types.HoverParams) -> wire.Hover | None:
+        """Explain a position."""
+        followed = await self._service.checked(params.text_document.uri)
+        if followed is None:
+            return None
+        uri = followed.uri_of(params.text_document.uri)
+        job = HoverJob(followed.document, _plain(params.position), uri)
+        found: wire.Hover | None = await self._service.answer(followed, job)
+        return found
+
+    async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
+        """List the actions of a range."""
+        followed = await self._service.checked(params.text_document.uri)
+        if followed is None:
+            return []
+        only = params.context.only
+        place: wire.Range = {
+            "start": _plain(params.range.start),
+            "end": _plain(params.range.end),
+        }
+        kinds = None if only is None else tuple(_name(kind) for kind in only)
+        job = Actions(
+            followed.document,
+            followed.uri_of(params.text_document.uri),
+            place,
+            kinds,
+            self._service.editor.knows_versions,
+            self._service.editor.resolves_edits,
+        )
+        found: list[wire.CodeAction] = await self._service.answer(followed, job)
+        return found
+
+    async def resolve(self, action: types.CodeAction) -> dict[str, Any]:
+        """Add the edit to the action that applies all safe fixes."""
+        plain = self._service.protocol.plain(action)
+        if action.edit is None and isinstance(action.data, dict):
+            followed = await self._service.checked(str(action.data.get("uri")))
+            if followed is not None:
+                job = FixAll(followed.document, self._service.editor.knows_versions)
+                plain["edit"] = await self._service.answer(followed, job)
+        return plain
+
+    async def document_report(self, params: types.DocumentDiagnosticParams) -> dict[str, Any]:
+        """Report the diagnostics of a document; those of a notebook's cells are published.
+
+        Raises:
+            JsonRpcException: it is not open.
+        """
+        followed = await self._service.settled(params.text_document.uri)
+        found = [] if followed is None or followed.document.cells else followed.found
+        return report(found, params.previous_result_id)
+
+
+def _plain(position: types.Position) -> wire.Position:
+    return {"line": position.line, "character": position.character}
+
+
+def _name(kind: Enum | str) -> str:
+    return str(kind.value) if isinstance(kind, Enum) else kind
