@@ -23,7 +23,7 @@ from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import DecodingError, bytes_of, decode
 from embercoach.safe_read import read_bytes
 from embercoach.server.baselines import Baselines
-from embercoach.server.cells import cell_places
+from embercoach.server.cell_results import cell_places
 from embercoach.server.open_documents.document import Document
 from embercoach.server.open_documents.editor_positions import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.generated_signatures import WrittenKernel
     from embercoach.config import ConfigError, Settings
     from embercoach.finding import Finding
-    from embercoach.server.cells import CellPlaces
+    from embercoach.server.cell_results import CellPlaces
 
 #: Texts checked before it is worth while to tidy up in a pause, and before it can't wait: the
 #: modules of imported files hold on to those that imported them, 1 to 2 MB a text.

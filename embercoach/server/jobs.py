@@ -45,7 +45,7 @@ class CheckJob:
 
     def __call__(self, analysis: Analysis) -> CheckOutcome:
         """Return what the editor shows of the document."""
-        from embercoach.server.cells import parts
+        from embercoach.server.cell_results import parts
         from embercoach.server.diagnostics import diagnostics
 
         checked = analysis.check(self.document)
@@ -69,7 +69,7 @@ class HoverJob:
 
     def __call__(self, analysis: Analysis) -> wire.Hover | None:
         """Return the pages of the findings there, and the signatures of the kernels."""
-        from embercoach.server.cells import part_of
+        from embercoach.server.cell_results import part_of
         from embercoach.server.hovers import found_at, hover
 
         checked = part_of(analysis.latest(self.document), self.uri)
@@ -101,7 +101,7 @@ class Actions:
     def __call__(self, analysis: Analysis) -> list[wire.CodeAction]:
         """Return quick fixes, suppressions, and the action that applies all safe fixes."""
         from embercoach.server import actions
-        from embercoach.server.cells import part_of
+        from embercoach.server.cell_results import part_of
 
         checked = analysis.latest(self.document)
         found: list[wire.CodeAction] = []

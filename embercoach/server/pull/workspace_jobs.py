@@ -90,7 +90,7 @@ class CheckFile:
             ValueError: the file cannot be read.
         """
         from embercoach.notebooks import is_notebook
-        from embercoach.server.cells import in_file
+        from embercoach.server.cell_results import in_file
         from embercoach.server.diagnostics import diagnostics
 
         try:
