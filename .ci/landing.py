@@ -38,11 +38,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Insert the generated parts of the landing page, and hide its sidebars."""
+    """Insert the generated parts of the landing page, and hide its sidebars and its edit button."""
     _sections.active = page.file.src_uri == LANDING
     if not _sections.active:
         return markdown
     page.meta["hide"] = ["navigation", "toc"]
+    page.edit_url = None
     for name, made in PARTS.items():
         marker = f"<!-- generated: {name} -->"
         if marker not in markdown:
@@ -58,7 +59,7 @@ def sample() -> str:
     """Return the links below the command that installs EmberCoach."""
     return (
         '<p class="actions">'
-        '<a class="md-button md-button--primary" href="sample-report/">Sample report: mlx-lm</a> '
+        '<a class="md-button md-button--primary" href="sample-report/">Sample report of mlx-lm</a> '
         '<a class="md-button" href="rules/">Rules</a></p>'
     )
 
@@ -121,13 +122,18 @@ class _Divide(Treeprocessor):
         for child in children:
             if child.tag == "h2":
                 section = SubElement(landing, "section")
-            if self._is_program(child):
-                section.set("class", "example")
-                details = SubElement(section, "details")
-                SubElement(details, "summary").text = "The program"
-                details.append(child)
-            else:
-                section.append(child)
+            section.append(child)
+        for section in landing:
+            for program in filter(self._is_program, list(section)):
+                self._fold(section, program)
+
+    def _fold(self, section: Element, program: Element) -> None:
+        """Move the program of an example below its output, into an element that opens."""
+        section.set("class", "example")
+        section.remove(program)
+        details = SubElement(section, "details")
+        SubElement(details, "summary").text = "The program"
+        details.append(program)
 
     def _is_program(self, element: Element) -> bool:
         """Return whether an element stands for a code block with the name of a file."""
