@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -42,16 +43,14 @@ def sample() -> tuple[str, str]:
     """Return the report of the package, and the text of its licence.
 
     Raises:
-        subprocess.CalledProcessError: pip or the report failed; stderr has the reason.
+        PluginError: pip or the report failed.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _unpack(folder)
         output = folder / "report.html"
         command = ["-m", "embercoach", "report", "--isolated", "--no-cache", "-q"]
-        subprocess.run(
-            [sys.executable, *command, "-o", str(output), FOLDER], cwd=folder, check=True
-        )
+        _run(*command, "-o", str(output), FOLDER, cwd=folder)
         return output.read_text(encoding="utf-8"), (folder / LICENCE).read_text(encoding="utf-8")
 
 
@@ -59,10 +58,16 @@ def _unpack(folder: Path) -> None:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{PACKAGE}=={VERSION} --hash={DIGEST}\n", encoding="utf-8")
     command = ["-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-    subprocess.run(
-        [sys.executable, *command, "--require-hashes", "-r", str(requirements), "-d", str(folder)],
-        check=True,
-    )
+    _run(*command, "--require-hashes", "-r", requirements.name, cwd=folder)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
+
+
+def _run(*arguments: str, cwd: Path) -> None:
+    """Run Python in a folder; its output is shown only if it fails."""
+    ran = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        raise PluginError(f"no sample report of {PACKAGE} {VERSION}:\n{ran.stderr}")

@@ -53,7 +53,7 @@ HINTS = (REGENERATE, readme.REGENERATE)
 
 
 def played(path: Path) -> pytest.param:
-    simulates = path.name == "simulator.md" and sys.platform != "linux"
+    simulates = path.name in ("index.md", "simulator.md") and sys.platform != "linux"
     skip = pytest.mark.skipif(simulates, reason="the simulator is tested on Linux")
     needs_mlx_lm = path.name == "language-models.md" and not find_spec("mlx_lm")
     lacks = pytest.mark.skipif(needs_mlx_lm, reason="mlx-lm needs Python 3.11")
