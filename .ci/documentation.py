@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 #: Files of the repository that are pages, and their URIs in the site.
 BORROWED = {
-    "README.md": "index.md",
+    "README.md": "start.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
@@ -55,6 +55,8 @@ FIXES = {
     "unsafe": "unsafe",
     "mixed": "safe or unsafe",
 }
+#: How the names of families begin whose rules are about kernels, in Python and in Metal files.
+KERNEL_FAMILIES = ("kernel-", "host-copy")
 _log = logging.getLogger(f"mkdocs.hooks.{__name__}")
 
 
@@ -67,8 +69,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         raise ValueError("the configuration of the site has no nav")
     (section,) = (item["Rules"] for item in config.nav if "Rules" in item)
     section += [
-        {family.upper(): [{f"{rule.code} {rule.name}": _uri(rule)} for rule in rules]}
-        for family, rules in families().items()
+        {
+            group: [
+                {family.upper(): [{f"{rule.code} {rule.name}": _uri(rule)} for rule in rules]}
+                for family, rules in found.items()
+            ]
+        }
+        for group, found in groups().items()
     ]
     _links.repository = config.repo_url or ""
     extensions: list[Any] = config.markdown_extensions  # Markdown takes names and extensions
@@ -117,12 +124,18 @@ def _uri(rule: Rule) -> str:
 # --- rules -------------------------------------------------------------------------------------
 
 
-def families() -> dict[str, list[Rule]]:
-    """Return the rules by family, in the order of their codes."""
-    found: dict[str, list[Rule]] = {}
+def groups() -> dict[str, dict[str, list[Rule]]]:
+    """Return the rules by group and family, in the order of their codes."""
+    found: dict[str, dict[str, list[Rule]]] = {"Python": {}, "Kernels": {}, "Simulator": {}}
     for rule in rulebook.rules().values():
-        found.setdefault(rule.family, []).append(rule)
+        found[_group(rule)].setdefault(rule.family, []).append(rule)
     return found
+
+
+def _group(rule: Rule) -> str:
+    if rule.kind is not None:
+        return "Simulator"
+    return "Kernels" if rule.family.startswith(KERNEL_FAMILIES) else "Python"
 
 
 def rule_page(rule: Rule) -> str:
@@ -134,22 +147,28 @@ def rule_page(rule: Rule) -> str:
 
 
 def rule_tables() -> str:
-    """Return a heading and a table for each family."""
+    """Return a heading for each group, and in it a heading and a table for each family."""
     parts = []
-    for family, rules in families().items():
-        lines = [
-            f"### {family.upper()}",
-            "",
-            "| rule | problem | `recommended` | `ember` | fix |",
-            "| --- | --- | --- | --- | --- |",
-        ]
-        for rule in rules:
-            link = f"[{rule.code}](../rules/{rule.code}.md)"
-            summary = _cell(rule.summary)
-            loud = " | ".join(_severities(rule, profile) for profile in rulebook.PROFILES)
-            lines.append(f"| {link} | {summary} | {loud} | {FIXES[rule.fix]} |")
-        parts.append("\n".join(lines))
+    for group, found in groups().items():
+        count = sum(map(len, found.values()))
+        parts.append(f"### {group}: {count} rules")
+        parts += [_rule_table(family, rules) for family, rules in found.items()]
     return "\n\n".join(parts) + "\n"
+
+
+def _rule_table(family: str, rules: list[Rule]) -> str:
+    lines = [
+        f"#### {family.upper()}",
+        "",
+        "| rule | problem | `recommended` | `ember` | fix |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for rule in rules:
+        link = f"[{rule.code}](../rules/{rule.code}.md)"
+        summary = _cell(rule.summary)
+        loud = " | ".join(_severities(rule, profile) for profile in rulebook.PROFILES)
+        lines.append(f"| {link} | {summary} | {loud} | {FIXES[rule.fix]} |")
+    return "\n".join(lines)
 
 
 def _severities(rule: Rule, profile: str) -> str:

@@ -75,6 +75,8 @@ NOT_RUN = {
     ),
     "python .ci/rehearsal.py": "takes 26 s: the job `package` of ci.yml",
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
+    "mkdocs build -f .mkdocs.yml": "test_site.py builds",
+    "python .ci/screenshots.py .site pictures": "needs a browser: test_site_browser.py",
     "python examples/train_xlstm.py --plot docs/images/parity_slstm.svg": "test_train_xlstm.py",
     "python examples/train_xlstm.py --blocks m --plot docs/images/parity_mlstm.svg": (
         "test_train_xlstm.py"

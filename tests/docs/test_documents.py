@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import click
@@ -53,7 +54,7 @@ HINTS = (REGENERATE, readme.REGENERATE)
 
 
 def played(path: Path) -> pytest.param:
-    simulates = path.name == "simulator.md" and sys.platform != "linux"
+    simulates = path.name in ("index.md", "simulator.md") and sys.platform != "linux"
     skip = pytest.mark.skipif(simulates, reason="the simulator is tested on Linux")
     needs_mlx_lm = path.name == "language-models.md" and not find_spec("mlx_lm")
     lacks = pytest.mark.skipif(needs_mlx_lm, reason="mlx-lm needs Python 3.11")
@@ -67,15 +68,17 @@ def titled(document: str, name: str) -> str:
 
 
 def rows(document: str, *header: str) -> list[list[str]]:
-    """The rows of the table with a header, as cells."""
+    """The rows of the tables with a header, as cells."""
     lines = TEXTS[document].splitlines()
-    start = lines.index(f"| {' | '.join(header)} |") + 2
-    table = []
-    for line in lines[start:]:
-        if not line.startswith("|"):
-            break
-        table.append([cell.strip() for cell in line.strip("|").split(" | ")])
-    return table
+    starts = [
+        number + 2 for number, line in enumerate(lines) if line == f"| {' | '.join(header)} |"
+    ]
+    assert starts
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for start in starts
+        for line in takewhile(lambda line: line.startswith("|"), lines[start:])
+    ]
 
 
 # --- commands and blocks -----------------------------------------------------------------------
@@ -232,6 +235,7 @@ def test_the_table_of_families_is_that_of_the_rules() -> None:
         name, target = re.fullmatch(r"\[`([A-Z-]+)`\]\((.+)\)", cell).groups()  # type: ignore[union-attr]
         assert target.startswith(f"../rules/{name}-")
         assert about
+        assert name.lower() not in families
         families[name.lower()] = target
     wanted = {rule.family for rule in rulebook.rules().values()}
     assert set(families) == wanted, "write a row for each family in docs/rules.md"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOOKS: dict[str, Any] = run_path(str(ROOT / ".ci" / "documentation.py"))
+LANDING: dict[str, Any] = run_path(str(ROOT / ".ci" / "landing.py"))
 #: Where the pages of the repository's files are in the site.
 pytestmark = pytest.mark.docs
 PAGES = {
@@ -85,6 +86,59 @@ def test_the_table_of_rules_is_whole(site: Path) -> None:
     ]
 
 
+def test_rules_are_grouped(site: Path) -> None:
+    groups = HOOKS["groups"]()
+    assert {rule.code for rules in groups["Simulator"].values() for rule in rules} == {
+        code for code in rulebook.codes() if code.startswith("SIM-")
+    }
+    article = page(site, "rules").css_first("article")
+    assert article is not None
+    headings = [heading.text().rstrip("¶") for heading in article.css("h2, h3")]
+    assert headings[:3] == ["Python", "Kernels", "Simulator"]
+    counts = {name: sum(map(len, families.values())) for name, families in groups.items()}
+    assert sum(counts.values()) == len(rulebook.codes())
+    assert headings[-3:] == [f"{name}: {count} rules" for name, count in counts.items()]
+
+
+def test_the_rules_page_names_each_family_in_its_group() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    for group, families in HOOKS["groups"]().items():
+        named = set(re.findall(r"^\| \[`([A-Z-]+)`\]", sections[group], flags=re.MULTILINE))
+        assert named == {family.upper() for family in families}
+
+
+def test_the_landing_page_has_the_figures_of_the_rule(site: Path) -> None:
+    def cells(name: str) -> list[list[str]]:
+        table = page(site, name).css("article table")[0]
+        return [[cell.text() for cell in row.css("th, td")] for row in table.css("tr")]
+
+    header, *rows = cells("index")
+    assert [row[:-1] for row in (header, *rows)] == cells("rules/GRAPH-BREAK-001")
+    assert [float(row[-1]) for row in rows] == [
+        pytest.approx(float(row[3]) / float(row[2]), abs=0.005) for row in rows
+    ]
+
+
+def test_the_sample_report_is_of_the_pinned_package(site: Path) -> None:
+    sample = run_path(str(ROOT / ".ci" / "sample_report.py"))
+    report = (site / sample["REPORT_URI"]).read_text(encoding="utf-8")
+    assert "mlx_lm/generate.py" in report
+    assert "MIT License" in (site / sample["LICENCE_URI"]).read_text(encoding="utf-8")
+
+
+def test_parts_of_findings_have_classes(site: Path) -> None:
+    output = page(site, "index").css(".landing .example")[0].css(".highlight")[0]
+    parts = {name: output.css_first(f".go-{name}") for name in ("Code", "Error", "Help", "Path")}
+    assert {name: node.text() for name, node in parts.items() if node is not None} == {
+        "Code": "HOST-PULL-002",
+        "Error": "error",
+        "Help": "help:",
+        "Path": "lost_gradient.py:8:9: ",
+    }
+
+
 def test_every_setting_is_described(site: Path) -> None:
     article = page(site, "configuration").css_first("article")
     assert article is not None
@@ -124,7 +178,7 @@ def test_a_page_is_what_a_forge_shows(source: Path, site: Path) -> None:
     name = RULES.get(source.stem) or PAGES[source]
     if source.stem in RULES:
         text = HOOKS["rule_page"](rulebook.rule(source.stem))
-    for marker, made in HOOKS["GENERATED"].values():
+    for marker, made in (*HOOKS["GENERATED"].values(), *LANDING["PARTS"].items()):
         text = text.replace(f"<!-- generated: {marker} -->", made())
     tokens = MarkdownIt().enable("table").parse(text)
     names = {"list_item_open": "li", "fence": "pre", "code_block": "pre"}
