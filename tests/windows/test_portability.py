@@ -1,4 +1,4 @@
-"""What Windows lacks, tested on any system: drives' relative paths, signal masks, forks."""
+"""Tests of the code for Windows that run on any system: drives, signal masks, new interpreters."""
 
 from __future__ import annotations
 
