@@ -88,8 +88,10 @@ NOT_RUN = {
             "docker build --tag embercoach .",
             "docker build --tag embercoach:simulator --target simulator .",
             'docker run --rm --network none --volume "$PWD:/project:ro" embercoach check .',
-            'docker run --rm --network none --volume "$PWD:/project:ro" embercoach:simulator '
-            "simulate examples/softmax_race.py",
+            (
+                'docker run --rm --network none --volume "$PWD:/project:ro" embercoach:simulator '
+                "simulate examples/softmax_race.py"
+            ),
         ),
         "needs Docker: the job `image` of ci.yml",
     ),
