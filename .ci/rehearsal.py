@@ -2,8 +2,9 @@
 
 Build the distributions, or take those of FOLDER; check them; upload them with twine to a pypiserver
 on this machine; install the wheel, then the source distribution, from there with pip in a new
-environment; and run the command. Needs the extra `release`. The dependencies come from the index
-that pip is configured with.
+environment; run the command, also by uvx and pipx without an installation; and render the recipe
+for conda. Needs the extra `release`. The dependencies come from the index that pip is configured
+with.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def run(*command: str | Path, code: int = 0, **changed: str) -> str:
     return done.stdout
 
 
-def tool(module: str, *arguments: str | Path, **changed: str) -> str:
+def tool(module: str, *arguments: str | Path, code: int = 0, **changed: str) -> str:
     """Run a module of this environment."""
-    return run(sys.executable, "-m", module, *arguments, **changed)
+    return run(sys.executable, "-m", module, *arguments, code=code, **changed)
 
 
 def checked(dist: Path) -> tuple[Path, Path, str]:
@@ -124,6 +125,36 @@ def tried(address: str, version: str, form: str, environment: Path) -> None:
         sys.exit(f"embercoach check {PROGRAM} must report {RULE}")
 
 
+def run_uninstalled(address: str, wheel: Path, version: str, folder: Path) -> None:
+    """Run the release as `uvx` and `pipx run` do, with their files in a folder."""
+    check = ("embercoach", "check", "--isolated", "--no-cache", PROGRAM)
+    # uv takes a package from this index if it has it, and what it needs from the default one.
+    index = ("--index", f"{address}/simple/", "--from", f"embercoach=={version}")
+    cache = str(folder / "uv")
+    outputs = [
+        tool("uv", "tool", "run", "--isolated", *index, *check, code=1, UV_CACHE_DIR=cache),
+        tool("pipx", "run", "--spec", wheel, *check, code=1, PIPX_HOME=str(folder / "pipx")),
+    ]
+    if not all(RULE in output for output in outputs):
+        sys.exit(f"uvx and pipx must report {RULE} in {PROGRAM}")
+
+
+def render_recipe(version: str) -> None:
+    """Render the recipe for conda.
+
+    Raises:
+        SystemExit: it is of another version.
+        RattlerBuildError: it is invalid.
+    """
+    from rattler_build import Stage0Recipe, VariantConfig
+
+    # conda-forge sets the lowest Python that it supports.
+    variants = VariantConfig({"python_min": ["3.10"]})
+    (rendered,) = Stage0Recipe.from_file(ROOT / ".conda" / "recipe.yaml").render(variants)
+    if str(rendered.recipe.package.version) != version:
+        sys.exit(f"version of .conda/recipe.yaml must be {version}")
+
+
 def main(arguments: list[str]) -> int:
     """Rehearse; exit with the output of the first step that fails."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -146,6 +177,8 @@ def main(arguments: list[str]) -> int:
             python = environment / "bin" / "python"
             run(python, "-m", "pip", "install", "--quiet", *requirements())
             tried(address, version, "--no-binary", environment)
+            run_uninstalled(address, wheel, version, folder)
+    render_recipe(version)
     print(f"embercoach {version} can be released")
     return 0
 

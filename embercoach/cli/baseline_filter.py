@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.engine.problem import Problem
+from embercoach.relative_paths import relative_path
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.outcome import Comparison, RuleChange
@@ -166,7 +167,7 @@ def _changes(
     for number in known:
         counts.setdefault((findings[number].path, findings[number].code), [0, 0])[0] += 1
     for place, code in fixed:
-        path = shown.get(place) or os.path.relpath(place)
+        path = shown.get(place) or relative_path(place)
         counts.setdefault((path, code), [0, 0])[1] += 1
     return tuple(sorted(RuleChange(*key, *numbers) for key, numbers in counts.items()))
 

@@ -24,9 +24,11 @@ from embercoach.config.configuration_files import SHARED_FILE, folder_of, search
 from embercoach.config.patterns import PathPatterns
 from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
+from embercoach.engine.parallel import interrupts
 from embercoach.engine.parallel.workers import safe_path
 from embercoach.plugins.loading import requested
 from embercoach.project_files import OWN_FILE
+from embercoach.relative_paths import relative_path
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ def _tell(request: CheckRequest, words: str) -> None:
 
 
 def _cause(paths: list[str]) -> str:
-    first = os.path.relpath(paths[0])
+    first = relative_path(paths[0])
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{first}{more} changed; checking."
 
@@ -224,8 +226,9 @@ def _below(path: str, folders: frozenset[str]) -> bool:
 
 def _check_apart(request: CheckRequest) -> None:
     """Check in a separate process, which frees its memory and has no other threads."""
-    with safe_path():
-        resource_tracker.ensure_running()
+    if sys.platform != "win32":  # which has no resource tracker
+        with safe_path():
+            resource_tracker.ensure_running()
     process = multiprocessing.get_context("spawn").Process(
         target=_check, args=(request, requested())
     )
@@ -247,12 +250,11 @@ def _uninterrupted() -> Iterator[None]:
     """Let an interrupt wait; and in a process that is started meanwhile, until it lets it come."""
     came = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: came.set())
-    # The mask is for the new process: here a watcher's thread would take the signal.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        # This is for the new process: here a watcher's thread would take the signal.
+        with interrupts.blocked():
+            yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.signal(signal.SIGINT, before)
     if came.is_set():
         raise KeyboardInterrupt
@@ -264,7 +266,7 @@ def _check(request: CheckRequest, plugins: PluginRequest) -> None:
     from embercoach.cli.shared_options import load_plugins
 
     def check() -> int:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        interrupts.unblock()
         try:
             load_plugins(plugins)
             return execute(request)

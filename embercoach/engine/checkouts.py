@@ -13,6 +13,7 @@ from embercoach.config.configuration_files import folder_of
 from embercoach.engine.discovery.files import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
 from embercoach.project_files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES
+from embercoach.relative_paths import relative_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -245,4 +246,4 @@ class CheckoutsOutcome:
 
 
 def _shown(checkout: Path, path: str) -> str:
-    return str(checkout) if Path(path).is_absolute() else os.path.relpath(checkout)
+    return str(checkout) if Path(path).is_absolute() else relative_path(checkout)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import tempfile
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
@@ -97,9 +98,7 @@ def _exchange(target: Path, data: bytes) -> bool:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        kept = _keep_status(Path(name), target.lstat())
-        if kept:
-            Path(name).replace(target)
+        kept = _keep_status(Path(name), target.lstat()) and _take_place(Path(name), target)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()
@@ -112,12 +111,22 @@ def _exchange(target: Path, data: bytes) -> bool:
 def _keep_status(new: Path, status: os.stat_result) -> bool:
     """Give a file the owner, group and mode of another; whether that was possible."""
     own = new.lstat()
-    if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+    is_same = (own.st_uid, own.st_gid) == (status.st_uid, status.st_gid)
+    if sys.platform != "win32" and not is_same:  # Windows gives all files the numbers 0
         try:
             os.chown(new, status.st_uid, status.st_gid)
-        except (OSError, AttributeError):
+        except OSError:
             return False
     new.chmod(S_IMODE(status.st_mode))
+    return True
+
+
+def _take_place(new: Path, target: Path) -> bool:
+    """Rename a file to another's name; whether that was possible."""
+    try:
+        new.replace(target)
+    except PermissionError:  # on Windows: another program has the file open
+        return False
     return True
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
+from embercoach.relative_paths import relative_path
+
 
 def in_repository(path: str, root: str | None) -> str:
     """A path from the repository's root, with slashes; as it is where it lies elsewhere.
@@ -13,8 +15,9 @@ def in_repository(path: str, root: str | None) -> str:
         path: as it is shown.
         root: the repository's folder; the current one by default.
     """
-    relative = os.path.relpath(path or os.curdir, root or os.curdir)
-    outside = relative == os.pardir or relative.startswith(f"{os.pardir}{os.sep}")
+    relative = relative_path(path or os.curdir, root or os.curdir)
+    above = relative == os.pardir or relative.startswith(f"{os.pardir}{os.sep}")
+    outside = above or os.path.isabs(relative)  # noqa: PTH117  (another drive)
     return (os.path.normpath(path) if outside else relative).replace(os.sep, "/")
 
 

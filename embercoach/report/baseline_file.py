@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.fixes.writing import create_file, replace_file
 from embercoach.quoting import MOST_SAID, quoted
+from embercoach.relative_paths import relative_path
 from embercoach.report.fingerprints import fingerprints
 from embercoach.safe_read import read_bytes
 
@@ -146,7 +147,7 @@ def entries_of(
 
 def _from(folder: Path, known: dict[str, str], path: str) -> str:
     if path not in known:
-        known[path] = os.path.relpath(path, folder).replace(os.sep, "/")
+        known[path] = relative_path(path, folder).replace(os.sep, "/")
     return known[path]
 
 

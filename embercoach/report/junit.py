@@ -41,7 +41,9 @@ def render(outcome: Outcome, sources: SourceTexts, *, show_notes: bool) -> str:
     }
     root.attrib.update({name: str(total) for name, total in totals.items()}, time="0")
     ET.indent(root)
-    return f"<?xml version='1.0' encoding='UTF-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+    # In ASCII it is valid in every encoding: standard output need not be UTF-8.
+    text = ET.tostring(root, encoding="us-ascii", xml_declaration=False).decode("ascii")
+    return f"<?xml version='1.0' encoding='UTF-8'?>\n{text}\n"
 
 
 def _suites(cases: list[tuple[str, ET.Element]]) -> Iterator[ET.Element]:

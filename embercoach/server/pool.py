@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from embercoach.engine.parallel.budget import MEMORY_EXIT, PROCESS_MEMORY
+from embercoach.engine.parallel.budget import MEMORY_EXIT, PROCESS_MEMORY, WALL
 from embercoach.server.process import WorkerEndedError, WorkerProcess
-from embercoach.server.worker import EXPIRED, WALL, Failed, JobResult
+from embercoach.server.worker import EXPIRED, Failed, JobResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable

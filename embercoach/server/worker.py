@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.engine.parallel.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, resident
+from embercoach.engine.parallel.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, WALL, resident
 from embercoach.engine.parallel.workers import LARGE, run_deep
 from embercoach.server import frames
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 #: The exit code of a worker whose job exceeded the deadline.
 EXPIRED = 75
-#: Seconds of wall time for each second of the deadline: the bound of a job that waits or holds
-#: Python's lock. A busy machine gives a process a fraction of a core.
-WALL = 12
 #: Seconds without a job that count as a pause.
 PAUSE = 2.0
 

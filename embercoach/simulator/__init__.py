@@ -64,6 +64,9 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"mlx", "numpy"}:
             raise
+        from embercoach.simulator.model import require_unix
+
+        require_unix()
         raise ImportError(
             f"the simulator needs {error.name}, which is not installed; "
             "install it with: pip install 'embercoach[simulator]'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -42,6 +43,16 @@ CODE_OF_KIND = {
 
 class SimulatorError(RuntimeError):
     """The simulator can't do what it was asked for; the message says why and what helps."""
+
+
+def require_unix() -> None:
+    """Refuse a system that has no shared memory and signals as the simulator uses them.
+
+    Raises:
+        SimulatorError: this is Windows.
+    """
+    if sys.platform == "win32":
+        raise SimulatorError("the simulator needs Linux or macOS; Windows has WSL")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,28 @@ NOT_RUN = {
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_language_model.py"
     ),
-    "python .ci/rehearsal.py": "takes 26 s: the job `package` of ci.yml",
+    "python .ci/rehearsal.py": "takes 50 s: the job `package` of ci.yml",
+    **dict.fromkeys(
+        (
+            "uvx embercoach check .",
+            "pipx run embercoach check .",
+            "uvx --from . embercoach check examples/train_classifier.py",
+            "pipx run --spec . embercoach check examples/train_classifier.py",
+        ),
+        "installs: .ci/rehearsal.py",
+    ),
+    **dict.fromkeys(
+        (
+            "docker build --tag embercoach .",
+            "docker build --tag embercoach:simulator --target simulator .",
+            'docker run --rm --network none --volume "$PWD:/project:ro" embercoach check .',
+            (
+                'docker run --rm --network none --volume "$PWD:/project:ro" embercoach:simulator '
+                "simulate examples/softmax_race.py"
+            ),
+        ),
+        "needs Docker: the job `image` of ci.yml",
+    ),
     "mkdocs serve -f .mkdocs.yml": "never ends: test_site.py builds",
     "mkdocs build -f .mkdocs.yml": "test_site.py builds",
     "python .ci/screenshots.py .site pictures": "needs a browser: test_site_browser.py",

@@ -130,6 +130,27 @@ def test_install(version: str, requirement: str, tmp_path: Path) -> None:
     assert command[-1] == requirement
 
 
+@pytest.mark.parametrize(
+    ("system", "scripts", "python"),
+    [("Linux", "bin", "python3"), ("macOS", "bin", "python3"), ("Windows", "Scripts", "python")],
+)
+def test_each_system_has_its_python_and_its_folder(
+    system: str, scripts: str, python: str, tmp_path: Path
+) -> None:
+    for name in ("python", "embercoach"):
+        recorder(tmp_path / "embercoach" / scripts / name)
+    creator = tmp_path / "path" / python
+    creator.parent.mkdir()
+    creator.write_text('#!/bin/sh\necho "$@" >"$RUNNER_TEMP/created"\n', encoding="utf-8")
+    creator.chmod(0o755)
+    path = os.pathsep.join([str(creator.parent), os.environ["PATH"]])
+    for step in (INSTALL, CHECK):
+        result = play(step, {}, tmp_path, RUNNER_OS=system, PATH=path)
+        assert result.returncode == 0, result.stderr
+    assert (tmp_path / "created").read_text(encoding="utf-8").startswith("-I -m venv --clear")
+    assert [words[0] for words in recorded(tmp_path)] == ["-I", *["check"] * 4]
+
+
 # --- what the job gets -------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ TOP = {
     "CHANGELOG.md",
     "CITATION.cff",
     "CONTRIBUTING.md",
+    "Dockerfile",
     "LICENSE",
     "README.md",
     "SECURITY.md",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from embercoach.cli import codes, shared_options
+from embercoach.relative_paths import relative_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,8 +123,9 @@ def _words(parameter: click.Parameter, value: Any) -> Iterator[str]:
 def _relative(parameter: click.Parameter, text: str) -> str:
     if not isinstance(parameter.type, click.Path) or not Path(text).is_absolute():
         return text
-    inside = os.path.relpath(text)
-    return Path(text).name if inside.startswith(os.pardir) else inside
+    inside = relative_path(text)
+    is_outside = inside.startswith(os.pardir) or Path(inside).is_absolute()
+    return Path(text).name if is_outside else inside
 
 
 def _earlier(files: tuple[Path, ...]) -> list[tuple[str, dict[str, Any]]]:

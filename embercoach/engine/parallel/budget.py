@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import os
 import sys
 import threading
@@ -43,6 +44,9 @@ PROCESS_MEMORY = 1_900_000_000
 INTERVAL = 0.2
 #: A file whose check does not end by itself, as native code runs, ends its process somewhat later.
 GRACE = 5
+#: Seconds of wall time for each of the processor, where only the former can end a process. A busy
+#: machine gives a process a fraction of a core.
+WALL = 12
 #: With this code a process of ours ends for its memory.
 MEMORY_EXIT = 86
 
@@ -149,22 +153,25 @@ class TaskWatch:
 
 def resident(process: int | None = None) -> int | None:
     """Bytes of memory that a process takes, this one by default; None where that is not known."""
-    if not sys.platform.startswith("linux"):
-        return None
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = Path(f"/proc/{process or 'self'}/statm").read_bytes().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pages = Path(f"/proc/{process or 'self'}/statm").read_bytes().split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
     return None
 
 
 def end_at(seconds: float) -> None:
-    """Let the system end this process once it has taken so much more processor time."""
-    try:
+    """Let the system end this process once it has taken so much more processor time.
+
+    Windows has no such limit: there Python ends the process after `WALL` times as much wall time.
+    """
+    if sys.platform == "win32":
+        faulthandler.dump_traceback_later((seconds + GRACE) * WALL, exit=True)
+    else:
         import resource
-    except ImportError:  # Windows
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    soft = int(time.process_time() + seconds + GRACE) + 1
-    if hard != resource.RLIM_INFINITY:
-        soft = min(soft, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        soft = int(time.process_time() + seconds + GRACE) + 1
+        if hard != resource.RLIM_INFINITY:
+            soft = min(soft, hard)
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

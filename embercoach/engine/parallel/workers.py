@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from embercoach.analysis.values.memo import forget
+from embercoach.engine.parallel import interrupts
 from embercoach.engine.parallel.budget import (
     INTERVAL,
     MEMORY_EXIT,
@@ -27,9 +28,13 @@ from embercoach.engine.parallel.chunks import Chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
-    from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
+
+    if sys.platform == "win32":
+        from multiprocessing.connection import PipeConnection as Connection
+    else:
+        from multiprocessing.connection import Connection
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,8 +46,8 @@ FEW_BYTES = 150_000
 #: source at least. With a stack of this size a file of fewer bytes than LARGE can't overflow it;
 #: larger ones never run in the main process. Only what is used of a stack takes memory.
 LEVEL = 8_500
-LARGE = 240_000
-STACK = 2 << 30
+#: Python on Windows lets a thread have less than 256 MB.
+LARGE, STACK = (30_000, 255 << 20) if sys.platform == "win32" else (240_000, 2 << 30)
 SMALLEST_STACK = 64 << 20
 LEAST_STACK = 1 << 20  # with less than this, a thread has no more than the main one
 #: Containers that survive a task without the collector until it runs. Modules and their functions
@@ -267,12 +272,8 @@ def _start(context: BaseContext, make: Callable[[], Callable[[T], R]]) -> _Child
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, make), daemon=True)  # type: ignore[attr-defined]
     # A child is born with interrupts blocked, until it has learnt to leave them to the parent.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        with safe_path():
-            process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with interrupts.blocked(), safe_path():
+        process.start()
     theirs.close()
     return _Child(process, ours)
 
@@ -313,7 +314,7 @@ def _serve(pipe: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]])
     from multiprocessing.connection import wait
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    interrupts.unblock()
     gc.disable()
     gc.freeze()
     parent = parent_process()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import mlx.core as mx
 
-from embercoach.simulator.model import Limits, SimulatorError
+from embercoach.simulator.model import Limits, SimulatorError, require_unix
 from embercoach.simulator.session.capture import CapturedDefinition
 from embercoach.simulator.session.devices import SimulatedDevices
 from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
@@ -266,7 +266,9 @@ def activate(
 
     Raises:
         ValueError: for an unknown `on_finding`, or both `timeout` and `limits`.
+        SimulatorError: this is Windows.
     """
+    require_unix()
     if on_finding not in ("record", "raise"):
         raise ValueError(f"on_finding must be 'record' or 'raise', got {on_finding!r}")
     if timeout is not None and limits is not None:

@@ -89,9 +89,11 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
     """Enter the simulation that the options ask for; the caller closes it.
 
     Raises:
-        SimulatorError: what it needs is not installed, or the compiler is none.
+        SimulatorError: what it needs is not installed, the compiler is none, or this is Windows.
     """
-    from embercoach.simulator.model import Limits, SimulatorError
+    from embercoach.simulator.model import Limits, SimulatorError, require_unix
+
+    require_unix()
 
     settings = options.settings
     try:
