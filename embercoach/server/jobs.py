@@ -72,6 +72,22 @@ class HoverJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SignatureJob:
+    """Write the signatures of the kernels at a position of a document."""
+
+    document: Document
+    position: wire.Position
+
+    def __call__(self, analysis: Analysis) -> str | None:
+        """Return Markdown; None if no kernel is there."""
+        from embercoach.server.hovers import signatures
+
+        checked = analysis.latest(self.document)
+        line, _ = checked.positions.place(self.position)
+        return signatures(analysis.kernels(checked, line))
+
+
+@dataclass(frozen=True, slots=True)
 class Actions:
     """List the code actions of a range.
 

@@ -52,6 +52,7 @@ _BUILT_IN = frozenset(
         types.TEXT_DOCUMENT_DID_CHANGE,
         types.TEXT_DOCUMENT_DID_CLOSE,
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
+        types.WORKSPACE_EXECUTE_COMMAND,
     )
 )
 #: Characters of a reason that a message cites.

@@ -9,6 +9,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from embercoach import __version__
-from embercoach.server import stream, wire  # pygls evaluates the annotations of handlers
+from embercoach.server import commands, stream, wire  # pygls evaluates the annotations of handlers
 from embercoach.server.documents import Documents, InvalidError
 from embercoach.server.jobs import Actions, CheckJob, CheckOutcome, FixAll, HoverJob, Mistake
 from embercoach.server.pool import ExpiredError, JobError, Pool
@@ -33,6 +34,7 @@ from embercoach.server.wire import ERROR, FIX_ALL, SOURCE, WARNING, line_diagnos
 from embercoach.server.worker import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from embercoach.server.document import Document
@@ -88,6 +90,7 @@ class Service(LanguageServer):
         self._mistakes: dict[Path, str] = {}
         self.is_done = False
         _register(self)
+        commands.register(self)
 
     async def listen(self, messages: BinaryIO) -> None:
         """Take messages until there are no more."""
@@ -213,36 +216,40 @@ class Service(LanguageServer):
 
     async def hover(self, params: types.HoverParams) -> wire.Hover | None:
         """Explain a position."""
-        followed = await self._checked(params.text_document.uri)
-        if followed is None:
-            return None
-        job = HoverJob(followed.document, _plain(params.position))
-        found: wire.Hover | None = await self._answer(followed, job)
+        job = partial(HoverJob, position=wire.plain_position(params.position))
+        found: wire.Hover | None = await self.ask(params.text_document.uri, job)
         return found
+
+    async def ask(self, uri: str, job: Callable[[Document], Job]) -> Any:
+        """Run a job on a document's latest text; None for one of no language of ours.
+
+        Raises:
+            JsonRpcException: the document is not open, or there is no result.
+        """
+        followed = await self._checked(uri)
+        return None if followed is None else await self._answer(followed, job(followed.document))
 
     async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
         """List the actions of a range."""
-        followed = await self._checked(params.text_document.uri)
-        if followed is None:
-            return []
         only = params.context.only
         place: wire.Range = {
-            "start": _plain(params.range.start),
-            "end": _plain(params.range.end),
+            "start": wire.plain_position(params.range.start),
+            "end": wire.plain_position(params.range.end),
         }
         kinds = None if only is None else tuple(_name(kind) for kind in only)
-        job = Actions(followed.document, place, kinds, self.knows_versions, self.resolves_edits)
-        found: list[wire.CodeAction] = await self._answer(followed, job)
-        return found
+        versions, resolves = self.knows_versions, self.resolves_edits
+        found: list[wire.CodeAction] | None = await self.ask(
+            params.text_document.uri, lambda text: Actions(text, place, kinds, versions, resolves)
+        )
+        return found or []
 
     async def resolve(self, action: types.CodeAction) -> dict[str, Any]:
         """Add the edit to the action that applies all safe fixes."""
         plain = self.protocol.plain(action)
         if action.edit is None and isinstance(action.data, dict):
-            followed = await self._checked(str(action.data.get("uri")))
-            if followed is not None:
-                job = FixAll(followed.document, self.knows_versions)
-                plain["edit"] = await self._answer(followed, job)
+            job = partial(FixAll, versioned=self.knows_versions)
+            if (edit := await self.ask(str(action.data.get("uri")), job)) is not None:
+                plain["edit"] = edit
         return plain
 
     async def _checked(self, uri: str) -> _Followed | None:
@@ -319,10 +326,6 @@ class Service(LanguageServer):
         workspace = self.client_capabilities.workspace
         watched = workspace and workspace.did_change_watched_files
         return bool(watched and watched.dynamic_registration)
-
-
-def _plain(position: types.Position) -> wire.Position:
-    return {"line": position.line, "character": position.character}
 
 
 def _name(kind: Enum | str) -> str:
