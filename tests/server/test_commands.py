@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pygls.exceptions import JsonRpcException
+from pygls.exceptions import JsonRpcInvalidParams
 
 from embercoach.server.commands import KERNEL_SIGNATURE
 from tests.server.editor import Editor
@@ -41,17 +41,14 @@ def test_the_signature_of_a_kernel_in_a_text_that_is_not_saved(editor: Editor) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["file:///not/open.py", {"line": 0, "character": 0}], "not open"),
-        (["kernel.py", {"line": "0", "character": 0}], "expected int, got str"),
-        ([3, {"line": 0, "character": 0}], "expected str, got int"),
-        (["file:///not/open.py"], ""),
-        ([], ""),
+        ["file:///not/open.py", {"line": 0, "character": 0}],
+        ["kernel.py", {"line": "0", "character": 0}],
+        [3, {"line": 0, "character": 0}],
+        ["file:///not/open.py", None],
     ],
 )
-def test_malformed_arguments_are_an_error(
-    editor: Editor, arguments: list[Any], message: str
-) -> None:
-    with pytest.raises(JsonRpcException, match=message):
+def test_malformed_arguments_are_an_error(editor: Editor, arguments: list[Any]) -> None:
+    with pytest.raises(JsonRpcInvalidParams):
         editor.command(KERNEL_SIGNATURE, *arguments)
