@@ -17,6 +17,7 @@ TOP = {
     "SECURITY.md",
     "action.yml",
     "docs",
+    "editors",
     "embercoach",
     "examples",
     "pyproject.toml",

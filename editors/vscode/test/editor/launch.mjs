@@ -5,13 +5,21 @@
 // EMBERCOACH is the command to start. CHROMIUM is the browser's path (default: /usr/bin/chromium).
 
 import { execFileSync, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-const TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 90_000;
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
 const editor = createRequire(path.join(here, "package.json"));
 const { chromium } = editor("playwright-core");
@@ -53,16 +61,38 @@ for (const [name, text] of Object.entries(PROJECT)) {
 mkdirSync(path.join(data, "User"));
 const settings = { "embercoach.path": command, "workbench.startupEditor": "none" };
 writeFileSync(path.join(data, "User", "settings.json"), JSON.stringify(settings));
-const manifest = { name: "suite", publisher: "test", version: "0.0.1", engines: { vscode: "*" } };
+const manifest = {
+  name: "suite",
+  publisher: "test",
+  version: "0.0.1",
+  engines: { vscode: "^1.91.0" },
+  main: "./suite.js",
+  activationEvents: ["onStartupFinished"],
+};
 writeFileSync(path.join(suite, "package.json"), JSON.stringify(manifest));
+writeFileSync(path.join(suite, "README.md"), "Runs the tests.\n");
 cpSync(path.join(here, "../../dist/test/editor/suite.js"), path.join(suite, "suite.js"));
+const suiteVsix = path.join(folder, "suite.vsix");
+const flagsOfVsce = ["--skip-license", "--allow-missing-repository", "--out", suiteVsix];
+const vsce = path.join(here, "../../node_modules/.bin/vsce");
+execFileSync(vsce, ["package", ...flagsOfVsce], { cwd: suite, stdio: "ignore" });
+const results = path.join(folder, "results.json");
 
-const environment = { ...process.env, XDG_CONFIG_HOME: data, XDG_DATA_HOME: data };
+const environment = {
+  ...process.env,
+  XDG_CONFIG_HOME: data,
+  XDG_DATA_HOME: data,
+  EMBERCOACH_RESULTS: results,
+};
 const common = ["--user-data-dir", data, "--extensions-dir", extensions];
-execFileSync(node, [codeServer, ...common, "--install-extension", vsix], {
-  env: environment,
-  stdio: "inherit",
-});
+execFileSync(
+  node,
+  [codeServer, ...common, "--install-extension", vsix, "--install-extension", suiteVsix],
+  {
+    env: environment,
+    stdio: "inherit",
+  },
+);
 
 const port = await new Promise((resolve) => {
   const probe = createServer().listen(0, "127.0.0.1", () => {
@@ -85,28 +115,18 @@ try {
     args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
   });
   const page = await browser.newPage();
-  const ended = new Promise((resolve) => {
-    void page.exposeFunction("codeAutomationExit", resolve);
-  });
-  if (process.env.DEBUG_EDITOR !== undefined) {
-    page.on("console", (message) => console.log(`[browser] ${message.text()}`));
+  await page.goto(`http://127.0.0.1:${port}/?${new URLSearchParams({ folder: project })}`);
+  const end = Date.now() + TIMEOUT_MS;
+  while (!existsSync(results) && Date.now() < end) {
+    await page.waitForTimeout(200);
   }
-  await page.exposeFunction("codeAutomationLog", (kind, words) => console.log(...words));
-  const remote = `vscode-remote://127.0.0.1:${port}`;
-  const payload = JSON.stringify([
-    ["extensionDevelopmentPath", remote + suite],
-    ["extensionTestsPath", `${remote}${suite}/suite.js`],
-  ]);
-  const query = new URLSearchParams({ folder: project, payload });
-  await page.goto(`http://127.0.0.1:${port}/?${query}`);
-  const late = new Promise((_, reject) => {
-    setTimeout(() => reject(new Error("the tests did not end in time")), TIMEOUT_MS).unref();
-  });
-  try {
-    code = await Promise.race([ended, late]);
-  } finally {
-    await page.screenshot({ path: path.join(here, "../../dist/editor.png") });
+  await page.screenshot({ path: path.join(here, "../../dist/editor.png") });
+  if (!existsSync(results)) {
+    throw new Error(`no result after ${TIMEOUT_MS / 1000} s: see dist/editor.png`);
   }
+  const { lines, failed } = JSON.parse(readFileSync(results, "utf8"));
+  console.log(lines.join("\n"));
+  code = failed === 0 ? 0 : 1;
 } finally {
   await browser?.close();
   server.kill();
