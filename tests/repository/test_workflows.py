@@ -60,7 +60,7 @@ def actions(document: dict[str, Any]) -> list[str]:
 def test_platforms_and_corpus_have_a_job() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
     assert set(jobs) == {
-        *("linux", "corpus", "browser", "macos", "docs", "action", "fresh", "package")
+        *("linux", "corpus", "browser", "macos", "docs", "action", "fresh", "package", "editors")
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "libs"))
 
-from embercoach.cli import main  # noqa: E402  (in libs)
+from embercoach.cli import main
 
 if __name__ == "__main__":
     main()

@@ -43,7 +43,12 @@ scale = mx.fast.metal_kernel(
     source="y[thread_position_in_grid.x] = x[thread_position_in_grid.x];",
 )
 `,
-  "unit.metal": "kernel void f(device float* x [[buffer(0)]]) { x[0] = 1.0; }\n",
+  "race.metal": `kernel void f(device float* y [[buffer(0)]], uint i [[thread_position_in_threadgroup]]) {
+    threadgroup float shared[64];
+    shared[i] = 1.0f;
+    y[i] = shared[63 - i];
+}
+`,
 };
 
 const [vsix, command] = process.argv.slice(2).map((one) => path.resolve(one));
