@@ -335,6 +335,7 @@ READERS: dict[str, Callable[[Block, Path], None]] = {
     "elisp": _elisp,
     "json": _json,
     "lua": _lua,
+    "markdown": _written,
     "metal": _written,
     "python": _python,
     "text": _text,
