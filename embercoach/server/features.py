@@ -15,6 +15,8 @@ from embercoach.server.wire import FIX_ALL
 if TYPE_CHECKING:
     from embercoach.server.service import Service
 
+#: The command of `workspace/executeCommand`; its arguments: a document's URI and a position.
+KERNEL_SIGNATURE = "embercoach.server.kernelSignature"
 _KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
 #: A configuration may extend files of any name.
 _CONFIGURATION = "**/*.toml"
@@ -93,6 +95,10 @@ def _register_requests(service: Service, requests: Requests) -> None:
     @service.feature(types.CODE_ACTION_RESOLVE)
     async def _(action: types.CodeAction) -> dict[str, Any]:
         return await requests.resolve(action)
+
+    @service.command(KERNEL_SIGNATURE)
+    async def _(uri: str, position: types.Position) -> str | None:
+        return await requests.kernel_signature(uri, position)
 
 
 def _register_pulls(service: Service, requests: Requests) -> None:

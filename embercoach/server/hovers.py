@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from embercoach.server.analysis import Checked
     from embercoach.server.wire import Hover
 
+_SEPARATOR = "\n\n---\n\n"
+
 
 def found_at(checked: Checked, line: int, column: int) -> list[Finding]:
     """The findings that a place lies in."""
@@ -33,13 +35,18 @@ def hover(
     parts = list(_pages(findings)) + [part for kernel in kernels for part in _heads(kernel)]
     if not parts:
         return None
-    found: Hover = {"contents": {"kind": "markdown", "value": "\n\n---\n\n".join(parts)}}
+    found: Hover = {"contents": {"kind": "markdown", "value": _SEPARATOR.join(parts)}}
     if findings:
         first = findings[0]
         found["range"] = checked.positions.between(
             first.line, first.column, first.end_line, first.end_column
         )
     return found
+
+
+def signatures(kernels: Sequence[WrittenKernel]) -> str | None:
+    """The heads of kernels in Markdown; None without kernels."""
+    return _SEPARATOR.join(part for kernel in kernels for part in _heads(kernel)) or None
 
 
 def _pages(findings: Sequence[Finding]) -> Iterator[str]:

@@ -79,6 +79,24 @@ class HoverJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SignatureJob:
+    """Write the signatures of the kernels at a position of a document, or of a cell."""
+
+    document: Document
+    position: wire.Position
+    uri: str
+
+    def __call__(self, analysis: Analysis) -> str | None:
+        """Return Markdown; None if no kernel is there."""
+        from embercoach.server.cell_results import part_of
+        from embercoach.server.hovers import signatures
+
+        checked = part_of(analysis.latest(self.document), self.uri)
+        line, _ = checked.positions.place(self.position)
+        return signatures(analysis.kernels(checked, line))
+
+
+@dataclass(frozen=True, slots=True)
 class Actions:
     """List the code actions of a range.
 

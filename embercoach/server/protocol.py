@@ -55,6 +55,7 @@ _BUILT_IN = frozenset(
         types.NOTEBOOK_DOCUMENT_DID_CHANGE,
         types.NOTEBOOK_DOCUMENT_DID_CLOSE,
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
+        types.WORKSPACE_EXECUTE_COMMAND,
     )
 )
 #: Characters of a reason that a message cites.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from embercoach.server.jobs import Actions, FixAll, HoverJob
+from embercoach.server.jobs import Actions, FixAll, HoverJob, SignatureJob
 from embercoach.server.pull.reports import report
+from embercoach.server.wire import plain_position
 
 if TYPE_CHECKING:
     from lsprotocol import types
@@ -24,13 +25,28 @@ class Requests:
 
     async def hover(self, params: types.HoverParams) -> wire.Hover | None:
         """Explain a position."""
-        followed = await self._service.checked(params.text_document.uri)
+        found: wire.Hover | None = await self._at(
+            HoverJob, params.text_document.uri, params.position
+        )
+        return found
+
+    async def kernel_signature(self, uri: str, position: types.Position) -> str | None:
+        """Return the signatures of the kernels at a position, in Markdown; None if there are none.
+
+        Raises:
+            JsonRpcException: the document is not open, or there is no result.
+        """
+        found: str | None = await self._at(SignatureJob, uri, position)
+        return found
+
+    async def _at(
+        self, job: type[HoverJob | SignatureJob], uri: str, position: types.Position
+    ) -> Any:
+        followed = await self._service.checked(uri)
         if followed is None:
             return None
-        uri = followed.uri_of(params.text_document.uri)
-        job = HoverJob(followed.document, _plain(params.position), uri)
-        found: wire.Hover | None = await self._service.answer(followed, job)
-        return found
+        made = job(followed.document, plain_position(position), followed.uri_of(uri))
+        return await self._service.answer(followed, made)
 
     async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
         """List the actions of a range."""
@@ -39,8 +55,8 @@ class Requests:
             return []
         only = params.context.only
         place: wire.Range = {
-            "start": _plain(params.range.start),
-            "end": _plain(params.range.end),
+            "start": plain_position(params.range.start),
+            "end": plain_position(params.range.end),
         }
         kinds = None if only is None else tuple(_name(kind) for kind in only)
         job = Actions(
@@ -73,10 +89,6 @@ class Requests:
         followed = await self._service.settled(params.text_document.uri)
         found = [] if followed is None or followed.document.cells else followed.found
         return report(found, params.previous_result_id)
-
-
-def _plain(position: types.Position) -> wire.Position:
-    return {"line": position.line, "character": position.character}
 
 
 def _name(kind: Enum | str) -> str:

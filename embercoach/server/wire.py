@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from lsprotocol import types
 
 Severity = Literal[1, 2, 3, 4]
 ERROR: Severity = 1
@@ -106,6 +109,11 @@ class Hover(_Hover):
     """A hover."""
 
     contents: _Content
+
+
+def plain_position(position: types.Position) -> Position:
+    """A position as JSON has it."""
+    return {"line": position.line, "character": position.character}
 
 
 def line_diagnostic(

@@ -350,6 +350,10 @@ def _written(block: Block, _: Path) -> None:
         raise DocumentError("is in no file that a command reads")
 
 
+def _text(block: Block, _: Path) -> None:
+    """Commands that need other tools than Python: nothing here runs them."""
+
+
 READERS: dict[str, Callable[[Block, Path], None]] = {
     "elisp": _elisp,
     "json": _json,
@@ -357,6 +361,7 @@ READERS: dict[str, Callable[[Block, Path], None]] = {
     "markdown": _written,
     "metal": _written,
     "python": _python,
+    "text": _text,
     "toml": _toml,
     "yaml": _yaml,
 }

@@ -18,6 +18,7 @@ TOP = {
     "SECURITY.md",
     "action.yml",
     "docs",
+    "editors",
     "embercoach",
     "examples",
     "pyproject.toml",

@@ -61,7 +61,7 @@ def test_platforms_and_corpus_have_a_job() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
     assert set(jobs) == {
         *("linux", "macos", "windows", "corpus", "browser", "docs"),
-        *("action", "fresh", "package", "image"),
+        *("action", "fresh", "package", "image", "editors"),
     }
 
 

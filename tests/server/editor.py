@@ -194,6 +194,11 @@ class Editor:
         assert all(isinstance(one, types.CodeAction) for one in found)
         return [one for one in found if isinstance(one, types.CodeAction)]
 
+    def command(self, name: str, *arguments: Any) -> Any:
+        """The result of a command."""
+        params = types.ExecuteCommandParams(name, list(arguments))
+        return self._wait(self._client.workspace_execute_command_async(params))
+
     def resolve(self, action: types.CodeAction) -> types.CodeAction:
         return self._wait(self._client.code_action_resolve_async(action))
 

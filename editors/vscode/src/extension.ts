@@ -1,0 +1,47 @@
+/** The extension: starts the language server, and again when a setting or the interpreter changes. */
+
+import * as vscode from "vscode";
+
+import { Commands } from "./commands";
+import { WorkspaceFindings } from "./findings";
+import { onInterpreterChange } from "./interpreter";
+import { Pages } from "./pages";
+import { Session } from "./session";
+
+const STARTING = ["args", "enable", "importStrategy", "interpreter", "path"];
+
+let session: Session | undefined;
+
+export async function activate(context: vscode.ExtensionContext): Promise<void> {
+  const output = vscode.window.createOutputChannel("EmberCoach", { log: true });
+  const findings = new WorkspaceFindings();
+  const pages = new Pages();
+  const started = new Session(context.extensionPath, output, findings.middleware);
+  session = started;
+  const restart = (): void => {
+    void started.restart();
+  };
+  context.subscriptions.push(
+    output,
+    findings,
+    pages.register(),
+    new Commands(started, findings, pages, output).register(),
+    vscode.workspace.onDidGrantWorkspaceTrust(restart),
+    vscode.workspace.onDidChangeConfiguration((event) => {
+      if (STARTING.some((name) => event.affectsConfiguration(`embercoach.${name}`))) {
+        restart();
+      }
+    }),
+  );
+  await started.restart();
+  onInterpreterChange(restart).then(
+    (listener) => context.subscriptions.push(listener),
+    (error: unknown) => {
+      output.warn(`changes of the interpreter are not seen: ${String(error)}`);
+    },
+  );
+}
+
+export async function deactivate(): Promise<void> {
+  await session?.stop();
+}
