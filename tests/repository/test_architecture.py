@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},
     "config": BOTTOM,
-    "report": {"fixes", "notebooks"} | BOTTOM,
+    "report": {"fixes", "notebooks", "metal"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config"} | BOTTOM,
     "simulator": {"metal", "config"} | BOTTOM,
     "server": {"engine", "checks", "fixes", "config", "report"} | BOTTOM,

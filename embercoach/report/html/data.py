@@ -8,7 +8,9 @@ from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
+from embercoach.report.html.hot_spots import hot_spots
 from embercoach.report.html.tallies import family_of
+from embercoach.report.html.tokens import Tokens, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +63,7 @@ def table(
     for finding in document["findings"]:
         found.setdefault(finding["path"], []).append(finding)
     paths = sorted(found)
+    shown_sources, placed, read = _read(paths, found, readable, saved_at)
     texts = _NumberedTexts()
     file_numbers = {path: number for number, path in enumerate(paths)}
     rule_numbers = {page.code: number for number, page in enumerate(pages)}
@@ -71,8 +74,12 @@ def table(
         "rules": [
             {"code": page.code, "name": page.name, "family": family_of(page.code)} for page in pages
         ],
-        "files": _files(paths, found, readable, saved_at, shown),
+        "files": [
+            {"path": shown(path), "source": _source(shown_sources.get(path), read.get(path))}
+            for path in paths
+        ],
         "findings": rows,
+        "hot": hot_spots(document["findings"], file_numbers, placed, shown_sources, read),
         "texts": texts.all,
         **_checkouts(document, paths, shown),
     }
@@ -123,13 +130,13 @@ def _steps(finding: dict[str, Any], name: str, texts: _NumberedTexts) -> list[li
     ]
 
 
-def _files(
+def _read(
     paths: Sequence[str],
     found: dict[str, list[dict[str, Any]]],
     readable: Callable[[str], bool],
     saved_at: float | None,
-    shown: Callable[[str], str],
-) -> list[dict[str, Any]]:
+) -> tuple[dict[str, sources.Source], dict[str, list[dict[str, Any]]], dict[str, Tokens]]:
+    """The sources that can be shown, their findings at their lines, and their tokens."""
     texts, placed = {}, {}
     for path in paths:
         text = sources.read(path) if readable(path) else None
@@ -138,15 +145,19 @@ def _files(
             texts[path], placed[path] = text, at
     changed = {path for path in texts if sources.newer(path, saved_at)}
     parts = sources.sources(dict(placed), texts, changed)
-    return [{"path": shown(path), "source": _source(parts.get(path))} for path in paths]
+    return parts, placed, {path: tokens(path, text.index) for path, text in texts.items()}
 
 
-def _source(source: sources.Source | None) -> dict[str, Any] | None:
-    if source is None:
+def _source(source: sources.Source | None, found: Tokens | None) -> dict[str, Any] | None:
+    if source is None or found is None:
         return None
     return {
         "count": source.count,
         "changed": source.changed,
         "parts": [[first, list(lines)] for first, lines in source.parts],
+        "tokens": [
+            [found.encoded(first + number) for number in range(len(lines))]
+            for first, lines in source.parts
+        ],
         "cells": source.cells,
     }
