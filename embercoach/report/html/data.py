@@ -8,7 +8,7 @@ from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
-from embercoach.report.html.hot_spots import hot_spots
+from embercoach.report.html.hot_spots import hot_spots, is_stall
 from embercoach.report.html.tallies import family_of
 from embercoach.report.html.tokens import Tokens, tokens
 
@@ -24,6 +24,8 @@ _WORST = ("compiled", "differentiated", "default")
 HARM = (*_WORST, *(context for context in rulebook.CONTEXTS if context not in _WORST))
 
 
+#: Characters of all sources whose tokens have colors: half a second of Python's tokenizer.
+MOST_COLORED = 800_000
 #: Characters of fingerprints, which distinguish findings of one rule in links.
 FINGERPRINT = 16
 
@@ -145,7 +147,25 @@ def _read(
             texts[path], placed[path] = text, at
     changed = {path for path in texts if sources.newer(path, saved_at)}
     parts = sources.sources(dict(placed), texts, changed)
-    return parts, placed, {path: tokens(path, text.index) for path, text in texts.items()}
+    return parts, placed, _tokens(texts, found)
+
+
+def _tokens(
+    texts: dict[str, sources.Text], found: dict[str, list[dict[str, Any]]]
+) -> dict[str, Tokens]:
+    """The tokens of the most harmful files; those with stalls in loops need their functions."""
+    made = {}
+    room = MOST_COLORED
+    stalls = {path for path in texts if any(map(is_stall, found[path]))}
+
+    def harm(path: str) -> tuple[bool, int, str]:
+        worst = min(SEVERITIES.index(finding["severity"]) for finding in found[path])
+        return path not in stalls, worst, path
+
+    for path in sorted(texts, key=harm):
+        room -= len(texts[path].index.text)
+        made[path] = tokens(path, texts[path].index) if room >= 0 or path in stalls else Tokens()
+    return made
 
 
 def _source(source: sources.Source | None, found: Tokens | None) -> dict[str, Any] | None:

@@ -86,9 +86,9 @@ def _functions(
     for path, found in placed.items():
         counts: dict[str, Counter[str]] = {}
         firsts: dict[str, int] = {}
-        owners = _owners(tokens[path].functions) if any(map(_is_stall, found)) else {}
+        owners = _owners(tokens[path].functions) if any(map(is_stall, found)) else {}
         for number, finding in zip(numbers[path], found, strict=True):
-            if _is_stall(finding):
+            if is_stall(finding):
                 name = owners.get(finding["line"], TOP_LEVEL)
                 counts.setdefault(name, Counter())[finding["context"]] += 1
                 firsts.setdefault(name, number)
@@ -99,7 +99,8 @@ def _functions(
     return sorted(rows, key=lambda row: (-row[2], -row[3], row[4]))[:MOST_ROWS]
 
 
-def _is_stall(finding: dict[str, Any]) -> bool:
+def is_stall(finding: dict[str, Any]) -> bool:
+    """Return whether a finding synchronizes with the GPU in a loop."""
     return finding["context"] in REPEATED and family_of(finding["code"]) in STALLS
 
 

@@ -6,16 +6,18 @@ quadratic time for some texts, which are not ours to trust.
 
 from __future__ import annotations
 
-import keyword
+import io
 import tokenize
 from contextlib import suppress
 from dataclasses import dataclass, field
+from keyword import kwlist
 from typing import TYPE_CHECKING
 
 from embercoach.metal.grammar import tree_of
+from embercoach.metal.keywords import KEYWORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tree_sitter import Node
 
@@ -38,18 +40,15 @@ _KINDS = {
         if hasattr(tokenize, name)
     },
 }
+_KEYWORDS = frozenset(kwlist)
 _C_KINDS = {
     "char_literal": STRING,
     "comment": COMMENT,
-    "false": KEYWORD,
     "number_literal": NUMBER,
     "preproc_directive": KEYWORD,
-    "primitive_type": KEYWORD,
     "raw_string_literal": STRING,
     "string_literal": STRING,
     "system_lib_string": STRING,
-    "true": KEYWORD,
-    "type_qualifier": KEYWORD,
 }
 
 
@@ -76,6 +75,9 @@ class Tokens:
 
     def add(self, kind: str, start: Place, end: Place, index: LineIndex) -> None:
         """Add a token; one over several lines is added to each."""
+        if start[0] == end[0]:
+            self.lines.setdefault(start[0], []).append((kind, start[1], end[1]))
+            return
         for line in range(start[0], end[0] + 1):
             first = start[1] if line == start[0] else 0
             last = end[1] if line == end[0] else len(index.line(line))
@@ -104,16 +106,18 @@ def tokens(path: str, index: LineIndex) -> Tokens:
 
 
 def _read_python(index: LineIndex, found: Tokens) -> None:
-    lines = (f"{index.line(number)}\n" for number in range(1, index.count + 1))
     scopes = _Scopes(found.functions)
     before = ""
-    for kind, text, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
-        if kind == tokenize.NAME:
+    for kind, text, start, end, _ in tokenize.generate_tokens(_reader(index)):
+        if kind == tokenize.OP:  # most tokens
+            before = text
+        elif kind == tokenize.NAME:
             if before in ("def", "class"):
                 found.add(DEFINITION, start, end, index)
                 scopes.define(text, start[0], is_function=before == "def")
-            elif keyword.iskeyword(text):
+            elif text in _KEYWORDS:
                 found.add(KEYWORD, start, end, index)
+            before = text
         elif kind in _KINDS:
             found.add(_KINDS[kind], start, end, index)
         elif kind == tokenize.INDENT:
@@ -122,8 +126,16 @@ def _read_python(index: LineIndex, found: Tokens) -> None:
             scopes.leave(start[0] - 1)
         elif kind == tokenize.NEWLINE:
             scopes.end_line(start[0])
-        if kind not in (tokenize.NL, tokenize.COMMENT):
-            before = text
+            before = ""
+    scopes.end(index.count)
+
+
+def _reader(index: LineIndex) -> Callable[[], str]:
+    """A function that returns the next line at each call, and an empty text after the last."""
+    if "\r" not in index.text:
+        return io.StringIO(index.text, newline="\n").readline
+    lines = (f"{index.line(number)}\n" for number in range(1, index.count + 1))
+    return lambda: next(lines, "")
 
 
 @dataclass(slots=True)
@@ -162,6 +174,10 @@ class _Scopes:
             self._close(line - 1)
         self._is_ended = True
 
+    def end(self, last: int) -> None:
+        """End the text: what is on its last line is over."""
+        self._close(last)
+
     def _close(self, last: int) -> None:
         self._add(self._defined, last)
         self._defined = None
@@ -198,4 +214,6 @@ def _leaves(root: Node) -> Iterator[Node]:
 def _kind(node: Node) -> str:
     if node.type in _C_KINDS:
         return _C_KINDS[node.type]
-    return KEYWORD if not node.is_named and node.type.lstrip("#").isalpha() else ""
+    # The grammar of C++ has names where Metal has keywords; a directive starts with a hash.
+    word = (node.text or b"").decode("utf-8", "replace")
+    return KEYWORD if word in KEYWORDS or node.type.startswith("#") else ""
