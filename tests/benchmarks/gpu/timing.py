@@ -19,6 +19,8 @@ ROUND_SECONDS = 0.03
 #: of a batch run at the same time where they leave a part of the GPU idle.
 SHORT_SECONDS = 0.0002
 BATCH = 16
+#: A host and a GPU that waited are slower for so many seconds at most.
+WAKE_SECONDS = 0.5
 #: Inputs are rotated until they exceed two L2 caches of an H200.
 ROTATED_BYTES = 128 * 2**20
 MOST_SETS = 48
@@ -42,6 +44,14 @@ def milliseconds(function: Function, sets: Sequence[Inputs]) -> float:
     # The first round leaves memory for all outputs in MLX's cache.
     times = [_round(function, sets, batch, batches) for _ in range(ROUNDS + 1)]
     return 1e3 * statistics.median(times[1:])
+
+
+def wake(function: Function, inputs: Inputs) -> None:
+    """Keep the host and the GPU busy until both run at the clocks of work under way."""
+    until = time.perf_counter() + WAKE_SECONDS
+    while time.perf_counter() < until:
+        mx.eval(function(*inputs))
+    mx.clear_cache()
 
 
 def _round(function: Function, sets: Sequence[Inputs], batch: int, batches: int = 1) -> float:
