@@ -8,7 +8,7 @@ import time
 import pytest
 
 from embercoach.fixes.source_file import LineIndex
-from embercoach.report.html.tokens import Function, tokens
+from embercoach.report.html.source_tokens import Function, tokens
 
 PYTHON = '''\
 class Layer:  # one

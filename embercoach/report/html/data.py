@@ -9,8 +9,8 @@ from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
 from embercoach.report.html.hot_spots import hot_spots, is_stall
+from embercoach.report.html.source_tokens import Tokens, tokens
 from embercoach.report.html.tallies import family_of
-from embercoach.report.html.tokens import Tokens, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

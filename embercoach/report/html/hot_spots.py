@@ -12,8 +12,8 @@ from embercoach.report.html.tallies import family_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from embercoach.report.html.source_tokens import Function, Tokens
     from embercoach.report.html.sources import Source
-    from embercoach.report.html.tokens import Function, Tokens
 
     Findings = Sequence[dict[str, Any]]
 
