@@ -1,14 +1,17 @@
-"""Rule metadata, read from the pages in ``rules/``, the one definition of it."""
+"""Rule metadata, read from the pages in ``rules/`` and of plugins, the one definition of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.toml import TOMLDecodeError, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Fixability = Literal["none", "safe", "unsafe", "mixed"]
 PROFILES = ("recommended", "ember")
@@ -66,13 +69,36 @@ def pages_directory() -> Path:
     return installed if installed.is_dir() else package.parent / "rules"
 
 
+#: The pages of plugins' rules, by code: see :func:`replace_plugin_pages`.
+_plugin_pages: dict[str, Path] = {}
+
+
+def replace_plugin_pages(pages: Mapping[str, Path]) -> None:
+    """Add the pages of plugins' rules, by code, in place of those that were added before."""
+    _plugin_pages.clear()
+    _plugin_pages.update(pages)
+    for cached in (codes, static_codes, kinds, rules, rule):
+        cached.cache_clear()
+
+
+def page_path(code: str) -> Path:
+    """The file of a rule's page."""
+    return _plugin_pages.get(code) or pages_directory() / f"{code}.md"
+
+
 @lru_cache(maxsize=1)
-def codes() -> frozenset[str]:
-    """All rule codes, from the pages' file names alone (no page is read)."""
+def builtin_codes() -> frozenset[str]:
+    """The codes of EmberCoach's own rules, from the pages' file names (no page is read)."""
     found = frozenset(p.stem for p in pages_directory().glob("*.md") if p.stem != "README")
     if not found:
         raise FileNotFoundError(f"no rule pages in {pages_directory()}: reinstall EmberCoach")
     return found
+
+
+@lru_cache(maxsize=1)
+def codes() -> frozenset[str]:
+    """All rule codes, those of plugins included; no page is read."""
+    return builtin_codes() | _plugin_pages.keys()
 
 
 @lru_cache(maxsize=1)
@@ -104,7 +130,7 @@ def rule(code: str) -> Rule:
     """
     if code not in codes():
         raise KeyError(code)
-    path = pages_directory() / f"{code}.md"
+    path = page_path(code)
     return parse_page(path.read_text(encoding="utf-8"), path)
 
 

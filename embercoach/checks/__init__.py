@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.project.project import Project
 from embercoach.checks.file_reports import place_reports, reports_of
+from embercoach.checks.plugin_checks import plugin_reports
 from embercoach.checks.reading import SyntaxProblem, deep_recursion, reading
 from embercoach.checks.registry import CODES, load, load_kernel_checks, load_torch_checks
 from embercoach.metal.work_budget import WorkBudget
@@ -37,11 +38,13 @@ class FileReport:
         findings: in no order.
         dependencies: other files, present or absent, that decided them.
         problem: why findings may be missing, None where all of the file was analyzed.
+        has_plugin_error: the problem is that a check of a plugin raised.
     """
 
     findings: tuple[Finding, ...]
     dependencies: tuple[str, ...]
     problem: str | None = None
+    has_plugin_error: bool = False
 
 
 def registered_codes() -> frozenset[str]:
@@ -60,10 +63,11 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
     with reading(source):
         module = project.open(path, source)
         reports, problem = reports_of(module)
-        findings = place_reports(module, reports)
+        own = plugin_reports(module)
+        findings = place_reports(module, [*reports, *own.reports])
     dependencies = tuple(sorted(module.all_dependencies()))
     project.release()
-    return FileReport(findings, dependencies, problem)
+    return FileReport(findings, dependencies, problem or own.problem, own.problem is not None)
 
 
 def check_metal(source: str) -> FileReport:

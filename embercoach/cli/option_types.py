@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,6 +60,7 @@ class Codes(Commas):
 
         from embercoach import rulebook
 
+        _load_plugins()
         before, comma, last = incomplete.rpartition(",")
         known = rulebook.static_codes() if self.selects else rulebook.codes()
         families = {code.rpartition("-")[0] for code in known}
@@ -99,12 +101,21 @@ class RuleFamily(_ParamType):
 
         from embercoach import rulebook
 
+        _load_plugins()
         families = {rule.family for rule in rulebook.rules().values()}
         return [
             CompletionItem(family)
             for family in sorted(families)
             if family.startswith(incomplete.lower())
         ]
+
+
+def _load_plugins() -> None:
+    """Load installed plugins for a completion, which has no place for an error."""
+    from embercoach.plugins.loading import PluginError, load_installed
+
+    with suppress(PluginError):
+        load_installed()
 
 
 class ShardNumber(_ParamType):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -13,6 +14,8 @@ from embercoach.rulebook import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from embercoach.plugins.loading import PluginRequest
 
     Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -81,6 +84,16 @@ _RUNNING = (
         help="Maximum number of processes (default: one per core).",
     ),
 )
+_PLUGINS = (
+    click.option(
+        "--rules-from",
+        type=click.Path(exists=True, file_okay=False, resolve_path=True),
+        multiple=True,
+        metavar="FOLDER",
+        help="Also load the plugins that are installed in this folder.",
+    ),
+    click.option("--no-plugins", is_flag=True, help="Do not load installed plugins."),
+)
 #: The parameters that `overrides` makes one of.
 MERGED = {
     "profile",
@@ -128,6 +141,35 @@ def source(function: _Function) -> _Function:
 def running(function: _Function) -> _Function:
     """Add the options for the run itself."""
     return _with(function, _RUNNING)
+
+
+def plugins(function: _Function) -> _Function:
+    """Add the options for plugins, and load them before the command runs."""
+
+    @wraps(function)
+    def with_plugins(
+        *arguments: Any, rules_from: tuple[str, ...], no_plugins: bool, **options: Any
+    ) -> Any:
+        from embercoach.plugins.loading import PluginRequest
+
+        load_plugins(PluginRequest(installed=not no_plugins, folders=rules_from))
+        return function(*arguments, **options)
+
+    return _with(cast("_Function", with_plugins), _PLUGINS)
+
+
+def load_plugins(request: PluginRequest) -> None:
+    """Load plugins.
+
+    Raises:
+        click.ClickException: one of them cannot be used.
+    """
+    from embercoach.plugins.loading import PluginError, load
+
+    try:
+        load(request)
+    except PluginError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _with(function: _Function, options: Sequence[Option]) -> _Function:

@@ -25,6 +25,7 @@ from embercoach.config.patterns import PathPatterns
 from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
 from embercoach.engine.parallel.workers import safe_path
+from embercoach.plugins.loading import requested
 from embercoach.project_files import OWN_FILE
 from embercoach.report.styled import print_text
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from embercoach.cli.flow import CheckRequest
+    from embercoach.plugins.loading import PluginRequest
 
 #: Names of files that decide on what is checked, and how.
 DECIDING = (OWN_FILE, SHARED_FILE, ".gitignore")
@@ -224,7 +226,9 @@ def _check_apart(request: CheckRequest) -> None:
     """Check in a separate process, which frees its memory and has no other threads."""
     with safe_path():
         resource_tracker.ensure_running()
-    process = multiprocessing.get_context("spawn").Process(target=_check, args=(request,))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_check, args=(request, requested())
+    )
     try:
         with safe_path(), _uninterrupted():
             process.start()
@@ -254,13 +258,15 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _check(request: CheckRequest) -> None:
+def _check(request: CheckRequest, plugins: PluginRequest) -> None:
     from embercoach.cli.entry import guarded
     from embercoach.cli.flow import execute
+    from embercoach.cli.shared_options import load_plugins
 
     def check() -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         try:
+            load_plugins(plugins)
             return execute(request)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config.errors import ConfigError, suggestion
+from embercoach.plugins.loading import PluginError, load_installed
 from embercoach.rulebook import SIMULATED, kinds, static_codes
 
 if TYPE_CHECKING:
@@ -42,14 +43,24 @@ def check_selector(selector: str) -> str:
     Raises:
         ConfigError: it names no rule that a check reports; says which one is near.
     """
-    known, given = static_codes(), selector
-    selector = given.upper()
-    if selector and any(matches(selector, code) for code in known):
+    given, selector = selector, selector.upper()
+    if _names_rule(selector):
         return selector
     _refuse_simulated(given)
+    try:
+        load_installed()  # for commands that have no use for plugins, as `simulate`
+    except PluginError as error:
+        raise ConfigError(str(error)) from error
+    if _names_rule(selector):
+        return selector
+    known = static_codes()
     families = {code.rpartition("-")[0] for code in known}
     hint = suggestion(given, known | families | {ALL})
     raise ConfigError(f"unknown rule '{given}'{hint or ' (`embercoach rules` lists them)'}")
+
+
+def _names_rule(selector: str) -> bool:
+    return selector != "" and any(matches(selector, code) for code in static_codes())
 
 
 def _refuse_simulated(selector: str) -> None:

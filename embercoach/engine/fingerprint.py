@@ -22,6 +22,8 @@ DECISIVE = (
     "analysis",
     "checks",
     "metal",
+    "plugins",
+    "api.py",
     "finding.py",
     "kernel_builder.py",
     "project_files.py",
@@ -53,8 +55,10 @@ def program() -> str:
 
 
 @cache
-def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
-    """A digest of the program, of the parsers and of this Python.
+def fingerprint(
+    builders: tuple[KernelBuilder, ...] = (), plugin_digests: tuple[str, ...] = ()
+) -> str:
+    """A digest of the program, of the plugins, of the parsers and of this Python.
 
     Also of the setting that decides on findings and not only on their selection: ``builders``.
     """
@@ -63,6 +67,8 @@ def fingerprint(builders: tuple[KernelBuilder, ...] = ()) -> str:
     digest.update(program().encode())
     if builders:
         digest.update(repr(builders).encode())
+    if plugin_digests:
+        digest.update(repr(plugin_digests).encode())
     for name in PARSERS:
         spec = find_spec(name)
         if spec is not None and spec.origin:

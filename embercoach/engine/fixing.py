@@ -19,6 +19,7 @@ from embercoach.fixes.rounds import BrokenSourceError, settle
 from embercoach.fixes.source_file import DecodingError, SourceText, decode, encode
 from embercoach.fixes.writing import distinct, replace_file
 from embercoach.notebooks import is_notebook
+from embercoach.plugins.loading import with_plugins
 from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def fix_once(
     tasks = [(path, stdin[1] if stdin else None) for path in shown]
     sizes = [len(stdin[1]) if stdin else _size(path) for path in shown]
     known = _known(result, settings, unsafe=unsafe) if unchanged else None
-    make = partial(Fixer, settings, unsafe=unsafe, debug=debug, known=known)
+    make = with_plugins(partial(Fixer, settings, unsafe=unsafe, debug=debug, known=known))
     fixed: list[FixedFile] = []
     for number, outcome in spread(make, tasks, sizes, [Path(path).parent for path in shown], jobs):
         if isinstance(outcome, Crash):

@@ -44,6 +44,7 @@ class Inspection:
         directives: the suppressions.
         cells: of a notebook.
         problem: why the file is not checked, or findings may be missing; without path.
+        has_plugin_error: a check of a plugin raised, which may depend on more than the file.
     """
 
     kind: Kind
@@ -53,6 +54,12 @@ class Inspection:
     directives: tuple[Directive, ...] = ()
     cells: CellTable | None = None
     problem: Problem | None = None
+    has_plugin_error: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Return whether another run certainly gives the same, so that it may be cached."""
+        return self.kind != "failed" and not self.has_plugin_error
 
 
 def digest_of(data: bytes) -> str:
@@ -176,14 +183,16 @@ class Inspector:
         found = tuple([finding.bounded() for finding in report.findings])
         problem = None if report.problem is None else Problem("", 1, 1, report.problem)
         if notebook is None:
-            return Inspection(
-                "checked", digest, report.dependencies, found, directives, None, problem
-            )
-        from embercoach.engine.cells import fitted, kept_within
+            cells = None
+        else:
+            from embercoach.engine.cells import fitted, kept_within
 
-        cells = notebook.table
-        found, directives = fitted(found, notebook), kept_within(directives, cells)
-        return Inspection("checked", digest, report.dependencies, found, directives, cells, problem)
+            cells = notebook.table
+            found, directives = fitted(found, notebook), kept_within(directives, cells)
+        return Inspection(
+            *("checked", digest, report.dependencies, found, directives, cells, problem),
+            has_plugin_error=report.has_plugin_error,
+        )
 
 
 def _problem(

@@ -20,6 +20,7 @@ from embercoach.engine.languages import NOTEBOOK, language_of, relevant
 from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
+from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
 from embercoach.safe_read import read_bytes
 
@@ -137,7 +138,9 @@ def prepare(
         key = (settings.root, settings.kernel_builders)
         if cache and key not in caches:
             states = states or States(time.time_ns())
-            caches[key] = Cache(settings.root, fingerprint(settings.kernel_builders), states)
+            digests = tuple(plugin.digest for plugin in loaded())
+            program = fingerprint(settings.kernel_builders, digests)
+            caches[key] = Cache(settings.root, program, states)
         parts.append(RunPart(settings, caches.get(key), [(file, None) for file in files]))
     return parts
 
@@ -186,7 +189,8 @@ def _spread(
     sizes = [size for _, _, _, size in tasks]
     folders = [file.path.parent for _, file, _, _ in tasks]
     done = total - len(tasks)
-    for number, result in spread(partial(Inspector, debug=debug), work, sizes, folders, jobs):
+    make = with_plugins(partial(Inspector, debug=debug))
+    for number, result in spread(make, work, sizes, folders, jobs):
         part, file, _, _ = tasks[number]
         if isinstance(result, Crash):
             part.fail(file, f"internal error while checking: {result}")
@@ -244,7 +248,7 @@ class RunPart:
 
     def keep(self, file: SourceFile, inspection: Inspection) -> None:
         """Report an inspection, and cache it."""
-        if self.cache is not None and inspection.kind != "failed":
+        if self.cache is not None and inspection.is_repeatable:
             self.cache.put(str(file.path), inspection)
         self.results.append(reported(self._judge, file, inspection))
 

@@ -46,7 +46,7 @@ def diagnostic(finding: Finding, checked: Checked) -> Diagnostic:
     if finding.severity == "note" and not (checked.settings and checked.settings.show_notes):
         severity = HINT
     rule = rulebook.rule(finding.code)
-    page = rulebook.pages_directory() / f"{finding.code}.md"
+    page = rulebook.page_path(finding.code)
     found: Diagnostic = {
         "range": checked.positions.between(
             finding.line, finding.column, finding.end_line, finding.end_column

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 from embercoach.engine.parallel.workers import Crash
+from embercoach.plugins.loading import requested
 from embercoach.server import frames
 
 #: Sets the module path before anything is imported: ``-c`` would begin it with the working
 #: directory, whose files are the linted project's.
 _BOOT = (
-    "import sys; sys.path[:] = sys.argv[2:]; del sys.argv[2:]; "
+    "import sys; sys.path[:] = sys.argv[3:]; del sys.argv[3:]; "
     "from embercoach.server.worker import main; main()"
 )
 #: Windows would open a console for a process of a server that has none.
@@ -39,8 +42,9 @@ class WorkerProcess:
         Raises:
             OSError: the process cannot be started.
         """
+        plugins = json.dumps(asdict(requested()))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(deadline), *sys.path],
+            [sys.executable, "-c", _BOOT, str(deadline), plugins, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             creationflags=_FLAGS,

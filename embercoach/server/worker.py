@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import json
 import os
 import pickle
 import queue
@@ -101,7 +102,10 @@ class ProcessWatch:
 
 
 def main() -> None:
-    """Do the jobs of standard input until it closes; the argument is the deadline."""
+    """Do the jobs of standard input until it closes.
+
+    The arguments are the deadline, and the request of plugins in JSON.
+    """
     gc.disable()  # `Analysis` says when it runs
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides
     # Whatever else is printed must not come between replies.
@@ -123,8 +127,12 @@ def _receive(jobs: queue.SimpleQueue[bytes]) -> None:
 
 def _serve(jobs: queue.SimpleQueue[bytes], replies: BinaryIO, watch: ProcessWatch) -> None:
     # Loaded while the server talks to the editor, and not on the first job's account.
+    from embercoach.plugins.loading import PluginRequest, load
     from embercoach.server import jobs as _  # noqa: F401
     from embercoach.server.analysis import Analysis
+
+    given_plugins = json.loads(sys.argv[2])
+    load(PluginRequest(given_plugins["installed"], tuple(given_plugins["folders"])))
 
     analysis: Analysis | None = None
     setup: Setup | None = None

@@ -331,6 +331,7 @@ READERS: dict[str, Callable[[Block, Path], None]] = {
     "elisp": _elisp,
     "json": _json,
     "lua": _lua,
+    "markdown": _written,
     "metal": _written,
     "python": _python,
     "toml": _toml,

@@ -168,7 +168,7 @@ def test_another_program_means_another_cache(
 ) -> None:
     check()
     for number in range(5):
-        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda _, n=number: f"{n:024x}")
+        monkeypatch.setattr("embercoach.engine.run.fingerprint", lambda *_, n=number: f"{n:024x}")
         assert check().cached == 0
         assert check().cached == 3
     assert len(list((project / FOLDER).glob("results-*"))) == cache_module.VERSIONS

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
+from embercoach.testing.rule_pages import page_paths, read_page
 from embercoach.toml import TOMLDecodeError, loads
-from tests.rules.pages import page_paths, read_page
 
 ROOT = Path(__file__).parents[2]
 #: Longer ones cost more time than they lead to.

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embercoach.testing.rule_pages import page_paths, read_page
 from tests.examples.programs import ROOT
-from tests.rules.pages import page_paths, read_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.rules.pages import Block
+    from embercoach.testing.rule_pages import Block
 
 #: Characters that a message and a help text have at most, and a message on average.
 LONGEST, MEAN = 100, 65

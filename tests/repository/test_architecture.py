@@ -44,14 +44,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rulebook": {"finding", "toml"},
     "metal": set(),
     "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
-    "checks": {"analysis", "metal"} | BOTTOM,
+    "api": set(),
+    "plugins": {"api", "rulebook"},
+    "checks": {"analysis", "metal", "plugins", "api"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},
+<<<<<<< HEAD
     "config": BOTTOM,
     "report": {"fixes", "notebooks", "metal"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config"} | BOTTOM,
+=======
+    "config": {"plugins"} | BOTTOM,
+    "report": {"fixes", "notebooks"} | BOTTOM,
+    "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config", "plugins"} | BOTTOM,
+>>>>>>> main
     "simulator": {"metal", "config"} | BOTTOM,
-    "server": {"engine", "checks", "fixes", "config", "report"} | BOTTOM,
+    "server": {"engine", "checks", "fixes", "config", "report", "plugins"} | BOTTOM,
     "cli": {
         "engine",
         "checks",
@@ -60,11 +68,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "fixes",
         "notebooks",
         "config",
+        "plugins",
         "report",
         "simulator",
         "server",
     }
     | BOTTOM,
+    "testing": {"api", "checks", "finding", "plugins", "rulebook"},
     "__main__": {"cli"},
     "__init__": set(),
 }

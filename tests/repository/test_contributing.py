@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.rulebook import SIMULATED
+from embercoach.testing.rule_pages import page_of
 from tests.examples.readme import blocks
-from tests.rules.pages import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 
 from embercoach.checks import Project, check_objective_c, check_source
 from embercoach.finding import Finding
-from tests.rules.pages import page_paths, read_page
+from embercoach.testing.rule_pages import page_paths, read_page
 
 LONGEST = 100
 LONGEST_MEAN = 65

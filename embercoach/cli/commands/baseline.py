@@ -41,6 +41,7 @@ def command() -> None:
 @shared_options.source
 @click.option("--show-notes/--no-notes", default=None, help="Also write notes (default: no).")
 @shared_options.running
+@shared_options.plugins
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.pass_context
 def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:

@@ -65,6 +65,7 @@ COUNTING = ("text", "full", "concise", "grouped", "json")
 )
 @shared_options.source
 @shared_options.running
+@shared_options.plugins
 # What to answer
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even with findings.")
 @click.option(

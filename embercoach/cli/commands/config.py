@@ -24,6 +24,7 @@ from embercoach.terminal_text import json_text
 @click.option(
     "--schema", is_flag=True, help="Print the JSON Schema of configuration files and exit."
 )
+@shared_options.plugins
 @click.pass_context
 def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
     """Show the effective configuration of files: settings, rules, exclusions.

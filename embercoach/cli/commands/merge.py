@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no warnings about the reports.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even with findings.")
+@shared_options.plugins
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -63,6 +63,7 @@ DEFAULT_FILE = Path("embercoach-report.html")
 )
 @shared_options.source
 @shared_options.running
+@shared_options.plugins
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the report's path.")
 @click.pass_context
 def command(
@@ -157,7 +158,7 @@ def _require_alike(document: dict[str, Any], earlier: list[tuple[str, dict[str, 
 
 
 def _refuse_beside_saved(ctx: click.Context) -> None:
-    own = {"saved", "against", "output_file", "quiet"}
+    own = {"saved", "against", "output_file", "quiet", "rules_from", "no_plugins"}
     given = click.core.ParameterSource.COMMANDLINE
     for parameter in ctx.command.params:
         name = parameter.name or ""

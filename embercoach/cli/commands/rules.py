@@ -36,9 +36,20 @@ if TYPE_CHECKING:
     type=click.Choice(["error", "warning", "note"]),
     help="Only the rules of this severity in the profile, where no context changes it.",
 )
+@click.option("--plugins", "lists_plugins", is_flag=True, help="List the plugins and exit.")
 @shared_options.output_format("text", "json", help_text="How to print the table.")
-def command(family: str | None, profile: str, severity: str | None, output_format: str) -> None:
+@shared_options.plugins
+def command(
+    family: str | None,
+    profile: str,
+    severity: str | None,
+    lists_plugins: bool,
+    output_format: str,
+) -> None:
     """List the rules: code, name, severity in a profile, fix, and what it is about."""
+    if lists_plugins:
+        _list_plugins(output_format)
+        return
     chosen = list(rulebook.rules().values())
     if family is not None:
         families = {rule.family for rule in chosen}
@@ -53,6 +64,29 @@ def command(family: str | None, profile: str, severity: str | None, output_forma
         click.echo(json_text([rulebook.described(rule, page=False) for rule in chosen]))
     else:
         print_lines(_table(chosen, profile), sys.stdout)
+
+
+def _list_plugins(output_format: str) -> None:
+    """Print the loaded plugins: distribution, version, rules, and the folder of their pages."""
+    from embercoach.plugins.loading import loaded
+
+    rows = [
+        {
+            "name": plugin.name,
+            "version": plugin.version,
+            "rules": sorted(plugin.pages),
+            "pages": str(plugin.rules.pages),
+        }
+        for plugin in loaded()
+    ]
+    if output_format == "json":
+        click.echo(json_text(rows))
+        return
+    for row in rows:
+        codes = ", ".join(row["rules"])
+        print_lines(
+            [[(f"{row['name']} {row['version']}: {codes} ({row['pages']})", "")]], sys.stdout
+        )
 
 
 def _table(chosen: Sequence[rulebook.Rule], profile: str) -> Iterator[Line]:

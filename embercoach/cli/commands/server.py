@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import click
 
-from embercoach.cli import codes
+from embercoach.cli import codes, shared_options
 
 #: What the extra ``server`` brings.
 NEEDED = ("lsprotocol", "pygls")
@@ -30,6 +30,7 @@ class MissingError(click.ClickException):
     metavar="SECONDS",
     help="Limit of CPU time for the analysis of a document.",
 )
+@shared_options.plugins
 @click.pass_context
 def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
     """Serve the Language Server Protocol on standard input and output.

@@ -1,4 +1,4 @@
-"""Rule pages as the tests see them: title, sections, and blocks of code with their places."""
+"""Rule pages as tests see them: title, sections, and blocks of code, to be linted and run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import sys
 import types
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 
+from embercoach.checks import Project, check_metal, check_objective_c, check_source
 from embercoach.rulebook import Rule, pages_directory, parse_page
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from embercoach.finding import Finding
 
 SECTIONS = ("What it does", "Why it hurts", "Evidence", "Bad", "Good")
 OPTIONAL = ("References",)
@@ -30,6 +37,7 @@ class Block:
 
     @property
     def label(self) -> str:
+        """The page, section and line: the name of a test."""
         return f"{self.path.stem}:{self.section.lower()}:{self.line}"
 
 
@@ -44,14 +52,17 @@ class Page:
     blocks: tuple[Block, ...]
 
     def blocks_of(self, section: str) -> tuple[Block, ...]:
+        """The blocks of a section."""
         return tuple(block for block in self.blocks if block.section == section)
 
 
 def page_paths() -> list[Path]:
+    """The pages of EmberCoach's own rules."""
     return sorted(path for path in pages_directory().glob("*.md") if path.stem != "README")
 
 
 def read_page(path: Path) -> Page:
+    """Read and parse a page; raises as :func:`page_of`."""
     return page_of(path.read_text(encoding="utf-8"), path)
 
 
@@ -86,7 +97,7 @@ def page_of(text: str, path: Path) -> Page:
 
 
 def form_errors(page: Page) -> list[str]:
-    """What the page lacks, in words; empty for a page that keeps to the form."""
+    """The errors of a page's form, in words; none for a correct page."""
     errors = []
     if page.title != f"{page.rule.name} ({page.rule.code})":
         errors.append(f"the title is '{page.title}'")
@@ -98,8 +109,39 @@ def form_errors(page: Page) -> list[str]:
     return errors
 
 
+def lint(block: Block) -> tuple[Finding, ...]:
+    """All findings of the checks in a block, of whatever severity.
+
+    Raises:
+        AssertionError: a check raised, or exceeded its budget.
+    """
+    if block.language == "metal":
+        report = check_metal(block.code)
+    elif block.language == "objective-c++":
+        report = check_objective_c(block.code)
+    else:
+        report = check_source(block.code, Path("example.py"), Project())
+    if report.problem is not None:
+        raise AssertionError(f"{block.path}:{block.line}: {report.problem}")
+    return report.findings
+
+
+def fix_errors(page: Page, kinds: AbstractSet[bool]) -> list[str]:
+    """The error of a page whose ``fix`` differs from its bad examples'; none for a correct page.
+
+    Args:
+        page: of the rule.
+        kinds: whether the fixes of the rule's findings are safe.
+    """
+    expected: dict[str, list[set[bool]]] = {"none": [set()], "safe": [{True}], "unsafe": [{False}]}
+    if kinds in expected.get(page.rule.fix, [{True}, {False}, {True, False}]):
+        return []
+    found = " and ".join("safe" if kind else "unsafe" for kind in sorted(kinds)) or "none"
+    return [f"fix is '{page.rule.fix}', and the fixes of the bad examples are {found}"]
+
+
 def execute(block: Block) -> None:
-    """Run a block as a module of its own; its tracebacks point into the page."""
+    """Run a block as a separate module; its tracebacks point into the page."""
     name = f"page_{block.path.stem.replace('-', '_').lower()}_{block.line}"
     module = types.ModuleType(name)
     code = compile("\n" * (block.line - 1) + block.code, str(block.path), "exec")
