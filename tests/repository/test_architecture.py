@@ -49,15 +49,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": {"analysis", "metal", "plugins", "api"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},
-<<<<<<< HEAD
-    "config": BOTTOM,
     "report": {"fixes", "notebooks", "metal"} | BOTTOM,
-    "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config"} | BOTTOM,
-=======
     "config": {"plugins"} | BOTTOM,
-    "report": {"fixes", "notebooks"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config", "plugins"} | BOTTOM,
->>>>>>> main
     "simulator": {"metal", "config"} | BOTTOM,
     "server": {"engine", "checks", "fixes", "config", "report", "plugins"} | BOTTOM,
     "cli": {
