@@ -11,11 +11,15 @@ STYLE = (files("embercoach.report.html") / "templates/report.css").read_text(enc
 LEAST = 4.5
 SURFACES = ("paper", "panel", "code")
 SEVERITIES = ("error", "warning", "note")
+#: Colors of tokens: of comments, and the others'.
+TOKENS = ("soft", "string", "number", "keyword", "definition")
 #: Pairs of text and background that the style sheet combines.
 PAIRS = [
     *((text, surface) for text in ("ink", "soft", "link") for surface in SURFACES),
     *((severity, f"{severity}-wash") for severity in SEVERITIES),
     *((text, f"{severity}-wash") for text in ("ink", "soft") for severity in SEVERITIES),
+    *((token, "panel") for token in TOKENS),
+    *((token, f"{severity}-wash") for token in TOKENS for severity in SEVERITIES),
 ]
 
 
@@ -54,3 +58,7 @@ def test_text_has_a_contrast_of_at_least_4_5(theme: str) -> None:
     colors = themes()[theme]
     ratios = {pair: contrast(*(colors[name] for name in pair)) for pair in PAIRS}
     assert {pair: round(ratio, 2) for pair, ratio in ratios.items() if ratio < LEAST} == {}
+
+
+def test_the_colors_of_tokens_are_among_the_pairs() -> None:
+    assert set(re.findall(r"\.token-[a-z] { color: var\(--([a-z]+)\)", STYLE)) == set(TOKENS)

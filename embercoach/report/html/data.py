@@ -8,6 +8,8 @@ from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
+from embercoach.report.html.hot_spots import hot_spots, is_stall
+from embercoach.report.html.source_tokens import Tokens, tokens
 from embercoach.report.html.tallies import family_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ _WORST = ("compiled", "differentiated", "default")
 HARM = (*_WORST, *(context for context in rulebook.CONTEXTS if context not in _WORST))
 
 
+#: Characters of all sources whose tokens have colors: half a second of Python's tokenizer.
+MOST_COLORED = 800_000
 #: Characters of fingerprints, which distinguish findings of one rule in links.
 FINGERPRINT = 16
 
@@ -61,6 +65,7 @@ def table(
     for finding in document["findings"]:
         found.setdefault(finding["path"], []).append(finding)
     paths = sorted(found)
+    shown_sources, placed, read = _read(paths, found, readable, saved_at)
     texts = _NumberedTexts()
     file_numbers = {path: number for number, path in enumerate(paths)}
     rule_numbers = {page.code: number for number, page in enumerate(pages)}
@@ -71,8 +76,12 @@ def table(
         "rules": [
             {"code": page.code, "name": page.name, "family": family_of(page.code)} for page in pages
         ],
-        "files": _files(paths, found, readable, saved_at, shown),
+        "files": [
+            {"path": shown(path), "source": _source(shown_sources.get(path), read.get(path))}
+            for path in paths
+        ],
         "findings": rows,
+        "hot": hot_spots(document["findings"], file_numbers, placed, shown_sources, read),
         "texts": texts.all,
         **_checkouts(document, paths, shown),
     }
@@ -123,13 +132,13 @@ def _steps(finding: dict[str, Any], name: str, texts: _NumberedTexts) -> list[li
     ]
 
 
-def _files(
+def _read(
     paths: Sequence[str],
     found: dict[str, list[dict[str, Any]]],
     readable: Callable[[str], bool],
     saved_at: float | None,
-    shown: Callable[[str], str],
-) -> list[dict[str, Any]]:
+) -> tuple[dict[str, sources.Source], dict[str, list[dict[str, Any]]], dict[str, Tokens]]:
+    """The sources that can be shown, their findings at their lines, and their tokens."""
     texts, placed = {}, {}
     for path in paths:
         text = sources.read(path) if readable(path) else None
@@ -138,15 +147,37 @@ def _files(
             texts[path], placed[path] = text, at
     changed = {path for path in texts if sources.newer(path, saved_at)}
     parts = sources.sources(dict(placed), texts, changed)
-    return [{"path": shown(path), "source": _source(parts.get(path))} for path in paths]
+    return parts, placed, _tokens(texts, found)
 
 
-def _source(source: sources.Source | None) -> dict[str, Any] | None:
-    if source is None:
+def _tokens(
+    texts: dict[str, sources.Text], found: dict[str, list[dict[str, Any]]]
+) -> dict[str, Tokens]:
+    """The tokens of the most harmful files; those with stalls in loops need their functions."""
+    made = {}
+    room = MOST_COLORED
+    stalls = {path for path in texts if any(map(is_stall, found[path]))}
+
+    def harm(path: str) -> tuple[bool, int, str]:
+        worst = min(SEVERITIES.index(finding["severity"]) for finding in found[path])
+        return path not in stalls, worst, path
+
+    for path in sorted(texts, key=harm):
+        room -= len(texts[path].index.text)
+        made[path] = tokens(path, texts[path].index) if room >= 0 or path in stalls else Tokens()
+    return made
+
+
+def _source(source: sources.Source | None, found: Tokens | None) -> dict[str, Any] | None:
+    if source is None or found is None:
         return None
     return {
         "count": source.count,
         "changed": source.changed,
         "parts": [[first, list(lines)] for first, lines in source.parts],
+        "tokens": [
+            [found.encoded(first + number) for number in range(len(lines))]
+            for first, lines in source.parts
+        ],
         "cells": source.cells,
     }

@@ -11,6 +11,7 @@ from embercoach import __version__
 from embercoach.report.excerpt import visible
 from embercoach.report.html import changes, checkout_table
 from embercoach.report.html.data import table
+from embercoach.report.html.hot_spots import LEAST_LINES
 from embercoach.report.html.pages import pages
 from embercoach.report.html.shown_paths import shown_paths
 from embercoach.report.html.tallies import by_family, tallies
@@ -53,7 +54,8 @@ def render(
     data = table(document, rule_pages, readable=readable, saved_at=saved_at, shown=shown)
     environment = _environment()
     environment.filters["shown"] = shown
-    style, script = _asset(environment, "report.css"), _asset(environment, "report.js")
+    style = _asset(environment, "report.css")
+    script = "\n".join(_asset(environment, name) for name in ("hot_spots.js", "report.js"))
     return environment.get_template("report.html").render(
         version=__version__,
         summary=document["summary"],
@@ -70,6 +72,7 @@ def render(
         runs=changes.run_by_run([*earlier, ("this report", document)]) if earlier else (),
         file_numbers={path: n for n, path in enumerate(sorted({f["path"] for f in findings}))},
         bars=BARS,
+        least_lines=LEAST_LINES,
         pages=rule_pages,
         names={page.code: page.name for page in rule_pages},
         data=data,

@@ -2,6 +2,7 @@
 (() => {
   const ROWS = 100; // findings in the page at once
   const LINES = 1000; // lines of source at once
+  const MARKED = 4; // lines of a finding in its excerpt at most
   const PRINTED = 1000; // findings on paper at most
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
@@ -20,6 +21,23 @@
       fix: fix === null ? null : text(fix), fingerprint,
     };
   });
+  // Half a million columns of tokens: read when their line is shown.
+  const colored = (encoded) => {
+    let at = 0;
+    return encoded.split(",").filter(Boolean).map((one) => {
+      const [, gap, kind, length] = /^(\d+)([a-z])(\d+)$/.exec(one);
+      const start = at + Number(gap);
+      at = start + Number(length);
+      return { start, end: at, kind };
+    });
+  };
+  function sourceLine(file, at) {
+    const { source } = data.files[file];
+    const part = source?.parts.findIndex(([first, lines]) => first <= at && at < first + lines.length) ?? -1;
+    if (part < 0) return null;
+    const index = at - source.parts[part][0];
+    return { text: source.parts[part][1][index], tokens: source.tokens[part][index] };
+  }
   const byFile = data.files.map(() => []);
   for (const finding of findings) byFile[finding.file].push(finding);
 
@@ -69,6 +87,7 @@
       meta.append(element("a", { className: "path", href: linkTo(finding), text: place }));
     }
     const parts = [meta, prose("p", "message", finding.message)];
+    if (placed) parts.push(...excerpt(finding));
     if (finding.help) parts.push(prose("p", "help", finding.help));
     if (finding.fix !== null) {
       const kind = finding.safe ? "Safe fix" : "Unsafe fix";
@@ -78,6 +97,21 @@
       if (steps.length) parts.push(places(finding, title, steps, kind, !placed && severity !== "note"));
     }
     return parts;
+  }
+
+  // The lines of a finding and one around them; of a long one the first ones.
+  function excerpt(finding) {
+    const last = finding.at + Math.min(finding.endLine - finding.line, MARKED - 1);
+    const rows = [];
+    for (let at = finding.at - 1; at <= last + 1; at += 1) {
+      const line = sourceLine(finding.file, at);
+      if (line === null) continue;
+      const found = at === finding.at ? [finding] : [];
+      const inside = finding.at <= at && at <= last ? severityOf(finding) : "";
+      rows.push(element("div", { className: `row ${inside}` },
+        element("span", { className: "no", text: String(finding.line + at - finding.at) }), marked({ ...line, found })));
+    }
+    return rows.length ? [element("div", { className: "excerpt" }, ...rows)] : [];
   }
 
   function places(finding, title, steps, kind, open) {
@@ -211,19 +245,19 @@
       marks.get(finding.at).push(finding);
     }
     let next = 1;
-    for (const [first, lines] of source.parts) {
+    for (const [part, [first, lines]] of source.parts.entries()) {
       if (first > next) rows.push({ gap: first - next });
       lines.forEach((text, index) => {
         const [cell, start] = source.cells.findLast(([, line]) => line <= first + index) ?? [null, 1];
         if (cell !== null && (index === 0 || start === first + index)) rows.push({ cell });
-        rows.push({ line: first + index - start + 1, at: first + index, text, found: marks.get(first + index) ?? [] });
+        rows.push({ line: first + index - start + 1, at: first + index, text, tokens: source.tokens[part][index], found: marks.get(first + index) ?? [] });
       });
       next = first + lines.length;
     }
     if (next <= source.count) rows.push({ gap: source.count - next + 1 });
     // A finding after the last line end comes after all lines.
     const late = byFile[file].filter((finding) => finding.at > source.count);
-    if (late.length) rows.push({ line: late[0].line, text: "", found: late });
+    if (late.length) rows.push({ line: late[0].line, text: "", tokens: "", found: late });
     return rows;
   }
 
@@ -237,13 +271,18 @@
       cuts.add(start).add(Math.max(start, end));
       return { start, end, severity: finding.severity };
     });
+    const tokens = colored(row.tokens).filter(({ start }) => start < characters.length);
+    for (const { start, end } of tokens) cuts.add(start).add(Math.min(end, characters.length));
     const sorted = [...cuts].sort((a, b) => a - b);
-    for (let index = 0; index + 1 < sorted.length; index += 1) {
+    for (let index = 0, token = 0; index + 1 < sorted.length; index += 1) {
       const [start, end] = [sorted[index], sorted[index + 1]];
+      while (token < tokens.length && tokens[token].end <= start) token += 1;
+      const kind = tokens[token]?.start <= start ? `token-${tokens[token].kind}` : "";
       const part = characters.slice(start, end).join("");
       const inside = spans.filter((span) => span.start <= start && end <= span.end);
       const worst = Math.min(...inside.map((span) => span.severity));
-      text.append(inside.length ? element("mark", { className: data.severities[worst], text: part }) : part);
+      if (inside.length) text.append(element("mark", { className: `${data.severities[worst]} ${kind}`, text: part }));
+      else text.append(kind ? element("span", { className: kind, text: part }) : part);
     }
     return text;
   }
@@ -335,6 +374,7 @@
 
   // Where the reader is
   let back = "#view=findings";
+  let hotSpotsDrawn = false;
 
   function route() {
     if (location.hash === "#main") return;
@@ -342,10 +382,10 @@
     const finding = values.has("fingerprint") ? linked(values) : findings[values.get("finding") ?? -1];
     const file = finding?.file ?? (values.has("fingerprint") ? NaN : Number(values.get("file") ?? NaN));
     const lost = values.has("fingerprint") && !finding;
-    const known = { findings: true, file: Number.isInteger(file) && file in data.files };
+    const known = { findings: true, hotspots: true, file: Number.isInteger(file) && file in data.files };
     const first = !location.hash && findings.some(isLoud) ? "findings" : "overview";
     const name = lost ? "findings" : known[values.get("view")] ? values.get("view") : first;
-    for (const id of ["overview", "findings", "file"]) $(id).hidden = id !== name;
+    for (const id of ["overview", "findings", "hotspots", "file"]) $(id).hidden = id !== name;
     for (const link of document.querySelectorAll("[data-view]")) {
       if (link.dataset.view === name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -358,6 +398,10 @@
       page = Number(values.get("page") ?? 1) - 1 || 0;
       showPage();
       if (lost) $("status").prepend("The linked finding is not in this report. ");
+    }
+    if (name === "hotspots" && !hotSpotsDrawn) {
+      hotSpotsDrawn = true;
+      hotSpots(data, { element, number, linkTo, findings });
     }
     $("back").href = back;
     if (name === "file") showFile(file, finding?.index ?? null, values.has("at") ? Number(values.get("at")) : null);

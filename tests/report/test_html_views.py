@@ -1,0 +1,166 @@
+"""Every view of the report in Chromium: accessibility by axe, width, time, tables and excerpts."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from embercoach.report.html.rendering import render
+from embercoach.report.html.run_details import FixTotals, run_details
+from tests.report.conftest import FINDINGS, PROBLEMS
+from tests.report.test_html_browser import BROWSER, document_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
+axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium"),
+]
+VIEWS = {
+    "opening": "",
+    "overview": "#view=overview",
+    "findings": "#view=findings&severity=error,warning,note",
+    "nothing": "#view=findings&search=nothing",
+    "hot spots": "#view=hotspots",
+    "file": "#view=file&file=0&finding=0",
+    "lost file": "#view=file&file=1",
+    "rule": "#view=findings",
+    "keys": "#view=overview",
+}
+OPENING = {"rule": "#list button.rule >> nth=0", "keys": "#keys"}
+OPEN_SECONDS = 1.0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with every part: a changed baseline, an earlier run, checkouts, problems."""
+    folder = tmp_path_factory.mktemp("views")
+    model = folder / "model.py"
+    line = "            total = total + batch.item()  # " + "wide " * 40 + "\n"
+    text = "import mlx.core as mx\n\n\ndef step(batches):\n    for batch in batches:\n" + line * 60
+    model.write_text(text, encoding="utf-8")
+    place = {"path": str(model), "column": 13, "end_column": 20, "fix": None}
+    found = [
+        replace(one, line=n, end_line=n, context="loop", **place)
+        for n, one in zip(range(6, 18), FINDINGS[:3] * 4, strict=True)
+    ]
+    gone = replace(FINDINGS[1], path=str(folder / "other/gone.py"), fix=None)
+    marks = [f"{n:032x}" for n in range(len(found) + 1)]
+    document = document_of(*found, gone, marks=marks)
+    earlier = document_of(*found[:6], marks=marks[:6])
+    document["problems"] = [
+        {"path": p.path, "line": p.line, "column": p.column, "message": p.message} for p in PROBLEMS
+    ]
+    counted = {"files_checked": 2, "files_skipped": 0, "suppressed": 0}
+    document["checkouts"] = [{"path": str(path), **counted} for path in (folder, folder / "other")]
+    changes = [{"path": str(model), "code": "GRAPH-BREAK-001", "known": 3, "fixed": 1}]
+    document["summary"]["baseline"] = {"known": 3, "fixed": 1, "changes": changes}
+    totals = (FixTotals(1, 1, 0), FixTotals(5, 2, 1))
+    details = run_details(document, seconds=0.0, command="embercoach report .", fixes=totals)
+    file = folder / "report.html"
+    page = render(
+        document, readable=lambda _: True, earlier=[("before.json", earlier)], details=details
+    )
+    file.write_text(page, encoding="utf-8")
+    return file
+
+
+def opened(
+    browser: Any, file: Path, fragment: str, scheme: str = "light", width: int = 1280
+) -> Any:
+    """A page at a fragment; errors of its script fail the test that closes it."""
+    page = browser.new_page(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
+    )
+    page.goto(f"{file.as_uri()}{fragment}")
+    return page
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_are_accessible(
+    browser: Any, report: Path, view: str, scheme: str, width: int
+) -> None:
+    page = opened(browser, report, VIEWS[view], scheme, width)
+    if view in OPENING:
+        page.click(OPENING[view])
+    violations = axe_api.Axe().run(page).response["violations"]
+    found = [(one["id"], node["html"]) for one in violations for node in one["nodes"]]
+    is_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    page.close()
+    assert (found, is_wide) == ([], False)
+
+
+def test_the_theme_is_the_readers(browser: Any, report: Path) -> None:
+    colors = []
+    for scheme in ("light", "dark"):
+        page = opened(browser, report, "#view=file&file=0", scheme)
+        colors.append(page.evaluate("getComputedStyle(document.querySelector('.token-k')).color"))
+        page.close()
+    assert len(set(colors)) == 2
+
+
+def test_findings_have_an_excerpt_with_tokens_and_their_place(browser: Any, report: Path) -> None:
+    page = opened(browser, report, "#view=findings")
+    first = page.locator("#list > li").first
+    shown = first.locator(".excerpt .no").all_inner_texts()
+    marked = first.locator(".excerpt .row.error .token-c, .excerpt .row.error mark").count()
+    overflow = page.evaluate(
+        "[...document.querySelectorAll('.excerpt')].some((e) => e.scrollWidth > e.clientWidth)"
+    )
+    page.close()
+    assert (shown[1], marked >= 2, overflow) == ("6", True, False)
+
+
+def test_tables_of_hot_spots_are_sorted_by_their_heads(browser: Any, report: Path) -> None:
+    page = opened(browser, report, "#view=hotspots")
+    head = page.locator("#hot-functions th", has_text="Function")
+    assert page.locator("#hot-functions th[aria-sort]").inner_text() == "Every iteration"
+    orders = []
+    for _ in range(2):
+        head.locator("button").click()
+        orders.append(head.get_attribute("aria-sort"))
+    sorted_heads = page.locator("#hot-functions th[aria-sort]").count()
+    link = page.locator("#hot-functions tbody a").first
+    assert link.inner_text() == "step"
+    link.click()
+    page.wait_for_selector("#file:not([hidden])")
+    page.close()
+    assert (orders, sorted_heads) == (["ascending", "descending"], 1)
+
+
+def test_five_thousand_findings_open_in_under_a_second(browser: Any, tmp_path: Path) -> None:
+    found = []
+    for number in range(50):
+        path = tmp_path / f"module_{number}.py"
+        path.write_text("x = mx.max(y).item()  # pulled\n" * 500, encoding="utf-8")
+        place = {"path": str(path), "column": 5, "end_column": 21, "fix": None}
+        found += [replace(FINDINGS[1], line=n, end_line=n, **place) for n in range(1, 500, 5)]
+    assert len(found) == 5000
+    file = tmp_path / "report.html"
+    file.write_text(render(document_of(*found), readable=lambda _: True), encoding="utf-8")
+    seconds = []
+    for _ in range(5):
+        page = opened(browser, file, "")
+        # Two frames after the script: the list is drawn, and clicks are handled.
+        drawn = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+        seconds.append(page.evaluate(f"{drawn}.then(() => performance.now())") / 1000)
+        assert page.locator("#list > li").count() == 100
+        page.close()
+    assert statistics.median(seconds) < OPEN_SECONDS
