@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "Check MLX and Metal code (the default command).",
     "baseline": "Record today's findings, so that checks report only new ones.",
     "simulate": "Run a program's Metal kernels on the CPU and check them at run time.",
+    "port": "Port kernels of a .metal file to mx.fast.metal_kernel.",
     "merge": "Merge saved reports: shards of a run, or runs over several checkouts.",
     "report": "Write an HTML report: charts, a searchable list, annotated sources.",
     "explain": "Explain a rule, with evidence and examples.",

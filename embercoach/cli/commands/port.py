@@ -1,0 +1,106 @@
+"""``embercoach port``: kernels with a full signature as a Python module for MLX."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from embercoach.metal.porting.arguments import ArrayRole
+
+
+@click.command("port")
+@click.argument("file", type=click.Path(path_type=str))
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Port this kernel only.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME", help="This array is only read.")
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME", help="This array is only written."
+)
+@click.option(
+    "--update", "updates", multiple=True, metavar="NAME", help="This array is read and written."
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the module to this file (default: standard output).",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def command(
+    file: str,
+    kernels: tuple[str, ...],
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    updates: tuple[str, ...],
+    output_file: Path | None,
+    force: bool,
+) -> None:
+    """Port kernels of a .metal FILE to mx.fast.metal_kernel, as a Python module.
+
+    Each `kernel void f(...)` becomes a body with its header, inputs and outputs, and a function
+    that launches it. What a kernel does with an array that is not const decides between input,
+    output and both; --input, --output and --update decide where that is unclear.
+    """
+    from embercoach.cli.flow import UserError
+    from embercoach.metal.porting.entry_points import PortError
+    from embercoach.report.styled import print_lines
+
+    roles: dict[str, ArrayRole] = {
+        **dict.fromkeys(inputs, "input"),
+        **dict.fromkeys(outputs, "output"),
+        **dict.fromkeys(updates, "updated"),
+    }
+    if len(roles) < len({*inputs}) + len({*outputs}) + len({*updates}):
+        raise click.UsageError("an array must be one of --input, --output and --update")
+    try:
+        module = _ported(file, kernels, roles)
+    except PortError as error:
+        raise UserError(f"{file}:{error.line}:{error.column}: {error}") from error
+    if output_file is None:
+        print_lines(([(line, "")] for line in module.splitlines()), sys.stdout)
+    else:
+        _write(output_file, module, force=force)
+
+
+def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) -> str:
+    from embercoach.cli.flow import UserError
+    from embercoach.config import ConfigError, load
+    from embercoach.engine.languages import METAL, language_of
+    from embercoach.engine.parallel.budget import size_problem
+    from embercoach.fixes.source_file import DecodingError, decode
+    from embercoach.metal.porting.modules import ported_module
+    from embercoach.safe_read import read_bytes
+
+    if language_of(file) != METAL:
+        raise UserError(f"FILE must be a .metal file, got {file}")
+    try:
+        (scope,) = load((file,))
+        data = read_bytes(file)
+        if (message := size_problem(len(data), METAL, scope.settings.max_file_size)) is not None:
+            raise UserError(f"{file}: {message}")
+        return ported_module(decode(data).text, kernels, roles)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except DecodingError as error:
+        raise UserError(f"{file}:{error}") from error
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+
+
+def _write(path: Path, module: str, *, force: bool) -> None:
+    from embercoach.cli.flow import UserError
+    from embercoach.fixes.writing import create_file, replace_file
+
+    data = module.encode()
+    try:
+        if force and path.exists():
+            replace_file(path, data)
+        else:
+            create_file(path, data)
+    except FileExistsError as error:
+        raise UserError(f"{path} exists: pass --force to replace it") from error
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,261 @@
+"""The Python module with the ports of a file's kernels. ``embercoach port`` calls this.
+
+Text of the file gets into the module as string literals alone; names are checked to be plain.
+"""
+
+from __future__ import annotations
+
+import keyword
+from typing import TYPE_CHECKING
+
+from embercoach.metal.porting.bodies import ported
+from embercoach.metal.porting.entry_points import PortError, chosen, read_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from embercoach.metal.porting.arguments import ArrayArgument, ArrayRole
+    from embercoach.metal.porting.bodies import PortedKernel
+
+_HEAD = '''\
+"""Metal kernels for mx.fast.metal_kernel, ported by `embercoach port`.
+
+`grid` counts threads in each dimension, as Metal's dispatchThreads does. A host that calls
+dispatchThreadgroups counts threadgroups: multiply its counts by the size of a threadgroup.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+'''
+_CHECKS = '''\
+def _check(name: str, array: mx.array, dtype: mx.Dtype, space: str = "") -> None:
+    """Refuse an array that the kernel would not compile for, or would misread."""
+    if array.dtype != dtype:
+        raise TypeError(f"{name} must be {dtype}, got {array.dtype}")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have a dimension")
+    if space and (space == "constant") != (array.size < 8):
+        # MLX passes arrays of fewer than 8 elements in constant memory, others in device memory.
+        bound = "fewer than 8" if space == "constant" else "8 or more"
+        raise ValueError(f"{name} must have {bound} elements, got {array.size}")
+'''
+#: Names that a wrapper uses itself.
+_OWN = frozenset({"mx", "grid", "threadgroup", "init_value", "outputs", "zip", "any", "ValueError"})
+
+
+def ported_module(text: str, names: Sequence[str], roles: Mapping[str, ArrayRole]) -> str:
+    """The Python module of a ``.metal`` file.
+
+    Args:
+        text: the file.
+        names: the kernels to port, all for none.
+        roles: of writable arrays, by name, where the body does not show them.
+
+    Raises:
+        PortError: the file or one of the kernels cannot be ported.
+    """
+    file = read_kernels(text)
+    kernels = [ported(file, kernel, roles) for kernel in chosen(file, names)]
+    writable = {
+        one.name for kernel in kernels for one in kernel.arrays if not one.parameter.constant
+    }
+    if unknown := roles.keys() - writable:
+        raise PortError(f"no writable array `{min(unknown)}`")
+    parts = [_HEAD]
+    if file.header:
+        parts.append(f"HEADER = {_literal(file.header)}\n")
+    taken = {"mx", "HEADER", "_check", "any", "zip", "TypeError", "ValueError"}
+    taken.update(map(_constant, kernels))
+    has_arrays = any(not one.is_scalar for kernel in kernels for one in kernel.inputs)
+    functions = [_CHECKS] if has_arrays else []
+    for kernel in kernels:
+        parts.append(_built(kernel, has_header=bool(file.header)))
+        name = _python_name(kernel.kernel.name, taken)
+        taken.add(name)
+        functions.append(_Wrapper(kernel).text(name))
+    return "\n".join(parts) + "\n\n" + "\n\n".join(functions)
+
+
+def _literal(text: str) -> str:
+    """A text as a string literal: as written if that is harmless, else with escapes."""
+    lines = text.split("\n")
+    is_plain = all(line.replace("\t", " ").isprintable() for line in lines)
+    # A runner of CI would take a line of the module for a command.
+    is_plain &= not any(line.lstrip().startswith("::") or "##" in line for line in lines)
+    if is_plain and '"""' not in text and not text.endswith(('"', "\\")):
+        prefix = "r" if "\\" in text else ""
+        return f'{prefix}"""\n{text}\n"""'
+    pieces = "\n".join(f"    {ascii(line + chr(10))}" for line in lines)
+    return f"(\n{pieces}\n)"
+
+
+def _constant(kernel: PortedKernel) -> str:
+    return f"_{kernel.kernel.name}_kernel"
+
+
+def _built(kernel: PortedKernel, *, has_header: bool) -> str:
+    """The statement that builds a kernel."""
+    inputs = [one.initial if one.role == "updated" else one.name for one in kernel.inputs]
+    outputs = [one.name for one in kernel.outputs]
+    lines = [
+        f"{_constant(kernel)} = mx.fast.metal_kernel(",
+        f'    name="{kernel.kernel.name}",',
+        f"    input_names={_names(inputs)},",
+        f"    output_names={_names(outputs)},",
+        f"    source={_literal(kernel.source)},",
+        *(["    header=HEADER,"] if has_header else []),
+        "    ensure_row_contiguous=True,",
+        *(["    atomic_outputs=True,"] if kernel.is_atomic else []),
+        ")",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(_quoted, names))}]"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+class _Wrapper:
+    """The Python function that launches a kernel."""
+
+    def __init__(self, kernel: PortedKernel) -> None:
+        self._kernel = kernel
+        self._taken = set(_OWN)
+        self._known: dict[str, str] = {}
+
+    def text(self, name: str) -> str:
+        """The definition of the function, under a name that is free."""
+        kernel = self._kernel
+        result = (
+            "mx.array"
+            if len(kernel.outputs) == 1
+            else f"tuple[{', '.join('mx.array' for _ in kernel.outputs)}]"
+        )
+        lines = [
+            f"def {name}(",
+            *(f"    {line}," for line in self._parameters()),
+            f") -> {result}:",
+            *(f"    {line}" if line else "" for line in self._documentation()),
+            *(f"    {line}" for line in (*self._checks(), *self._launch())),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _name(self, name: str) -> str:
+        """The name of a wrapper's parameter."""
+        if name not in self._known:
+            self._known[name] = _python_name(name, self._taken)
+            self._taken.add(self._known[name])
+        return self._known[name]
+
+    def _parameters(self) -> Iterator[str]:
+        kernel = self._kernel
+        for one in kernel.inputs:
+            kind = "bool | " if one.dtype == "bool_" else "float | " if _is_float(one) else "int | "
+            yield f"{self._name(one.name)}: {kind if one.is_scalar else ''}mx.array"
+        yield "*"
+        for one in kernel.outputs:
+            if one.role == "output":
+                yield f"{self._shape(one)}: tuple[int, ...]"
+        for argument in kernel.template:
+            kind = "mx.Dtype" if argument.kind == "dtype" else argument.kind
+            yield f"{self._name(argument.name)}: {kind}"
+        yield "grid: tuple[int, int, int]"
+        yield "threadgroup: tuple[int, int, int]"
+        if self._has_undefined:
+            default = "0" if kernel.is_atomic else "None"
+            yield f"init_value: float{'' if kernel.is_atomic else ' | None'} = {default}"
+
+    @property
+    def _has_undefined(self) -> bool:
+        return any(one.role == "output" for one in self._kernel.outputs)
+
+    def _shape(self, array: ArrayArgument) -> str:
+        return self._name(f"{array.name}_shape")
+
+    def _documentation(self) -> list[str]:
+        kernel = self._kernel
+        lines = [f'"""Launch the kernel `{kernel.kernel.name}`.', ""]
+        for one in kernel.inputs:
+            what = "scalar" if one.is_scalar else "array"
+            line = f"{self._name(one.name)}: {what} of dtype {one.dtype}"
+            if one.role == "updated":
+                line += ", which is copied: the result has the new values"
+            lines.append(line + ".")
+        lines += [f"Returns `{one.name}`: array of dtype {one.dtype}." for one in kernel.outputs]
+        if self._has_undefined:
+            rest = "" if kernel.is_atomic else ", undefined for None"
+            lines.append(f"The output begins as `init_value`{rest}.")
+        if any(one.role == "updated" for one in kernel.outputs):
+            lines.append(
+                "A launch must have one threadgroup: its threads copy the array first."
+                if kernel.is_one_threadgroup
+                else "Elements that no thread updates are undefined."
+            )
+        instances = [one for one in kernel.kernel.instances if _is_harmless(one)]
+        if instances:
+            lines.append(f"Instantiated in the file as: {'; '.join(instances)}.")
+        return [*lines, '"""']
+
+    def _checks(self) -> Iterator[str]:
+        for one in self._kernel.inputs:
+            if not one.is_scalar:
+                name = self._name(one.name)
+                space = self._kernel.spaces.get(one.name)
+                last = f", {_quoted(space)}" if space else ""
+                yield f"_check({_quoted(name)}, {name}, {self._dtype(one)}{last})"
+        if self._kernel.is_one_threadgroup:
+            yield "if any(threads > group for threads, group in zip(grid, threadgroup)):"
+            yield '    raise ValueError(f"grid must be one threadgroup, got {grid}")'
+
+    def _launch(self) -> Iterator[str]:
+        kernel = self._kernel
+        inputs = [
+            f"mx.array({self._name(one.name)}, dtype={self._dtype(one)})"
+            if one.is_scalar
+            else self._name(one.name)
+            for one in kernel.inputs
+        ]
+        shapes = [
+            self._shape(one) if one.role == "output" else f"{self._name(one.name)}.shape"
+            for one in kernel.outputs
+        ]
+        yield f"outputs = {_constant(kernel)}("
+        yield f"    inputs=[{', '.join(inputs)}],"
+        if kernel.template:
+            pairs = (f'("{one.name}", {self._name(one.name)})' for one in kernel.template)
+            yield f"    template=[{', '.join(pairs)}],"
+        yield "    grid=grid,"
+        yield "    threadgroup=threadgroup,"
+        yield f"    output_shapes=[{', '.join(shapes)}],"
+        yield f"    output_dtypes=[{', '.join(map(self._dtype, kernel.outputs))}],"
+        if self._has_undefined:
+            yield "    init_value=init_value,"
+        yield ")"
+        if len(kernel.outputs) == 1:
+            yield "return outputs[0]"
+        else:
+            yield f"return {', '.join(f'outputs[{n}]' for n in range(len(kernel.outputs)))}"
+
+    def _dtype(self, array: ArrayArgument) -> str:
+        is_template = any(one.name == array.dtype for one in self._kernel.template)
+        return self._name(array.dtype) if is_template else f"mx.{array.dtype}"
+
+
+def _is_float(array: ArrayArgument) -> bool:
+    return "float" in array.dtype or not any(character.isdigit() for character in array.dtype)
+
+
+def _is_harmless(text: str) -> bool:
+    """Return whether a text may be written into a docstring."""
+    return text.isascii() and text.isprintable() and not set(text) & set("\\\"'")
+
+
+def _python_name(name: str, taken: set[str]) -> str:
+    while keyword.iskeyword(name) or name in taken:
+        name += "_"
+    return name
