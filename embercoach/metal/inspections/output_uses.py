@@ -94,10 +94,25 @@ def _whole_element(use: ParameterUse) -> tuple[Expression, object]:
 def _is_value(parent: object, element: Expression) -> bool:
     """Return whether an element's value is taken."""
     if isinstance(parent, Call):
-        return parent.name in OF_VALUES and not parent.functions
+        return _by_value(parent, element)
     if isinstance(parent, Declare):
         return not parent.variable.type.reference and not is_address(parent.variable.type)
     return isinstance(parent, Assign) and parent.value is element
+
+
+def _by_value(call: Call, element: Expression) -> bool:
+    """Return whether a call takes an element's value, and nothing that could write to it."""
+    if not call.functions:
+        return call.name in OF_VALUES
+    if element not in call.arguments:
+        return False
+    place = call.arguments.index(element)
+    return all(
+        place < len(function.parameters)
+        and not function.parameters[place].type.reference
+        and not is_address(function.parameters[place].type)
+        for function in call.functions
+    )
 
 
 def _reads(value: Expression, element: Expression) -> bool:

@@ -211,10 +211,9 @@ def _check_names(kernel: EntryPoint, arguments: tuple[Argument, ...]) -> None:
             metadata |= dict.fromkeys(shape_names(one.name), one.name)
             metadata |= dict.fromkeys(shape_names(one.initial), one.name)
             metadata[one.initial] = one.name
-    for parameter in (*kernel.parameters, *kernel.template):
-        declaration = parameter.declaration
-        if declaration is None:
-            continue
+    declared = [one.declaration for one in kernel.parameters]
+    declared += [one.declaration for one in kernel.template if one.declaration is not None]
+    for declaration in declared:
         name = declaration.name
         if name in metadata:
             message = f"`{name}` is a name that MLX generates for `{metadata[name]}`: rename it"

@@ -86,7 +86,7 @@ def _literal(text: str) -> str:
     if is_plain and '"""' not in text and not text.endswith(('"', "\\")):
         prefix = "r" if "\\" in text else ""
         return f'{prefix}"""\n{text}\n"""'
-    pieces = "\n".join(f"    {ascii(line + chr(10))}" for line in lines)
+    pieces = "\n".join(f"    {line + chr(10)!a}" for line in lines)
     return f"(\n{pieces}\n)"
 
 

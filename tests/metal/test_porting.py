@@ -1,0 +1,162 @@
+"""The text of ported kernels: renamed attributes, refusals, and literals of untrusted text."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embercoach.metal.porting.entry_points import PortError
+from embercoach.metal.porting.modules import ported_module
+
+AT = "uint id [[thread_position_in_grid]]"
+
+
+def kernel(body: str, parameters: str = f"device float* y, {AT}", above: str = "") -> str:
+    return f"{above}kernel void f({parameters}) {{\n{body}\n}}\n"
+
+
+def texts(module: str) -> dict[str, str]:
+    """The source and header of a module's only kernel."""
+    found = {}
+    for node in ast.walk(ast.parse(module)):
+        if isinstance(node, ast.keyword) and node.arg == "source":
+            found["source"] = ast.literal_eval(node.value)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HEADER":
+            found["header"] = ast.literal_eval(node.value)
+    return found
+
+
+def source_of(text: str) -> str:
+    return texts(ported_module(text, (), {}))["source"].strip()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y[id] = 1;", "y[thread_position_in_grid.x] = 1;"),
+        ("{ int id = 2; y[id] = 1; } y[0] = id;",
+         "{ int id = 2; y[id] = 1; } y[0] = thread_position_in_grid.x;"),
+        ("// id\ny[0] = s.id + id;", "// id\ny[0] = s.id + thread_position_in_grid.x;"),
+        ("id += 1; y[0] = id;", "uint id = thread_position_in_grid.x;\nid += 1; y[0] = id;"),
+        ("thread uint& i = id; y[i] = 1;",
+         "uint id = thread_position_in_grid.x;\nthread uint& i = id; y[i] = 1;"),
+    ],
+)  # fmt: skip
+def test_uses_of_an_attribute_are_renamed(body: str, expected: str) -> None:
+    assert source_of(kernel(body)) == expected
+
+
+def test_a_macro_that_mentions_an_attribute_keeps_its_name() -> None:
+    text = kernel("y[HERE] = 1;", above="#define HERE (id + 1)\n")
+    assert source_of(text) == "uint id = thread_position_in_grid.x;\ny[HERE] = 1;"
+
+
+@pytest.mark.parametrize(
+    ("type_", "use", "expected"),
+    [
+        ("uint2", "at.y", "thread_position_in_grid.y"),
+        ("uint2", "at[1]", "thread_position_in_grid.xy[1]"),
+        ("uint3", "at.zyx.x", "thread_position_in_grid.zyx.x"),
+    ],
+)
+def test_vectors_of_an_attribute_are_renamed(type_: str, use: str, expected: str) -> None:
+    parameters = f"device float* y, {type_} at [[thread_position_in_grid]]"
+    assert source_of(kernel(f"y[0] = {use};", parameters)) == f"y[0] = {expected};"
+
+
+NAMES = st.sampled_from(["id", "other", "idx"])
+STATEMENTS = st.recursive(
+    st.builds("y[{0}] = {1};".format, NAMES, NAMES)
+    | st.builds("int {0} = 3;".format, st.sampled_from(["local", "id_"])),
+    lambda inner: st.builds(
+        "{{ uint {0} = 1; {1} }}".format, NAMES, st.lists(inner, max_size=3).map(" ".join)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(STATEMENTS, min_size=1, max_size=4))
+def test_exactly_the_uses_of_the_parameter_are_renamed(statements: list[str]) -> None:
+    body = f"uint other = 0, idx = 0; y[id] = 0; {' '.join(statements)}"
+    expected: list[str] = []
+    shadows = [False]
+    words = body.replace("[", " [ ").replace("]", " ] ").replace(";", " ; ").split()
+    for at, word in enumerate(words):
+        if word == "{":
+            shadows.append(shadows[-1])
+        elif word == "}":
+            shadows.pop()
+        elif word == "id" and words[at - 1] == "uint":
+            shadows[-1] = True
+        elif word == "id" and not shadows[-1]:
+            expected.append("thread_position_in_grid.x")
+            continue
+        expected.append(word)
+    ported = source_of(kernel(body)).replace("[", " [ ").replace("]", " ] ").replace(";", " ; ")
+    assert ported.split() == expected
+
+
+@given(st.text(max_size=40))
+def test_any_text_of_a_comment_arrives_unchanged(text: str) -> None:
+    comment = "".join(c for c in text if c not in "\r*/\\\x00" and not "\ud800" <= c <= "\udfff")
+    lines = kernel(f"/* {comment} */ y[id] = 1;")
+    module = ported_module(lines, (), {})
+    assert f"/* {comment} */" in texts(module)["source"]
+    assert all(line.isprintable() for line in module.replace("\t", " ").split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("int x;", 1, "the file defines no kernel"),
+        (kernel("y[id] = 1;", f"device float*, {AT}"), 1, "parameter without a name"),
+        (kernel("", f"\ntexture2d<float> t [[texture(0)]], {AT}"), 2, "MLX passes arrays only"),
+        (kernel("", f"sampler t [[sampler(0)]], {AT}"), 1, "MLX passes arrays only"),
+        (kernel("", f"device Item* items, {AT}", "struct Item { int n; };\n"), 2, "no dtype for"),
+        (kernel("", f"device float** rows, {AT}"), 1, "must be a pointer or a reference"),
+        (kernel("", f"float* y, {AT}"), 1, "without an address space"),
+        (kernel("", f"float y, {AT}"), 1, "by value"),
+        (kernel("y[0] = 1;", "device float* y, uint i [[stage_in]]"), 1, "attribute `stage_in`"),
+        (kernel("y[0] = 1;", "device float* y, uint3 n [[grid_size]]"), 1, "stage-in data"),
+        (kernel("", f"device const float* y, {AT}"), 1, "`f` writes no array"),
+        (kernel("device float* p = y; p[id] = 1;"), 1, "unclear use of `y`"),
+        (kernel("uint y_shape = 2; y[id] = y_shape;"), 2, "`y_shape` is a name that MLX declares"),
+        (kernel("y[id] = n;", f"device float* y, constant uint& y_ndim, {AT}"), 1, "generates for"),
+        (kernel("y[id] = 1;", above='#include "own.h"\n'), 1, 'MLX cannot include "own.h"'),
+        ("namespace n {\n" + kernel("y[id] = 1;") + "}", 2, "kernel in a namespace"),
+        ("#if FAST\n" + kernel("y[id] = 1;") + "#endif\n", 2, "under `#if`"),
+        (kernel("y[id] = 1"), 2, "the parser does not understand this"),
+        (
+            kernel("y[id] = n;", above="constant int n [[function_constant(0)]];\n"
+                   "inline int g() { return n; }\n"),
+            2,
+            "function constant `n` is used outside of kernels",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_ported_is_an_error_with_its_line(
+    text: str, line: int, message: str
+) -> None:
+    with pytest.raises(PortError, match=message.replace("*", r"\*")) as raised:
+        ported_module(text, (), {})
+    assert raised.value.line == line
+
+
+def test_a_role_decides_where_the_body_is_unclear() -> None:
+    text = kernel("device float* p = y; p[id] = 1;")
+    assert 'output_names=["y"]' in ported_module(text, (), {"y": "output"})
+    assert 'input_names=["y_initial"]' in ported_module(text, (), {"y": "updated"})
+    with pytest.raises(PortError, match="no writable array `z`"):
+        ported_module(text, (), {"y": "output", "z": "output"})
+
+
+def test_the_header_has_what_kernels_use_and_no_kernels() -> None:
+    above = "#pragma once\n#include <metal_stdlib>\nusing namespace metal;\n#define TWO 2\n"
+    other = "kernel void g(texture2d<float> t [[texture(0)]]) {}\n"
+    module = ported_module(other + kernel("y[id] = TWO;", above=above), ["f"], {})
+    assert texts(module)["header"].strip() == "#pragma once\n#define TWO 2"
+    with pytest.raises(PortError, match="no kernel `h`: the file has g, f"):
+        ported_module(other + kernel("y[id] = 1;"), ["h"], {})
