@@ -128,7 +128,7 @@ def test_any_text_of_a_comment_arrives_unchanged(text: str) -> None:
         (kernel("y[id] = 1;", above='#include "own.h"\n'), 1, 'MLX cannot include "own.h"'),
         ("namespace n {\n" + kernel("y[id] = 1;") + "}", 2, "kernel in a namespace"),
         ("#if FAST\n" + kernel("y[id] = 1;") + "#endif\n", 2, "under `#if`"),
-        (kernel("y[id] = 1"), 2, "the parser does not understand this"),
+        (kernel("y[id] = 1"), 3, "the parser does not understand this"),
         (
             kernel("y[id] = n;", above="constant int n [[function_constant(0)]];\n"
                    "inline int g() { return n; }\n"),
@@ -157,6 +157,6 @@ def test_the_header_has_what_kernels_use_and_no_kernels() -> None:
     above = "#pragma once\n#include <metal_stdlib>\nusing namespace metal;\n#define TWO 2\n"
     other = "kernel void g(texture2d<float> t [[texture(0)]]) {}\n"
     module = ported_module(other + kernel("y[id] = TWO;", above=above), ["f"], {})
-    assert texts(module)["header"].strip() == "#pragma once\n#define TWO 2"
+    assert texts(module)["header"].strip() == "#pragma once\n\n#define TWO 2"
     with pytest.raises(PortError, match="no kernel `h`: the file has g, f"):
         ported_module(other + kernel("y[id] = 1;"), ["h"], {})
