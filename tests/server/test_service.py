@@ -267,3 +267,17 @@ def test_an_open_document_outside_of_the_workspace_keeps_its_diagnostics() -> No
         return session
 
     assert report_workspace(asyncio.run(opened()), lambda: Listing((), 0, ())) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [None, [], [URI], [URI, {"line": -1, "character": 0}], [1, 2]]
+)
+def test_a_command_needs_its_arguments(arguments: object) -> None:
+    async def run() -> int:
+        session = Session()
+        params = {"command": "embercoach.server.kernelSignature", "arguments": arguments}
+        session.request("workspace/executeCommand", params, 1)
+        await session.settle()
+        return session.error(1)
+
+    assert asyncio.run(run()) == types.ErrorCodes.InvalidParams.value
