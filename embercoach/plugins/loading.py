@@ -96,6 +96,7 @@ def load(request: PluginRequest) -> None:
     """
     if request == _Loaded.request:
         return
+    register([])
     for folder in request.folders:
         if not any(find([folder])):
             raise PluginError(f"no installed package in {folder} has an entry point of {GROUP}")

@@ -134,3 +134,11 @@ def test_a_page_that_is_no_file_is_refused(tmp_path: Path) -> None:
     page.mkdir()
     with pytest.raises(PluginError, match="plugin rules_of_first: cannot be read: "):
         load_from(tmp_path)
+
+
+def test_a_plugin_that_is_refused_takes_those_before_away(tmp_path: Path) -> None:
+    load_from(FIRST.write(tmp_path / "first"))
+    with pytest.raises(PluginError):
+        load_from(Package("rules_of_broken", "1 / 0").write(tmp_path / "broken"))
+    assert loaded() == ()
+    assert rulebook.codes() == rulebook.builtin_codes()

@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metal": set(),
     "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
     "api": set(),
-    "plugins": {"api", "rulebook"},
+    "plugins": {"api", "rulebook", "safe_read"},
     "checks": {"analysis", "metal", "plugins", "api"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},

@@ -20,6 +20,7 @@ from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
 from embercoach.server.open_documents.document import Document
 from embercoach.server.pool import ExpiredError, JobError, Pool
 from embercoach.server.pull.workspace_jobs import ListFiles, Listing
+from embercoach.server.pull.workspace_reports import SETTLE
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
 
@@ -281,3 +282,18 @@ def test_a_command_needs_its_arguments(arguments: object) -> None:
         return session.error(1)
 
     assert asyncio.run(run()) == types.ErrorCodes.InvalidParams.value
+
+
+def test_a_report_that_waits_looks_at_the_workspace_again_when_its_folders_change() -> None:
+    async def run() -> list[tuple[Path, ...]]:
+        session = Session({"textDocument": {"diagnostic": {}}})
+        session.pool.outcome = lambda job: Listing((), 0, ())
+        for identifier in (1, 2):  # the second has no news
+            session.request("workspace/diagnostic", {"previousResultIds": []}, identifier)
+            await session.settle()
+        event = {"added": [{"uri": "file:///folder", "name": "folder"}], "removed": []}
+        session.send("workspace/didChangeWorkspaceFolders", {"event": event})
+        await asyncio.sleep(SETTLE + 0.2)
+        return [job.folders for job in session.pool.jobs if isinstance(job, ListFiles)]
+
+    assert asyncio.run(run()) == [(), (), (Path("/folder"),)]
