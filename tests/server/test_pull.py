@@ -159,6 +159,8 @@ def test_a_notebook_that_opens_has_its_findings_in_cells_alone(editor: Editor) -
     assert [[one.code for one in cell] for cell in opened.shown(0)] == [[CODE]]
     answer = editor.wait(asyncio.wait_for(waiting, LOOK_AGAIN / 2))
     assert codes(by_name(answer.items)["n.ipynb"]) == []
+    opened.close()
+    assert codes(workspace(editor, known(by_name(answer.items)))["n.ipynb"]) == [CODE]
 
 
 def test_a_report_of_what_is_no_file_is_outdated(editor: Editor) -> None:

@@ -80,7 +80,11 @@ for (const [name, text] of Object.entries(PROJECT)) {
   writeFileSync(path.join(project, name), text);
 }
 mkdirSync(path.join(data, "User"));
-const settings = { "embercoach.path": command, "workbench.startupEditor": "none" };
+const settings = {
+  "embercoach.path": command,
+  "files.autoSave": "off",
+  "workbench.startupEditor": "none",
+};
 writeFileSync(path.join(data, "User", "settings.json"), JSON.stringify(settings));
 const manifest = {
   name: "suite",
