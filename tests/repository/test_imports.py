@@ -36,6 +36,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"written"},
         {"execution"},
         {"inspections"},
+        {"porting"},
     ),
     "embercoach.simulator": (
         {"rewrite"},

@@ -71,7 +71,7 @@ def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) ->
     from embercoach.engine.languages import METAL, language_of
     from embercoach.engine.parallel.budget import size_problem
     from embercoach.fixes.source_file import DecodingError, decode
-    from embercoach.metal.porting.modules import ported_module
+    from embercoach.metal.porting.ported_modules import ported_module
     from embercoach.safe_read import read_bytes
 
     if language_of(file) != METAL:

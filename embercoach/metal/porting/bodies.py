@@ -14,9 +14,9 @@ from embercoach.metal.porting.arguments import (
     ThreadgroupArgument,
     arguments_of,
 )
-from embercoach.metal.porting.copies import copied
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
-from embercoach.metal.porting.names import KernelNames
+from embercoach.metal.porting.initial_copies import copied
+from embercoach.metal.porting.kernel_names import KernelNames
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.porting.arguments import Argument, ArrayRole
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
-    from embercoach.metal.porting.names import Edit
+    from embercoach.metal.porting.kernel_names import Edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def ported(file: KernelFile, kernel: EntryPoint, roles: Mapping[str, ArrayRole])
     Args:
         file: the file that defines it.
         kernel: one of the file's.
-        roles: of writable arrays, by name, where the caller knows better than the body tells.
+        roles: of writable arrays, by name, where the caller knows better than the body shows.
 
     Raises:
         PortError: it cannot be ported.
@@ -145,7 +145,7 @@ class _Port:
         return tuple(found)
 
     def _elements(self, array: ArrayArgument, name: str) -> list[Edit]:
-        """The edits that name an array, which is a pointer in MLX where it is no 0-d input."""
+        """The edits that name an array, which is a pointer in MLX unless it is a 0-d input."""
         element = f"{name}[0]" if array.is_reference and not array.is_scalar else name
         if element == array.name:
             return []
@@ -170,7 +170,7 @@ class _Port:
             self._prologue.append(f"{declaration.type} {declaration.name} = {value};")
 
     def _array(self, array: ArrayArgument) -> None:
-        """Name an array, which is seen through a pointer of its own type where MLX's differs."""
+        """Name an array, which is seen through a pointer to its element type where MLX's differs."""
         name = array.name
         if array.is_view:
             name = self._names.unique(f"{array.name}_view")
