@@ -16,7 +16,7 @@ from embercoach.metal.porting.arguments import (
 )
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.porting.initial_copies import copied
-from embercoach.metal.porting.kernel_names import KernelNames
+from embercoach.metal.porting.body_names import KernelNames
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.porting.arguments import Argument, ArrayRole
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
-    from embercoach.metal.porting.kernel_names import Edit
+    from embercoach.metal.porting.body_names import Edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _Port:
             self._prologue.append(f"{declaration.type} {declaration.name} = {value};")
 
     def _array(self, array: ArrayArgument) -> None:
-        """Name an array, which is seen through a pointer to its element type where MLX's differs."""
+        """Name an array; one whose element type differs from MLX's is seen through a pointer."""
         name = array.name
         if array.is_view:
             name = self._names.unique(f"{array.name}_view")

@@ -15,7 +15,7 @@ from embercoach.metal.contract import shape_names
 
 if TYPE_CHECKING:
     from embercoach.metal.porting.arguments import ArrayArgument
-    from embercoach.metal.porting.kernel_names import Edit, KernelNames
+    from embercoach.metal.porting.body_names import Edit, KernelNames
     from embercoach.metal.program.tree import SyntaxNode
 
 _PLAIN = frozenset({"expression_statement", "declaration"})
