@@ -14,17 +14,17 @@ from embercoach.metal.porting.arguments import (
     ThreadgroupArgument,
     arguments_of,
 )
+from embercoach.metal.porting.body_names import KernelNames
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
 from embercoach.metal.porting.initial_copies import copied
-from embercoach.metal.porting.body_names import KernelNames
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from embercoach.metal.porting.arguments import Argument, ArrayRole
-    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
     from embercoach.metal.porting.body_names import Edit
+    from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
 
 
 @dataclass(frozen=True, slots=True)
