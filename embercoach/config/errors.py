@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,8 @@ class Vocabulary:
         self._letters = {word: self._letters_of(word, add=True) for word in self._words}
 
     def nearest(self, word: str, *, cutoff: float = 0.6) -> str | None:
-        """The nearest known word, without regard to case."""
-        from difflib import get_close_matches
+        """The nearest known word, without regard to case; of equally near ones, the first."""
+        from difflib import SequenceMatcher, get_close_matches
 
         folded = word.casefold()
         letters = self._letters_of(folded, add=False)
@@ -90,8 +91,10 @@ class Vocabulary:
             for known, other in self._letters.items()
             if 2 * (letters & other).bit_count() / max(len(known) + len(folded), 1) >= cutoff
         ]
-        found = get_close_matches(folded, near, n=1, cutoff=cutoff)
-        return self._words[found[0]] if found else None
+        found = get_close_matches(folded, near, n=len(near) or 1, cutoff=cutoff)
+        scored = groupby(found, lambda known: SequenceMatcher(None, known, folded).ratio())
+        best = next(scored, None)
+        return self._words[min(best[1])] if best else None
 
     def _letters_of(self, word: str, *, add: bool) -> int:
         found = 0

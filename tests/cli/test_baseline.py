@@ -28,7 +28,8 @@ def known(embercoach: Cli, project: Path) -> Path:
     (project / "src" / "a.py").write_text(OLD)
     (project / "src" / "b.py").write_text("import mlx\nbad_pull\n")
     ran = embercoach("baseline", "update")
-    assert ran == Ran(0, f"Wrote 3 findings to {FILE}: 3 new, 0 gone.\n", "")
+    written = f"Wrote 3 findings to {FILE}: 3 new, 0 gone.\n"
+    assert ran == Ran(0, f"{written}Use it with `embercoach check --baseline {FILE}`.\n", "")
     return project
 
 

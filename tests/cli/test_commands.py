@@ -64,6 +64,23 @@ def test_explain_takes_names_and_any_case(embercoach: Cli) -> None:
     assert embercoach("explain", "item-call") == expected
 
 
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("GRAPH-BREAK", "a family; `embercoach rules --family graph-break` lists its rules"),
+        ("host-pull-01", "unknown rule 'host-pull-01'; did you mean 'HOST-PULL-001'?"),
+        ("steps.py", "'steps.py' is a file; add a line, as in 'steps.py:12'"),
+    ],
+)
+def test_explain_says_what_to_write_instead(
+    embercoach: Cli, project: Path, word: str, says: str
+) -> None:
+    (project / "steps.py").write_text("")
+    ran = embercoach("explain", word)
+    assert ran.code == 2
+    assert says in ran.err
+
+
 def test_explain_in_json(embercoach: Cli) -> None:
     reported = json.loads(embercoach("explain", "DTYPE-001", "--output-format", "json").out)
     rule = RULES["DTYPE-001"]

@@ -102,6 +102,7 @@ def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool
     entries = baseline_file.entries_of(result.findings, SourceTexts(), before.file)
     now = {e for e, finding in zip(entries, result.findings, strict=True) if finding in listed}
     kept = before.entries - guard.covered(result)
+    created = not before.file.exists()
     after = baseline_file.Baseline(before.file, kept | now)
     try:
         baseline_file.write(after)
@@ -114,3 +115,6 @@ def _write(guard: Guard, result: RunResult, listed: set[Finding], *, quiet: bool
             f"{len(new)} new, {len(gone)} gone.",
             sys.stdout,
         )
+        if created and any(scope.settings.baseline is None for scope in guard.scopes):
+            name = baseline_file.shown(after.file)
+            print_text(f"Use it with `embercoach check --baseline {name}`.", sys.stdout)

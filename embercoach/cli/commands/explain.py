@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -50,5 +51,12 @@ def _find(word: str) -> rulebook.Rule:
     names = {rule.name: rule for rule in rules.values()}
     if word.lower() in names:
         return names[word.lower()]
+    family = word.lower()
+    if family in {rule.family for rule in rules.values()}:
+        raise click.UsageError(
+            f"'{word}' is a family; `embercoach rules --family {family}` lists its rules"
+        )
+    if Path(word).is_file():
+        raise click.UsageError(f"'{word}' is a file; add a line, as in '{word}:12'")
     hint = suggestion(word, {*rules, *names}) or "; `embercoach rules` lists them"
     raise click.UsageError(f"unknown rule '{word}'{hint}")
