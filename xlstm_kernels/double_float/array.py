@@ -15,7 +15,7 @@ from xlstm_kernels.arguments import require_floating
 from xlstm_kernels.double_float import pairs
 from xlstm_kernels.double_float.elementwise import elementwise
 from xlstm_kernels.double_float.matrix_product import matrix_product
-from xlstm_kernels.double_float.reductions import row_dot, row_sum
+from xlstm_kernels.double_float.reductions import doubled, row_dot, row_sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,10 +80,10 @@ class DoubleFloat:
         require_floating("DoubleFloat.from_array", "array", array)
         return cls(*pairs.pair(array.astype(mx.float32)))
 
-    def to_numpy(self) -> NDArray[np.float64]:
-        """The numbers, rounded to float64. Evaluates them."""
-        high = np.array(self.high).astype(np.float64)
-        return high + np.array(self.low).astype(np.float64)
+    def to_float64(self) -> mx.array:
+        """The numbers, rounded to a float64 array of the CPU, which `numpy.array` takes."""
+        with mx.stream(mx.cpu):
+            return doubled(self.high, self.low)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,11 +155,13 @@ class DoubleFloat:
         given = _operand(other)
         return mx.logical_and(self.high == given.high, self.low == given.low)
 
+    __hash__ = None  # type: ignore[assignment]  # as == gives an array
+
     def __ne__(self, other: Operand) -> mx.array:  # type: ignore[override]
         return mx.logical_not(self == other)
 
     def __repr__(self) -> str:
-        return f"DoubleFloat({self.to_numpy()!r})"
+        return f"DoubleFloat({self.to_float64()!r})"
 
     def sqrt(self) -> DoubleFloat:
         """The square root: NaN below zero."""
@@ -231,7 +233,7 @@ class DoubleFloat:
     def matmul(self, other: DoubleFloat | mx.array) -> DoubleFloat:
         """The matrix product, as `numpy.matmul`: (..., M, K), (..., K, N) -> (..., M, N).
 
-        A 1-d operand is a row on the left, a column on the right, and its axis is not in the result.
+        A 1-d operand is a row on the left, a column on the right; its axis is not in the result.
 
         Raises:
             ValueError: for a 0-d operand, or shapes that do not fit.

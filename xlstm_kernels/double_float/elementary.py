@@ -44,7 +44,7 @@ ROOT_2 = float(np.float32(math.sqrt(2)))
 
 
 def exp(a: Pair) -> Pair:
-    """The exponential function: a = n log 2 + r, exp(a) = 2^n exp(r)."""
+    """The exponential function, of a = n log 2 + r as 2^n times that of r."""
     limit = _float(EXP_LIMIT)
     inside = mx.abs(a.high) <= limit
     zero = mx.zeros_like(a.low)
@@ -64,7 +64,7 @@ def exp(a: Pair) -> Pair:
 
 
 def log(a: Pair) -> Pair:
-    """The logarithm: a = 2^k m, log(m) = 2 atanh((m - 1) / (m + 1)); of a subnormal as of zero."""
+    """The logarithm, of a = 2^k m by 2 atanh((m - 1) / (m + 1)); of a subnormal as of zero."""
     zero, one = mx.zeros_like(a.high), mx.ones_like(a.high)
     normal = mx.logical_and(a.high >= _float(SMALLEST_NORMAL), mx.isfinite(a.high))
     given = Pair(mx.where(normal, a.high, one), mx.where(normal, a.low, zero))

@@ -28,8 +28,12 @@ def numbers(shape, seed: int, decades: int = 0) -> DoubleFloat:
     return DoubleFloat.from_numpy(generator.standard_normal(shape) * scale)
 
 
+def float64(numbers: DoubleFloat) -> np.ndarray:
+    return np.array(numbers.to_float64())
+
+
 def exact_dot(a: DoubleFloat, b: DoubleFloat) -> Fraction:
-    terms = zip(a.to_numpy().tolist(), b.to_numpy().tolist(), strict=True)
+    terms = zip(float64(a).tolist(), float64(b).tolist(), strict=True)
     return sum((Fraction(x) * Fraction(y) for x, y in terms), Fraction())
 
 
@@ -37,26 +41,26 @@ def test_conversion_keeps_48_bits():
     generator = np.random.default_rng(1)
     wide = generator.standard_normal(10_000) * 10.0 ** generator.integers(-25, 37, 10_000)
     kept = DoubleFloat.from_numpy(wide)
-    np.testing.assert_allclose(kept.to_numpy(), wide, rtol=2**-48, atol=0)
-    again = DoubleFloat.from_numpy(kept.to_numpy())
+    np.testing.assert_allclose(float64(kept), wide, rtol=2**-48, atol=0)
+    again = DoubleFloat.from_numpy(float64(kept))
     assert again.high.tolist() == kept.high.tolist()
     assert again.low.tolist() == kept.low.tolist()
     special = [INF, -INF, NAN, 1e300, 0.0]
     expected = [INF, -INF, NAN, INF, 0.0]
-    np.testing.assert_array_equal(DoubleFloat.from_numpy(np.array(special)).to_numpy(), expected)
+    np.testing.assert_array_equal(float64(DoubleFloat.from_numpy(np.array(special))), expected)
 
 
 @pytest.mark.parametrize("apply", [operator.add, operator.sub, operator.mul, operator.truediv])
 def test_arithmetic(apply):
     a, b = numbers((7, 1, 30), 2, 8), numbers((5, 30), 3, 8)
-    expected = apply(a.to_numpy(), b.to_numpy())
-    np.testing.assert_allclose(apply(a, b).to_numpy(), expected, rtol=3e-14, atol=0)
+    expected = apply(float64(a), float64(b))
+    np.testing.assert_allclose(float64(apply(a, b)), expected, rtol=3e-14, atol=0)
     for number in (0.1, 3):
-        expected = apply(number, a.to_numpy())
-        np.testing.assert_allclose(apply(number, a).to_numpy(), expected, rtol=3e-14, atol=1e-30)
+        expected = apply(number, float64(a))
+        np.testing.assert_allclose(float64(apply(number, a)), expected, rtol=3e-14, atol=1e-30)
     half = mx.array(0.1, dtype=mx.float16)
-    expected = apply(a.to_numpy(), half.item())
-    np.testing.assert_allclose(apply(a, half).to_numpy(), expected, rtol=3e-14, atol=0)
+    expected = apply(float64(a), half.item())
+    np.testing.assert_allclose(float64(apply(a, half)), expected, rtol=3e-14, atol=0)
 
 
 def test_sums_that_cancel_keep_their_digits():
@@ -64,27 +68,27 @@ def test_sums_that_cancel_keep_their_digits():
     b = DoubleFloat(mx.negative(a.high), numbers((1000,), 5).high * mx.abs(a.low))
     # The high parts cancel, and float64 holds the sum of the low ones.
     expected = np.array(a.low).astype(np.float64) + np.array(b.low).astype(np.float64)
-    np.testing.assert_allclose((a + b).to_numpy(), expected, rtol=1e-13, atol=1e-30)
+    np.testing.assert_allclose(float64(a + b), expected, rtol=1e-13, atol=1e-30)
 
 
 def test_exp():
     x = DoubleFloat.from_numpy(np.linspace(-69, 88.7, 5001))
-    np.testing.assert_allclose(x.exp().to_numpy(), np.exp(x.to_numpy()), rtol=5e-14, atol=0)
+    np.testing.assert_allclose(float64(x.exp()), np.exp(float64(x)), rtol=5e-14, atol=0)
     # Below, the low part is subnormal; from -87.3 on the result is.
     x = DoubleFloat.from_numpy(np.linspace(-103, -69, 501))
-    np.testing.assert_allclose(x.exp().to_numpy(), np.exp(x.to_numpy()), rtol=2e-7, atol=2e-45)
+    np.testing.assert_allclose(float64(x.exp()), np.exp(float64(x)), rtol=2e-7, atol=2e-45)
 
 
 def test_log():
     near_one = 1 + np.concatenate([np.linspace(-0.5, 0.5, 400), 10.0 ** -np.arange(1, 14)])
     everywhere = np.exp(np.linspace(-69, 88, 2001))
     x = DoubleFloat.from_numpy(np.concatenate([near_one, everywhere]))
-    np.testing.assert_allclose(x.log().to_numpy(), np.log(x.to_numpy()), rtol=5e-14, atol=1e-300)
+    np.testing.assert_allclose(float64(x.log()), np.log(float64(x)), rtol=5e-14, atol=1e-300)
 
 
 def test_sqrt():
     x = DoubleFloat.from_numpy(np.exp(np.linspace(-69, 88, 3001)))
-    np.testing.assert_allclose(x.sqrt().to_numpy(), np.sqrt(x.to_numpy()), rtol=2e-14, atol=0)
+    np.testing.assert_allclose(float64(x.sqrt()), np.sqrt(float64(x)), rtol=2e-14, atol=0)
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "sqrt"])
@@ -93,7 +97,7 @@ def test_special_values_of_functions(name):
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(x)
     actual = getattr(DoubleFloat.from_numpy(x), name)()
-    np.testing.assert_allclose(actual.to_numpy(), expected, rtol=1e-14)
+    np.testing.assert_allclose(float64(actual), expected, rtol=1e-14)
     assert bool(mx.all(mx.isfinite(actual.low)))
 
 
@@ -103,7 +107,7 @@ def test_special_values_of_arithmetic(apply):
     a, b = np.meshgrid(x, x)
     with np.errstate(all="ignore"):
         expected = apply(a, b)
-    actual = apply(DoubleFloat.from_numpy(a), DoubleFloat.from_numpy(b)).to_numpy()
+    actual = float64(apply(DoubleFloat.from_numpy(a), DoubleFloat.from_numpy(b)))
     np.testing.assert_array_equal(actual, expected)
 
 
@@ -124,20 +128,20 @@ def test_dot(count, decades):
     """With the condition number of random vectors: at most 1e3 here."""
     a, b = numbers((count,), count, decades), numbers((count,), count + 1, decades)
     expected = exact_dot(a, b)
-    assert abs(Fraction(float(a.dot(b).to_numpy())) / expected - 1) < BAR
+    assert abs(Fraction(float(float64(a.dot(b)))) / expected - 1) < BAR
 
 
 def test_dot_that_cancels():
     """The error is that of a condition number, sum |a b| / |a . b|, of 1e4 times 2^-48."""
     a, b = numbers((2048,), 7), numbers((2048,), 8)
-    half = float(a.dot(b).to_numpy())
-    size = float(np.abs(a.to_numpy() * b.to_numpy()).sum())
-    c = np.concatenate([a.to_numpy(), a.to_numpy(), [1.0]])
-    d = np.concatenate([b.to_numpy(), -b.to_numpy(), [size / 1e4]])
+    half = float(float64(a.dot(b)))
+    size = float(np.abs(float64(a) * float64(b)).sum())
+    c = np.concatenate([float64(a), float64(a), [1.0]])
+    d = np.concatenate([float64(b), -float64(b), [size / 1e4]])
     long, other = DoubleFloat.from_numpy(c), DoubleFloat.from_numpy(d)
     assert math.isfinite(half)
     expected = exact_dot(long, other)
-    assert abs(Fraction(float(long.dot(other).to_numpy())) / expected - 1) < BAR
+    assert abs(Fraction(float(float64(long.dot(other)))) / expected - 1) < BAR
 
 
 @pytest.mark.sampled(4)
@@ -145,8 +149,8 @@ def test_dot_that_cancels():
 @pytest.mark.parametrize("decades", [0, 3], ids=["normal", "ill scaled"])
 def test_gram_matrix(shape, decades):
     a = numbers(shape, shape[1], decades)
-    gram = (a @ a.T).to_numpy()
-    wide = a.to_numpy().astype(np.longdouble)
+    gram = float64(a @ a.T)
+    wide = float64(a).astype(np.longdouble)
     # Relative to the product of norms: an element off the diagonal may be close to zero.
     norms = np.sqrt(np.outer((wide**2).sum(axis=1), (wide**2).sum(axis=1)))
     assert np.max(np.abs(gram - wide @ wide.T) / norms) < BAR
@@ -158,28 +162,28 @@ def test_matmul_shapes():
     x, y = numbers((4,), 12), numbers((3,), 13)
     for left, right in ((a, b), (a, x), (y, a), (x, x)):
         product = left @ right
-        expected = left.to_numpy() @ right.to_numpy()
+        expected = float64(left) @ float64(right)
         assert product.shape == expected.shape
-        np.testing.assert_allclose(product.to_numpy(), expected, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(float64(product), expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 2), ()])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_sum(axis, keepdims):
     a = numbers((3, 4, 300), 14, 3)
-    expected = a.to_numpy().sum(axis=axis, keepdims=keepdims)
+    expected = float64(a).sum(axis=axis, keepdims=keepdims)
     actual = a.sum(axis, keepdims=keepdims)
     assert actual.shape == expected.shape
-    scale = np.abs(a.to_numpy()).sum()
-    np.testing.assert_allclose(actual.to_numpy(), expected, rtol=0, atol=1e-14 * scale)
+    scale = np.abs(float64(a)).sum()
+    np.testing.assert_allclose(float64(actual), expected, rtol=0, atol=1e-14 * scale)
 
 
 def test_empty_arrays():
     empty = DoubleFloat.from_numpy(np.zeros((0, 3)))
     assert empty.exp().shape == (0, 3)
     assert (empty + 1).shape == (0, 3)
-    assert empty.sum(axis=0).to_numpy().tolist() == [0, 0, 0]
-    assert (empty.T @ empty).to_numpy().tolist() == [[0] * 3] * 3
+    assert float64(empty.sum(axis=0)).tolist() == [0, 0, 0]
+    assert float64(empty.T @ empty).tolist() == [[0] * 3] * 3
 
 
 def test_gradients_of_products_and_sums():
@@ -191,9 +195,9 @@ def test_gradients_of_products_and_sums():
         return (product * mx.array(weight)).sum().high
 
     in_high, in_low, in_b = mx.grad(loss, argnums=(0, 1, 2))(a.high, a.low, b.high)
-    np.testing.assert_allclose(np.array(in_high), weight @ b.to_numpy().T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.array(in_high), weight @ float64(b).T, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(np.array(in_low), np.array(in_high))
-    np.testing.assert_allclose(np.array(in_b), a.to_numpy().T @ weight, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.array(in_b), float64(a).T @ weight, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +215,7 @@ def test_gradients_of_products_and_sums():
 def test_gradients(function, slope):
     x = DoubleFloat.from_numpy(np.linspace(0.5, 3, 12))
     gradient = mx.grad(lambda high: function(DoubleFloat(high, x.low)).sum().high)(x.high)
-    np.testing.assert_allclose(np.array(gradient), slope(x.to_numpy()), rtol=1e-6)
+    np.testing.assert_allclose(np.array(gradient), slope(float64(x)), rtol=1e-6)
 
 
 def test_compiled_functions_keep_all_digits():
@@ -224,9 +228,9 @@ def test_compiled_functions_keep_all_digits():
         return result.high, result.low
 
     compiled = DoubleFloat(*mx.compile(compute)(a.high, a.low, b.high, b.low))
-    x, y = a.to_numpy(), b.to_numpy()
+    x, y = float64(a), float64(b)
     expected = np.exp(x * y + x) / (y * y + 1)
-    np.testing.assert_allclose(compiled.to_numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(float64(compiled), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
