@@ -160,9 +160,6 @@ class DoubleFloat:
     def __ne__(self, other: Operand) -> mx.array:  # type: ignore[override]
         return mx.logical_not(self == other)
 
-    def __repr__(self) -> str:
-        return f"DoubleFloat({self.to_float64()!r})"
-
     def sqrt(self) -> DoubleFloat:
         """The square root: NaN below zero."""
         return _apply("sqrt", self)

@@ -41,7 +41,7 @@ def float64(numbers: DoubleFloat) -> np.ndarray:
 
 
 def limb_square(numbers: np.ndarray) -> float:
-    """The guides' kernel, with the carries that they leave out."""
+    """The guides' kernel, with the carry propagation that they leave out."""
     with activate():
         kernel = mx.fast.metal_kernel(
             name="guides_limbs", input_names=["data"], output_names=["total"], source=LIMBS
