@@ -49,7 +49,7 @@ def sample() -> tuple[str, str]:
         folder = Path(name)
         _unpack(folder)
         output = folder / "report.html"
-        command = ["-m", "embercoach", "report", "--isolated", "--no-cache", "-q"]
+        command = ["-m", "embercoach", "report", "--isolated", "--no-cache", "--no-plugins", "-q"]
         _run(*command, "-o", str(output), FOLDER, cwd=folder)
         return output.read_text(encoding="utf-8"), (folder / LICENCE).read_text(encoding="utf-8")
 

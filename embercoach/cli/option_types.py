@@ -112,7 +112,8 @@ class RuleFamily(_ParamType):
 
 def _load_plugins() -> None:
     """Load installed plugins for a completion, which has no place for an error."""
-    from embercoach.plugins.loading import PluginError, load_installed
+    from embercoach.plugins.discovery import PluginError
+    from embercoach.plugins.loading import load_installed
 
     with suppress(PluginError):
         load_installed()

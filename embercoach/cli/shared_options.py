@@ -164,7 +164,8 @@ def load_plugins(request: PluginRequest) -> None:
     Raises:
         click.ClickException: one of them cannot be used.
     """
-    from embercoach.plugins.loading import PluginError, load
+    from embercoach.plugins.discovery import PluginError
+    from embercoach.plugins.loading import load
 
     try:
         load(request)

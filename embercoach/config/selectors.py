@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config.errors import ConfigError, suggestion
-from embercoach.plugins.loading import PluginError, load_installed
+from embercoach.plugins.discovery import PluginError
+from embercoach.plugins.loading import load_installed
 from embercoach.rulebook import SIMULATED, kinds, static_codes
 
 if TYPE_CHECKING:

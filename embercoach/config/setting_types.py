@@ -108,7 +108,7 @@ def _rules_url(value: Any) -> str:
         raise ConfigError(f"must be a string, got {type_name(value)}")
     if value and not (len(value) <= MOST_OF_ADDRESS and _is_rules_url(value)):
         got = f"got {quoted(value)}"
-        raise ConfigError(f"must be an http or https URL with {CODE} in its path, {got}")
+        raise ConfigError(f"must be an http or https URL with {CODE} after its host, {got}")
     return value
 
 

@@ -13,14 +13,25 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from embercoach.safe_read import read_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
 
 GROUP = "embercoach.rules"
 _MARK = GROUP.encode()
-#: Bytes of a file with entry points that are read at most.
+#: Bytes of a file with entry points at most; a larger one is not read.
 _MOST_READ = 1_000_000
+
+
+class PluginError(Exception):
+    """A plugin that cannot be used: names it, and says why."""
+
+
+def plugin_error(name: str, problem: str) -> PluginError:
+    """The error of a plugin, with what helps."""
+    return PluginError(f"plugin {name}: {problem} (--no-plugins loads none)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,11 @@ def site_folders() -> list[str]:
 
 
 def find(folders: Iterable[str]) -> Iterator[FoundPlugin]:
-    """Yield the plugins in folders with installed packages; of a distribution, the first one."""
+    """Yield the plugins in folders with installed packages; of a distribution, the first one.
+
+    Raises:
+        PluginError: the metadata of one is malformed.
+    """
     seen: set[str] = set()
     for folder in folders:
         for info in _infos(folder):
@@ -71,8 +86,7 @@ def _infos(folder: str) -> list[str]:
 
 def _names_group(folder: str, name: str) -> bool:
     try:
-        with open(f"{folder}/{name}/entry_points.txt", "rb") as stream:  # noqa: PTH123  (hot)
-            return _MARK in stream.read(_MOST_READ)
+        return _MARK in read_bytes(f"{folder}/{name}/entry_points.txt", limit=_MOST_READ)
     except OSError:
         return False
 
@@ -82,6 +96,13 @@ def _entry_points(info: str) -> Iterator[FoundPlugin]:
     from pathlib import Path
 
     distribution = Distribution.at(Path(info))
-    for entry_point in distribution.entry_points:
-        if entry_point.group == GROUP:
-            yield FoundPlugin(distribution.metadata["Name"], distribution.version, entry_point)
+    try:
+        points = [point for point in distribution.entry_points if point.group == GROUP]
+        name, version = distribution.metadata["Name"], distribution.version
+        if not name or not version:
+            raise ValueError("it lacks the name or the version")
+    # The parsers of `importlib.metadata` raise what they come across.
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise plugin_error(Path(info).name, f"malformed metadata: {error}") from error
+    for point in points:
+        yield FoundPlugin(name, version, point)

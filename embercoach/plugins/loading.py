@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from embercoach import rulebook
 from embercoach.api import Check, RuleSet
-from embercoach.plugins.discovery import GROUP, find, site_folders
+from embercoach.plugins.discovery import GROUP, PluginError, find, plugin_error, site_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,10 +25,6 @@ _T = TypeVar("_T")
 #: A code: upper-case words, then three digits, joined by hyphens.
 _CODE = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z][A-Z0-9]*)*-[0-9]{3}")
 _PREFIX = re.compile(r"[A-Z][A-Z0-9]+")
-
-
-class PluginError(Exception):
-    """A plugin that cannot be used: names it, and says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +96,7 @@ def load(request: PluginRequest) -> None:
     """
     if request == _Loaded.request:
         return
+    register([])
     for folder in request.folders:
         if not any(find([folder])):
             raise PluginError(f"no installed package in {folder} has an entry point of {GROUP}")
@@ -142,11 +139,14 @@ def make_plugin(name: str, version: str, rules: Any) -> Plugin:
         PluginError: the object is not a valid ``RuleSet``.
     """
     if not isinstance(rules, RuleSet):
-        raise _error(name, f"entry point must name a RuleSet, got {type(rules).__name__}")
+        raise plugin_error(name, f"entry point must name a RuleSet, got {type(rules).__name__}")
     problem = _form_problem(rules)
     if problem is not None:
-        raise _error(name, problem)
-    return Plugin(name, version, rules, _digest(name, version, rules))
+        raise plugin_error(name, problem)
+    try:
+        return Plugin(name, version, rules, _digest(name, version, rules))
+    except OSError as error:
+        raise plugin_error(name, f"cannot be read: {error}") from error
 
 
 def with_plugins(make: Callable[[], _T]) -> Callable[[], _T]:
@@ -167,7 +167,9 @@ def _plugin(found: FoundPlugin) -> Plugin:
         rules = found.entry_point.load()
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise _error(found.name, f"cannot load {found.entry_point.value}: {reason}") from error
+        raise plugin_error(
+            found.name, f"cannot load {found.entry_point.value}: {reason}"
+        ) from error
     return make_plugin(found.name, found.version, rules)
 
 
@@ -205,7 +207,12 @@ def _form_problem(rules: RuleSet) -> str | None:
 
 
 def _pages(rules: RuleSet) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(rules.pages.glob("*.md")) if path.stem != "README"}
+    return {path.stem: path for path in _files(rules.pages, "*.md") if path.stem != "README"}
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder, sorted; not hidden ones: those of editors come and go."""
+    return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
 
 
 def _refuse_clash(plugin: Plugin, prefixes: dict[str, str]) -> None:
@@ -214,7 +221,7 @@ def _refuse_clash(plugin: Plugin, prefixes: dict[str, str]) -> None:
     for prefix, owner in prefixes.items():
         if own.startswith(prefix) or prefix.startswith(own):
             whose = owner if owner == "EmberCoach" else f"plugin {owner}"
-            raise _error(plugin.name, f"prefix {own} clashes with {prefix} of {whose}")
+            raise plugin_error(plugin.name, f"prefix {own} clashes with {prefix} of {whose}")
 
 
 def _read_pages(plugin: Plugin) -> None:
@@ -228,7 +235,7 @@ def _naming(plugin: Plugin, path: Path) -> Iterator[None]:
     try:
         yield
     except (rulebook.RulePageError, OSError, UnicodeDecodeError) as error:
-        raise _error(plugin.name, f"invalid page {path.name}: {error}") from error
+        raise plugin_error(plugin.name, f"invalid page {path.name}: {error}") from error
 
 
 def _digest(name: str, version: str, rules: RuleSet) -> str:
@@ -239,11 +246,7 @@ def _digest(name: str, version: str, rules: RuleSet) -> str:
         folders |= set() if file is None else {Path(file).parent}
     for folder in sorted(folders):
         pattern = "*.md" if folder == rules.pages else "*.py"
-        for path in sorted(folder.glob(pattern)):
+        for path in _files(folder, pattern):
             digest.update(path.name.encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _error(name: str, problem: str) -> PluginError:
-    return PluginError(f"plugin {name}: {problem} (--no-plugins loads none)")

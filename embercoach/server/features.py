@@ -73,6 +73,10 @@ def _register_events(service: Service) -> None:
     ) -> None:
         service.look_at_all()
 
+    @service.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    async def _(_params: types.DidChangeWorkspaceFoldersParams) -> None:
+        service.workspace_reports.change()
+
     @service.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def _(params: types.DidChangeWatchedFilesParams) -> None:
         if any(not change.uri.endswith(SUFFIXES) for change in params.changes):

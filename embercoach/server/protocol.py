@@ -222,6 +222,9 @@ class Protocol(LanguageServerProtocol):
             structured: Any = self._converter.structure(message, kind)
             if isinstance(structured.params, types.CancelParams):
                 _require_id(structured.params.id)
+            if isinstance(structured.params, types.ExecuteCommandParams):
+                # pygls calls a command without checking that there are arguments.
+                structured.params.arguments = structured.params.arguments or []
             for uri in _uris(structured.params):
                 path_of(uri, Path())
         except (InvalidError, JsonRpcException) as error:

@@ -154,6 +154,8 @@ class Service(LanguageServer):
             followed.cancel()
         for one in shown:
             self._publish(one, [], None)
+        if self.is_open(uri):
+            self._follow(uri)  # editors may open a notebook's file as a text too
         self.workspace_reports.change()
 
     def _document(self, uri: str) -> Document | None:
@@ -165,11 +167,12 @@ class Service(LanguageServer):
         """Check a document's text soon; jobs of earlier texts are given up."""
         is_notebook = self._notebooks.is_open(uri)
         document = self._notebooks.get(uri) if is_notebook else self._documents.get(uri)
-        before = self._followed.pop(uri, None)
+        key = uri if document is None else document.uri
+        before = self._followed.pop(key, None)
         if before is not None:
             before.cancel()
         if document is not None:
-            followed = self._followed[uri] = Followed(document)
+            followed = self._followed[key] = Followed(document)
             self._check_soon(followed)
 
     def _check_soon(self, followed: Followed) -> None:
@@ -250,6 +253,10 @@ class Service(LanguageServer):
         self._publish(mistake.path.as_uri(), [found])
 
     # The editor's requests.
+
+    def is_open(self, uri: str) -> bool:
+        """Return whether a URI is that of an open document or notebook."""
+        return self._documents.is_open(uri) or self._notebooks.is_open(uri)
 
     async def open_report(self, path: Path, previous: Mapping[str, str]) -> dict[str, Any] | None:
         """Report a file that is open, as a part of a workspace's report; None if it is not.

@@ -39,5 +39,5 @@ def test_other_addresses_are_refused(url: str, embercoach: Cli, project: Path) -
     (project / "embercoach.toml").write_text(f'rules-url = "{url}"\n')
     result = embercoach("check", "a.py")
     assert result.code == 2
-    assert "rules-url must be an http or https URL with {code} in its path, got " in result.err
+    assert "rules-url must be an http or https URL with {code} after its host, got " in result.err
     assert "\x1b" not in result.err

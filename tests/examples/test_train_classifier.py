@@ -118,7 +118,7 @@ def test_the_repaired_program_is_clean() -> None:
 
 def test_the_repository_passes_over_the_planted_problems() -> None:
     listed = check("--show-files", "examples").stdout.splitlines()
-    there = {f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}
+    there = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.py")}
     assert set(listed) == there - {PLANTED, RACE}
     assert FIXED in listed
     for named in (PLANTED, RACE):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from embercoach import rulebook
-from embercoach.plugins.loading import PluginError, PluginRequest, load, loaded
+from embercoach.plugins.discovery import PluginError, find
+from embercoach.plugins.loading import PluginRequest, load, loaded
 from tests.plugins.packages import EVAL, Package
 
 FIRST = Package("rules_of_first")
@@ -86,3 +89,56 @@ def test_loaded_rules_are_in_the_rule_book_until_others_are_loaded(tmp_path: Pat
     assert rulebook.codes() == rulebook.builtin_codes()
     with pytest.raises(KeyError):
         rulebook.rule("ACME-EVAL-001")
+
+
+@pytest.mark.parametrize(
+    ("file", "data"),
+    [
+        ("entry_points.txt", b"\xff[embercoach.rules]\nrules = rules_of_first:RULES\n"),
+        ("entry_points.txt", b"[embercoach.rules]\nrules\n"),
+        ("METADATA", b"Name: \xff\nVersion: 1.0\n"),
+        ("METADATA", b"Version: 1.0\n"),
+        ("METADATA", b"Name: rules_of_first\n"),
+    ],
+)
+def test_malformed_metadata_is_refused(file: str, data: bytes, tmp_path: Path) -> None:
+    info = FIRST.write(tmp_path) / "rules_of_first-1.0.dist-info"
+    (info / file).write_bytes(data)
+    with pytest.raises(PluginError, match=rf"plugin {info.name}: malformed metadata: .*no-plugins"):
+        load_from(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_entry_points_are_regular_files_of_bounded_size(tmp_path: Path) -> None:
+    info = FIRST.write(tmp_path) / "rules_of_first-1.0.dist-info"
+    points = info / "entry_points.txt"
+    points.write_bytes(points.read_bytes() + b"#" * 1_000_000)
+    assert not list(find([str(tmp_path)]))
+    points.unlink()
+    os.mkfifo(points)
+    assert not list(find([str(tmp_path)]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege on Windows")
+def test_lock_files_of_editors_are_no_pages_and_no_modules(tmp_path: Path) -> None:
+    FIRST.write(tmp_path)
+    for name in ("rules_of_first_pages/.#ACME-EVAL-001.md", ".#rules_of_first.py"):
+        (tmp_path / name).symlink_to("somebody@host.1")
+    load_from(tmp_path)
+    assert list(loaded()[0].pages) == ["ACME-EVAL-001"]
+
+
+def test_a_page_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    page = FIRST.write(tmp_path) / "rules_of_first_pages" / "ACME-EVAL-001.md"
+    page.unlink()
+    page.mkdir()
+    with pytest.raises(PluginError, match="plugin rules_of_first: cannot be read: "):
+        load_from(tmp_path)
+
+
+def test_a_plugin_that_is_refused_takes_those_before_away(tmp_path: Path) -> None:
+    load_from(FIRST.write(tmp_path / "first"))
+    with pytest.raises(PluginError):
+        load_from(Package("rules_of_broken", "1 / 0").write(tmp_path / "broken"))
+    assert loaded() == ()
+    assert rulebook.codes() == rulebook.builtin_codes()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from embercoach.fixes.source_file import LineIndex
-from embercoach.report.html.source_tokens import Function, tokens
+from embercoach.report.html.source_tokens import MOST_OF_NAME, Function, tokens
 
 PYTHON = '''\
 class Layer:  # one
@@ -119,9 +119,17 @@ def test_a_definition_without_a_body_has_no_lines_below_it() -> None:
         ("a.py", "(" * 100_000),
         ("a.metal", "a b(" * 50_000),
         ("a.metal", "/*\n" * 50_000),
+        ("a.metal", "x = " + "'é' + 1 + " * 50_000),
     ],
 )
 def test_hostile_texts_take_linear_time(path: str, text: str) -> None:
     start = time.process_time()
     tokens(path, LineIndex(text))
     assert time.process_time() - start < 5
+
+
+def test_names_of_nested_functions_do_not_add_up() -> None:
+    text = f"class {'a' * 100_000}:\n" + "    def f(): pass\n" * 100
+    names = [one.name for one in tokens("a.py", LineIndex(text)).functions]
+    assert len(names) == 100
+    assert {len(name) for name in names} == {MOST_OF_NAME}

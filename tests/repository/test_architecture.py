@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
+from tests.rows import each_row
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -49,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metal": set(),
     "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
     "api": set(),
-    "plugins": {"api", "rulebook"},
+    "plugins": {"api", "rulebook", "safe_read"},
     "checks": {"analysis", "metal", "plugins", "api"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},
@@ -159,12 +161,12 @@ def test_the_rules_themselves_run_one_way() -> None:
         remaining = {name: targets for name, targets in remaining.items() if name not in free}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
+@each_row("path", MODULES, ids=dotted)
 def test_imports_run_downward(path: Path) -> None:
     assert trespasses(path) == []
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if "metal" in p.parts], ids=dotted)
+@each_row("path", [p for p in MODULES if "metal" in p.parts], ids=dotted)
 def test_metal_stands_on_its_floors(path: Path) -> None:
     assert climbs(path) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -80,30 +82,37 @@ class Found:
 Lint = Callable[[Block], list[Found]]
 
 
-@pytest.fixture
-def lint(tmp_path: Path) -> Lint:
-    """All findings in a block, of whatever severity."""
+@functools.cache
+def found_by_checks(block: Block) -> list[Found]:
+    """What the checks find; two tests ask for it."""
+    return [Found(f.code, f.line, f.fix and f.fix.safe) for f in page_findings(block)]
 
-    def by_checks(block: Block) -> list[Found]:
-        return [Found(f.code, f.line, f.fix and f.fix.safe) for f in page_findings(block)]
 
-    def by_command(block: Block) -> list[Found]:
-        example = tmp_path / "example.py"
+@functools.cache
+def found_by_command(block: Block) -> list[Found]:
+    """What the command finds in a file of its own."""
+    options = ["--output-format", "json", "--show-notes", "--no-cache"]
+    with TemporaryDirectory() as folder:
+        example = Path(folder, "example.py")
         example.write_text(block.code, encoding="utf-8")
-        options = ["--output-format", "json", "--show-notes", "--no-cache"]
         command = [sys.executable, "-m", "embercoach", "check", *options, example.name]
         done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
         )
-        assert done.returncode in (0, 1), done.stderr
-        findings = json.loads(done.stdout)["findings"]
-        return [Found(f["code"], f["line"], f["fix"] and f["fix"]["safe"]) for f in findings]
+    assert done.returncode in (0, 1), done.stderr
+    findings = json.loads(done.stdout)["findings"]
+    return [Found(f["code"], f["line"], f["fix"] and f["fix"]["safe"]) for f in findings]
+
+
+@pytest.fixture
+def lint() -> Lint:
+    """All findings in a block, of whatever severity."""
 
     def lint_block(block: Block) -> list[Found]:
         family = rulebook.rule(block.path.stem).family
         if is_simulated(block):
             return simulated(block)
-        return by_command(block) if family == SUPPRESSION_FAMILY else by_checks(block)
+        return found_by_command(block) if family == SUPPRESSION_FAMILY else found_by_checks(block)
 
     return lint_block
 

@@ -19,6 +19,8 @@ from embercoach.server.diagnostics import diagnostics
 from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
 from embercoach.server.open_documents.document import Document
 from embercoach.server.pool import ExpiredError, JobError, Pool
+from embercoach.server.pull.workspace_jobs import ListFiles, Listing
+from embercoach.server.pull.workspace_reports import SETTLE
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
 
@@ -87,6 +89,10 @@ class Session:
         (code,) = [one["error"]["code"] for one in self.messages if one.get("id") == identifier]
         assert isinstance(code, int)
         return code
+
+    def result(self, identifier: int) -> Any:
+        (found,) = [one["result"] for one in self.messages if one.get("id") == identifier]
+        return found
 
     def checks(self) -> list[str]:
         return [job.document.text for job in self.pool.jobs if isinstance(job, CheckJob)]
@@ -184,3 +190,110 @@ def test_the_server_loads_no_analysis_and_a_worker_no_protocol(modules: str, oth
     program = f"import sys, {modules}; print({other!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.split() == [b"False"]
+
+
+NOTEBOOK = "file:///folder/n.ipynb"
+CELL = "vscode-notebook-cell:/folder/n.ipynb#0"
+OUTSIDE = "file:///folder/a%23b%25.py"
+
+
+def open_notebook(session: Session) -> None:
+    item = {"uri": CELL, "languageId": "python", "version": 1, "text": "x"}
+    cells = [{"kind": 2, "document": CELL}]
+    head = {"uri": NOTEBOOK, "notebookType": "jupyter-notebook", "version": 1, "cells": cells}
+    params = {"notebookDocument": head, "cellTextDocuments": [item]}
+    session.send("notebookDocument/didOpen", params)
+
+
+@pytest.mark.parametrize("closes_text", [True, False])
+def test_a_notebook_that_is_open_as_a_text_too_is_followed_until_both_are_closed(
+    closes_text: bool,
+) -> None:
+    async def run() -> Any:
+        session = Session({"textDocument": {"diagnostic": {}}})
+        open_notebook(session)
+        item = {"uri": NOTEBOOK, "languageId": "json", "version": 1, "text": "{}"}
+        session.send("textDocument/didOpen", {"textDocument": item})
+        await session.settle()
+        if closes_text:
+            session.send("textDocument/didClose", {"textDocument": {"uri": NOTEBOOK}})
+        else:
+            closed = {"notebookDocument": {"uri": NOTEBOOK}, "cellTextDocuments": [{"uri": CELL}]}
+            session.send("notebookDocument/didClose", closed)
+        uri = CELL if closes_text else NOTEBOOK
+        session.request("textDocument/diagnostic", {"textDocument": {"uri": uri}}, 1)
+        await session.settle()
+        return session.result(1)
+
+    assert asyncio.run(run())["items"] == []
+
+
+def report_workspace(session: Session, listing: Callable[[], Listing]) -> Any:
+    """What a workspace's report has of a file that is not in its folders."""
+
+    async def run() -> Any:
+        session.pool.outcome = lambda job: (
+            listing() if isinstance(job, ListFiles) else CheckOutcome([], None)
+        )
+        params = {"previousResultIds": [{"uri": OUTSIDE, "value": "earlier"}]}
+        session.request("workspace/diagnostic", params, 1)
+        await session.settle()
+        return session.result(1)["items"]
+
+    return asyncio.run(run())
+
+
+def test_a_file_that_is_gone_is_reported_under_the_uri_that_the_editor_has() -> None:
+    session = Session({"textDocument": {"diagnostic": {}}})
+    (report,) = report_workspace(session, lambda: Listing((), 0, ()))
+    assert (report["uri"], report["kind"], report["items"]) == (OUTSIDE, "full", [])
+
+
+def test_a_listing_that_fails_takes_no_diagnostics_away() -> None:
+    def fail() -> Listing:
+        raise JobError("analysis exceeded 10 s and was ended")
+
+    session = Session({"textDocument": {"diagnostic": {}}})
+    assert report_workspace(session, fail) == []
+    logged = session.messages[-2]["params"]["message"]
+    assert logged == "EmberCoach: workspace diagnostics: analysis exceeded 10 s and was ended"
+
+
+def test_an_open_document_outside_of_the_workspace_keeps_its_diagnostics() -> None:
+    async def opened() -> Session:
+        session = Session({"textDocument": {"diagnostic": {}}})
+        item = {"uri": OUTSIDE, "languageId": "python", "version": 1, "text": "first"}
+        session.send("textDocument/didOpen", {"textDocument": item})
+        await session.settle()
+        return session
+
+    assert report_workspace(asyncio.run(opened()), lambda: Listing((), 0, ())) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [None, [], [URI], [URI, {"line": -1, "character": 0}], [1, 2]]
+)
+def test_a_command_needs_its_arguments(arguments: object) -> None:
+    async def run() -> int:
+        session = Session()
+        params = {"command": "embercoach.server.kernelSignature", "arguments": arguments}
+        session.request("workspace/executeCommand", params, 1)
+        await session.settle()
+        return session.error(1)
+
+    assert asyncio.run(run()) == types.ErrorCodes.InvalidParams.value
+
+
+def test_a_report_that_waits_looks_at_the_workspace_again_when_its_folders_change() -> None:
+    async def run() -> list[tuple[Path, ...]]:
+        session = Session({"textDocument": {"diagnostic": {}}})
+        session.pool.outcome = lambda job: Listing((), 0, ())
+        for identifier in (1, 2):  # the second has no news
+            session.request("workspace/diagnostic", {"previousResultIds": []}, identifier)
+            await session.settle()
+        event = {"added": [{"uri": "file:///folder", "name": "folder"}], "removed": []}
+        session.send("workspace/didChangeWorkspaceFolders", {"event": event})
+        await asyncio.sleep(SETTLE + 0.2)
+        return [job.folders for job in session.pool.jobs if isinstance(job, ListFiles)]
+
+    assert asyncio.run(run()) == [(), (), (Path("/folder"),)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from embercoach.simulator.model import (
 )
 from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError
 from embercoach.simulator.reporting.messages import DESCRIBED_KINDS, described, report
+from tests.rows import each_row
 
 SOURCE = "// header\n[[kernel]] void f() {\n  first();\n  second();\n}\n"
 KERNEL = BuiltKernel("twice", Path("none"), (), SOURCE, SourceMap(1, 3, 2), True)
@@ -179,10 +181,10 @@ def test_all_kinds_of_a_run_are_told():
     assert set(CODE_OF_KIND) - DESCRIBED_KINDS == {"does-not-compile", "variant-does-not-compile"}
 
 
-@pytest.mark.parametrize("kind", sorted(DESCRIBED_KINDS))
-@pytest.mark.parametrize("at", [AT, NOWHERE])
-@pytest.mark.parametrize("other", [None, OTHER, NOWHERE])
-@pytest.mark.parametrize("buffer", ["x", ""])
+@each_row(
+    "kind, at, other, buffer",
+    [*product(sorted(DESCRIBED_KINDS), (AT, NOWHERE), (None, OTHER, NOWHERE), ("x", ""))],
+)
 def test_every_kind_has_a_short_message_and_help(kind, at, other, buffer):
     finding = reported(kind, at=at, other=other, buffer=buffer, detail="both write 4 bytes")
     texts = (finding.message, *finding.details)

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -18,7 +19,7 @@ from embercoach.metal.contract import Input, KernelArguments, Output, TemplateAr
 from embercoach.metal.generated import generated_source
 from embercoach.simulator.build import objects
 from embercoach.simulator.build import toolchain as toolchains
-from embercoach.simulator.build.object_cache import GRACE, ObjectCache
+from embercoach.simulator.build.object_cache import GRACE, SWEEP_INTERVAL, ObjectCache
 from embercoach.simulator.build.toolchain import Toolchain, find_toolchain
 from embercoach.simulator.model import BuiltKernel, SimulatorError
 
@@ -357,11 +358,29 @@ def test_what_a_crash_left_is_removed_later(tmp_path: Path) -> None:
     assert (fresh.exists(), stale.exists()) == (True, False)
 
 
-def test_storing_sweeps(tmp_path: Path) -> None:
+def test_storing_sweeps_from_time_to_time(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path / "c", most_bytes=10)
     old = entry(ObjectCache(cache.root), "old", 100, GRACE * 2)
     entry(cache, "new", 100)
+    assert old.exists()
+    then = time.time() - 2 * SWEEP_INTERVAL
+    os.utime(cache.root / "swept", (then, then))
+    entry(cache, "newer", 100)
     assert not old.exists()
+    assert time.time() - (cache.root / "swept").stat().st_mtime < SWEEP_INTERVAL
+
+
+@pytest.mark.parametrize("age", [2 * SWEEP_INTERVAL, -2 * SWEEP_INTERVAL])
+def test_a_link_in_place_of_the_stamp_is_replaced(tmp_path: Path, age: float) -> None:
+    cache = ObjectCache(tmp_path / "c")
+    cache.root.mkdir()
+    stamp, then = cache.root / "swept", time.time() - age
+    stamp.symlink_to(tmp_path / "elsewhere")
+    os.utime(stamp, (then, then), follow_symlinks=False)
+    entry(cache, "new", 100)
+    assert stamp.is_file()
+    assert not stamp.is_symlink()
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_the_first_of_two_makers_wins(tmp_path: Path) -> None:
@@ -394,6 +413,56 @@ def test_the_zig_of_the_wheel_is_found(toolchain: Toolchain) -> None:
     assert toolchain.compiler[1:] == ("clang",)
     assert toolchain.identity.startswith("ziglang ")
     assert toolchain.includes
+
+
+def wheel(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a wheel of a compiler of 4 bytes into a folder, and that on the path."""
+    package, about = folder / "ziglang", folder / "ziglang-0.17.0.dist-info"
+    for part in (package, about):
+        part.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "zig").write_text("1234")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: ziglang\nVersion: 0.17.0\n")
+    (about / "RECORD").write_text(f"ziglang/__init__.py,sha256=a,0\n{line}\n")
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setattr(
+        toolchains.importlib.util,
+        "find_spec",
+        lambda name: SimpleNamespace(origin=str(package / "__init__.py")),
+    )
+    return package / "zig"
+
+
+def test_the_same_wheel_elsewhere_is_the_same_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities = []
+    for folder in ("a", "b"):
+        zig = wheel(tmp_path / folder, "ziglang/zig,sha256=z,4", monkeypatch)
+        found = find_toolchain()
+        assert found.compiler == (str(zig), "clang")
+        identities.append(found.identity)
+    assert identities == ["ziglang 0.17.0 sha256=z 4"] * 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ziglang/zig,sha256=z,5",
+        "ziglang/zig,,",
+        "ziglang/zig",
+        "ziglang/zigzag,sha256=z,4",
+        "",
+    ],
+)
+def test_a_compiler_that_its_wheel_does_not_list_is_known_by_its_file(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zig = wheel(tmp_path, line, monkeypatch)
+    first = find_toolchain().identity
+    assert str(zig) in first
+    os.utime(zig, (0, 0))
+    assert find_toolchain().identity != first
 
 
 def test_without_the_wheel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,22 @@ def test_a_process_ends_without_limits_of_the_system(monkeypatch: pytest.MonkeyP
     assert armed == [((20.0 + budget.GRACE) * budget.WALL, {"exit": True})]
 
 
+def test_a_process_without_a_task_waits_for_as_long_as_it_likes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    timer = SimpleNamespace(
+        dump_traceback_later=lambda *_, **__: calls.append("armed"),
+        cancel_dump_traceback_later=lambda: calls.append("canceled"),
+    )
+    monkeypatch.setattr(budget, "sys", WINDOWS)
+    monkeypatch.setattr(budget, "faulthandler", timer)
+    monkeypatch.setattr(budget, "resident", lambda: 0)
+    assert workers._watched(len, "task") == 4
+    assert calls[0] == "armed"
+    assert calls[-1] == "canceled"
+
+
 def test_the_memory_of_a_process_is_unknown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "sys", WINDOWS)
     assert budget.resident() is None

@@ -175,3 +175,9 @@ def end_at(seconds: float) -> None:
         if hard != resource.RLIM_INFINITY:
             soft = min(soft, hard)
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def end_no_more() -> None:
+    """Let a process wait for its next task: the limit on Windows is one of wall time."""
+    if sys.platform == "win32":
+        faulthandler.cancel_dump_traceback_later()

@@ -22,6 +22,7 @@ from embercoach.engine.parallel.budget import (
     Exceeded,
     TaskWatch,
     end_at,
+    end_no_more,
     resident,
 )
 from embercoach.engine.parallel.chunks import Chunks
@@ -169,6 +170,7 @@ def _watched(work: Callable[[T], R], task: T) -> R | Exceeded:
         if watch.look() == "memory":
             os._exit(MEMORY_EXIT)  # what it took would be on the next one's account
         end_at(watch.left())
+    end_no_more()
     return results[0]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.grammar import tree_of
 from embercoach.metal.keywords import KEYWORDS
+from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Place = tuple[int, int]
 
 COMMENT, STRING, NUMBER, KEYWORD, DEFINITION = "csnkd"
+#: Characters of a qualified name: the names of nested definitions add up.
+MOST_OF_NAME = 200
 #: Suffixes of files in Metal and Objective-C++; other files are Python.
 C_SUFFIXES = (".metal", ".mm", ".m")
 _KINDS = {
@@ -157,7 +160,8 @@ class _Scopes:
     def define(self, name: str, line: int, *, is_function: bool) -> None:
         self._close(line - 1)
         around = [f"{scope.name}." for scope in self._open if scope is not None]
-        self._defined = _Scope(f"{around[-1] if around else ''}{name}", line, is_function)
+        qualified = quoted(f"{around[-1] if around else ''}{name}", MOST_OF_NAME)
+        self._defined = _Scope(qualified, line, is_function)
         self._is_ended = False
 
     def enter(self) -> None:
@@ -190,14 +194,30 @@ class _Scopes:
 def _read_c(index: LineIndex, found: Tokens) -> None:
     lines = [index.line(number) for number in range(1, index.count + 1)]
     encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
+    places = _Places(encoded)
     for node in _leaves(tree_of(b"\n".join(encoded)).root):
         kind = _kind(node)
         if kind:
-            places = []
-            for row, column in (node.start_point, node.end_point):
-                before = encoded[row][:column] if row < len(encoded) else b""
-                places.append((row + 1, len(before.decode("utf-8", "replace"))))
-            found.add(kind, places[0], places[1], index)
+            start = places.next(*node.start_point)
+            found.add(kind, start, places.next(*node.end_point), index)
+
+
+class _Places:
+    """The places of a text's bytes, asked for in their order: each line is decoded once."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+        self._row = self._byte = self._column = 0
+
+    def next(self, row: int, byte: int) -> Place:
+        """The place of a byte, which is not before the last one."""
+        if row != self._row:
+            self._row, self._byte, self._column = row, 0, 0
+        if row < len(self._lines):
+            passed = self._lines[row][self._byte : byte]
+            self._column += len(passed.decode("utf-8", "replace"))
+            self._byte = byte
+        return row + 1, self._column
 
 
 def _leaves(root: Node) -> Iterator[Node]:

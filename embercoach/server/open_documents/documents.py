@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lsprotocol import types
@@ -13,9 +12,6 @@ from pygls.uris import to_fs_path, uri_scheme
 from embercoach.engine.languages import SUFFIXES
 from embercoach.quoting import quoted
 from embercoach.server.open_documents.document import Document
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Characters of a URI that a message cites.
 _CITED = 200
@@ -42,9 +38,9 @@ class Documents:
         """Make one with no document."""
         self._open: dict[str, _Open] = {}
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the URIs."""
-        return iter([held.uri for held in self._open.values()])
+    def is_open(self, uri: str) -> bool:
+        """Return whether a URI is that of an open document."""
+        return unquote(uri) in self._open
 
     def open(self, params: types.DidOpenTextDocumentParams, folder: Path) -> str:
         """Take a text and return its URI; one without a file belongs to a folder.

@@ -15,7 +15,7 @@ from embercoach.server.pull.workspace_jobs import CheckFile, FileOutcome, ListFi
 from embercoach.server.wire import WARNING, line_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from lsprotocol import types
 
@@ -77,14 +77,13 @@ class WorkspaceReports:
         Raises:
             asyncio.CancelledError: the editor has cancelled the request.
         """
-        previous = {unquote(one.uri): one.value for one in params.previous_result_ids}
         sending = _Sending(self._service, params.partial_result_token)
         progress = _Progress(self._service, params.work_done_token)
         while True:
             async with self._turn:
                 self._changed.clear()
                 try:
-                    async for one in self._reports(previous, progress):
+                    async for one in self._reports(params.previous_result_ids, progress):
                         sending.add(one)
                 finally:
                     progress.end()
@@ -99,9 +98,12 @@ class WorkspaceReports:
                 continue
 
     async def _reports(
-        self, previous: dict[str, str], progress: _Progress
+        self, earlier: Sequence[types.PreviousResultId], progress: _Progress
     ) -> AsyncIterator[_Report]:
         listing = await self._listing()
+        if listing is None:
+            return
+        previous = {unquote(one.uri): one.value for one in earlier}
         stamps = _Stamps()
         seen = set()
         for number, file in enumerate(listing.files):
@@ -114,24 +116,31 @@ class WorkspaceReports:
             seen.add(unquote(one["uri"]))
             yield one
         self._known = {f.path: self._known[f.path] for f in listing.files if f.path in self._known}
-        for uri in previous.keys() - seen:
-            # The file is gone, or excluded now.
-            yield {"uri": uri, "version": None, "kind": "full", "items": []}
+        for former in earlier:
+            if unquote(former.uri) not in seen and not self._service.is_open(former.uri):
+                # The file is gone, or excluded now.
+                yield {"uri": former.uri, "version": None, "kind": "full", "items": []}
 
-    async def _listing(self) -> Listing:
+    async def _listing(self) -> Listing | None:
+        """The files of the workspace; None if they cannot be listed, which is logged."""
         folders = self._service.folders()
         try:
             listing: Listing = await self._service.run("workspace", ListFiles(folders))
         except JobError as error:
-            listing = Listing((), 0, (f"workspace diagnostics: {error}",))
+            self._log((f"workspace diagnostics: {error}",))
+            return None
         messages = listing.problems
         if listing.omitted:
             messages = (*messages, f"workspace diagnostics omit {listing.omitted:,} files")
+        self._log(messages)
+        return listing
+
+    def _log(self, messages: tuple[str, ...]) -> None:
+        """Log the problems of a round, unless they are those of the round before."""
         if messages != self._logged:
             self._logged = messages
             for message in messages[:BATCH]:
                 self._service.protocol.log(message)
-        return listing
 
     async def _of_file(
         self, path: Path, key: str, previous: dict[str, str], stamps: _Stamps

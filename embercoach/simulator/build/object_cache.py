@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 << 20
 #: Seconds for which an entry that was used is never dropped: somebody may be about to load it.
 GRACE = 3600.0
+#: Seconds between two sweeps, by whatever process: each reads the state of every entry.
+SWEEP_INTERVAL = 600.0
 
 _FACTS = "entry.json"
 _UNFINISHED = ".new-"
-_SWEEP_EVERY = 64
+_SWEPT = "swept"
 _ATTEMPTS = 5
 
 
@@ -51,7 +53,6 @@ class ObjectCache:
     def __init__(self, root: Path, most_bytes: int = MOST_BYTES) -> None:
         self.root = root
         self._most_bytes = most_bytes
-        self._stored = 0
 
     def get(self, key: str) -> CachedObject | None:
         """The entry of a key, None if there is none or its files are not what was stored."""
@@ -115,9 +116,14 @@ class ObjectCache:
         raise SimulatorError(f"entry {key} of {self.root} keeps changing")
 
     def _sweep_now_and_then(self) -> None:
-        if self._stored % _SWEEP_EVERY == 0:
-            self.sweep()
-        self._stored += 1
+        stamp = self.root / _SWEPT
+        with contextlib.suppress(OSError):
+            if abs(time.time() - stamp.lstat().st_mtime) < SWEEP_INTERVAL:
+                return
+        self.sweep()
+        with contextlib.suppress(OSError):
+            stamp.unlink(missing_ok=True)
+            stamp.touch(exist_ok=False)  # a link is not followed
 
     def sweep(self) -> None:
         """Drop what was not used for longest until the rest fits, and what crashes left over."""

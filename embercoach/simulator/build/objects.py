@@ -249,7 +249,8 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
     """
     # It holds the paths of its files.
     contents = _contents(tuple(_headers()))
-    key = _key("headers", toolchain.identity, *flags, *_PRECOMPILING, *_folders(), contents)
+    paths = (*toolchain.compiler, *_folders())
+    key = _key("headers", toolchain.identity, *flags, *_PRECOMPILING, *paths, contents)
     entry = store.get(key)
     if entry is None:
         with store.making() as made:

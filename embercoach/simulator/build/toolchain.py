@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import importlib.util
 import platform
@@ -238,7 +239,7 @@ def _zig(host: Host) -> Toolchain:
     return Toolchain(
         compiler=(str(zig), "clang"),
         linker=(str(zig), *linking),
-        identity=f"ziglang {version} {_stamp(zig)}",
+        identity=f"ziglang {version} {_digest(zig) or _stamp(zig)}",
         includes=tuple(folder for folder in includes if folder.is_dir()),
         host=host,
     )
@@ -275,6 +276,19 @@ def _linker(path: str, host: Host) -> tuple[str, ...]:
             f"{path} has no ld.lld next to it, and none is on the PATH: install lld"
         )
     return (str(Path(found).absolute()),)
+
+
+def _digest(zig: Path) -> str | None:
+    """The digest and the size of the compiler in its wheel's list of files, None without one.
+
+    The same wheel in another environment is the same compiler, so kernels compiled there are used.
+    """
+    record = metadata.distribution("ziglang").read_text("RECORD") or ""
+    start = record.find(f"\nziglang/{zig.name},")
+    listed = next(csv.reader([record[start + 1 :].partition("\n")[0]]), [])
+    if start < 0 or len(listed) != 3 or not listed[1] or listed[2] != str(zig.stat().st_size):
+        return None
+    return f"{listed[1]} {listed[2]}"
 
 
 def _stamp(path: Path) -> str:
