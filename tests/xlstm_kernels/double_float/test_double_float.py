@@ -145,7 +145,9 @@ def test_dot_that_cancels():
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (32, 16), (33, 70), (20, 1000)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 5), (32, 16), (33, 70), (20, 1000), (4, 4096)], ids=str
+)
 @pytest.mark.parametrize("decades", [0, 3], ids=["normal", "ill scaled"])
 def test_gram_matrix(shape, decades):
     a = numbers(shape, shape[1], decades)
