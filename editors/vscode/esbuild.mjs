@@ -22,12 +22,13 @@ await build({
 
 if (process.argv.includes("--tests")) {
   const tests = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
+  const unit = { alias: { vscode: "./test/vscode.ts" }, outdir: "dist/test", outbase: "test" };
+  const inEditor = { external: ["vscode"], outfile: "dist/test/editor/suite.js" };
   await build({
     ...options,
-    entryPoints: [...tests.map((name) => `test/${name}`), "test/editor/suite.ts"],
-    external: ["vscode"],
-    outdir: "dist/test",
-    outbase: "test",
+    ...unit,
+    entryPoints: tests.map((name) => `test/${name}`),
     sourcemap: "inline",
   });
+  await build({ ...options, ...inEditor, entryPoints: ["test/editor/suite.ts"] });
 }

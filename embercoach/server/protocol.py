@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,7 +68,13 @@ def strict_converter() -> Converter:
     converter: Converter = default_converter()  # type: ignore[no-untyped-call]
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _exactly(kind))
+    # The hooks are those of enumerations too, which may have values of a later protocol.
+    converter.register_unstructure_hook(Enum, _value)
     return converter
+
+
+def _value(member: object) -> object:
+    return member.value if isinstance(member, Enum) else member
 
 
 def _exactly(kind: type) -> Callable[[object, object], object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -117,6 +116,8 @@ class Service(LanguageServer):
             InvalidError: it is malformed.
         """
         self._follow(self._notebooks.open(params, self._first_folder()))
+        # Its file has no findings while its cells have them.
+        self.workspace_reports.change()
 
     def change_notebook(self, params: types.DidChangeNotebookDocumentParams) -> None:
         """Take newer cells and check the notebook.
@@ -265,17 +266,14 @@ class Service(LanguageServer):
             path: of the file.
             previous: the ids of earlier reports by unquoted URI.
         """
-        opened = [one.document for one in self._followed.values() if one.document.path == path]
-        if not opened:
+        opened = [uri for uri, one in self._followed.items() if one.document.path == path]
+        followed = await self._settled(opened[0]) if opened else None
+        if followed is None:
             return None
-        with contextlib.suppress(JsonRpcException):
-            followed = await self.settled(opened[0].uri)
-            if followed is not None:
-                document, is_notebook = followed.document, bool(followed.document.cells)
-                found = [] if is_notebook else followed.found
-                head = {"uri": document.uri, "version": None if is_notebook else document.version}
-                return {**head, **report(found, previous.get(unquote(document.uri)))}
-        return None  # it was closed
+        document, is_notebook = followed.document, bool(followed.document.cells)
+        found = [] if is_notebook else followed.found
+        head = {"uri": document.uri, "version": None if is_notebook else document.version}
+        return {**head, **report(found, previous.get(unquote(document.uri)))}
 
     async def run(self, name: str, job: Job) -> Any:
         """Run a job of no open document; those with one name run one after the other.
@@ -309,12 +307,19 @@ class Service(LanguageServer):
                 raise JsonRpcInvalidParams(str(error)) from error
             if document is None:
                 return None
-            followed = self._followed[document.uri]
+            followed = await self._settled(document.uri)
+            if followed is not None:
+                return followed
+
+    async def _settled(self, uri: str) -> Followed | None:
+        """Wait until the latest text of a document or notebook is checked; None if it is closed."""
+        while (followed := self._followed.get(uri)) is not None:
             check = followed.check
             assert check is not None
             await asyncio.wait({check})
-            if self._followed.get(document.uri) is followed and followed.check is check:
+            if self._followed.get(uri) is followed and followed.check is check:
                 return followed
+        return None
 
     async def answer(self, followed: Followed, job: Job) -> Any:
         """Run a job for a request.

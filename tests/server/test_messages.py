@@ -125,6 +125,14 @@ def test_a_request_of_a_document_that_is_not_open_gets_an_error(
     assert failure(resolved)[0] == INVALID_PARAMS
 
 
+@pytest.mark.parametrize("severity", [1, 4, 99])
+def test_an_action_is_resolved_with_its_diagnostics(client: RawClient, severity: int) -> None:
+    place = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}}
+    found = {"range": place, "message": "m", "severity": severity, "tags": [1, severity]}
+    action = {"title": "fix", "kind": "quickfix", "diagnostics": [found], "edit": {"changes": {}}}
+    assert client.ask("codeAction/resolve", action)["result"] == action
+
+
 @pytest.mark.parametrize(
     ("uri", "is_checked"),
     [

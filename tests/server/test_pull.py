@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from lsprotocol import types
 
 from embercoach.cli.entry import start
+from embercoach.server.pull.workspace_reports import LOOK_AGAIN
 from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor
 from tests.server.open_notebook import OpenNotebook
@@ -144,6 +146,32 @@ def test_cells_are_published_and_reported_empty(editor: Editor) -> None:
     assert [[one.code for one in cell] for cell in opened.shown(0)] == [[CODE]]
     assert codes(document(editor, opened.cells[0])) == []
     assert codes(workspace(editor, {}).get("a.ipynb", document(editor, opened.cells[0]))) == []
+
+
+def test_a_notebook_that_opens_has_its_findings_in_cells_alone(editor: Editor) -> None:
+    (editor.folder / "n.ipynb").write_text(written(notebook(PULL)))
+    reports = workspace(editor, {})
+    assert codes(reports["n.ipynb"]) == [CODE]
+    params = asked(known(reports))
+    waiting = editor.start(editor.client.workspace_diagnostic_async(params))
+    editor.pause(0.5)
+    opened = OpenNotebook(editor, "n.ipynb", PULL)
+    assert [[one.code for one in cell] for cell in opened.shown(0)] == [[CODE]]
+    answer = editor.wait(asyncio.wait_for(waiting, LOOK_AGAIN / 2))
+    assert codes(by_name(answer.items)["n.ipynb"]) == []
+    opened.close()
+    assert codes(workspace(editor, known(by_name(answer.items)))["n.ipynb"]) == [CODE]
+
+
+def test_a_report_of_what_is_no_file_is_outdated(editor: Editor) -> None:
+    """So asks the command of an editor, which an empty workspace must not keep waiting."""
+    write(editor, a=FINE)
+    workspace(editor, {})
+    (editor.folder / "a.py").unlink()
+    params = asked({editor.folder.as_uri(): ""})
+    waiting = editor.start(editor.client.workspace_diagnostic_async(params))
+    answer = editor.wait(asyncio.wait_for(waiting, LOOK_AGAIN / 2))
+    assert [codes(one) for one in answer.items] == [[]]
 
 
 def test_the_editor_is_asked_to_ask_again(editor: Editor) -> None:

@@ -306,6 +306,14 @@ def test_fix_all_is_resolved_for_the_latest_text(editor: Editor, newline: str) -
     assert applied(f"{newline}{text}", fixed) == newline + FIXED.replace("\n", newline)
 
 
+def test_a_quick_fix_with_an_edit_is_resolved_to_itself(editor: Editor) -> None:
+    quick = actions_of(editor, "quick.py", FIXABLE)[0]
+    assert quick.edit is not None
+    assert quick.diagnostics is not None
+    assert quick.diagnostics[0].severity is not None
+    assert editor.resolve(quick) == quick
+
+
 def test_there_is_nothing_to_fix_in_what_is_no_ones(editor: Editor) -> None:
     editor.open("sound.py", PULL)
     assert editor.actions("sound.py", EVERYWHERE, ["source.fixAll.embercoach"]) == []

@@ -21,6 +21,7 @@ TARGETS = {
     "darwin-x64": ("macosx_10_12_x86_64", "macosx_10_13_x86_64", "macosx_11_0_x86_64"),
     "linux-arm64": ("manylinux_2_17_aarch64", "manylinux2014_aarch64", "manylinux_2_28_aarch64"),
     "linux-x64": ("manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64"),
+    "win32-x64": ("win_amd64",),
 }
 
 

@@ -1,13 +1,13 @@
 /** The commands of the extension. */
 
 import * as vscode from "vscode";
+import type { DiagnosticSeverity } from "vscode-languageserver-protocol";
 
-import type { WorkspaceFindings } from "./findings";
 import type { Program } from "./launch";
 import type { Pages } from "./pages";
 import { run } from "./process";
 import type { Session } from "./session";
-import { checkFolders } from "./workspaceCheck";
+import { summaryOf } from "./workspaceCheck";
 
 /** Defined by `embercoach/server/features.py`. */
 const KERNEL_SIGNATURE = "embercoach.server.kernelSignature";
@@ -19,7 +19,6 @@ interface Rule extends vscode.QuickPickItem {
 export class Commands {
   constructor(
     private readonly session: Session,
-    private readonly findings: WorkspaceFindings,
     private readonly pages: Pages,
     private readonly output: vscode.LogOutputChannel,
   ) {}
@@ -30,10 +29,7 @@ export class Commands {
       showKernelSignature: () => this.showKernelSignature(),
       explainRule: (code?: string) => this.explainRule(code),
       fixAll: () => fixAll(),
-      restart: () => {
-        this.findings.clear();
-        return this.session.restart();
-      },
+      restart: () => this.session.restart(),
       showLog: () => {
         this.output.show();
       },
@@ -60,42 +56,29 @@ export class Commands {
   }
 
   private async checkWorkspace(): Promise<string | undefined> {
-    const program = this.program();
-    const folders = (vscode.workspace.workspaceFolders ?? []).filter(
-      ({ uri }) => uri.scheme === "file",
-    );
-    if (folders.length === 0) {
-      throw new Error("open a folder to check it");
+    if (!isOn("workspaceDiagnostics")) {
+      throw new Error("turn on the setting `embercoach.workspaceDiagnostics`");
     }
     const progress = {
       location: vscode.ProgressLocation.Notification,
       title: "EmberCoach checks the workspace",
       cancellable: true,
     };
-    const result = await vscode.window.withProgress(progress, async (_, token) => {
-      const abort = new AbortController();
-      token.onCancellationRequested(() => {
-        abort.abort();
-      });
-      const names = folders.map(({ uri }) => uri.fsPath);
-      const { isTrusted } = vscode.workspace;
-      const { extension } = this.session;
+    const summary = await vscode.window.withProgress(progress, async (_, token) => {
       try {
-        return await checkFolders(program, names, extension, isTrusted, abort.signal);
+        return summaryOf(await this.session.checkWorkspace(token), severitiesInCells());
       } catch (error) {
-        if (abort.signal.aborted) {
+        if (token.isCancellationRequested) {
           return undefined;
         }
         throw error;
       }
     });
-    if (result === undefined) {
-      return undefined;
+    if (summary !== undefined) {
+      void vscode.window.showInformationMessage(`EmberCoach: ${summary}`);
+      await vscode.commands.executeCommand("workbench.actions.view.problems");
     }
-    this.findings.show(result.byFile);
-    void vscode.window.showInformationMessage(`EmberCoach: ${result.summary}`);
-    await vscode.commands.executeCommand("workbench.actions.view.problems");
-    return result.summary;
+    return summary;
   }
 
   private async showKernelSignature(): Promise<void> {
@@ -155,6 +138,23 @@ export class Commands {
   }
 }
 
+function isOn(setting: string): boolean {
+  return vscode.workspace.getConfiguration("embercoach").get(setting) !== false;
+}
+
+/** The severities, as the protocol counts them, of the findings in cells of open notebooks. */
+function severitiesInCells(): DiagnosticSeverity[] {
+  return vscode.languages
+    .getDiagnostics()
+    .filter(([uri]) => uri.scheme === "vscode-notebook-cell")
+    .flatMap(([, found]) => found.filter(isOurs))
+    .map(({ severity }) => (severity + 1) as DiagnosticSeverity);
+}
+
+function isOurs({ source }: vscode.Diagnostic): boolean {
+  return source === "embercoach";
+}
+
 /** The code of EmberCoach's finding at the cursor. */
 function codeAtCursor(): string | undefined {
   const editor = vscode.window.activeTextEditor;
@@ -163,7 +163,7 @@ function codeAtCursor(): string | undefined {
   }
   const found = vscode.languages
     .getDiagnostics(editor.document.uri)
-    .find((one) => one.source === "embercoach" && one.range.contains(editor.selection.active));
+    .find((one) => isOurs(one) && one.range.contains(editor.selection.active));
   const code = typeof found?.code === "object" ? found.code.value : found?.code;
   return typeof code === "string" ? code : undefined;
 }

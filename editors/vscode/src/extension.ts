@@ -3,29 +3,33 @@
 import * as vscode from "vscode";
 
 import { Commands } from "./commands";
-import { WorkspaceFindings } from "./findings";
 import { onInterpreterChange } from "./interpreter";
 import { Pages } from "./pages";
 import { Session } from "./session";
 
-const STARTING = ["args", "enable", "importStrategy", "interpreter", "path"];
+const STARTING = [
+  "args",
+  "enable",
+  "importStrategy",
+  "interpreter",
+  "path",
+  "workspaceDiagnostics",
+];
 
 let session: Session | undefined;
 
 export async function activate(context: vscode.ExtensionContext): Promise<void> {
   const output = vscode.window.createOutputChannel("EmberCoach", { log: true });
-  const findings = new WorkspaceFindings();
   const pages = new Pages();
-  const started = new Session(context.extensionPath, output, findings.middleware);
+  const started = new Session(context.extensionPath, output);
   session = started;
   const restart = (): void => {
     void started.restart();
   };
   context.subscriptions.push(
     output,
-    findings,
     pages.register(),
-    new Commands(started, findings, pages, output).register(),
+    new Commands(started, pages, output).register(),
     vscode.workspace.onDidGrantWorkspaceTrust(restart),
     vscode.workspace.onDidChangeConfiguration((event) => {
       if (STARTING.some((name) => event.affectsConfiguration(`embercoach.${name}`))) {

@@ -2,7 +2,7 @@
 
 import { execFile } from "node:child_process";
 import { constants } from "node:fs";
-import { access, realpath } from "node:fs/promises";
+import { access, realpath, stat } from "node:fs/promises";
 import * as path from "node:path";
 
 import type { Settings } from "./settings";
@@ -16,6 +16,7 @@ export interface Program {
 }
 
 export interface Surroundings {
+  readonly platform: NodeJS.Platform;
   readonly isTrusted: boolean;
   /** The folders of the workspace. */
   readonly folders: readonly string[];
@@ -79,12 +80,8 @@ export async function chooseProgram(
   surroundings: Surroundings,
 ): Promise<Program> {
   if (settings.path !== "") {
-    await requireUsable("embercoach.path", settings.path, surroundings);
-    return {
-      command: settings.path,
-      args: [],
-      origin: "the setting embercoach.path",
-    };
+    const command = await requireUsable("embercoach.path", settings.path, surroundings);
+    return { command, args: [], origin: "the setting embercoach.path" };
   }
   const interpreters = await findInterpreters(settings, surroundings);
   if (settings.importStrategy === "fromEnvironment") {
@@ -103,20 +100,18 @@ async function findInterpreters(
   surroundings: Surroundings,
 ): Promise<readonly Interpreter[]> {
   if (settings.interpreter !== "") {
-    await requireUsable("embercoach.interpreter", settings.interpreter, surroundings);
-    return [
-      {
-        command: settings.interpreter,
-        origin: "the setting embercoach.interpreter",
-      },
-    ];
+    const { interpreter } = settings;
+    const command = await requireUsable("embercoach.interpreter", interpreter, surroundings);
+    return [{ command, origin: "the setting embercoach.interpreter" }];
   }
   const found: Interpreter[] = [];
   const { selected } = surroundings;
   if (selected !== undefined && (await isUsable(selected, surroundings))) {
     found.push({ command: selected, origin: "the Python extension" });
   }
-  for (const name of ["python3", "python"]) {
+  // On Windows, `python3` is an alias of the Microsoft Store; Python's installers add these.
+  const names = surroundings.platform === "win32" ? ["python", "py"] : ["python3", "python"];
+  for (const name of names) {
     const command = await onPath(name, surroundings);
     if (command !== undefined) {
       found.push({ command, origin: "PATH" });
@@ -200,7 +195,7 @@ async function inspect(
   surroundings: Surroundings,
 ): Promise<Inspection | undefined> {
   // In the extension's folder: with `-c`, Python imports from the working directory first.
-  const options = { cwd: surroundings.extension, timeout: INSPECTION_MS };
+  const options = { cwd: surroundings.extension, timeout: INSPECTION_MS, windowsHide: true };
   return new Promise((resolve) => {
     execFile(interpreter, ["-c", INSPECT], options, (error, stdout) => {
       if (error === null) {
@@ -221,7 +216,7 @@ async function inspect(
 
 async function onPath(name: string, surroundings: Surroundings): Promise<string | undefined> {
   for (const folder of surroundings.path) {
-    const candidate = path.join(folder, name);
+    const candidate = executable(path.join(folder, name), surroundings.platform);
     // A relative folder of PATH would be one of the working directory.
     if (path.isAbsolute(folder) && (await isUsable(candidate, surroundings))) {
       return candidate;
@@ -230,17 +225,25 @@ async function onPath(name: string, surroundings: Surroundings): Promise<string 
   return undefined;
 }
 
+/** The file of a command: Windows starts only `.exe` files without a shell. */
+export function executable(file: string, platform: NodeJS.Platform): string {
+  const isComplete = platform !== "win32" || path.win32.extname(file).toLowerCase() === ".exe";
+  return isComplete ? file : `${file}.exe`;
+}
+
 async function requireUsable(
   setting: string,
-  file: string,
+  value: string,
   surroundings: Surroundings,
-): Promise<void> {
+): Promise<string> {
+  const file = executable(value, surroundings.platform);
   if (!(await isExecutable(file))) {
     throw new LaunchError(`\`${setting}\` must be an executable file, got ${file}`);
   }
   if (!(await isAllowed(file, surroundings))) {
     throw new LaunchError(`\`${setting}\` is inside a workspace that is not trusted: ${file}`);
   }
+  return file;
 }
 
 async function isUsable(file: string, surroundings: Surroundings): Promise<boolean> {
@@ -254,7 +257,7 @@ async function isAllowed(file: string, surroundings: Surroundings): Promise<bool
   const places = [path.resolve(file), await realpath(file)];
   for (const folder of surroundings.folders) {
     const roots = [path.resolve(folder), await realpath(folder).catch(() => folder)];
-    if (places.some((place) => roots.some((root) => isInside(place, root)))) {
+    if (places.some((place) => roots.some((root) => isInside(place, root, path)))) {
       surroundings.log(`${file} is inside a workspace that is not trusted: not started`);
       return false;
     }
@@ -262,14 +265,15 @@ async function isAllowed(file: string, surroundings: Surroundings): Promise<bool
   return true;
 }
 
-function isInside(place: string, root: string): boolean {
-  const relative = path.relative(root, place);
-  return relative !== ".." && !relative.startsWith(`..${path.sep}`) && !path.isAbsolute(relative);
+/** Whether a place is a folder or inside it, by the rules of a platform's paths. */
+export function isInside(place: string, root: string, rules: path.PlatformPath): boolean {
+  const relative = rules.relative(root, place);
+  return relative !== ".." && !relative.startsWith(`..${rules.sep}`) && !rules.isAbsolute(relative);
 }
 
 async function isExecutable(file: string): Promise<boolean> {
   return access(file, constants.X_OK).then(
-    () => true,
+    async () => (await stat(file)).isFile(),
     () => false,
   );
 }

@@ -17,15 +17,10 @@ export interface Result {
 /**
  * Runs a command to its end.
  *
- * @throws Error if it cannot be started, or is aborted.
+ * @throws Error if it cannot be started.
  */
-export async function run(
-  program: Program,
-  args: readonly string[],
-  cwd: string,
-  signal?: AbortSignal,
-): Promise<Result> {
-  const options = { cwd, maxBuffer: OUTPUT_BYTES, ...(signal === undefined ? {} : { signal }) };
+export async function run(program: Program, args: readonly string[], cwd: string): Promise<Result> {
+  const options = { cwd, maxBuffer: OUTPUT_BYTES, windowsHide: true };
   return new Promise((resolve, reject) => {
     execFile(program.command, [...program.args, ...args], options, (error, stdout, stderr) => {
       if (error !== null && typeof error.code !== "number") {
@@ -51,7 +46,10 @@ export class ServerProcess {
   async start(): Promise<ChildProcess> {
     this.stderr = "";
     const { command, args } = this.program;
-    const child = spawn(command, [...args, "server", ...this.args], { cwd: this.cwd });
+    const child = spawn(command, [...args, "server", ...this.args], {
+      cwd: this.cwd,
+      windowsHide: true,
+    });
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       this.stderr = (this.stderr + text).slice(-KEPT_CHARACTERS);
     });

@@ -8,13 +8,14 @@ import {
   ErrorAction,
   LanguageClient,
   type LanguageClientOptions,
-  type Middleware,
+  type WorkspaceDiagnosticReport,
+  WorkspaceDiagnosticRequest,
 } from "vscode-languageclient/node";
 
 import { selectedInterpreter } from "./interpreter";
 import { chooseProgram, LaunchError, type Program } from "./launch";
 import { ServerProcess } from "./process";
-import { readSettings, SettingError } from "./settings";
+import { readSettings, SettingError, type Settings } from "./settings";
 
 /** `embercoach server` ends a document's analysis, not itself: more crashes than these are a bug. */
 const MAX_RESTARTS = 3;
@@ -31,7 +32,6 @@ export class Session {
   constructor(
     readonly extension: string,
     private readonly output: vscode.LogOutputChannel,
-    private readonly middleware: Middleware,
   ) {}
 
   /** The program that was started last. */
@@ -64,10 +64,20 @@ export class Session {
    * @throws Error if it does not run, or answers with an error.
    */
   async execute(command: string, ...args: unknown[]): Promise<unknown> {
-    if (this.client === undefined) {
-      throw new Error("the language server does not run: see the log");
-    }
-    return this.client.sendRequest("workspace/executeCommand", { command, arguments: args });
+    return this.running().sendRequest("workspace/executeCommand", { command, arguments: args });
+  }
+
+  /**
+   * Asks the server to check all files of the workspace.
+   *
+   * @throws Error if it does not run, answers with an error, or the token is cancelled.
+   */
+  async checkWorkspace(token: vscode.CancellationToken): Promise<WorkspaceDiagnosticReport> {
+    const client = this.running();
+    // The server answers without delay if a report is outdated; no folder has one.
+    const folders = vscode.workspace.workspaceFolders ?? [];
+    const previousResultIds = folders.map(({ uri }) => ({ uri: uri.toString(), value: "" }));
+    return client.sendRequest(WorkspaceDiagnosticRequest.type, { previousResultIds }, token);
   }
 
   /** The client's conversion of positions. */
@@ -75,12 +85,19 @@ export class Session {
     return this.client?.code2ProtocolConverter.asPosition(position);
   }
 
+  private running(): LanguageClient {
+    if (this.client === undefined) {
+      throw new Error("the language server does not run: see the log");
+    }
+    return this.client;
+  }
+
   private async startClient(): Promise<void> {
     const folders = (vscode.workspace.workspaceFolders ?? [])
       .filter(({ uri }) => uri.scheme === "file")
       .map(({ uri }) => uri.fsPath);
     const configuration = vscode.workspace.getConfiguration("embercoach");
-    const settings = readSettings(configuration, homedir(), folders[0]);
+    const settings = readSettings(configuration, homedir(), folders[0], path);
     if (!settings.enable) {
       this.output.info("the setting embercoach.enable is off");
       return;
@@ -89,6 +106,7 @@ export class Session {
       this.output.info(line);
     };
     const program = await chooseProgram(settings, {
+      platform: process.platform,
       isTrusted: vscode.workspace.isTrusted,
       folders,
       selected: await selectedInterpreter(log),
@@ -99,7 +117,7 @@ export class Session {
     this.chosen = program;
     log(`starts ${[program.command, ...program.args, "server"].join(" ")} (${program.origin})`);
     const server = new ServerProcess(program, settings.args, this.extension);
-    const client = this.createClient(server);
+    const client = this.createClient(server, settings);
     try {
       await client.start();
     } catch (error) {
@@ -109,13 +127,13 @@ export class Session {
     this.client = client;
   }
 
-  private createClient(server: ServerProcess): LanguageClient {
+  private createClient(server: ServerProcess, settings: Settings): LanguageClient {
     let restarts = 0;
     const options: LanguageClientOptions = {
       documentSelector: SELECTOR,
       diagnosticCollectionName: "embercoach",
       outputChannel: this.output,
-      middleware: this.middleware,
+      initializationOptions: { workspaceDiagnostics: settings.workspaceDiagnostics },
       initializationFailedHandler: () => false,
       errorHandler: {
         error: () => ({ action: ErrorAction.Continue }),

