@@ -19,6 +19,7 @@ from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.channels_first import causal_conv1d_fn, causal_conv1d_varlen_states
 from xlstm_kernels.differentiation import inference
+from xlstm_kernels.double_float.array import DoubleFloat
 from xlstm_kernels.executors import default_backend
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
@@ -42,6 +43,7 @@ from xlstm_kernels.recurrent.lstm import lstm
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 __all__ = [
+    "DoubleFloat",
     "Kernel",
     "causal_conv1d",
     "causal_conv1d_fn",

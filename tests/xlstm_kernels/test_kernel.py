@@ -362,6 +362,7 @@ def test_kernel_on_metal(metal):
 
 def test_public_names():
     assert xlstm_kernels.__all__ == [
+        "DoubleFloat",
         "Kernel",
         "causal_conv1d",
         "causal_conv1d_fn",

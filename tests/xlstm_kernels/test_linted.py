@@ -92,6 +92,13 @@ def run_small_operators() -> None:
             differentiate(finished, heads, *(options[name] for name in names))
 
 
+def run_double_float() -> None:
+    a = pack.DoubleFloat(mx.ones((40, 40)), mx.zeros((40, 40)))
+    with pack.default_backend("notary"):
+        results = [a + a, a * a, a / a, a.exp(), a.log(), a.sqrt(), a.sum(), a.vecdot(a), a @ a]
+    mx.eval([result.high for result in results])
+
+
 def run_convolutions() -> None:
     x, weight, bias, state = mx.ones((2, 40, 20)), mx.ones((20, 4)), mx.ones((20,)), (2, 3, 20)
     for activation, last in product((None, "silu"), (False, True)):
@@ -196,7 +203,7 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     notary = Notary()
     executors.register(notary)
-    for run in (run_small_operators, run_convolutions, run_mlstm, run_slstm):
+    for run in (run_small_operators, run_double_float, run_convolutions, run_mlstm, run_slstm):
         run()
     yield notary.launches
     executors.unregister(notary.name)

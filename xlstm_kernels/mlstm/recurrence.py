@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import pairs
+from xlstm_kernels.double_float import pairs
 from xlstm_kernels.mlstm.chunked.gates import log_gates_reference
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from xlstm_kernels import pairs
+from xlstm_kernels.double_float import pairs
 
 if TYPE_CHECKING:
     from xlstm_kernels.mlstm.chunked.gates import LogGates

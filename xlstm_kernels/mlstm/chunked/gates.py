@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, pairs
+from xlstm_kernels import executors
+from xlstm_kernels.double_float import pairs
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.mlstm.chunked.chunks import in_chunks
 from xlstm_kernels.msl import LOG_SIGMOID, MLSTM_GATES, PAIRS
 
 if TYPE_CHECKING:
-    from xlstm_kernels.pairs import Pair
+    from xlstm_kernels.double_float.pairs import Pair
 
 _SIMD_WIDTH = 32
 _MAX_SIMDGROUPS = 32

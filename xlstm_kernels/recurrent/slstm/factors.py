@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from xlstm_kernels import pairs
+from xlstm_kernels.double_float import pairs
 
 _OF_MEMORY = ("add_h", "add_l", "add_e")
 _HANDED_ON = ("kept", "past")

@@ -9,8 +9,8 @@ import functools
 
 import mlx.core as mx
 
-from xlstm_kernels import pairs
 from xlstm_kernels.differentiation import Arrays, Operation, differentiable
+from xlstm_kernels.double_float import pairs
 from xlstm_kernels.recurrent.slstm.arguments import EXACT, RecurrentGradient
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.conftest import wide
-from xlstm_kernels import pairs
+from xlstm_kernels.double_float import pairs
 
 INF = math.inf
 COMPILED = pytest.mark.parametrize(

@@ -1,0 +1,255 @@
+"""DoubleFloat against float64, and dot products against exact fractions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from fractions import Fraction
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from xlstm_kernels import DoubleFloat, default_backend
+
+INF, NAN = math.inf, math.nan
+BAR = 1e-12
+
+
+@pytest.fixture(autouse=True)
+def on_device(device):
+    with default_backend(device):
+        yield
+
+
+def numbers(shape, seed: int, decades: int = 0) -> DoubleFloat:
+    generator = np.random.default_rng(seed)
+    scale = 10.0 ** generator.integers(-decades, decades + 1, shape)
+    return DoubleFloat.from_numpy(generator.standard_normal(shape) * scale)
+
+
+def float64(numbers: DoubleFloat) -> np.ndarray:
+    return np.array(numbers.to_float64())
+
+
+def exact_dot(a: DoubleFloat, b: DoubleFloat) -> Fraction:
+    terms = zip(float64(a).tolist(), float64(b).tolist(), strict=True)
+    return sum((Fraction(x) * Fraction(y) for x, y in terms), Fraction())
+
+
+def test_conversion_keeps_48_bits():
+    generator = np.random.default_rng(1)
+    wide = generator.standard_normal(10_000) * 10.0 ** generator.integers(-25, 37, 10_000)
+    kept = DoubleFloat.from_numpy(wide)
+    np.testing.assert_allclose(float64(kept), wide, rtol=2**-48, atol=0)
+    again = DoubleFloat.from_numpy(float64(kept))
+    assert again.high.tolist() == kept.high.tolist()
+    assert again.low.tolist() == kept.low.tolist()
+    special = [INF, -INF, NAN, 1e300, 0.0]
+    expected = [INF, -INF, NAN, INF, 0.0]
+    np.testing.assert_array_equal(float64(DoubleFloat.from_numpy(np.array(special))), expected)
+
+
+@pytest.mark.parametrize("apply", [operator.add, operator.sub, operator.mul, operator.truediv])
+def test_arithmetic(apply):
+    a, b = numbers((7, 1, 30), 2, 8), numbers((5, 30), 3, 8)
+    expected = apply(float64(a), float64(b))
+    np.testing.assert_allclose(float64(apply(a, b)), expected, rtol=3e-14, atol=0)
+    for number in (0.1, 3):
+        expected = apply(number, float64(a))
+        np.testing.assert_allclose(float64(apply(number, a)), expected, rtol=3e-14, atol=1e-30)
+    half = mx.array(0.1, dtype=mx.float16)
+    expected = apply(float64(a), half.item())
+    np.testing.assert_allclose(float64(apply(a, half)), expected, rtol=3e-14, atol=0)
+
+
+def test_sums_that_cancel_keep_their_digits():
+    a = numbers((1000,), 4)
+    b = DoubleFloat(mx.negative(a.high), numbers((1000,), 5).high * mx.abs(a.low))
+    # The high parts cancel, and float64 holds the sum of the low ones.
+    expected = np.array(a.low).astype(np.float64) + np.array(b.low).astype(np.float64)
+    np.testing.assert_allclose(float64(a + b), expected, rtol=1e-13, atol=1e-30)
+
+
+def test_exp():
+    x = DoubleFloat.from_numpy(np.linspace(-69, 88.7, 5001))
+    np.testing.assert_allclose(float64(x.exp()), np.exp(float64(x)), rtol=5e-14, atol=0)
+    # Below, the low part is subnormal; from -87.3 on the result is.
+    x = DoubleFloat.from_numpy(np.linspace(-103, -69, 501))
+    np.testing.assert_allclose(float64(x.exp()), np.exp(float64(x)), rtol=2e-7, atol=2e-45)
+
+
+def test_log():
+    near_one = 1 + np.concatenate([np.linspace(-0.5, 0.5, 400), 10.0 ** -np.arange(1, 14)])
+    everywhere = np.exp(np.linspace(-69, 88, 2001))
+    x = DoubleFloat.from_numpy(np.concatenate([near_one, everywhere]))
+    np.testing.assert_allclose(float64(x.log()), np.log(float64(x)), rtol=5e-14, atol=1e-300)
+
+
+def test_sqrt():
+    x = DoubleFloat.from_numpy(np.exp(np.linspace(-69, 88, 3001)))
+    np.testing.assert_allclose(float64(x.sqrt()), np.sqrt(float64(x)), rtol=2e-14, atol=0)
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt"])
+def test_special_values_of_functions(name):
+    x = np.array([0.0, -0.0, INF, -INF, NAN, -1.0, 1.0])
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(x)
+    actual = getattr(DoubleFloat.from_numpy(x), name)()
+    np.testing.assert_allclose(float64(actual), expected, rtol=1e-14)
+    assert bool(mx.all(mx.isfinite(actual.low)))
+
+
+@pytest.mark.parametrize("apply", [operator.add, operator.sub, operator.mul, operator.truediv])
+def test_special_values_of_arithmetic(apply):
+    x = np.array([0.0, INF, -INF, NAN, 2.0, -2.0])
+    a, b = np.meshgrid(x, x)
+    with np.errstate(all="ignore"):
+        expected = apply(a, b)
+    actual = float64(apply(DoubleFloat.from_numpy(a), DoubleFloat.from_numpy(b)))
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    "apply", [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+)
+def test_comparison(apply):
+    x = np.array([1.0, 1 + 1e-10, 1 - 1e-10, -1.0, INF, -INF, NAN, 0.0])
+    a, b = np.meshgrid(x, x)
+    actual = apply(DoubleFloat.from_numpy(a), DoubleFloat.from_numpy(b))
+    np.testing.assert_array_equal(np.array(actual), apply(a, b))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("count", [1, 2, 3, 31, 255, 256, 257, 1000, 4096])
+@pytest.mark.parametrize("decades", [0, 6], ids=["normal", "ill scaled"])
+def test_dot(count, decades):
+    """With the condition number of random vectors: at most 1e3 here."""
+    a, b = numbers((count,), count, decades), numbers((count,), count + 1, decades)
+    expected = exact_dot(a, b)
+    assert abs(Fraction(float(float64(a.dot(b)))) / expected - 1) < BAR
+
+
+def test_dot_that_cancels():
+    """The error is that of a condition number, sum |a b| / |a . b|, of 1e4 times 2^-48."""
+    a, b = numbers((2048,), 7), numbers((2048,), 8)
+    half = float(float64(a.dot(b)))
+    size = float(np.abs(float64(a) * float64(b)).sum())
+    c = np.concatenate([float64(a), float64(a), [1.0]])
+    d = np.concatenate([float64(b), -float64(b), [size / 1e4]])
+    long, other = DoubleFloat.from_numpy(c), DoubleFloat.from_numpy(d)
+    assert math.isfinite(half)
+    expected = exact_dot(long, other)
+    assert abs(Fraction(float(float64(long.dot(other)))) / expected - 1) < BAR
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 5), (32, 16), (33, 70), (20, 1000), (4, 4096)], ids=str
+)
+@pytest.mark.parametrize("decades", [0, 3], ids=["normal", "ill scaled"])
+def test_gram_matrix(shape, decades):
+    a = numbers(shape, shape[1], decades)
+    gram = float64(a @ a.T)
+    wide = float64(a).astype(np.longdouble)
+    # Relative to the product of norms: an element off the diagonal may be close to zero.
+    norms = np.sqrt(np.outer((wide**2).sum(axis=1), (wide**2).sum(axis=1)))
+    assert np.max(np.abs(gram - wide @ wide.T) / norms) < BAR
+    np.testing.assert_array_equal(gram, gram.T)
+
+
+def test_matmul_shapes():
+    a, b = numbers((2, 1, 3, 4), 10), numbers((5, 4, 6), 11)
+    x, y = numbers((4,), 12), numbers((3,), 13)
+    for left, right in ((a, b), (a, x), (y, a), (x, x)):
+        product = left @ right
+        expected = float64(left) @ float64(right)
+        assert product.shape == expected.shape
+        np.testing.assert_allclose(float64(product), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2), ()])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sum(axis, keepdims):
+    a = numbers((3, 4, 300), 14, 3)
+    expected = float64(a).sum(axis=axis, keepdims=keepdims)
+    actual = a.sum(axis, keepdims=keepdims)
+    assert actual.shape == expected.shape
+    scale = np.abs(float64(a)).sum()
+    np.testing.assert_allclose(float64(actual), expected, rtol=0, atol=1e-14 * scale)
+
+
+def test_empty_arrays():
+    empty = DoubleFloat.from_numpy(np.zeros((0, 3)))
+    assert empty.exp().shape == (0, 3)
+    assert (empty + 1).shape == (0, 3)
+    assert float64(empty.sum(axis=0)).tolist() == [0, 0, 0]
+    assert float64(empty.T @ empty).tolist() == [[0] * 3] * 3
+
+
+def test_gradients_of_products_and_sums():
+    a, b = numbers((3, 40), 15), numbers((40, 5), 16)
+    weight = np.random.default_rng(17).standard_normal((3, 5)).astype(np.float32)
+
+    def loss(high, low, other):
+        product = DoubleFloat(high, low) @ DoubleFloat(other, b.low)
+        return (product * mx.array(weight)).sum().high
+
+    in_high, in_low, in_b = mx.grad(loss, argnums=(0, 1, 2))(a.high, a.low, b.high)
+    np.testing.assert_allclose(np.array(in_high), weight @ float64(b).T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(np.array(in_low), np.array(in_high))
+    np.testing.assert_allclose(np.array(in_b), float64(a).T @ weight, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda x: x.exp(), np.exp),
+        (lambda x: x.log(), lambda x: 1 / x),
+        (lambda x: x.sqrt(), lambda x: 0.5 / np.sqrt(x)),
+        (lambda x: x * x, lambda x: 2 * x),
+        (lambda x: 3 - 1 / x, lambda x: 1 / x**2),
+        (lambda x: x.vecdot(x), lambda x: 2 * x),
+    ],
+    ids=["exp", "log", "sqrt", "square", "reciprocal", "vecdot"],
+)
+def test_gradients(function, slope):
+    x = DoubleFloat.from_numpy(np.linspace(0.5, 3, 12))
+    gradient = mx.grad(lambda high: function(DoubleFloat(high, x.low)).sum().high)(x.high)
+    np.testing.assert_allclose(np.array(gradient), slope(float64(x)), rtol=1e-6)
+
+
+def test_compiled_functions_keep_all_digits():
+    """A compiler that reassociates or contracts would lose the low part."""
+    a, b = numbers((50, 40), 18), numbers((50, 40), 19)
+
+    def compute(*parts):
+        x, y = DoubleFloat(*parts[:2]), DoubleFloat(*parts[2:])
+        result = (x * y + x).exp() / (y * y + 1)
+        return result.high, result.low
+
+    compiled = DoubleFloat(*mx.compile(compute)(a.high, a.low, b.high, b.low))
+    x, y = float64(a), float64(b)
+    expected = np.exp(x * y + x) / (y * y + 1)
+    np.testing.assert_allclose(float64(compiled), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda a: DoubleFloat(a.high.astype(mx.float16), a.low), TypeError, "must be float32"),
+        (lambda a: DoubleFloat(a.high, a.low[0]), ValueError, "one shape"),
+        (lambda a: a + "1", TypeError, "operand"),
+        (lambda a: a + mx.array(1), TypeError, "float32, float16 or bfloat16"),
+        (lambda a: a + DoubleFloat.from_numpy(np.ones(4)), ValueError, "do not broadcast"),
+        (lambda a: a @ a, ValueError, "do not fit"),
+        (lambda a: a.dot(a), ValueError, "must be 1-d"),
+        (lambda a: a.vecdot(a.T), ValueError, "one length"),
+        (lambda a: a.sum(axis=2), ValueError, "axis"),
+        (lambda a: a.sum(axis=(0, -2)), ValueError, "axis"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(numbers((2, 3), 20))

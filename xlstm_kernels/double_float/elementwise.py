@@ -1,0 +1,94 @@
+"""Functions of double-float arrays, element by element: kernels, MLX operations, gradients.
+
+A result is differentiated as the real number that a pair is: its high part has the slope, its low
+part has none.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.double_float import elementary, pairs
+from xlstm_kernels.double_float.metal import DOUBLE, ELEMENTARY
+from xlstm_kernels.double_float.pairs import Pair
+from xlstm_kernels.kernel import Kernel, Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_THREADGROUP = 256
+
+_NATIVE: dict[str, Callable[..., Pair]] = {
+    "add": pairs.accurate_add,
+    "multiply": pairs.multiply,
+    "divide": pairs.divide,
+    "sqrt": pairs.sqrt,
+    "exp": elementary.exp,
+    "log": elementary.log,
+}
+
+# The slope in each operand, of the high parts of the operands.
+_SLOPES: dict[str, Callable[..., Arrays]] = {
+    "add": lambda a, b: (mx.ones_like(a), mx.ones_like(b)),
+    "multiply": lambda a, b: (b, a),
+    "divide": lambda a, b: (mx.reciprocal(b), mx.negative(a / mx.square(b))),
+    "sqrt": lambda a: (mx.rsqrt(a) * mx.array(0.5, dtype=a.dtype),),
+    "exp": lambda a: (mx.exp(a),),
+    "log": lambda a: (mx.reciprocal(a),),
+}
+
+
+@functools.cache
+def elementwise(name: str, backend: str) -> Operation:
+    """The operation (high, low of each operand, of one shape) -> (high, low) on one backend."""
+
+    def launch(*arrays: mx.array) -> Arrays:
+        shape = arrays[0].shape
+        high, low = kernel(name)(*(a.reshape(-1) for a in arrays), backend=backend)
+        return high.reshape(shape), low.reshape(shape)
+
+    def native(*arrays: mx.array) -> Arrays:
+        return tuple(_NATIVE[name](*map(Pair, arrays[::2], arrays[1::2])))
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        slopes = _SLOPES[name](*primals[::2])
+        return tuple(cotangents[0] * slope for slope in slopes for _ in range(2))
+
+    return on_backend(backend, launch, native, gradient, operator=f"DoubleFloat {name}")
+
+
+def _launch(high: mx.array, *_others: mx.array) -> Launch:
+    return Launch(
+        grid=(high.size, 1, 1),
+        threadgroup=(_THREADGROUP, 1, 1),
+        output_shapes=(high.shape, high.shape),
+        output_dtypes=(mx.float32, mx.float32),
+        template=(("Index", mx.uint32 if high.size < 2**31 else mx.int64),),
+    )
+
+
+@functools.cache
+def kernel(name: str) -> Kernel:
+    """The kernel of one function: contiguous operands of one shape."""
+    operands = ("a", "b")[: 2 if name in {"add", "multiply", "divide"} else 1]
+    values = ", ".join(f"float2({o}_high[at], {o}_low[at])" for o in operands)
+    return Kernel(
+        name=f"xlstm_double_{name}",
+        inputs=tuple(f"{operand}_{part}" for operand in operands for part in ("high", "low")),
+        outputs=("high", "low"),
+        launch=_launch,
+        header=DOUBLE + (ELEMENTARY if name in {"exp", "log"} else ""),
+        body=f"""
+    // All arrays: (count), contiguous.
+    const Index at = static_cast<Index>(thread_position_in_grid.x);
+    if (at < static_cast<Index>(a_high_shape[0])) {{
+        const float2 result = xlstm_double_{name}({values});
+        high[at] = result.x;
+        low[at] = result.y;
+    }}
+    """,
+    )

@@ -1,0 +1,116 @@
+"""Sums and dot products of rows in double-float.
+
+A threadgroup takes a row: each of its threads adds up every 256th element, and a tree of 8 levels
+their sums, in a fixed order. MLX operations compute them in float64, which only the CPU has.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import mlx.core as mx
+
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.double_float.metal import DOUBLE
+from xlstm_kernels.kernel import Kernel, Launch
+
+THREADS = 256
+
+
+def doubled(high: mx.array, low: mx.array) -> mx.array:
+    """The float64 array of a pair, on the CPU."""
+    return high.astype(mx.float64) + low.astype(mx.float64)
+
+
+def halved(numbers: mx.array) -> Arrays:
+    """The pair of a float64 array: an infinite number has no second part."""
+    high = numbers.astype(mx.float32)
+    low = (numbers - high.astype(mx.float64)).astype(mx.float32)
+    return high, mx.where(mx.isfinite(high), low, mx.zeros_like(low))
+
+
+@functools.cache
+def row_sum(backend: str) -> Operation:
+    """The operation (high, low), (R, C) each, -> (high, low), (R,) each, on one backend."""
+
+    def launch(*arrays: mx.array) -> Arrays:
+        return _SUM(*arrays, backend=backend)
+
+    def native(high: mx.array, low: mx.array) -> Arrays:
+        with mx.stream(mx.cpu):
+            return halved(mx.sum(doubled(high, low), axis=1))
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        slope = mx.broadcast_to(mx.expand_dims(cotangents[0], axis=1), primals[0].shape)
+        return slope, slope
+
+    return on_backend(backend, launch, native, gradient, operator="DoubleFloat.sum")
+
+
+@functools.cache
+def row_dot(backend: str) -> Operation:
+    """The operation (a, b), high and low, (R, C) each, -> (high, low), (R,) each."""
+
+    def launch(*arrays: mx.array) -> Arrays:
+        return _DOT(*arrays, backend=backend)
+
+    def native(*arrays: mx.array) -> Arrays:
+        with mx.stream(mx.cpu):
+            return halved(mx.sum(doubled(*arrays[:2]) * doubled(*arrays[2:]), axis=1))
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        pulled = mx.expand_dims(cotangents[0], axis=1)
+        in_a, in_b = pulled * primals[2], pulled * primals[0]
+        return in_a, in_a, in_b, in_b
+
+    return on_backend(backend, launch, native, gradient, operator="DoubleFloat.vecdot")
+
+
+def _launch(high: mx.array, *_others: mx.array) -> Launch:
+    rows = high.shape[0]
+    return Launch(
+        grid=(rows * THREADS, 1, 1),
+        threadgroup=(THREADS, 1, 1),
+        output_shapes=((rows,), (rows,)),
+        output_dtypes=(mx.float32, mx.float32),
+    )
+
+
+def _kernel(name: str, operands: tuple[str, ...]) -> Kernel:
+    values = [f"float2({o}_high[at], {o}_low[at])" for o in operands]
+    term = values[0] if len(values) == 1 else f"xlstm_double_multiply({', '.join(values)})"
+    return Kernel(
+        name=name,
+        inputs=tuple(f"{operand}_{part}" for operand in operands for part in ("high", "low")),
+        outputs=("high", "low"),
+        launch=_launch,
+        header=DOUBLE,
+        body=f"""
+    // Inputs: (rows, columns), contiguous; high, low: (rows).
+    threadgroup float2 partial[{THREADS}];
+    const uint columns = a_high_shape[1];
+    const uint row = threadgroup_position_in_grid.x;
+    const uint thread_index = thread_position_in_threadgroup.x;
+    float2 sum = float2(0.0f, 0.0f);
+    for (uint column = thread_index; column < columns; column += {THREADS}) {{
+        const int64_t at = static_cast<int64_t>(row) * columns + column;
+        sum = xlstm_double_add(sum, {term});
+    }}
+    partial[thread_index] = sum;
+    for (uint width = {THREADS // 2}; width > 0; width /= 2) {{
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (thread_index < width) {{
+            partial[thread_index] =
+                xlstm_double_add(partial[thread_index], partial[thread_index + width]);
+        }}
+    }}
+    if (thread_index == 0) {{
+        high[row] = partial[0].x;
+        low[row] = partial[0].y;
+    }}
+    """,
+    )
+
+
+_SUM = _kernel("xlstm_double_sum", ("a",))
+_DOT = _kernel("xlstm_double_dot", ("a", "b"))
