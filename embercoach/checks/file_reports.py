@@ -137,6 +137,9 @@ class LineOffsets:
             self.starts.append(self.starts[-1] + len(line))
         if any(c in source for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
             self.starts = _starts_of_lines(source)
+        # Text that ends without a line break begins no further line.
+        is_open = self.starts[-1] == len(source) and source[-1:] not in "\r\n"
+        self._lines = len(self.starts) - is_open
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a line, from 1, and a column, from 0."""
@@ -146,7 +149,7 @@ class LineOffsets:
         """The inverse of :meth:`offset`."""
         from bisect import bisect_right
 
-        line = bisect_right(self.starts, offset)
+        line = bisect_right(self.starts, offset, hi=self._lines)
         return line, offset - self.starts[line - 1]
 
 

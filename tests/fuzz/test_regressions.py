@@ -29,6 +29,13 @@ def test_metal_numbers_of_thousands_of_digits(text: str) -> None:
     execute_unit(text.encode())
 
 
+def test_a_finding_ends_with_a_text_that_no_line_break_ends() -> None:
+    execute_unit(
+        b"kernel void f(device float* x [[buffer(0)]], int i [[thread_position_in_grid]]) {\n"
+        b"  x[i] = 0.0f;\n}\n    void g(Tensor x) { [d h:x.p() length:n]; }\n    pass\nOther"
+    )
+
+
 @pytest.mark.parametrize("body", [f"y[0] = x[{DIGITS}];", f"y[0] = inp{DIGITS};"])
 def test_kernel_bodies_with_numbers_of_thousands_of_digits(body: str) -> None:
     execute_body(body.encode())
