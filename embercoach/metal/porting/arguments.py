@@ -5,34 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.metal.contract import ATTRIBUTES, shape_names
+from embercoach.metal.contract import ATTRIBUTES, MSL_TYPES, shape_names
 from embercoach.metal.porting.entry_points import PortError
+from embercoach.metal.program.types import NAMED
 
 if TYPE_CHECKING:
     from embercoach.metal.porting.entry_points import EntryPoint, KernelParameter
 
 ArrayRole = Literal["input", "output", "updated"]
 
-#: Metal's types of elements, to MLX's dtypes.
-DTYPES = {
-    "bool": "bool_",
-    "half": "float16",
-    "float16_t": "float16",
-    "bfloat": "bfloat16",
-    "bfloat16_t": "bfloat16",
-    "float": "float32",
-    "char": "int8",
-    "uchar": "uint8",
-    "short": "int16",
-    "ushort": "uint16",
-    "int": "int32",
-    "uint": "uint32",
-    "unsigned": "uint32",
-    "unsigned int": "uint32",
-    "long": "int64",
-    "ulong": "uint64",
-    "size_t": "uint64",
-    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+_OF_TYPE = {
+    NAMED[name]: dtype
+    for dtype, name in MSL_TYPES.items()
+    if name in NAMED and dtype not in ("bool", "float64", "complex64")
+}
+#: Metal's types of elements, by all of their names, to MLX's dtypes.
+DTYPES = {name: _OF_TYPE[kind] for name, kind in NAMED.items() if kind in _OF_TYPE} | {
+    "unsigned int": "uint32"
 }
 _ATOMIC = {f"atomic_{kind}": kind for kind in ("int", "uint", "ulong", "float", "bool")}
 _STAGE_IN = ("grid_size", "grid_origin")
