@@ -1,0 +1,1 @@
+"""Linear algebra of batches of matrices, with the names, shapes and conventions of NumPy."""
