@@ -53,7 +53,7 @@ def soft_cap(
     if isinstance(cap_value, mx.array):
         cap, variable_cap = _array_cap(cap_value), True
     else:
-        cap, variable_cap = _number_cap(cap_value), False
+        cap, variable_cap = mx.array(require_cap(cap_value), dtype=mx.float32), False
     resolved = executors.resolve(backend)
     if resolved == executors.CudaExecutor.name and values.size < _FEWEST_ON_CUDA:
         resolved = executors.NATIVE
@@ -106,14 +106,20 @@ def _slope(scaled: mx.array) -> mx.array:
     return four * decay / mx.square(mx.ones_like(decay) + decay)
 
 
-def _number_cap(cap_value: float) -> mx.array:
+def require_cap(cap_value: float) -> float:
+    """Return a cap that is a number of the host as a float.
+
+    Raises:
+        TypeError: for anything that is not a number.
+        ValueError: for one that is not positive and finite.
+    """
     number = host_number("soft_cap", "cap_value", cap_value)
     if not _SMALLEST_CAP <= number <= 1 / _SMALLEST_CAP:
         raise ValueError(
             f"soft_cap: cap_value must be positive, from {_SMALLEST_CAP:.3g} to "
             f"{1 / _SMALLEST_CAP:.3g}, got {number}"
         )
-    return mx.array(number, dtype=mx.float32)
+    return number
 
 
 def _array_cap(cap_value: mx.array) -> mx.array:
@@ -160,7 +166,7 @@ _TANH = """
     }
 """
 
-_FORWARD = Kernel(
+FORWARD = Kernel(
     name="xlstm_soft_cap",
     inputs=("values", "cap"),
     outputs=("capped",),
@@ -183,7 +189,7 @@ _FORWARD = Kernel(
     """,
 )
 
-_GRADIENT = Kernel(
+GRADIENT = Kernel(
     name="xlstm_soft_cap_gradient",
     inputs=("values", "cotangent", "cap"),
     outputs=("values_gradient",),
@@ -227,7 +233,7 @@ def _soft_cap(backend: str, variable_cap: bool) -> Operation:
     input_gradient = _soft_cap_gradient(backend)
 
     def launch(values: mx.array, cap: mx.array) -> mx.array:
-        (capped,) = _FORWARD(_rows(values), cap, backend=backend)
+        (capped,) = FORWARD(_rows(values), cap, backend=backend)
         return capped.reshape(values.shape)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
@@ -246,7 +252,7 @@ def _soft_cap_gradient(backend: str) -> Operation:
     """The differentiable operation (values, cotangent, cap) -> gradient on one backend."""
 
     def launch(values: mx.array, cotangent: mx.array, cap: mx.array) -> mx.array:
-        (gradient,) = _GRADIENT(_rows(values), _rows(cotangent), cap, backend=backend)
+        (gradient,) = GRADIENT(_rows(values), _rows(cotangent), cap, backend=backend)
         return gradient.reshape(values.shape)
 
     native = soft_cap_gradient_reference

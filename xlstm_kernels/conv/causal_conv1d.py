@@ -85,7 +85,7 @@ def causal_conv1d(
         raise ValueError(f"causal_conv1d: x must be (B, S, C), channels last, got {x.shape}")
     require_filter("causal_conv1d", x, weight, bias, ("initial_states", initial_states))
     require_activation("causal_conv1d", activation)
-    options = _Options(
+    options = ConvOptions(
         bias is not None,
         initial_states is not None,
         bool(return_final_states),
@@ -162,7 +162,7 @@ def _of_own_sequence(seen: list[mx.array], seq_idx: mx.array) -> list[mx.array]:
 # --- Metal -------------------------------------------------------------------------------------
 
 
-def _launch(options: _Options, values: mx.array, weight: mx.array, *others: mx.array) -> Launch:
+def _launch(options: ConvOptions, values: mx.array, weight: mx.array, *others: mx.array) -> Launch:
     (batch, _, channels), width = values.shape, weight.shape[1]
     states = ((batch, width - 1, channels), values.dtype)
     outputs = ((values.shape, values.dtype), *((states,) * options.final_states))
@@ -201,7 +201,7 @@ _NO_PADDING = f"""
 
 
 @functools.cache
-def _kernel(options: _Options) -> Kernel:
+def conv_kernel(options: ConvOptions) -> Kernel:
     """The kernel with or without a bias, initial states, final states, silu, and `seq_idx`."""
     continued, final_states, packed = options.continued, options.final_states, options.packed
     parts = {
@@ -250,7 +250,7 @@ def _kernel(options: _Options) -> Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class ConvOptions:
     """The options of a call: bias, initial states, final states, silu, `seq_idx`.
 
     There are no states with `seq_idx`.
@@ -285,7 +285,7 @@ class _Options:
 
 
 @functools.cache
-def _causal_conv1d(backend: str, options: _Options) -> Operation:
+def _causal_conv1d(backend: str, options: ConvOptions) -> Operation:
     """The differentiable (x, weight[, bias][, initial states | seq_idx]) -> y[, final states]."""
     if backend == executors.NATIVE:
         return options.reference
@@ -293,10 +293,10 @@ def _causal_conv1d(backend: str, options: _Options) -> Operation:
 
     def launch(x: mx.array, weight: mx.array, *given: mx.array) -> mx.array | Arrays:
         if weight.shape[1] > 1 or options.packed:
-            outputs = _kernel(options)(x, weight, *given, backend=backend)
+            outputs = conv_kernel(options)(x, weight, *given, backend=backend)
             return outputs if options.final_states else outputs[0]
         # A filter that sees no past has states without elements: nothing to bind to a kernel.
-        kernel = _kernel(replace(options, continued=False, final_states=False))
+        kernel = conv_kernel(replace(options, continued=False, final_states=False))
         (y,) = kernel(x, weight, *given[: int(options.biased)], backend=backend)
         empty = mx.zeros((x.shape[0], 0, x.shape[2]), dtype=x.dtype)
         return (y, empty) if options.final_states else y
@@ -309,7 +309,7 @@ def _causal_conv1d(backend: str, options: _Options) -> Operation:
 
 
 @functools.cache
-def _causal_conv1d_gradient(backend: str, options: _Options) -> Operation:
+def _causal_conv1d_gradient(backend: str, options: ConvOptions) -> Operation:
     """(x, weight[, bias][, initial states | seq_idx], cotangents) -> gradients in all of these."""
     gradient = gradient_of(options.reference)
 

@@ -77,7 +77,7 @@ def causal_conv1d_gradient(
     # Without an activation the bias is in no gradient.
     given = (bias if activated else None, states, final_cotangent, seq_idx)
     biased, continued, final, packed = (array is not None for array in given)
-    kernel = _kernel(_Options(biased, continued, final, packed, activated))
+    kernel = conv_gradient_kernel(ConvGradientOptions(biased, continued, final, packed, activated))
     in_x, *in_states, block_sums = kernel(
         x, weight, cotangent, *(array for array in given if array is not None), backend=backend
     )
@@ -97,7 +97,7 @@ def causal_conv1d_gradient(
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class ConvGradientOptions:
     """Options of a kernel: bias, states, cotangent of the final states, `seq_idx`, silu."""
 
     biased: bool
@@ -107,7 +107,7 @@ class _Options:
     activated: bool
 
 
-def _launch(options: _Options, *inputs: mx.array) -> Launch:
+def _launch(options: ConvGradientOptions, *inputs: mx.array) -> Launch:
     values, weight, _, *given = inputs
     (_, _, channels), width = values.shape, weight.shape[1]
     laid = runs(values, width, windows=2)
@@ -168,7 +168,7 @@ _STATES_OF_HALO = f"""
 """
 
 
-def _pulled(options: _Options) -> str:
+def _pulled(options: ConvGradientOptions) -> str:
     """MSL of `window` and `pulled`, which is g; on the way, what the run adds to `sums`."""
     packed = options.packed
     if options.activated:
@@ -210,7 +210,7 @@ def _pulled(options: _Options) -> str:
     """
 
 
-def _spread(first_tap: str, options: _Options) -> str:
+def _spread(first_tap: str, options: ConvGradientOptions) -> str:
     """MSL of the gradient in x at the step start + i - HALO, of the taps from `first_tap` on."""
     from_state = f"""
             if (active && end >= steps && end < steps + HALO) {{
@@ -264,7 +264,7 @@ _SUM_OVER_PLACES = """
 
 
 @functools.cache
-def _kernel(options: _Options) -> Kernel:
+def conv_gradient_kernel(options: ConvGradientOptions) -> Kernel:
     """The kernel for an activation or none, and for which of the others matter to it."""
     parts = {
         "_bias": options.biased,

@@ -147,7 +147,7 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
     """
     pointers = {name: f"{name}_of_no_dimension" for name in scalars}
     lines = [f"    const auto {name} = *{pointer};" for name, pointer in sorted(pointers.items())]
-    used = {token for kind, token in _tokens(kernel.body) if kind == "name"}
+    used = names_in(kernel.body)
     lines += [f"    const auto {n} = {text};" for n, text in _ATTRIBUTES.items() if n in used]
     header = f'#include "{_PRELUDE.as_posix()}"\n{_translated(kernel.header, file_scope=True)}\n'
     if threads > _ALWAYS_FIT or kernel.resident_threadgroups > 1:
@@ -164,6 +164,11 @@ def cuda_source(kernel: Kernel, scalars: frozenset[str], threads: int) -> CudaSo
         body="\n".join([*lines, _translated(kernel.body, file_scope=False)]),
         header=header,
     )
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The names in a Metal text, without those in comments, strings and directives."""
+    return frozenset(token for kind, token in _tokens(text) if kind == "name")
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

@@ -53,7 +53,7 @@ def norm_gradient(
     arrays = dict(zip(extras, given, strict=True))
     # A bias is in no gradient but the gate's.
     read = [array for name, array in arrays.items() if name != "bias" or "gate" in arrays]
-    kernel = _kernel(extras, centred=centred)
+    kernel = norm_gradient_kernel(extras, centred=centred)
     gradients = kernel(x, epsilon, cotangent, *read, backend=backend)
     found = dict(zip(kernel.outputs, gradients, strict=True))
     results = [found["values_gradient"]]
@@ -313,7 +313,7 @@ _BODY = f"""
 
 
 @functools.cache
-def _kernel(extras: tuple[str, ...], *, centred: bool) -> Kernel:
+def norm_gradient_kernel(extras: tuple[str, ...], *, centred: bool) -> Kernel:
     """The kernel that gives all gradients of a norm with these extras."""
     gated = "gate" in extras
     outputs = (

@@ -17,6 +17,8 @@ import mlx.core as mx
 
 from xlstm_kernels.msl import PAIRS
 
+#: Units of a head: two values a unit fill the 32 KB of a threadgroup's memory.
+MAX_CAPACITY = 4096
 # What Metal runs of any kernel, whatever registers that needs.
 _THREADS = 256
 # Four registers each, so that 512 threads fit on CUDA: 128 KB of 256. Halves take as

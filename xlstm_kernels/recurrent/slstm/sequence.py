@@ -32,11 +32,10 @@ from xlstm_kernels.recurrent.slstm.arguments import (
     require_inputs,
 )
 from xlstm_kernels.recurrent.slstm.gradient import slstm_gradient
-from xlstm_kernels.recurrent.slstm.layout import Shares, most_threads
+from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
 from xlstm_kernels.recurrent.slstm.reference import slstm_reference
 from xlstm_kernels.recurrent.slstm.sequence_kernel import KERNELS
 
-_MAX_CAPACITY = 4096  # two values a unit fill the 32 KB of a threadgroup's memory
 
 
 def slstm(
@@ -167,9 +166,9 @@ def _slstm_of(
         begins = sequence_begins(operator, seq_idx, mask, (batch, steps))
         masks = (mx.ones_like(begins) if mask is None else mask, begins)
     name = executors.resolve(backend)
-    if name != executors.NATIVE and units > _MAX_CAPACITY:
+    if name != executors.NATIVE and units > MAX_CAPACITY:
         raise ValueError(
-            f"{operator}: a kernel holds at most {_MAX_CAPACITY} units a head, got {units}; "
+            f"{operator}: a kernel holds at most {MAX_CAPACITY} units a head, got {units}; "
             "use backend='native'"
         )
     if not steps:

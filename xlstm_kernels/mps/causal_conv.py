@@ -1,0 +1,118 @@
+"""The causal depthwise convolution of tensors: see `xlstm_kernels.conv.causal_conv1d`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from xlstm_kernels.conv.arguments import MAX_WIDTH, require_activation
+from xlstm_kernels.conv.causal_conv1d import ConvOptions, conv_kernel
+from xlstm_kernels.conv.causal_conv1d_gradient import ConvGradientOptions, conv_gradient_kernel
+from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
+
+_OPERATOR = "causal_conv1d"
+_INTEGERS = (torch.int32, torch.int64)
+
+
+def causal_conv1d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    initial_states: torch.Tensor | None = None,
+    return_final_states: bool = False,
+    activation: str | None = None,
+    *,
+    seq_idx: torch.Tensor | None = None,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Convolve each channel of `x` with its own filter, which sees the present and the past.
+
+    Computed in float32 and rounded once. `x` is read as it lies.
+
+    Args:
+        x: (B, S, C); float32, float16 or bfloat16, not empty.
+        weight: (C, K) of any of these dtypes, 1 <= K <= 32; weight[:, K-1] applies to the current
+            step.
+        bias: (C,) of any of these dtypes, or None for none.
+        initial_states: (B, K-1, C), the steps before the first of x, the latest last; None for
+            zeros. K is at least 2 with them.
+        return_final_states: whether to return the state after the last step as well; K is at least
+            2 then.
+        activation: None; or "silu", also called "swish".
+        seq_idx: (B, S) int32 or int64, for sequences packed into one row: a step sees only steps
+            with its number. It allows neither initial nor final states.
+
+    Returns:
+        y (B, S, C) in the dtype of x; with `return_final_states` the pair (y, states), states
+        (B, K-1, C) in the dtype of x.
+
+    Raises:
+        TypeError: for a dtype that is not listed.
+        ValueError: for shapes that do not fit, an unknown activation, states with `seq_idx` or with
+            one tap, a tensor on another device than "mps".
+    """
+    require_tensors(_OPERATOR, x=x, weight=weight, bias=bias, initial_states=initial_states)
+    if x.ndim != 3 or not x.numel():
+        raise ValueError(f"{_OPERATOR}: x must be (B, S, C), not empty, got {tuple(x.shape)}")
+    batch, steps, channels = x.shape
+    if weight.ndim != 2 or not 1 <= weight.shape[1] <= MAX_WIDTH:
+        raise ValueError(
+            f"{_OPERATOR}: weight must be (C, K), K from 1 to {MAX_WIDTH}, "
+            f"got {tuple(weight.shape)}"
+        )
+    taps = weight.shape[1]
+    require_shape(_OPERATOR, "weight", weight, (channels, taps), "(C, K)")
+    require_shape(_OPERATOR, "bias", bias, (channels,), "(C,)")
+    shape = (batch, taps - 1, channels)
+    require_shape(_OPERATOR, "initial_states", initial_states, shape, "(B, K-1, C)")
+    require_activation(_OPERATOR, activation)
+    has_states = initial_states is not None or return_final_states
+    if has_states and (taps == 1 or seq_idx is not None):
+        raise ValueError(f"{_OPERATOR}: states need 2 taps at least, and no seq_idx")
+    if seq_idx is not None:
+        _require_numbers(seq_idx, (batch, steps))
+    result: tuple[torch.Tensor, ...] = _CausalConv.apply(
+        x, weight, bias, initial_states, seq_idx, return_final_states, activation is not None
+    )
+    return (result[0], result[1]) if return_final_states else result[0]
+
+
+def _require_numbers(seq_idx: torch.Tensor, shape: tuple[int, int]) -> None:
+    if not isinstance(seq_idx, torch.Tensor) or seq_idx.dtype not in _INTEGERS:
+        raise TypeError(f"{_OPERATOR}: seq_idx must be a tensor of int32 or int64")
+    require_device(_OPERATOR, "seq_idx", seq_idx)
+    require_shape(_OPERATOR, "seq_idx", seq_idx, shape, "(B, S)")
+
+
+class _CausalConv(torch.autograd.Function):
+    """(x, weight, bias, states, seq_idx, final states?, silu?) to (y[, final states])."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
+        *tensors, final_states, ctx.activated = arguments
+        ctx.save_for_backward(*tensors)
+        x, weight, bias, states, seq_idx = tensors
+        options = ConvOptions(
+            bias is not None, states is not None, final_states, ctx.activated, seq_idx is not None
+        )
+        given = (tensor for tensor in (bias, states, seq_idx) if tensor is not None)
+        return launched(conv_kernel(options), x, weight, *given)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, cotangent: torch.Tensor, final_cotangent: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor | None, ...]:
+        x, weight, bias, states, seq_idx = ctx.saved_tensors
+        # Without an activation the bias is in no gradient.
+        given = (bias if ctx.activated else None, states, final_cotangent, seq_idx)
+        options = ConvGradientOptions(*(tensor is not None for tensor in given), ctx.activated)
+        present = (tensor for tensor in given if tensor is not None)
+        in_x, *in_states, block_sums = launched(
+            conv_gradient_kernel(options), x, weight, cotangent, *present
+        )
+        sums = block_sums.sum(dim=0)
+        in_weight = sums[:-1].transpose(0, 1).to(weight.dtype)
+        in_bias = None if bias is None else sums[-1].to(bias.dtype)
+        return in_x, in_weight, in_bias, in_states[0] if in_states else None, None, None, None

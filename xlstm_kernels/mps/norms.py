@@ -1,0 +1,154 @@
+"""Norms of tensors: see `xlstm_kernels.norm`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from xlstm_kernels.mps.launching import launched, require_shape, require_tensors
+from xlstm_kernels.norm.multi_head_norm import checked_epsilon
+from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
+from xlstm_kernels.norm.rows import EXTRAS, norm_kernel
+
+
+def rms_norm(
+    x: torch.Tensor, weight: torch.Tensor | None = None, eps: float = 1e-6
+) -> torch.Tensor:
+    """Scale each row of `x` to a root mean square of one, then by `weight`.
+
+    Computed in float32 and rounded once.
+
+    Args:
+        x: (..., D); float32, float16 or bfloat16.
+        weight: (D,) of any of these dtypes, or None for ones.
+        eps: a number, zero or positive, added to the mean square.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
+        ValueError: for an `x` of no dimension, a weight that does not fit, an `eps` that is
+            negative or not finite, a tensor on another device than "mps".
+    """
+    require_tensors("rms_norm", x=x, weight=weight)
+    if not x.ndim:
+        raise ValueError("rms_norm: x must have an axis to normalise over")
+    require_shape("rms_norm", "weight", weight, (x.shape[-1],), "(D,)")
+    epsilon = checked_epsilon("rms_norm", eps)
+    rows = x.reshape((1, -1, 1, x.shape[-1])) if x.numel() else x.reshape((0, 1, 1, x.shape[-1]))
+    normalised: torch.Tensor = _Norm.apply(rows, weight, None, None, epsilon, False)
+    return normalised.reshape(x.shape)
+
+
+def multi_head_layer_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    eps: float = 1e-6,
+    *,
+    bias: torch.Tensor | None = None,
+    gate: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Bring each head of `x` to mean zero and variance one; then weight, bias and output gate.
+
+    Computed in float32 and rounded once.
+
+    Args:
+        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
+        weight: (NH*DH,) of any of these dtypes, or None for ones.
+        eps: a number, zero or positive, added to the variance.
+        bias: (NH*DH,) of any of these dtypes, or None for zeros.
+        gate: (B, S, NH*DH) of any of these dtypes: the result is multiplied by its sigmoid. None
+            for no gate.
+
+    Returns:
+        (B, S, NH*DH), in the dtype of `x`.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
+        ValueError: for shapes that do not fit, an `eps` that is negative or not finite, a tensor on
+            another device than "mps".
+    """
+    return _of_heads("multi_head_layer_norm", x, (weight, bias, gate), eps, centred=True)
+
+
+def multi_head_rms_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    eps: float = 1e-6,
+    *,
+    bias: torch.Tensor | None = None,
+    gate: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Bring each head of `x` to a root mean square of one; then weight, bias and output gate.
+
+    As `multi_head_layer_norm`, but that no mean is taken away.
+
+    Args:
+        x: (B, S, NH, DH); float32, float16 or bfloat16, read as it lies.
+        weight: (NH*DH,), or None for ones.
+        eps: a number, zero or positive, added to the mean square.
+        bias: (NH*DH,), or None for zeros.
+        gate: (B, S, NH*DH), or None for no gate.
+
+    Returns:
+        (B, S, NH*DH), in the dtype of `x`.
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
+        ValueError: as `multi_head_layer_norm`.
+    """
+    return _of_heads("multi_head_rms_norm", x, (weight, bias, gate), eps, centred=False)
+
+
+def _of_heads(
+    operator: str,
+    x: torch.Tensor,
+    extras: tuple[torch.Tensor | None, ...],
+    eps: float,
+    *,
+    centred: bool,
+) -> torch.Tensor:
+    require_tensors(operator, x=x, **dict(zip(EXTRAS, extras, strict=True)))
+    if x.ndim != 4:
+        raise ValueError(f"{operator}: x must be (B, S, NH, DH), got shape {tuple(x.shape)}")
+    batch, length, heads, columns = x.shape
+    flat = heads * columns
+    for name, extra in zip(EXTRAS, extras, strict=True):
+        if name == "gate":
+            require_shape(operator, name, extra, (batch, length, flat), "(B, S, NH*DH)")
+        else:
+            require_shape(operator, name, extra, (flat,), "(NH*DH,)")
+    epsilon = checked_epsilon(operator, eps)
+    normalised: torch.Tensor = _Norm.apply(x, *extras, epsilon, centred)
+    return normalised
+
+
+class _Norm(torch.autograd.Function):
+    """(x, weight, bias, gate, eps, centred) to the normalised heads, (B, S, NH*DH)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *others: Any) -> torch.Tensor:
+        *extras, ctx.eps, ctx.centred = others
+        ctx.save_for_backward(x, *extras)
+        given = {name: e for name, e in zip(EXTRAS, extras, strict=True) if e is not None}
+        kernel = norm_kernel(tuple(given), centred=ctx.centred)
+        (normalised,) = launched(kernel, x, ctx.eps, *given.values())
+        return normalised
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, cotangent: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, *extras = ctx.saved_tensors
+        given = {name: e for name, e in zip(EXTRAS, extras, strict=True) if e is not None}
+        kernel = norm_gradient_kernel(tuple(given), centred=ctx.centred)
+        read = (extra for name, extra in given.items() if name in kernel.inputs)
+        outputs = launched(kernel, x, ctx.eps, cotangent, *read)
+        found = dict(zip(kernel.outputs, outputs, strict=True))
+        for name in ("weight", "bias"):
+            if name in given:
+                found[name] = found[f"{name}_sums"].sum(dim=0).to(given[name].dtype)
+        gradients = (found.get("weight"), found.get("bias"))
+        return found["values_gradient"], *gradients, found.get("gate_gradient"), None, None

@@ -1,0 +1,173 @@
+"""The sLSTM of tensors: see `xlstm_kernels.recurrent.slstm.sequence`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from xlstm_kernels.executors.metal import MetalExecutor
+from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
+from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
+from xlstm_kernels.recurrent.slstm.arguments import STATES
+from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
+
+_OPERATOR = "slstm"
+_GATES = 4
+
+
+def slstm(
+    Wx: torch.Tensor,  # noqa: N803  # the names are those of FlashRNN, as is the order
+    R: torch.Tensor,  # noqa: N803
+    b: torch.Tensor,
+    states: torch.Tensor | None = None,
+    *,
+    mask: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run the sLSTM over a sequence: T steps of N heads with D units each.
+
+    Everything inside is float32, and so are both results. The gradient is exact: it includes the
+    stabiliser m, so that c, n and m may be used like y.
+
+    Args:
+        Wx: (B, T, 4, N, D), what the input contributes to i, f, z and o, in this order; float32,
+            float16 or bfloat16, not empty. It is read as it lies.
+        R: (4, N, D, D), the recurrent weights of each head, indexed [gate, head, out, in].
+        b: (4, N, D), the bias.
+        states: (4, B, 1, N, D) or (4, B, N, D), the initial y, c, n and m; None for zeros.
+        mask: (B, T) booleans, or None for all True. A step that is False leaves the states as they
+            are, and its y is zero.
+
+    Returns:
+        The states after each step, (4, B, T, N, D), and after the last, (4, B, 1, N, D); y, c, n
+        and m, in this order, all float32.
+
+    Raises:
+        TypeError: for a dtype that is not listed.
+        ValueError: for shapes that do not fit, more than 4096 units a head, a tensor on another
+            device than "mps".
+    """
+    require_tensors(_OPERATOR, Wx=Wx, R=R, b=b, states=states)
+    if Wx.ndim != 5 or Wx.shape[2] != _GATES or not Wx.numel():
+        raise ValueError(
+            f"{_OPERATOR}: Wx must be (B, T, 4, N, D), not empty, got {tuple(Wx.shape)}"
+        )
+    batch, steps, _, heads, units = Wx.shape
+    if units > MAX_CAPACITY:
+        raise ValueError(f"{_OPERATOR}: a head has at most {MAX_CAPACITY} units, got {units}")
+    require_shape(_OPERATOR, "R", R, (_GATES, heads, units, units), "(4, N, D, D)")
+    require_shape(_OPERATOR, "b", b, (_GATES, heads, units), "(4, N, D)")
+    plain = (STATES, batch, heads, units)
+    if states is None:
+        states = torch.zeros(plain, dtype=torch.float32, device=Wx.device)
+    elif states.ndim == 5:
+        states = states.squeeze(2)
+    require_shape(_OPERATOR, "states", states, plain, "(4, B, N, D)")
+    if mask is not None:
+        _require_mask(mask, (batch, steps))
+    after_each, last = _Slstm.apply(Wx, R, b, states.float(), mask)
+    return after_each, last.unsqueeze(2)
+
+
+def _require_mask(mask: torch.Tensor, shape: tuple[int, int]) -> None:
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        raise TypeError(f"{_OPERATOR}: mask must be a tensor of booleans")
+    require_device(_OPERATOR, "mask", mask)
+    require_shape(_OPERATOR, "mask", mask, shape, "(B, T)")
+
+
+def _arranged(shares: Shares, recurrent: torch.Tensor, *, backward: bool = False) -> torch.Tensor:
+    """R as a kernel reads it: see `Shares.arranged`."""
+    units = recurrent.shape[-1]
+    rows, columns = shares.rows - units, shares.columns * shares.slots - units
+    axes = (1, 2, 3, 0) if backward else (1, 3, 2, 0)
+    padded = torch.nn.functional.pad(recurrent.permute(axes), (0, 0, 0, columns, 0, rows))
+    # A copy begins at a multiple of 16 bytes, as the kernel's loads ask for.
+    return padded.clone(memory_format=torch.contiguous_format)
+
+
+class _Slstm(torch.autograd.Function):
+    """(Wx, R, b, initial states, mask) to (the states after each step, and after the last)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        gate_input: torch.Tensor,
+        recurrent: torch.Tensor,
+        bias: torch.Tensor,
+        initial: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, ...]:
+        masks = () if mask is None else (mask.contiguous(),)
+        units = recurrent.shape[-1]
+        threads = most_threads(MetalExecutor.name, units)
+        states, last = launched(
+            sequence_kernel.KERNELS[len(masks)],
+            gate_input,
+            _arranged(Shares.of(units, threads), recurrent),
+            bias.contiguous(),
+            initial.contiguous(),
+            *masks,
+            threads=threads,
+        )
+        ctx.save_for_backward(gate_input, recurrent, bias, initial, mask, states)
+        return states, last
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, states_cotangent: torch.Tensor, last_cotangent: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
+        gate_input, recurrent, bias, initial, mask, states = ctx.saved_tensors
+        masks = () if mask is None else (mask.contiguous(),)
+        batch, steps, gates, heads, units = gate_input.shape
+        heard = _heard(initial[0], states[0], mask).reshape(batch * steps, heads, units)
+        weights = recurrent.float()
+        fed_back = heard.transpose(0, 1) @ weights.transpose(-1, -2)
+        threads = most_threads(MetalExecutor.name, units)
+        gradient, of_initial = launched(
+            gradient_kernel.KERNELS[len(masks)],
+            gate_input,
+            _arranged(Shares.of(units, threads), recurrent, backward=True),
+            bias.contiguous(),
+            fed_back,
+            initial.contiguous(),
+            states,
+            states_cotangent,
+            last_cotangent,
+            math.inf,
+            *masks,
+            threads=threads,
+            cut=False,
+        )
+        by_unit = gradient.reshape(batch * steps, gates, heads, units)
+        of_weights = by_unit.permute(1, 2, 3, 0) @ heard.transpose(0, 1)
+        return (
+            gradient.to(gate_input.dtype),
+            of_weights.to(recurrent.dtype),
+            gradient.sum(dim=(0, 1)).to(bias.dtype),
+            of_initial,
+            None,
+        )
+
+
+def _heard(first: torch.Tensor, y: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """The y that R feeds back at each step, (B, T, N, D): that of the last step not masked.
+
+    Args:
+        first: the initial y, (B, N, D).
+        y: after each step, (B, T, N, D), zero where masked.
+        mask: (B, T) booleans, or None.
+    """
+    before = torch.cat((first.unsqueeze(1), y[:, :-1]), dim=1)
+    if mask is None:
+        return before
+    # The place that follows the n-th step that is not masked, by n.
+    live = mask[:, :-1].long()
+    count = live.cumsum(dim=1)
+    order = torch.arange(1, y.shape[1], device=y.device)
+    following = torch.zeros_like(mask, dtype=torch.long).scatter(1, live * count, live * order)
+    place = following.gather(1, torch.nn.functional.pad(count, (1, 0)))
+    return before.gather(1, place[:, :, None, None].expand_as(before))
