@@ -291,9 +291,12 @@ def test_third_party_imports_are_declared() -> None:
     simulator = kernels | declared(project["optional-dependencies"]["simulator"]) | {"pytest"}
     server = core | declared(project["optional-dependencies"]["server"])
     watch = core | declared(project["optional-dependencies"]["watch"])
+    torch = kernels | declared(project["optional-dependencies"]["torch"])
     ours = {"embercoach", "xlstm_kernels"}
 
     def allowed(path: Path) -> set[str]:
+        if path.parent == ROOT / "xlstm_kernels" / "mps":
+            return torch
         if path in KERNELS:
             uses_mlx_lm = {path.name, path.parent.name} & {"generate.py", "loading.py", "mlx_lm"}
             return language_models if uses_mlx_lm else kernels

@@ -16,8 +16,9 @@ import mlx.core as mx
 import pytest
 
 import xlstm_kernels as pack
-from embercoach.checks import Project, check_source
+from embercoach.checks import Project, check_metal, check_source
 from xlstm_kernels import executors
+from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source
 from xlstm_kernels.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -235,3 +236,52 @@ def test_the_linter_reads_those_texts(launches) -> None:
         codes = {finding.code for finding in findings_of(kernel, text)}
         reported.append(any(code.startswith("KERNEL-RACE") for code in codes))
     assert sum(reported) > len(reported) / 2, reported
+
+
+def text_for_pytorch(kernel: Kernel, inputs: Shapes, launch: Launch) -> str:
+    return mps_source(kernel, [ArrayMetadata(*given) for given in inputs], launch).text
+
+
+def parameters(text: str) -> list[str]:
+    """The parameters of the kernel that a text defines, in order."""
+    listed = text.partition("[[kernel]] void ")[2].partition(") {\n")[0]
+    return [line.strip().rstrip(",") for line in listed.splitlines()[1:]]
+
+
+def template_arguments(text: str) -> str:
+    """Those of the instance at the end of a text; of one without a template, nothing."""
+    return text.partition("[[kernel]] decltype(")[2].partition("<")[2].partition(">")[0]
+
+
+def test_texts_for_pytorch_have_the_parameters_that_mlx_writes(launches) -> None:
+    for kernel, (inputs, launch) in launches.items():
+        arrays = [mx.zeros(shape, dtype=dtype) for shape, dtype in inputs]
+        theirs = executors.generated_source(kernel, arrays, launch)
+        ours = text_for_pytorch(kernel, inputs, launch)
+        # Small arrays are in constant memory there.
+        of_arrays = {f"* {name} [" for name in kernel.inputs}
+        expected = [
+            text.replace("const constant", "const device")
+            if any(a in text for a in of_arrays)
+            else text
+            for text in parameters(theirs)
+        ]
+        assert expected
+        assert parameters(ours) == expected, kernel.name
+        assert template_arguments(ours) == template_arguments(theirs), kernel.name
+        assert kernel.header in ours
+        assert kernel.body in ours
+
+
+def test_the_linter_has_nothing_to_say_about_texts_for_pytorch(launches) -> None:
+    for kernel, (inputs, launch) in launches.items():
+        text = text_for_pytorch(kernel, inputs, launch)
+        assert check_metal(text).findings == (), kernel.name
+
+
+def test_the_linter_reads_texts_for_pytorch(launches) -> None:
+    """Without their barriers, some race whatever the launch, which such a text does not have."""
+    shared = [kernel for kernel in launches if BARRIER in kernel.body]
+    texts = [text_for_pytorch(k, *launches[k]).replace(BARRIER, "") for k in shared]
+    reported = {finding.code for text in texts for finding in check_metal(text).findings}
+    assert any(code.startswith("KERNEL-RACE") for code in reported), reported

@@ -129,6 +129,15 @@ def mps_source(kernel: Kernel, inputs: Sequence[ArrayMetadata], launch: Launch) 
     return _written(kernel, arrays, outputs, launch.template)
 
 
+def packed_integers(numbers: Sequence[int]) -> list[int]:
+    """Return int32 numbers as int64 numbers of the same bytes, the first number in the low half.
+
+    PyTorch passes a list of Python integers to a kernel as int64; shapes are int32.
+    """
+    even = [*numbers, *[0] * (len(numbers) % 2)]
+    return [low | high << 32 for low, high in zip(even[::2], even[1::2], strict=True)]
+
+
 @functools.cache
 def _written(
     kernel: Kernel,
@@ -139,7 +148,9 @@ def _written(
     used = names_in(kernel.body)
     declared = [*_input_parameters(kernel, arrays, used), *_output_parameters(kernel, outputs)]
     parameters = [f"{text} [[buffer({index})]]" for index, (_, text) in enumerate(declared)]
-    parameters += [f"{kind} {name} [[{name}]]" for name, kind in _ATTRIBUTES.items() if name in used]
+    parameters += [
+        f"{kind} {name} [[{name}]]" for name, kind in _ATTRIBUTES.items() if name in used
+    ]
     prelude = f"{_PRELUDE}{kernel.header}\n"
     signature = f"[[kernel]] void {kernel.name}(\n  " + ",\n  ".join(parameters) + ") {\n"
     front, end = "", ""

@@ -315,14 +315,14 @@ def _kernel(dtype_state: mx.Dtype) -> Kernel:
     )
 
 
-_KERNELS = {dtype: _kernel(dtype) for dtype in FLOATING}
+KERNELS = {dtype: _kernel(dtype) for dtype in FLOATING}
 
 
 @functools.cache
 def _step(backend: str, form: Form, dtype_state: mx.Dtype) -> Operation:
     """The differentiable operation (q, k, v, i, f, c, n, m) -> (h, c, n, m) on one backend."""
     reference = functools.partial(mlstm_step_reference, eps=form.eps, dtype_state=dtype_state)
-    kernel = _KERNELS[dtype_state]
+    kernel = KERNELS[dtype_state]
 
     def launch(*arrays: mx.array) -> Arrays:
         return kernel(*arrays, mx.array(form.eps, dtype=mx.float32), backend=backend)

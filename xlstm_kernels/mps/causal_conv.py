@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from xlstm_kernels.conv.arguments import MAX_WIDTH, require_activation
 from xlstm_kernels.conv.causal_conv1d import ConvOptions, conv_kernel
 from xlstm_kernels.conv.causal_conv1d_gradient import ConvGradientOptions, conv_gradient_kernel
+from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
 
 _OPERATOR = "causal_conv1d"
@@ -100,14 +100,15 @@ class _CausalConv(torch.autograd.Function):
         return launched(conv_kernel(options), x, weight, *given)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(
         ctx: Any, cotangent: torch.Tensor, final_cotangent: torch.Tensor | None = None
     ) -> tuple[torch.Tensor | None, ...]:
         x, weight, bias, states, seq_idx = ctx.saved_tensors
         # Without an activation the bias is in no gradient.
         given = (bias if ctx.activated else None, states, final_cotangent, seq_idx)
-        options = ConvGradientOptions(*(tensor is not None for tensor in given), ctx.activated)
+        biased, continued, final, packed = (tensor is not None for tensor in given)
+        options = ConvGradientOptions(biased, continued, final, packed, ctx.activated)
         present = (tensor for tensor in given if tensor is not None)
         in_x, *in_states, block_sums = launched(
             conv_gradient_kernel(options), x, weight, cotangent, *present

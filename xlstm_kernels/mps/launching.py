@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import mlx.core as mx
 import torch
 
-from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source
+from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source, packed_integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,22 +116,14 @@ def launched(kernel: Kernel, *inputs: Input, **settings: Setting) -> tuple[torch
     arguments = [_argument(argument, bound, outputs) for argument in source.arguments]
     # MLX clamps the threadgroup to the grid.
     group = [min(pair) for pair in zip(launch.threadgroup, launch.grid, strict=True)]
-    function = getattr(_library(source.text), kernel.name)
+    function = getattr(library(source.text), kernel.name)
     function(*arguments, threads=list(launch.grid), group_size=group)
     return outputs
 
 
-def packed_integers(numbers: Sequence[int]) -> list[int]:
-    """Return int32 numbers as int64 numbers of the same bytes, the first number in the low half.
-
-    PyTorch passes a list of Python integers to a kernel as int64; shapes are int32.
-    """
-    even = [*numbers, *[0] * (len(numbers) % 2)]
-    return [low | high << 32 for low, high in zip(even[::2], even[1::2], strict=True)]
-
-
 @functools.cache
-def _library(text: str) -> Any:
+def library(text: str) -> Any:
+    """What PyTorch compiles a text to, once."""
     return torch.mps.compile_shader(text)
 
 

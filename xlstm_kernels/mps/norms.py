@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import launched, require_shape, require_tensors
 from xlstm_kernels.norm.multi_head_norm import checked_epsilon
 from xlstm_kernels.norm.row_gradients import norm_gradient_kernel
@@ -139,7 +139,7 @@ class _Norm(torch.autograd.Function):
         return normalised
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, cotangent: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, *extras = ctx.saved_tensors
         given = {name: e for name, e in zip(EXTRAS, extras, strict=True) if e is not None}

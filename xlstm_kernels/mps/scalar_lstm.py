@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from xlstm_kernels.executors.metal import MetalExecutor
+from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
 from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
 from xlstm_kernels.recurrent.slstm.arguments import STATES
@@ -116,7 +116,7 @@ class _Slstm(torch.autograd.Function):
         return states, last
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(
         ctx: Any, states_cotangent: torch.Tensor, last_cotangent: torch.Tensor
     ) -> tuple[torch.Tensor | None, ...]:

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from xlstm_kernels.activation.soft_cap import FORWARD, GRADIENT, require_cap
+from xlstm_kernels.mps.first_order import first_order
 from xlstm_kernels.mps.launching import launched, require_tensors
 
 
@@ -52,7 +52,7 @@ class _SoftCap(torch.autograd.Function):
         return capped.reshape(values.shape)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, cotangent: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         values, *caps = ctx.saved_tensors
         cap = caps[0] if caps else ctx.cap
@@ -66,9 +66,7 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape((tensor.numel() // max(columns, 1), columns))
 
 
-def _cap_gradient(
-    values: torch.Tensor, cotangent: torch.Tensor, cap: torch.Tensor
-) -> torch.Tensor:
+def _cap_gradient(values: torch.Tensor, cotangent: torch.Tensor, cap: torch.Tensor) -> torch.Tensor:
     """The sum of cotangent * (tanh(z) - z sech^2(z)); see `cap_gradient_reference`."""
     scaled = torch.clamp(values.float() / cap, -50.0, 50.0)
     decay = torch.exp(-2.0 * scaled.abs())

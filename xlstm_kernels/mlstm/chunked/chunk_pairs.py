@@ -72,7 +72,7 @@ def chunk_pairs(
     if backend == executors.NATIVE:
         return chunk_pairs_reference(scores, pulled, gates, inverse, bias, root, dtype)
     gated = (*gates.exponents, inverse, bias)
-    return ChunkPairs(*_PAIRS(scores, pulled, *gated, root, backend=backend, dtype=dtype))
+    return ChunkPairs(*CHUNK_PAIRS(scores, pulled, *gated, root, backend=backend, dtype=dtype))
 
 
 def chunk_pairs_reference(
@@ -117,7 +117,7 @@ def _launch(scores: mx.array, *_others: mx.array, dtype: mx.Dtype) -> Launch:
     )
 
 
-_PAIRS = Kernel(
+CHUNK_PAIRS = Kernel(
     name="xlstm_mlstm_chunk_pairs",
     inputs=(
         *("scores", "pulled", "prefix", "prefix_rest", "admitted", "admitted_rest"),

@@ -67,7 +67,7 @@ def chunk_rows(
     if backend == executors.NATIVE:
         return chunk_rows_reference(scores, q, n, gates, eps, dtype, normalize=normalize)
     gated = (*gates.exponents, gates.floor)
-    kernel = _KERNELS[normalize]
+    kernel = KERNELS[normalize]
     return ChunkRows(*kernel(scores, q, n, *gated, eps, backend=backend, dtype=dtype))
 
 
@@ -200,4 +200,4 @@ def _kernel(normalize: bool) -> Kernel:
     )
 
 
-_KERNELS = {normalize: _kernel(normalize) for normalize in (False, True)}
+KERNELS = {normalize: _kernel(normalize) for normalize in (False, True)}

@@ -92,7 +92,7 @@ def log_gates(
         return log_gates_reference(
             i, f, m_initial, mask, chunk_size=chunk_size, sigmoid_input=sigmoid_input
         )
-    kernel = _KERNELS[mask is not None, sigmoid_input]
+    kernel = KERNELS[mask is not None, sigmoid_input]
     masks = () if mask is None else (mask,)
     return LogGates(*kernel(i, f, m_initial, *masks, backend=backend, chunk_size=chunk_size))
 
@@ -362,7 +362,7 @@ def _kernel(masked: bool, sigmoid_input: bool) -> Kernel:
     )
 
 
-_KERNELS = {
+KERNELS = {
     (masked, sigmoid_input): _kernel(masked, sigmoid_input)
     for masked in (False, True)
     for sigmoid_input in (False, True)

@@ -74,7 +74,7 @@ def row_dots(a: mx.array, b: mx.array, *, backend: str) -> mx.array:
     """Dot products of rows, (..., D) twice to (...), summed in float32."""
     if backend == executors.NATIVE:
         return mx.sum(a.astype(mx.float32) * b.astype(mx.float32), axis=-1)
-    (dots,) = _DOTS(a, b, backend=backend)
+    (dots,) = DOTS(a, b, backend=backend)
     return dots
 
 
@@ -96,7 +96,7 @@ def _launch(first: mx.array, _second: mx.array) -> Launch:
     )
 
 
-_DOTS = Kernel(
+DOTS = Kernel(
     name="xlstm_mlstm_row_dots",
     inputs=("first", "second"),
     outputs=("dots",),

@@ -31,7 +31,7 @@ def maximum_gradient(cotangent: mx.array, admitted: mx.array, *, backend: str) -
     """
     if backend == NATIVE:
         return _reference(cotangent, admitted)
-    (gradient,) = _KERNEL(cotangent, admitted, backend=backend)
+    (gradient,) = KERNEL(cotangent, admitted, backend=backend)
     return gradient
 
 
@@ -72,7 +72,7 @@ def _launch(cotangent: mx.array, _admitted: mx.array) -> Launch:
     )
 
 
-_KERNEL = Kernel(
+KERNEL = Kernel(
     name="xlstm_mlstm_maximum_gradient",
     inputs=("cotangent", "admitted"),
     outputs=("gradient",),

@@ -52,7 +52,7 @@ def read_by_queries(
         weights = weights_from_start(gates)
         weights = weights * mx.array(read.shape[-1] ** -0.5, dtype=weights.dtype)
         return _weighted(read, n, q, weights * inverse, weights * bias)
-    gradients, dots = _QUERIES(read, n, q, gates.prefix, inverse, bias, backend=backend)
+    gradients, dots = QUERIES(read, n, q, gates.prefix, inverse, bias, backend=backend)
     return gradients, dots
 
 
@@ -71,7 +71,7 @@ def read_by_keys(
     if backend == executors.NATIVE:
         weights = weights_to_end(gates)
         return _weighted(read, n, k, weights, weights)
-    gradients, dots = _KEYS(read, n, k, *gates.exponents, backend=backend)
+    gradients, dots = KEYS(read, n, k, *gates.exponents, backend=backend)
     return gradients, dots
 
 
@@ -158,8 +158,8 @@ def _kernel(name: str, inputs: tuple[str, ...], weights: str) -> Kernel:
     )
 
 
-_QUERIES = _kernel("xlstm_mlstm_read_by_queries", ("prefix", "inverse", "bias"), _QUERY_WEIGHTS)
-_KEYS = _kernel(
+QUERIES = _kernel("xlstm_mlstm_read_by_queries", ("prefix", "inverse", "bias"), _QUERY_WEIGHTS)
+KEYS = _kernel(
     "xlstm_mlstm_read_by_keys",
     ("prefix", "prefix_rest", "admitted", "admitted_rest"),
     _KEY_WEIGHTS,

@@ -63,7 +63,7 @@ def state_scan(
     """
     if backend == executors.NATIVE:
         return state_scan_reference(added, n_added, gates, c, n, reverse=reverse)
-    outputs = _KERNELS[reverse](added, n_added, gates.prefix, c, n, backend=backend)
+    outputs = KERNELS[reverse](added, n_added, gates.prefix, c, n, backend=backend)
     return Scan(*outputs)
 
 
@@ -169,4 +169,4 @@ def _kernel(reverse: bool) -> Kernel:
     )
 
 
-_KERNELS = {reverse: _kernel(reverse) for reverse in (False, True)}
+KERNELS = {reverse: _kernel(reverse) for reverse in (False, True)}

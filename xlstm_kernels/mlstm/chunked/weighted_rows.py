@@ -41,7 +41,7 @@ def weighted_keys(
     """
     if backend == executors.NATIVE:
         return _rows_and_sums(k, weights_to_end(gates), None, dtype)
-    rows, sums = _KEYS(k, *gates.exponents, backend=backend, dtype=dtype)
+    rows, sums = KEYS(k, *gates.exponents, backend=backend, dtype=dtype)
     return rows, sums
 
 
@@ -71,7 +71,7 @@ def weighted_queries(
         weights = weights_from_start(gates)
         weights = weights * mx.array(q.shape[-1] ** -0.5, dtype=weights.dtype)
         return _rows_and_sums(q, weights * inverse, weights * bias, dtype)
-    rows, sums = _QUERIES(q, gates.prefix, inverse, bias, backend=backend, dtype=dtype)
+    rows, sums = QUERIES(q, gates.prefix, inverse, bias, backend=backend, dtype=dtype)
     return rows, sums
 
 
@@ -183,13 +183,13 @@ def _kernel(name: str, inputs: tuple[str, ...], beginning: str, weights: str) ->
     )
 
 
-_KEYS = _kernel(
+KEYS = _kernel(
     "xlstm_mlstm_weighted_keys",
     ("rows", "prefix", "prefix_rest", "admitted", "admitted_rest"),
     "const float2 total = float2(prefix[first + steps - 1], prefix_rest[first + steps - 1]);",
     _KEY_WEIGHTS,
 )
-_QUERIES = _kernel(
+QUERIES = _kernel(
     "xlstm_mlstm_weighted_queries",
     ("rows", "prefix", "inverse", "bias"),
     "const float root = metal::precise::rsqrt(static_cast<float>(width));",

@@ -37,7 +37,6 @@ from xlstm_kernels.recurrent.slstm.reference import slstm_reference
 from xlstm_kernels.recurrent.slstm.sequence_kernel import KERNELS
 
 
-
 def slstm(
     Wx: mx.array,  # noqa: N803  # the names are those of FlashRNN, as is the order
     R: mx.array,  # noqa: N803

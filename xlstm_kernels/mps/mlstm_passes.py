@@ -1,0 +1,242 @@
+"""Both passes of the chunked mLSTM, of tensors: see `xlstm_kernels.mlstm.chunked.passes`.
+
+Its products of matrices are PyTorch's, of float32 whatever the inputs are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import torch
+from torch.nn.functional import pad
+
+from xlstm_kernels.mlstm.chunked import (
+    chunk_pairs,
+    chunk_rows,
+    gates,
+    normalizer,
+    running_maximum,
+    state_reads,
+    state_scan,
+    weighted_rows,
+)
+from xlstm_kernels.mps.launching import launched
+
+
+class LogGates(NamedTuple):
+    """Of each step, (B, NH, NC, L) float32, but m: see `xlstm_kernels.mlstm.chunked.gates`."""
+
+    prefix: torch.Tensor
+    prefix_rest: torch.Tensor
+    admitted: torch.Tensor
+    admitted_rest: torch.Tensor
+    floor: torch.Tensor
+    m: torch.Tensor
+
+    @property
+    def exponents(self) -> tuple[torch.Tensor, ...]:
+        """G and log i', two parts of each."""
+        return self.prefix, self.prefix_rest, self.admitted, self.admitted_rest
+
+
+class Scan(NamedTuple):
+    """States between chunks, (B, NH, NC, ...), and at the end: see `chunked.state_scan`."""
+
+    c: torch.Tensor
+    n: torch.Tensor
+    c_end: torch.Tensor
+    n_end: torch.Tensor
+
+
+class Call(NamedTuple):
+    """The tensors and settings of a call.
+
+    Attributes:
+        q: (B, NH, S, DK), S at least 1.
+        k: (B, NH, S, DK).
+        v: (B, NH, S, DV).
+        i: (B, NH, S).
+        f: (B, NH, S).
+        c: the initial state, (B, NH, DK, DV) float32.
+        n: (B, NH, DK) float32.
+        m: (B, NH, 1) float32.
+        eps: added to the normaliser.
+        length: steps of a chunk.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    i: torch.Tensor
+    f: torch.Tensor
+    c: torch.Tensor
+    n: torch.Tensor
+    m: torch.Tensor
+    eps: float
+    length: int
+
+    def log_gates(self) -> LogGates:
+        """The log-gates, in chunks."""
+        kernel = gates.KERNELS[False, False]
+        return LogGates(*launched(kernel, self.i, self.f, self.m, chunk_size=self.length))
+
+    def in_chunks(self, tensor: torch.Tensor) -> torch.Tensor:
+        """(B, NH, S, ...) as (B, NH, NC, L, ...), the last chunk filled up with zeros."""
+        missing = -tensor.shape[2] % self.length
+        if missing:
+            tensor = pad(tensor, (*[0, 0] * (tensor.ndim - 3), 0, missing))
+        return tensor.unflatten(2, (-1, self.length))
+
+    def in_sequence(self, chunks: torch.Tensor) -> torch.Tensor:
+        """(B, NH, NC, L, ...) as (B, NH, S, ...)."""
+        return chunks.flatten(2, 3)[:, :, : self.q.shape[2]]
+
+
+def forward_pass(call: Call) -> tuple[torch.Tensor, ...]:
+    """Return h (B, NH, S, DV), the last c, n and m, and the normaliser's sums (B, NH, S)."""
+    log_gates = call.log_gates()
+    q, k, v = map(call.in_chunks, (call.q, call.k, call.v))
+    _, before = _states(call, k, v, log_gates)
+    within, of_state, sums = launched(
+        chunk_rows.KERNELS[True],
+        _product(q, k.mT),
+        q,
+        before.n,
+        *log_gates.exponents,
+        log_gates.floor,
+        call.eps,
+        dtype=mx.float32,
+    )
+    h = _product(within, v) + _product(of_state, before.c)
+    return (
+        call.in_sequence(h).to(call.v.dtype),
+        *(before.c_end, before.n_end, log_gates.m),
+        call.in_sequence(sums),
+    )
+
+
+def backward_pass(
+    call: Call, given: tuple[torch.Tensor, ...], cotangents: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
+    """The exact gradients in q, k, v, i, f and the initial c, n and m.
+
+    Args:
+        call: of the forward pass.
+        given: what it returned.
+        cotangents: of h, c, n and m.
+    """
+    h, c_last, n_last, _, sums = given
+    h_cotangent, *of_states, m_cotangent = cotangents
+    c_cotangent, n_cotangent = (cotangent.contiguous() for cotangent in of_states)
+    log_gates = call.log_gates()
+    q, k, v, dh = map(call.in_chunks, (call.q, call.k, call.v, h_cotangent))
+    weighted, before = _states(call, k, v, log_gates)
+    inverse, bias, by_eps = _normalizer_gradients(call, log_gates, h, dh, sums)
+    reading, n_pulled = launched(
+        weighted_rows.QUERIES, q, log_gates.prefix, inverse, bias, dtype=mx.float32
+    )
+    behind = Scan(
+        *launched(
+            state_scan.KERNELS[True],
+            _product(reading.mT, dh),
+            n_pulled,
+            log_gates.prefix,
+            c_cotangent,
+            n_cotangent,
+        )
+    )
+    of_values, of_scores, key_dots, past_dots = launched(
+        chunk_pairs.CHUNK_PAIRS,
+        _product(q, k.mT),
+        _product(dh, v.mT),
+        *log_gates.exponents,
+        inverse,
+        bias,
+        q.shape[-1] ** -0.5,
+        dtype=mx.float32,
+    )
+    by_query, from_start = launched(
+        state_reads.QUERIES,
+        *(_product(dh, before.c.mT), before.n, q, log_gates.prefix, inverse, bias),
+    )
+    by_key, to_end = launched(
+        state_reads.KEYS, _product(v, behind.c.mT), behind.n, k, *log_gates.exponents
+    )
+    dq = _product(of_scores, k) + by_query
+    dk = _product(of_scores.mT, q) + by_key
+    dv = _product(of_values.mT, dh) + _product(weighted, behind.c)
+    (dots,) = launched(normalizer.DOTS, before.c, behind.c)
+    across = log_gates.prefix[..., -1].exp() * (
+        dots.sum(dim=-1) + (before.n * behind.n).sum(dim=-1)
+    )
+    # The last states are scaled by exp(-m).
+    last = m_cotangent - _inner(c_last, n_last, c_cotangent, n_cotangent)
+    by_m = call.in_sequence(by_eps) + pad(last, (call.q.shape[2] - 1, 0))
+    admit = key_dots + to_end
+    forget = past_dots + from_start.flip(-1).cumsum(dim=-1).flip(-1)
+    forget = forget + pad(to_end.cumsum(dim=-1)[..., :-1], (1, 0)) + across.unsqueeze(-1)
+    di, df, dm = _gate_gradients(call, log_gates, admit, forget, by_m)
+    dm = dm + _inner(call.c, call.n, behind.c_end, behind.n_end)
+    rows = (
+        call.in_sequence(gradient).to(tensor.dtype)
+        for gradient, tensor in ((dq, call.q), (dk, call.k), (dv, call.v))
+    )
+    return *rows, di.to(call.i.dtype), df.to(call.f.dtype), behind.c_end, behind.n_end, dm
+
+
+def _states(
+    call: Call, k: torch.Tensor, v: torch.Tensor, log_gates: LogGates
+) -> tuple[torch.Tensor, Scan]:
+    """The keys by their weight at the chunk's end, and the states before each chunk."""
+    weighted, n_added = launched(weighted_rows.KEYS, k, *log_gates.exponents, dtype=mx.float32)
+    scanned = launched(
+        state_scan.KERNELS[False],
+        *(_product(weighted.mT, v), n_added, log_gates.prefix, call.c, call.n),
+    )
+    return weighted, Scan(*scanned)
+
+
+def _normalizer_gradients(
+    call: Call,
+    log_gates: LogGates,
+    h: torch.Tensor,
+    dh: torch.Tensor,
+    sums: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """1 / normaliser, the gradient in its sums before their bound, and what eps makes of m."""
+    sums, floor = call.in_chunks(sums), log_gates.floor
+    live, size, nothing = torch.isfinite(floor), sums.abs(), torch.zeros_like(sums)
+    inverse = torch.where(live, 1 / (torch.maximum(size, floor) + call.eps), nothing)
+    (dots,) = launched(normalizer.DOTS, call.in_chunks(h), dh)
+    pulled = torch.where(live, dots, nothing) * inverse
+    bias = torch.where(size > floor, -pulled * sums.sign(), nothing)
+    return inverse, bias, -pulled * call.eps
+
+
+def _gate_gradients(
+    call: Call,
+    log_gates: LogGates,
+    admit: torch.Tensor,
+    forget: torch.Tensor,
+    by_m: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients in i, f, and the initial m, of those in log i', log f' and each m."""
+    chosen = call.in_sequence(log_gates.admitted) == 0
+    (flowing,) = launched(running_maximum.KERNEL, by_m, log_gates.admitted)
+    passed = torch.where(chosen, torch.zeros_like(flowing), flowing)
+    of_i = call.in_sequence(admit) + flowing - passed
+    of_f = (call.in_sequence(forget) + passed) * torch.sigmoid(-call.f.float())
+    return of_i, of_f, passed[..., :1]
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.matmul(a.float(), b.float()).contiguous()
+
+
+def _inner(
+    c: torch.Tensor, n: torch.Tensor, c_cotangent: torch.Tensor, n_cotangent: torch.Tensor
+) -> torch.Tensor:
+    """<C, c> + <n, n'>: (B, NH, 1)."""
+    of_rows = (c * c_cotangent).sum(dim=-1) + n * n_cotangent
+    return of_rows.sum(dim=-1, keepdim=True)
