@@ -99,7 +99,7 @@ def test_kernels_bring_one_mlx(platform: dict[str, str]) -> None:
 def test_extras() -> None:
     extras = PROJECT["optional-dependencies"]
     named = {"kernels", "lm", "examples", "simulator", "server", "docs", "watch", "test"}
-    apart = {"browser", "fuzz", "oracles", "release"}
+    apart = {"browser", "fuzz", "oracles", "release", "torch"}
     assert set(extras) == {*named, *apart, "all"}
     (everything,) = map(Requirement, extras["all"])
     assert everything.name == PROJECT["name"]

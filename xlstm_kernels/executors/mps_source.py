@@ -86,7 +86,7 @@ class ArrayMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a launch binds to a buffer index: an array, or what the body asks to know of it.
+    """An array that a launch binds to a buffer index, or its shape, strides or rank.
 
     Attributes:
         role: an input, an output; or the shape (int), strides (int64_t, in elements) or number of

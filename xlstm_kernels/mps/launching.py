@@ -123,7 +123,7 @@ def launched(kernel: Kernel, *inputs: Input, **settings: Setting) -> tuple[torch
 
 @functools.cache
 def library(text: str) -> Any:
-    """What PyTorch compiles a text to, once."""
+    """Compile a text, once: the shader library of PyTorch."""
     return torch.mps.compile_shader(text)
 
 
