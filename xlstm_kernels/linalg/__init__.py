@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 
-__all__ = ["SVDResult", "svd", "svdvals"]
+__all__ = ["EighResult", "SVDResult", "eigh", "eigvalsh", "svd", "svdvals"]
