@@ -17,7 +17,7 @@ import pytest
 
 import xlstm_kernels as pack
 from embercoach.checks import Project, check_source
-from xlstm_kernels import executors
+from xlstm_kernels import executors, linalg
 from xlstm_kernels.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -97,6 +97,12 @@ def run_double_float() -> None:
     with pack.default_backend("notary"):
         results = [a + a, a * a, a / a, a.exp(), a.log(), a.sqrt(), a.sum(), a.vecdot(a), a @ a]
     mx.eval([result.high for result in results])
+
+
+def run_qr() -> None:
+    for shape in ((5, 8, 6), (2, 96, 96)):
+        differentiate(linalg.qr, mx.ones(shape))
+        mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
 
 
 def run_convolutions() -> None:
@@ -203,7 +209,14 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     notary = Notary()
     executors.register(notary)
-    for run in (run_small_operators, run_double_float, run_convolutions, run_mlstm, run_slstm):
+    for run in (
+        run_small_operators,
+        run_double_float,
+        run_convolutions,
+        run_mlstm,
+        run_slstm,
+        run_qr,
+    ):
         run()
     yield notary.launches
     executors.unregister(notary.name)

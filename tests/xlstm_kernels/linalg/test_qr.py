@@ -71,7 +71,7 @@ def test_small(shape, mode, device):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("condition", [1, 1e3, 1e6])
-@pytest.mark.parametrize("shape", [(64, 64), (2, 20, 33), (600, 3), (3, 600)], ids=str)
+@pytest.mark.parametrize("shape", [(64, 64), (2, 20, 33), (300, 3), (3, 300)], ids=str)
 def test_one_launch(shape, mode, condition, device):
     if mode != "complete":
         assert fits(*shape[-2:], min(shape[-2:]))
@@ -87,7 +87,7 @@ def test_blocks(shape, mode, condition, device):
     check(shape, mode, device, condition)
 
 
-@pytest.mark.sampled(0)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", [(256, 256), (512, 512), (4096, 16, 16), (4, 128, 128)], ids=str)
 def test_large(shape, device):
     check(shape, "reduced", device, 1e6)
@@ -135,9 +135,10 @@ def test_not_finite(value, size, device):
     q, r = (np.array(factor) for factor in qr(mx.array(a), backend=device))
     np.testing.assert_allclose(q[0], expected_q[0], atol=1e-4)
     np.testing.assert_allclose(r[0], expected_r[0], atol=1e-4)
-    assert not np.isfinite(q[1]).all()
-    assert not np.isfinite(r[1, :, 1]).any() or np.isnan(r[1]).any()
+    # The columns before it have their reflections.
+    assert np.isfinite(q[1, :, 0]).all()
     assert np.isnan(q[1, :, 1:]).all()
+    assert np.isnan(np.diagonal(r[1])[1:]).sum() >= size - 2
 
 
 @pytest.mark.parametrize("mode", MODES)
