@@ -13,9 +13,9 @@ import pytest
 from tests.xlstm_kernels.test_linted import (
     Notary,
     run_convolutions,
+    run_decompositions,
     run_double_float,
     run_mlstm,
-    run_qr,
     run_slstm,
     run_small_operators,
 )
@@ -301,10 +301,10 @@ def launches() -> Iterator[dict]:
     for run in (
         run_small_operators,
         run_double_float,
+        run_decompositions,
         run_convolutions,
         run_mlstm,
         run_slstm,
-        run_qr,
     ):
         run()
     yield notary.launches

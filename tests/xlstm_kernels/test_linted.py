@@ -99,7 +99,11 @@ def run_double_float() -> None:
     mx.eval([result.high for result in results])
 
 
-def run_qr() -> None:
+def run_decompositions() -> None:
+    for shape in ((2, 6, 4), (1, 4, 6), (1, 64, 64), (1, 100, 128)):
+        a = mx.ones(shape)
+        differentiate(linalg.svd, a, full_matrices=False)
+        differentiate(linalg.svdvals, a)
     for shape in ((5, 8, 6), (2, 96, 96)):
         differentiate(linalg.qr, mx.ones(shape))
         mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
@@ -212,10 +216,10 @@ def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     for run in (
         run_small_operators,
         run_double_float,
+        run_decompositions,
         run_convolutions,
         run_mlstm,
         run_slstm,
-        run_qr,
     ):
         run()
     yield notary.launches

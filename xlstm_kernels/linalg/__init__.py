@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
-from xlstm_kernels.linalg.qr import qr
+from xlstm_kernels.linalg.qr import QRResult, qr
+from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 
-__all__ = ["orthogonalize", "qr"]
+__all__ = ["QRResult", "SVDResult", "orthogonalize", "qr", "svd", "svdvals"]

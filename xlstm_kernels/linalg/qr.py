@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import mlx.core as mx
 
@@ -19,20 +19,27 @@ if TYPE_CHECKING:
 Mode = Literal["reduced", "complete", "r"]
 
 
+class QRResult(NamedTuple):
+    """The factors of `qr`, with NumPy's names."""
+
+    Q: mx.array
+    R: mx.array
+
+
 @overload
 def qr(
     matrices: mx.array,
     mode: Literal["reduced", "complete"] = "reduced",
     *,
     backend: str | None = None,
-) -> tuple[mx.array, mx.array]: ...
+) -> QRResult: ...
 @overload
 def qr(matrices: mx.array, mode: Literal["r"], *, backend: str | None = None) -> mx.array: ...
 
 
 def qr(
     matrices: mx.array, mode: Mode = "reduced", *, backend: str | None = None
-) -> tuple[mx.array, mx.array] | mx.array:
+) -> QRResult | mx.array:
     """Factor each matrix into an orthogonal Q and an upper triangular R, as `numpy.linalg.qr`.
 
     Householder's method in float32, with LAPACK's signs: a reflection gives R's diagonal the sign
@@ -71,7 +78,7 @@ def qr(
     # For a matrix that is not tall the two modes are one.
     chosen: Mode = "reduced" if mode == "complete" and rows <= columns else mode
     factors: Any = qr_operation(resolved, chosen)(matrices)
-    return tuple(factors) if mode != "r" else factors
+    return QRResult(*factors) if mode != "r" else factors
 
 
 @functools.cache
@@ -103,7 +110,7 @@ def _extents(rows: int, columns: int, mode: Mode) -> tuple[int, int]:
     return 0 if mode == "r" else factors, factors
 
 
-def _of_empty(matrices: mx.array, mode: Mode) -> tuple[mx.array, mx.array] | mx.array:
+def _of_empty(matrices: mx.array, mode: Mode) -> QRResult | mx.array:
     """Factors of matrices without elements: Q is the identity."""
     *batch, rows, columns = matrices.shape
     q_columns, r_rows = _extents(rows, columns, mode)
@@ -111,7 +118,7 @@ def _of_empty(matrices: mx.array, mode: Mode) -> tuple[mx.array, mx.array] | mx.
     if mode == "r":
         return r
     identity = mx.eye(rows, q_columns, dtype=mx.float32)
-    return mx.broadcast_to(identity, (*batch, rows, q_columns)), r
+    return QRResult(mx.broadcast_to(identity, (*batch, rows, q_columns)), r)
 
 
 # --- MLX operations ----------------------------------------------------------------------------
