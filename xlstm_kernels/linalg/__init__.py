@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
 from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 
-__all__ = ["QRResult", "SVDResult", "orthogonalize", "qr", "svd", "svdvals"]
+__all__ = ["LstsqResult", "QRResult", "SVDResult", "lstsq", "orthogonalize", "qr", "svd", "svdvals"]

@@ -96,7 +96,7 @@ def _by_newton_schulz(matrices: mx.array, steps: int, eps: float) -> mx.array:
     squares = mx.sum(mx.square(scaled), axis=(-2, -1), keepdims=True)
     positive = squares > mx.zeros_like(squares)
     norm = mx.sqrt(mx.where(positive, squares, mx.ones_like(squares))) * unit
-    x = (numbers / (norm + mx.array(eps, dtype=mx.float32))).astype(matrices.dtype)
+    x: mx.array = (numbers / (norm + mx.array(eps, dtype=mx.float32))).astype(matrices.dtype)
     a, b, c = (mx.array(number, dtype=matrices.dtype) for number in _QUINTIC)
     for _ in range(steps):
         gram = x @ mx.swapaxes(x, -1, -2)
