@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
+from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
+from xlstm_kernels.linalg.orthogonalize import orthogonalize
+from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 
-__all__ = ["EighResult", "SVDResult", "eigh", "eigvalsh", "svd", "svdvals"]
+__all__ = [
+    "EighResult",
+    "LstsqResult",
+    "QRResult",
+    "SVDResult",
+    "eigh",
+    "eigvalsh",
+    "lstsq",
+    "orthogonalize",
+    "qr",
+    "svd",
+    "svdvals",
+]
