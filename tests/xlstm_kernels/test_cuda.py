@@ -13,6 +13,7 @@ import pytest
 from tests.xlstm_kernels.test_linted import (
     Notary,
     run_convolutions,
+    run_decompositions,
     run_double_float,
     run_mlstm,
     run_slstm,
@@ -297,7 +298,14 @@ def test_prelude_compiles(cuda, tmp_path):
 def launches() -> Iterator[dict]:
     notary = Notary()
     executors.register(notary)
-    for run in (run_small_operators, run_double_float, run_convolutions, run_mlstm, run_slstm):
+    for run in (
+        run_small_operators,
+        run_double_float,
+        run_decompositions,
+        run_convolutions,
+        run_mlstm,
+        run_slstm,
+    ):
         run()
     yield notary.launches
     executors.unregister(notary.name)

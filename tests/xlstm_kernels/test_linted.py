@@ -17,7 +17,7 @@ import pytest
 
 import xlstm_kernels as pack
 from embercoach.checks import Project, check_source
-from xlstm_kernels import executors
+from xlstm_kernels import executors, linalg
 from xlstm_kernels.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -97,6 +97,19 @@ def run_double_float() -> None:
     with pack.default_backend("notary"):
         results = [a + a, a * a, a / a, a.exp(), a.log(), a.sqrt(), a.sum(), a.vecdot(a), a @ a]
     mx.eval([result.high for result in results])
+
+
+def run_decompositions() -> None:
+    for shape in ((2, 6, 4), (1, 4, 6), (1, 64, 64), (1, 100, 128)):
+        a = mx.ones(shape)
+        differentiate(linalg.svd, a, full_matrices=False)
+        differentiate(linalg.svdvals, a)
+    for rows in (5, 64, 100):
+        differentiate(linalg.eigh, mx.ones((1, rows, rows)))
+        differentiate(linalg.eigvalsh, mx.ones((1, rows, rows)))
+    for shape in ((5, 8, 6), (2, 96, 96)):
+        differentiate(linalg.qr, mx.ones(shape))
+        mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
 
 
 def run_convolutions() -> None:
@@ -203,7 +216,14 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     notary = Notary()
     executors.register(notary)
-    for run in (run_small_operators, run_double_float, run_convolutions, run_mlstm, run_slstm):
+    for run in (
+        run_small_operators,
+        run_double_float,
+        run_decompositions,
+        run_convolutions,
+        run_mlstm,
+        run_slstm,
+    ):
         run()
     yield notary.launches
     executors.unregister(notary.name)
