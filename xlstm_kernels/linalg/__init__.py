@@ -1,1 +1,8 @@
 """Linear algebra of batches of matrices, with the names, shapes and conventions of NumPy."""
+
+from __future__ import annotations
+
+from xlstm_kernels.linalg.cholesky import cholesky
+from xlstm_kernels.linalg.triangular import solve_triangular
+
+__all__ = ["cholesky", "solve_triangular"]
