@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from xlstm_kernels.linalg.cholesky import cholesky
 from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
 from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
+from xlstm_kernels.linalg.triangular import solve_triangular
 
-__all__ = ["LstsqResult", "QRResult", "SVDResult", "lstsq", "orthogonalize", "qr", "svd", "svdvals"]
+__all__ = [
+    "LstsqResult",
+    "QRResult",
+    "SVDResult",
+    "cholesky",
+    "lstsq",
+    "orthogonalize",
+    "qr",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+]
