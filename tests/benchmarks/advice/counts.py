@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
-import numpy as np
 
 from embercoach.simulator import activate
 from tests.benchmarks.advice.figures import Figure
@@ -20,20 +19,19 @@ if TYPE_CHECKING:
 def counted(piece: Piece, inputs: Sequence[mx.array]) -> list[Figure]:
     """Simulate the variants; one without a launch has no counts."""
     figures = []
-    base: list[np.ndarray] = []
+    base: Sequence[mx.array] = ()
     for variant in piece.variants:
         with activate() as recorder:
             outputs = variant.call(*inputs, backend="metal")
             mx.eval(outputs)
-        arrays = [np.array(output) for output in outputs]
-        base = base or arrays
+        base = base or outputs
         launches = recorder.launches
         figures.append(
             Figure(
                 piece.name,
                 piece.claim,
                 variant.name,
-                different=differing(arrays, base) if variant.same else None,
+                different=differing(outputs, base) if variant.same else None,
                 device_bytes=sum(made.device_bytes for made in launches) if launches else None,
                 accesses=sum(made.accesses for made in launches) if launches else None,
                 findings=tuple(sorted({finding.kind for finding in recorder.findings})),

@@ -122,8 +122,8 @@ def pieces(large: bool) -> Iterator[Piece]:
         yield Piece(
             "a CPU and a GPU stream",
             "independent work on separate queues (CPU and GPU) overlaps",
-            lambda: [*_square(4096, 1), *_square(1024, 1)],
-            _chains((gpu, mx.DeviceType.cpu), (8, 4)),
+            lambda: [*_square(4096, 1), *_square(384, 1)],
+            _chains((gpu, mx.DeviceType.cpu), (8, 2)),
             streams=True,
         )
         yield Piece(

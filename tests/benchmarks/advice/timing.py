@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
-import numpy as np
 
 from tests.benchmarks.advice.figures import Figure
 
@@ -98,19 +97,20 @@ def _seconds(call: Call, count: int) -> float:
 def _different(piece: Piece, calls: dict[str, Call]) -> dict[str, int]:
     """Count the elements that differ from those of the first variant."""
     found: dict[str, int] = {}
-    base: list[np.ndarray] = []
+    base: Sequence[mx.array] = ()
     for variant in piece.variants:
         if variant.name in calls and variant.same:
-            outputs = [np.array(output) for output in calls[variant.name]()]
+            outputs = calls[variant.name]()
             base = base or outputs
             found[variant.name] = differing(outputs, base)
             mx.clear_cache()
     return found
 
 
-def differing(outputs: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> int:
+def differing(outputs: Sequence[mx.array], base: Sequence[mx.array]) -> int:
     """Count the elements that differ by more than the order of float32 sums explains."""
-    return sum(
-        int(np.count_nonzero(np.abs(a.astype(np.float64) - b) > 1e-4 * np.abs(b).max()))
+    counts = [
+        mx.sum(mx.abs(a.astype(mx.float32) - b) > 1e-4 * mx.abs(b).max())
         for a, b in zip(outputs, base, strict=True)
-    )
+    ]
+    return sum(int(count.item()) for count in counts)
