@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import pytest
 
-from tests.benchmarks.advice import figures, timing
+from tests.benchmarks.advice import figures, page, timing
 from tests.benchmarks.advice.counts import counted
 from tests.benchmarks.advice.subjects import SUBJECTS
 from tests.xlstm_kernels.test_cuda import WITHOUT_NVCC, FakeCuda, compile_all, cuda  # noqa: F401
@@ -60,3 +60,11 @@ def test_figures_are_read_as_written(tmp_path: Path) -> None:
     report = figures.Report("device", "0.1", "2026-01-01", "cuda", (row,))
     report.write(tmp_path / "figures.json")
     assert figures.read(tmp_path / "figures.json") == report
+
+
+def test_the_page_has_every_piece_and_the_tables_of_the_figures() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    marks = [page.marked(line) for line in text.splitlines() if line.startswith(page.MARK)]
+    names = [piece.name for pieces in SUBJECTS.values() for piece in pieces(True)]
+    assert sorted(marks) == sorted(names)
+    assert page.filled(text) == text, "python -m tests.regenerate advice"

@@ -1,4 +1,4 @@
-"""What the guides advise about kernels, measured: ``python -m tests.benchmarks.advice``.
+"""The advice of guides on kernels, measured: ``python -m tests.benchmarks.advice``.
 
 On a GPU, the times of each variant, paired with the first one. With ``--backend native``, the
 simulator's counts of the kernels, and times of streams on the CPU.

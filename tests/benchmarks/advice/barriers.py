@@ -242,9 +242,10 @@ def pieces(large: bool) -> Iterator[Piece]:
         ),
     )
     phases = 64 if large else 4
-    for exponent in (10, 14, 20) if large else (8, 10, 12):
+    sizes = {"small": 10, "medium": 14, "large": 20} if large else {"small": 8, "large": 12}
+    for label, exponent in sizes.items():
         yield Piece(
-            f"{phases} phases over 2^{exponent} elements",
+            f"phases over a {label} array",
             "structure multi-phase algorithms as multiple kernels",
             partial(numbers, 2**exponent),
             (

@@ -1,4 +1,4 @@
-"""What the simulator counts of the variants of a piece."""
+"""Counts of the simulator for the variants of a piece."""
 
 from __future__ import annotations
 

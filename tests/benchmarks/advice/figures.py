@@ -15,7 +15,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured of a variant.
+    """Times, counts and findings of a variant.
 
     Attributes:
         piece: the name of the piece of advice.
