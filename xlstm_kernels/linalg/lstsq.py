@@ -17,7 +17,7 @@ from xlstm_kernels.linalg.triangular import multiply
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` returns, in NumPy's order."""
+    """The results of `lstsq`, in NumPy's order."""
 
     x: mx.array
     residuals: mx.array
