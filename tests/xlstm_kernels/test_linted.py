@@ -104,6 +104,9 @@ def run_decompositions() -> None:
         a = mx.ones(shape)
         differentiate(linalg.svd, a, full_matrices=False)
         differentiate(linalg.svdvals, a)
+    for rows in (5, 64, 100):
+        differentiate(linalg.eigh, mx.ones((1, rows, rows)))
+        differentiate(linalg.eigvalsh, mx.ones((1, rows, rows)))
     for shape in ((5, 8, 6), (2, 96, 96)):
         differentiate(linalg.qr, mx.ones(shape))
         mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))

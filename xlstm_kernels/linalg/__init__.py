@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlstm_kernels.linalg.cholesky import cholesky
+from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
 from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
 from xlstm_kernels.linalg.qr import QRResult, qr
@@ -10,10 +11,13 @@ from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 from xlstm_kernels.linalg.triangular import solve_triangular
 
 __all__ = [
+    "EighResult",
     "LstsqResult",
     "QRResult",
     "SVDResult",
     "cholesky",
+    "eigh",
+    "eigvalsh",
     "lstsq",
     "orthogonalize",
     "qr",
