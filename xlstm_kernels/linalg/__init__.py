@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
 from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
+from xlstm_kernels.linalg.pinv import pinv
 from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 
@@ -17,6 +18,7 @@ __all__ = [
     "eigvalsh",
     "lstsq",
     "orthogonalize",
+    "pinv",
     "qr",
     "svd",
     "svdvals",
