@@ -8,6 +8,7 @@ from xlstm_kernels.linalg.orthogonalize import orthogonalize
 from xlstm_kernels.linalg.pinv import pinv
 from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
+from xlstm_kernels.linalg.truncated_svd import truncated_svd
 
 __all__ = [
     "EighResult",
@@ -22,4 +23,5 @@ __all__ = [
     "qr",
     "svd",
     "svdvals",
+    "truncated_svd",
 ]
