@@ -112,6 +112,12 @@ def run_decompositions() -> None:
         mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
 
 
+def run_linear_algebra() -> None:
+    a, b = mx.broadcast_to(mx.eye(40), (3, 40, 40)), mx.ones((3, 40, 2))
+    differentiate(linalg.cholesky, a)
+    differentiate(linalg.solve_triangular, a, b)
+
+
 def run_convolutions() -> None:
     x, weight, bias, state = mx.ones((2, 40, 20)), mx.ones((20, 4)), mx.ones((20,)), (2, 3, 20)
     for activation, last in product((None, "silu"), (False, True)):
@@ -171,6 +177,16 @@ def run_slstm() -> None:
         differentiate(pack.slstm_step, sequence[:, 0], recurrent, bias, states)
 
 
+RUNS = (
+    run_small_operators,
+    run_double_float,
+    run_linear_algebra,
+    run_decompositions,
+    run_convolutions,
+    run_mlstm,
+    run_slstm,
+)
+
 WRITTEN_OUT = jinja2.Template(
     '''\
 import mlx.core as mx
@@ -216,14 +232,7 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     notary = Notary()
     executors.register(notary)
-    for run in (
-        run_small_operators,
-        run_double_float,
-        run_decompositions,
-        run_convolutions,
-        run_mlstm,
-        run_slstm,
-    ):
+    for run in RUNS:
         run()
     yield notary.launches
     executors.unregister(notary.name)

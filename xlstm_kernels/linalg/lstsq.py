@@ -8,11 +8,12 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from xlstm_kernels import executors, products
+from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import LinAlgError, flat_batch, require_matrices
 from xlstm_kernels.linalg.svd import svd
+from xlstm_kernels.linalg.triangular import multiply
 
 
 class LstsqResult(NamedTuple):
@@ -71,7 +72,7 @@ def lstsq(
     rank = mx.sum(_kept(s, bound), axis=-1).astype(mx.int32)
     residuals = mx.zeros((flat_a.shape[0], 0), dtype=mx.float32)
     if rows > columns:
-        squares = mx.sum(mx.square(flat_b - _product(flat_a, x)), axis=1)
+        squares = mx.sum(mx.square(flat_b - multiply(flat_a, x)), axis=1)
         full = mx.expand_dims(rank == mx.array(columns, dtype=mx.int32), axis=-1)
         residuals = mx.where(full, squares, mx.full(squares.shape, mx.nan, dtype=mx.float32))
     return LstsqResult(
@@ -123,8 +124,8 @@ def _solution(backend: str) -> Operation:
         u, s, vh = svd(a, full_matrices=False, backend=backend)
         kept = _kept(s, bound)
         inverses = mx.where(kept, mx.reciprocal(mx.where(kept, s, mx.ones_like(s))), 0 * s)
-        along = _product(mx.swapaxes(u, 1, 2), b) * mx.expand_dims(inverses, axis=-1)
-        return _product(mx.swapaxes(vh, 1, 2), along), s
+        along = multiply(mx.swapaxes(u, 1, 2), b) * mx.expand_dims(inverses, axis=-1)
+        return multiply(mx.swapaxes(vh, 1, 2), along), s
 
     def gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
         """With y = A+' dx: db = y, dA = r (A+ y)' - y x' + (A+' x) (dx - A' y)', r = b - A x."""
@@ -133,9 +134,9 @@ def _solution(backend: str) -> Operation:
         both, _ = _solution(backend)(transposed, mx.concatenate([in_x, x], axis=2), bound)
         in_b, image = mx.split(both, 2, axis=2)
         inner, _ = _solution(backend)(a, in_b, bound)
-        left = mx.concatenate([b - _product(a, x), mx.negative(in_b), image], axis=2)
-        right = mx.concatenate([inner, x, in_x - _product(transposed, in_b)], axis=2)
-        return _product(left, mx.swapaxes(right, 1, 2)), in_b, mx.zeros_like(bound)
+        left = mx.concatenate([b - multiply(a, x), mx.negative(in_b), image], axis=2)
+        right = mx.concatenate([inner, x, in_x - multiply(transposed, in_b)], axis=2)
+        return multiply(left, mx.swapaxes(right, 1, 2)), in_b, mx.zeros_like(bound)
 
     return on_backend(backend, solve, solve, gradient, operator="lstsq", of_outputs=True)
 
@@ -143,8 +144,3 @@ def _solution(backend: str) -> Operation:
 def _kept(s: mx.array, bound: mx.array) -> mx.array:
     """Which singular values (B, K) are not taken as zero."""
     return s > s[:, :1] * bound
-
-
-def _product(a: mx.array, b: mx.array) -> mx.array:
-    exact = products.exact()
-    return exact.operand(a) @ exact.operand(b)

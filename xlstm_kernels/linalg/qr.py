@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, products
-from xlstm_kernels.differentiation import Arrays, Gradient, Operation, differentiable, on_backend
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Gradient, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
 from xlstm_kernels.linalg.householder import fits, small_qr
+from xlstm_kernels.linalg.triangular import multiply, solve_triangular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,41 +187,21 @@ def _gradient(backend: str, mode: Mode) -> Callable[[Arrays, Arrays, Arrays], Ar
         else:
             (q, r), (in_q, in_r) = outputs, cotangents
         if rows >= columns:
-            return (_tall_gradient(q, r, in_q, in_r),)
+            return (_tall_gradient(q, r, in_q, in_r, backend),)
         # A = [X Y], R = [U W]: QR of the square X, and W = Q' Y.
         right, in_w = matrices[..., rows:], in_r[..., rows:]
-        in_q = in_q + _product(right, mx.swapaxes(in_w, -1, -2))
-        in_x = _tall_gradient(q, r[..., :rows], in_q, in_r[..., :rows])
-        return (mx.concatenate([in_x, _product(q, in_w)], axis=-1),)
+        in_q = in_q + multiply(right, mx.swapaxes(in_w, -1, -2))
+        in_x = _tall_gradient(q, r[..., :rows], in_q, in_r[..., :rows], backend)
+        return (mx.concatenate([in_x, multiply(q, in_w)], axis=-1),)
 
     return gradient
 
 
-def _tall_gradient(q: mx.array, r: mx.array, in_q: mx.array, in_r: mx.array) -> mx.array:
+def _tall_gradient(
+    q: mx.array, r: mx.array, in_q: mx.array, in_r: mx.array, backend: str
+) -> mx.array:
     """(dQ + Q copyltu(R dR' - dQ' Q)) R^-T, copyltu: the lower triangle, mirrored to the upper."""
-    inner = _product(r, mx.swapaxes(in_r, -1, -2)) - _product(mx.swapaxes(in_q, -1, -2), q)
+    inner = multiply(r, mx.swapaxes(in_r, -1, -2)) - multiply(mx.swapaxes(in_q, -1, -2), q)
     mirrored = mx.tril(inner) + mx.swapaxes(mx.tril(inner, -1), -1, -2)
-    right_side = mx.swapaxes(in_q + _product(q, mirrored), -1, -2)
-    return mx.swapaxes(_solve(upper=True)(r, right_side), -1, -2)
-
-
-@functools.cache
-def _solve(*, upper: bool) -> Operation:
-    """The operation (triangular R, B) -> R^-1 B, which MLX differentiates in B alone."""
-
-    def native(r: mx.array, b: mx.array) -> mx.array:
-        return mx.linalg.solve_triangular(r, b, upper=upper, stream=mx.cpu)
-
-    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
-        """Giles, Collected matrix derivative results, 2008, section 2.3."""
-        r, b = primals
-        in_b = _solve(upper=not upper)(mx.swapaxes(r, -1, -2), cotangents[0])
-        in_r = mx.negative(_product(in_b, mx.swapaxes(_solve(upper=upper)(r, b), -1, -2)))
-        return mx.triu(in_r) if upper else mx.tril(in_r), in_b
-
-    return differentiable(native, gradient)
-
-
-def _product(a: mx.array, b: mx.array) -> mx.array:
-    exact = products.exact()
-    return exact.operand(a) @ exact.operand(b)
+    right_side = mx.swapaxes(in_q + multiply(q, mirrored), -1, -2)
+    return mx.swapaxes(solve_triangular(r, right_side, backend=backend), -1, -2)
