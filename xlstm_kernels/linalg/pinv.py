@@ -79,7 +79,6 @@ def _operation(backend: str, hermitian: bool) -> Operation:
             s, v = eigh(a, backend=backend)
             ut = mx.swapaxes(v, 1, 2)
         else:
-            # A tuple, as the vectors are asked for.
             u, s, vh = svd(a, full_matrices=False, backend=backend)
             ut, v = mx.swapaxes(u, 1, 2), mx.swapaxes(vh, 1, 2)
         sizes = mx.abs(s)

@@ -8,7 +8,7 @@ MLX's CPU stream, as "native" does for all.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import mlx.core as mx
 
@@ -30,6 +30,28 @@ class SVDResult(NamedTuple):
     U: mx.array
     S: mx.array
     Vh: mx.array
+
+
+@overload
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    *,
+    backend: str | None = None,
+) -> SVDResult: ...
+@overload
+def svd(
+    a: mx.array, full_matrices: bool, compute_uv: Literal[False], *, backend: str | None = None
+) -> mx.array: ...
+@overload
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    *,
+    compute_uv: Literal[False],
+    backend: str | None = None,
+) -> mx.array: ...
 
 
 def svd(
