@@ -68,7 +68,9 @@ def log(a: Pair) -> Pair:
     zero, one = mx.zeros_like(a.high), mx.ones_like(a.high)
     normal = mx.logical_and(a.high >= _float(SMALLEST_NORMAL), mx.isfinite(a.high))
     given = Pair(mx.where(normal, a.high, one), mx.where(normal, a.low, zero))
-    bits = mx.right_shift(given.high.view(mx.uint32), mx.array(23, dtype=mx.uint32))
+    bits = mx.right_shift(
+        mx.stop_gradient(given.high).view(mx.uint32), mx.array(23, dtype=mx.uint32)
+    )
     power = bits.astype(mx.float32) - _float(127.0)
     mantissa = _scaled(given, mx.negative(power))
     above = mantissa.high > _float(ROOT_2)

@@ -94,9 +94,10 @@ def exp(a: Pair) -> mx.array:
 def power_of_two(exponent: mx.array) -> mx.array:
     """2 to the power of a whole number, exactly, by its bits; of NaN any power."""
     least, greatest = mx.array(-126, dtype=mx.int32), mx.array(127, dtype=mx.int32)
-    exponent = mx.clip(exponent.astype(mx.int32), least, greatest)
+    # Stopped before the view, of which MLX has no jvp.
+    exponent = mx.clip(mx.stop_gradient(exponent).astype(mx.int32), least, greatest)
     bits = mx.left_shift(exponent + greatest, mx.array(23, dtype=mx.int32))
-    return mx.stop_gradient(bits.view(mx.float32))
+    return bits.view(mx.float32)
 
 
 def log_sigmoid(x: mx.array) -> Pair:

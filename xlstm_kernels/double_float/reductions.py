@@ -1,7 +1,8 @@
 """Sums and dot products of rows in double-float.
 
 A threadgroup takes a row: each of its threads adds up every 256th element, and a tree of 8 levels
-their sums, in a fixed order. MLX operations compute them in float64, which only the CPU has.
+their sums, in a fixed order. Few long rows are divided among several threadgroups, whose sums a
+second launch adds up. MLX operations compute them in float64, which only the CPU has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from xlstm_kernels.double_float.metal import DOUBLE
 from xlstm_kernels.kernel import Kernel, Launch
 
 THREADS = 256
+#: Rows are divided while a launch has fewer threadgroups than this ...
+THREADGROUPS = 512
+#: ... and each threadgroup has at least so many elements.
+SHORTEST_PART = 4096
 
 
 def doubled(high: mx.array, low: mx.array) -> mx.array:
@@ -34,7 +39,7 @@ def row_sum(backend: str) -> Operation:
     """The operation (high, low), (R, C) each, -> (high, low), (R,) each, on one backend."""
 
     def launch(*arrays: mx.array) -> Arrays:
-        return _SUM(*arrays, backend=backend)
+        return _reduced(_SUM, arrays, backend)
 
     def native(high: mx.array, low: mx.array) -> Arrays:
         with mx.stream(mx.cpu):
@@ -52,7 +57,7 @@ def row_dot(backend: str) -> Operation:
     """The operation (a, b), high and low, (R, C) each, -> (high, low), (R,) each."""
 
     def launch(*arrays: mx.array) -> Arrays:
-        return _DOT(*arrays, backend=backend)
+        return _reduced(_DOT, arrays, backend)
 
     def native(*arrays: mx.array) -> Arrays:
         with mx.stream(mx.cpu):
@@ -66,12 +71,26 @@ def row_dot(backend: str) -> Operation:
     return on_backend(backend, launch, native, gradient, operator="DoubleFloat.vecdot")
 
 
-def _launch(high: mx.array, *_others: mx.array) -> Launch:
+def _reduced(kernel: Kernel, arrays: Arrays, backend: str) -> Arrays:
+    rows, columns = arrays[0].shape
+    parts = _parts(rows, columns)
+    sums = kernel(*arrays, parts=parts, backend=backend)
+    if parts > 1:
+        sums = _SUM(*sums, parts=1, backend=backend)
+    return tuple(part.reshape(rows) for part in sums)
+
+
+def _parts(rows: int, columns: int) -> int:
+    """The threadgroups of a row: a function of the shape, as the order of a sum depends on it."""
+    return max(1, min(THREADGROUPS // max(rows, 1), columns // SHORTEST_PART))
+
+
+def _launch(high: mx.array, *_others: mx.array, parts: int) -> Launch:
     rows = high.shape[0]
     return Launch(
-        grid=(rows * THREADS, 1, 1),
+        grid=(rows * THREADS, parts, 1),
         threadgroup=(THREADS, 1, 1),
-        output_shapes=((rows,), (rows,)),
+        output_shapes=((rows, parts), (rows, parts)),
         output_dtypes=(mx.float32, mx.float32),
     )
 
@@ -86,13 +105,16 @@ def _kernel(name: str, operands: tuple[str, ...]) -> Kernel:
         launch=_launch,
         header=DOUBLE,
         body=f"""
-    // Inputs: (rows, columns), contiguous; high, low: (rows).
+    // Inputs: (rows, columns), contiguous; high, low: (rows, parts).
     threadgroup float2 partial[{THREADS}];
     const uint columns = a_high_shape[1];
     const uint row = threadgroup_position_in_grid.x;
+    const uint part = threadgroup_position_in_grid.y;
+    const uint parts = threadgroups_per_grid.y;
     const uint thread_index = thread_position_in_threadgroup.x;
     float2 sum = float2(0.0f, 0.0f);
-    for (uint column = thread_index; column < columns; column += {THREADS}) {{
+    const uint first = part * {THREADS} + thread_index;
+    for (uint column = first; column < columns; column += parts * {THREADS}) {{
         const int64_t at = static_cast<int64_t>(row) * columns + column;
         sum = xlstm_double_add(sum, {term});
     }}
@@ -105,8 +127,9 @@ def _kernel(name: str, operands: tuple[str, ...]) -> Kernel:
         }}
     }}
     if (thread_index == 0) {{
-        high[row] = partial[0].x;
-        low[row] = partial[0].y;
+        const int64_t at = static_cast<int64_t>(row) * parts + part;
+        high[at] = partial[0].x;
+        low[at] = partial[0].y;
     }}
     """,
     )

@@ -136,17 +136,17 @@ ROW_OF_SIMDGROUP = Kernel(
     launch=_group_launch,
     body="""
     const uint columns = x_shape[1];
-    const uint row = thread_position_in_grid.y;
+    const uint row = threadgroup_position_in_grid.y * 8 + simdgroup_index_in_threadgroup;
     if (row >= static_cast<uint>(x_shape[0])) {
         return;
     }
     const int64_t start = static_cast<int64_t>(row) * columns;
     float sum = 0.0f;
-    for (uint column = thread_position_in_threadgroup.x; column < columns; column += 32) {
+    for (uint column = thread_index_in_simdgroup; column < columns; column += 32) {
         sum += x[start + column];
     }
     sum = simd_sum(sum);
-    if (thread_position_in_threadgroup.x == 0) {
+    if (thread_index_in_simdgroup == 0) {
         y[row] = sum;
     }
     """,

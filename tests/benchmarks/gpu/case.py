@@ -27,6 +27,8 @@ class Case:
         gradients: of as many inputs as there are, by definition; takes inputs and cotangents.
         states: so many inputs, the last ones, are float32 whatever the dtype of the others.
         judged: of the inputs, which elements of the first output count: 1 or 0, broadcast.
+        digits: the outputs are the parts of a DoubleFloat, `values` is their sum, and this is its
+            greatest error, in parts of its greatest number.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Case:
     gradients: Callable[[Sequence[Numbers], Sequence[Numbers]], Sequence[Numbers]]
     states: int = 0
     judged: Callable[..., Numbers] | None = None
+    digits: float | None = None
 
 
 def normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[Numbers]]:

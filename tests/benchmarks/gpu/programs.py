@@ -10,7 +10,7 @@ from math import prod
 import mlx.core as mx
 
 import xlstm_kernels as pack
-from tests.benchmarks.gpu import plain
+from tests.benchmarks.gpu import plain, wide
 from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD, TRAINING
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
@@ -43,6 +43,7 @@ class Program:
         compiled: comparisons are wrapped in `mx.compile`; ours are on GPUs in any case.
         forget: the position of the forget gate among the inputs, which is raised by 3.
         like: an operator of the same group and shape that has the comparisons of this one.
+        only: the dtype of its inputs, whichever dtypes are measured; None for any.
     """
 
     operator: str
@@ -56,11 +57,12 @@ class Program:
     compiled: bool = True
     forget: int | None = None
     like: str | None = None
+    only: str | None = None
 
     def passes(self, dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Dtypes and kinds of work that are measured, in the order of the table."""
         big = len(self.shape) == 5 and self.shape[0] * self.shape[2] > MOST_FLOAT32
-        for dtype in dtypes:
+        for dtype in dtypes if self.only is None else [self.only]:
             if not (big and dtype == "float32"):
                 yield dtype, FORWARD
                 if self.output is not None:
@@ -307,6 +309,29 @@ def elementwise(sizes: Sizes) -> Iterator[Program]:
         yield _memory_bound("soft_cap", shape, ours, (shape,), {COMPILED: theirs})
 
 
+def double_float(sizes: Sizes) -> Iterator[Program]:
+    """Elements, one long row, and a Gram matrix of rows."""
+    shape = sizes.rows[:2][-1]
+    row, rows = (1, prod(shape)), sizes.rows[0]
+    for name, shapes in (
+        ("exp", (shape,)),
+        ("multiply", (shape, shape)),
+        ("sum", (row,)),
+        ("vecdot", (row, row)),
+        ("matmul", (rows, rows[::-1])),
+    ):
+        yield Program(
+            f"DoubleFloat {name}",
+            shapes[0],
+            partial(wide.ours, name),
+            tuple((one, mx.float32) for one in shapes for _ in range(2)),
+            None,
+            {"float64, CPU": partial(wide.float64, name), "float32": partial(wide.float32, name)},
+            compiled=False,
+            only="float32",
+        )
+
+
 def _memory_bound(
     name: str,
     shape: Shape,
@@ -331,4 +356,5 @@ PROGRAMS: dict[str, Callable[[Sizes], Iterator[Program]]] = {
     "convolutions": convolutions,
     "norms": norms,
     "elementwise": elementwise,
+    "double_float": double_float,
 }
