@@ -175,16 +175,21 @@ _KERNEL = Kernel(
     // All threads stay for the barriers; those without a matrix have no rows.
     const bool present = wanted < batches && i < rows;
     const int64_t batch = metal::min(wanted, batches - 1);
+    // What is left of the row, and what its roundings took away: in each of many steps, which add
+    // up to several times the error that is due to the rounding of the factor alone.
     float row[SIZE];
+    float lost[SIZE];
     #pragma clang loop unroll(full)
     for (uint j = 0; j < SIZE; ++j) {
         const bool read = present && j <= i;
         row[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
+        lost[j] = 0.0f;
     }
     bool definite = true;
     #pragma clang loop unroll(full)
     for (uint k = 0; k < SIZE; ++k) {
         if (k < rows) {
+            row[k] += lost[k];
             if (i == k) {
                 shared_pivot[place] = row[k];
             }
@@ -197,7 +202,10 @@ _KERNEL = Kernel(
             // Above the diagonal this computes numbers that nothing reads.
             #pragma clang loop unroll(full)
             for (uint j = k + 1; j < SIZE; ++j) {
-                row[j] -= row[k] * shared_column[place][j];
+                const float other = shared_column[place][j];
+                const float left = metal::fma(-row[k], other, row[j]);
+                lost[j] += metal::fma(-row[k], other, row[j] - left);
+                row[j] = left;
             }
         }
     }

@@ -207,16 +207,20 @@ _KERNEL = Kernel(
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (column < columns) {
         const int64_t right = batch * b_strides[0] + column * b_strides[2];
+        // What is left of the column, and what its roundings took away.
         float rest[SIZE];
+        float lost[SIZE];
         #pragma clang loop unroll(full)
         for (uint i = 0; i < SIZE; ++i) {
             const int64_t row = LOWER ? i : last - i;
+            lost[i] = 0.0f;
             rest[i] = i < rows ? b[right + row * b_strides[1]] : 0.0f;
         }
         bool singular = false;
         #pragma clang loop unroll(full)
         for (uint k = 0; k < SIZE; ++k) {
             if (k < rows) {
+                rest[k] += lost[k];
                 if (!UNIT) {
                     const float pivot = factor[k * PITCH + k];
                     singular = singular || pivot == 0.0f;
@@ -225,7 +229,10 @@ _KERNEL = Kernel(
                 #pragma clang loop unroll(full)
                 for (uint i = k + 1; i < SIZE; ++i) {
                     if (i < rows) {
-                        rest[i] -= factor[k * PITCH + i] * rest[k];
+                        const float other = factor[k * PITCH + i];
+                        const float left = metal::fma(-rest[k], other, rest[i]);
+                        lost[i] += metal::fma(-rest[k], other, rest[i] - left);
+                        rest[i] = left;
                     }
                 }
             }
