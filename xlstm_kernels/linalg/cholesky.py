@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.double_float.matrix_product import matrix_product
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, require_square
 from xlstm_kernels.linalg.triangular import (
@@ -117,14 +118,20 @@ def _by_halves(a: mx.array) -> mx.array:
 
 def _by_blocks(a: mx.array, backend: str) -> mx.array:
     solve = triangular_operation(backend, lower=True)
-    columns, rest = [], a
+    product = matrix_product(backend)
+    columns, rest, lost = [], a, mx.zeros_like(a)
     while rest.shape[-1] > BLOCK:
-        corner = _factor(rest[..., :BLOCK, :BLOCK], backend)
-        above = solve(corner, mx.swapaxes(rest[..., BLOCK:, :BLOCK], -1, -2))
+        column = rest[..., :BLOCK] + lost[..., :BLOCK]
+        corner = _factor(column[..., :BLOCK, :], backend)
+        above = solve(corner, mx.swapaxes(column[..., BLOCK:, :], -1, -2))
         below = mx.swapaxes(above, -1, -2)
         columns.append(mx.concatenate([corner, below], axis=-2))
-        rest = rest[..., BLOCK:, BLOCK:] - multiply(below, above)
-    columns.append(_factor(rest, backend))
+        # In float32, the roundings of these sums are most of the error of the factor.
+        high, low = product(below, mx.zeros_like(below), above, mx.zeros_like(above))
+        before = rest[..., BLOCK:, BLOCK:]
+        rest = before - high
+        lost = lost[..., BLOCK:, BLOCK:] + ((before - rest) - high) - low
+    columns.append(_factor(rest + lost, backend))
     return _nan_where_failed(_assembled(columns))
 
 
