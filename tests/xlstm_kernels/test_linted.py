@@ -99,6 +99,19 @@ def run_double_float() -> None:
     mx.eval([result.high for result in results])
 
 
+def run_decompositions() -> None:
+    for shape in ((2, 6, 4), (1, 4, 6), (1, 64, 64), (1, 100, 128)):
+        a = mx.ones(shape)
+        differentiate(linalg.svd, a, full_matrices=False)
+        differentiate(linalg.svdvals, a)
+    for rows in (5, 64, 100):
+        differentiate(linalg.eigh, mx.ones((1, rows, rows)))
+        differentiate(linalg.eigvalsh, mx.ones((1, rows, rows)))
+    for shape in ((5, 8, 6), (2, 96, 96)):
+        differentiate(linalg.qr, mx.ones(shape))
+        mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
+
+
 def run_linear_algebra() -> None:
     a, b = mx.broadcast_to(mx.eye(40), (3, 40, 40)), mx.ones((3, 40, 2))
     differentiate(linalg.cholesky, a)
@@ -168,6 +181,7 @@ RUNS = (
     run_small_operators,
     run_double_float,
     run_linear_algebra,
+    run_decompositions,
     run_convolutions,
     run_mlstm,
     run_slstm,

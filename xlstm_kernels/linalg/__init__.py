@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 from xlstm_kernels.linalg.cholesky import cholesky
+from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
+from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.lu import lu, lu_factor
+from xlstm_kernels.linalg.orthogonalize import orthogonalize
+from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.solve import inv, solve
+from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 from xlstm_kernels.linalg.triangular import solve_triangular
 
-__all__ = ["cholesky", "inv", "lu", "lu_factor", "solve", "solve_triangular"]
+__all__ = [
+    "EighResult",
+    "LstsqResult",
+    "QRResult",
+    "SVDResult",
+    "cholesky",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "lu",
+    "lu_factor",
+    "orthogonalize",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+]
