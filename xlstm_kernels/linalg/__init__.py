@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlstm_kernels.linalg.cholesky import cholesky
+from xlstm_kernels.linalg.conjugate_gradient import conjugate_gradient
 from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
 from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.lu import lu, lu_factor
@@ -18,6 +19,7 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "cholesky",
+    "conjugate_gradient",
     "eigh",
     "eigvalsh",
     "inv",

@@ -81,7 +81,7 @@ def _cholesky(backend: str) -> Operation:
         solve = triangular_operation(backend, lower=False)
         left = solve(transposed, inner)
         whole = mx.swapaxes(solve(transposed, mx.swapaxes(left, -1, -2)), -1, -2)
-        return (mx.array(0.5, dtype=mx.float32) * (whole + mx.swapaxes(whole, -1, -2)),)
+        return (mx.array(0.5, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
 
     operation = on_backend(
         backend, launch, native, gradient, operator="cholesky", tangents_of=cholesky_reference

@@ -157,7 +157,8 @@ def lu_operation(backend: str) -> Operation:
 
 def unit_lower(compact: mx.array) -> mx.array:
     """L (..., M, K) of the first columns of compact factors."""
-    return mx.tril(compact, -1) + mx.eye(*compact.shape[-2:], dtype=compact.dtype)
+    rows, columns = compact.shape[-2:]
+    return mx.tril(compact, -1) + mx.eye(rows, columns, dtype=compact.dtype)
 
 
 def take_rows(a: mx.array, rows: mx.array) -> mx.array:

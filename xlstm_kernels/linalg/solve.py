@@ -80,7 +80,6 @@ def solve_reference(a: mx.array, b: mx.array) -> mx.array:
 @functools.cache
 def _solve(backend: str) -> Operation:
     """The operation a (B, N, N), b (B, N, K) -> x (B, N, K) on one backend."""
-
     by_lower = triangular_operation(backend, lower=True, unit=True)
     by_upper = triangular_operation(backend, lower=False)
 

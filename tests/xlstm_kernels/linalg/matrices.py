@@ -51,6 +51,15 @@ def pulled(function: Callable[..., mx.array], at: Sequence[mx.array]) -> list[mx
     return mx.vjp(function, list(at), [mx.array(1.0)])[1]
 
 
+def along(gradients: Sequence[mx.array], directions: Sequence[np.ndarray]) -> mx.array:
+    pairs = zip(gradients, directions, strict=True)
+    return sum(mx.sum(g * mx.array(d, dtype=mx.float32)) for g, d in pairs)
+
+
+def size_of(gradients: Sequence[mx.array]) -> float:
+    return float(sum(mx.linalg.norm(g.reshape(-1)) for g in gradients).item())
+
+
 def check_slopes(
     operator: Callable[..., mx.array],
     definition: Callable[..., np.ndarray],
@@ -72,23 +81,22 @@ def check_slopes(
     for _ in range(DIRECTIONS):
         first, second = ([directions(normal(a.shape)) for a in wide] for _ in range(2))
 
-        def slope(*at: mx.array, along=first) -> mx.array:
-            terms = zip(pulled(loss, at), along, strict=True)
-            return sum(mx.sum(g * mx.array(d, dtype=mx.float32)) for g, d in terms)
+        def slope(*at: mx.array, directions=first) -> mx.array:
+            return along(pulled(loss, at), directions)
 
         def moved(s: float, t: float, u=first, v=second) -> float:
             return value(*(a + s * x + t * y for a, x, y in zip(wide, u, v, strict=True)))
 
         gradients = pulled(loss, given)
-        size = sum(np.linalg.norm(np.array(g)) for g in gradients)
+        size = size_of(gradients)
         expected = (moved(STEP, 0) - moved(-STEP, 0)) / (2 * STEP)
         assert abs(slope(*given).item() - expected) < BAR * size
 
         curved = pulled(slope, given)
-        found = sum((np.array(g) * y).sum() for g, y in zip(curved, second, strict=True))
+        found = along(curved, second).item()
         far = 10 * STEP
         expected = moved(far, far) - moved(far, -far) - moved(-far, far) + moved(-far, -far)
-        size = sum(np.linalg.norm(np.array(g)) for g in curved)
+        size = size_of(curved)
         assert abs(found - expected / (4 * far**2)) < 3 * BAR * size
 
         _, (tangent,) = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
