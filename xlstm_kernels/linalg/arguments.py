@@ -68,7 +68,7 @@ def broadcast_system(operator: str, a: object, b: object) -> tuple[mx.array, mx.
         a (..., N, N) and b (..., N, K); of a vector K is 1.
 
     Raises:
-        TypeError: for another dtype, or for what is no array.
+        TypeError: for another dtype, or for an object that is not an array.
         LinAlgError: for an `a` that has no square matrices.
         ValueError: for shapes that do not fit.
     """

@@ -162,7 +162,7 @@ def _of_work(operation: Operation) -> Operation:
 
 
 def block_size(rows: int) -> int:
-    """The power of two from 8 on that has room for `rows`: what kernels are compiled for."""
+    """The power of two, at least 8 and at least `rows`, that kernels are compiled for."""
     return max(_SMALLEST_BLOCK, 1 << (rows - 1).bit_length())
 
 
