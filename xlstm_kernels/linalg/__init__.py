@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from xlstm_kernels.linalg.cholesky import cholesky
+from xlstm_kernels.linalg.conjugate_gradient import conjugate_gradient
 from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
 from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
+from xlstm_kernels.linalg.lu import lu, lu_factor
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
 from xlstm_kernels.linalg.pinv import pinv
 from xlstm_kernels.linalg.qr import QRResult, qr
+from xlstm_kernels.linalg.solve import inv, solve
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 from xlstm_kernels.linalg.triangular import solve_triangular
 from xlstm_kernels.linalg.truncated_svd import truncated_svd
@@ -18,12 +21,17 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "cholesky",
+    "conjugate_gradient",
     "eigh",
     "eigvalsh",
+    "inv",
     "lstsq",
+    "lu",
+    "lu_factor",
     "orthogonalize",
     "pinv",
     "qr",
+    "solve",
     "solve_triangular",
     "svd",
     "svdvals",

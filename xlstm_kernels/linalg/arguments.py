@@ -1,4 +1,4 @@
-"""What the functions of `xlstm_kernels.linalg` accept.
+"""Checks on the arguments of the functions of `xlstm_kernels.linalg`.
 
 Shapes and dtypes are checked in each call, and raise what NumPy raises. Values are not: MLX is
 lazy, and a look at them would wait for the GPU. Where NumPy raises because of values, as for a
@@ -20,7 +20,7 @@ def require_matrices(operator: str, argument: str, array: object) -> None:
     """Accept a float32 array of at least two axes.
 
     Raises:
-        TypeError: for another dtype, or for what is no array.
+        TypeError: for another dtype, or for an object that is not an array.
         LinAlgError: for fewer axes.
     """
     if not isinstance(array, mx.array):
@@ -42,7 +42,7 @@ def require_square(operator: str, argument: str, array: object) -> None:
     """Accept float32 matrices with as many rows as columns.
 
     Raises:
-        TypeError: for another dtype, or for what is no array.
+        TypeError: for another dtype, or for an object that is not an array.
         LinAlgError: for other shapes.
     """
     require_matrices(operator, argument, array)
@@ -68,7 +68,7 @@ def broadcast_system(operator: str, a: object, b: object) -> tuple[mx.array, mx.
         a (..., N, N) and b (..., N, K); of a vector K is 1.
 
     Raises:
-        TypeError: for another dtype, or for what is no array.
+        TypeError: for another dtype, or for an object that is not an array.
         LinAlgError: for an `a` that has no square matrices.
         ValueError: for shapes that do not fit.
     """

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.double_float.matrix_product import matrix_product
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, require_square
 from xlstm_kernels.linalg.triangular import (
@@ -80,7 +81,7 @@ def _cholesky(backend: str) -> Operation:
         solve = triangular_operation(backend, lower=False)
         left = solve(transposed, inner)
         whole = mx.swapaxes(solve(transposed, mx.swapaxes(left, -1, -2)), -1, -2)
-        return (mx.array(0.5, dtype=mx.float32) * (whole + mx.swapaxes(whole, -1, -2)),)
+        return (mx.array(0.5, dtype=whole.dtype) * (whole + mx.swapaxes(whole, -1, -2)),)
 
     operation = on_backend(
         backend, launch, native, gradient, operator="cholesky", tangents_of=cholesky_reference
@@ -117,14 +118,20 @@ def _by_halves(a: mx.array) -> mx.array:
 
 def _by_blocks(a: mx.array, backend: str) -> mx.array:
     solve = triangular_operation(backend, lower=True)
-    columns, rest = [], a
+    product = matrix_product(backend)
+    columns, rest, lost = [], a, mx.zeros_like(a)
     while rest.shape[-1] > BLOCK:
-        corner = _factor(rest[..., :BLOCK, :BLOCK], backend)
-        above = solve(corner, mx.swapaxes(rest[..., BLOCK:, :BLOCK], -1, -2))
+        column = rest[..., :BLOCK] + lost[..., :BLOCK]
+        corner = _factor(column[..., :BLOCK, :], backend)
+        above = solve(corner, mx.swapaxes(column[..., BLOCK:, :], -1, -2))
         below = mx.swapaxes(above, -1, -2)
         columns.append(mx.concatenate([corner, below], axis=-2))
-        rest = rest[..., BLOCK:, BLOCK:] - multiply(below, above)
-    columns.append(_factor(rest, backend))
+        # In float32, the roundings of these sums are most of the error of the factor.
+        high, low = product(below, mx.zeros_like(below), above, mx.zeros_like(above))
+        before = rest[..., BLOCK:, BLOCK:]
+        rest = before - high
+        lost = lost[..., BLOCK:, BLOCK:] + ((before - rest) - high) - low
+    columns.append(_factor(rest + lost, backend))
     return _nan_where_failed(_assembled(columns))
 
 
@@ -175,16 +182,21 @@ _KERNEL = Kernel(
     // All threads stay for the barriers; those without a matrix have no rows.
     const bool present = wanted < batches && i < rows;
     const int64_t batch = metal::min(wanted, batches - 1);
+    // What is left of the row, and what its roundings took away: in each of many steps, which add
+    // up to several times the error that is due to the rounding of the factor alone.
     float row[SIZE];
+    float lost[SIZE];
     #pragma clang loop unroll(full)
     for (uint j = 0; j < SIZE; ++j) {
         const bool read = present && j <= i;
         row[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
+        lost[j] = 0.0f;
     }
     bool definite = true;
     #pragma clang loop unroll(full)
     for (uint k = 0; k < SIZE; ++k) {
         if (k < rows) {
+            row[k] += lost[k];
             if (i == k) {
                 shared_pivot[place] = row[k];
             }
@@ -197,7 +209,10 @@ _KERNEL = Kernel(
             // Above the diagonal this computes numbers that nothing reads.
             #pragma clang loop unroll(full)
             for (uint j = k + 1; j < SIZE; ++j) {
-                row[j] -= row[k] * shared_column[place][j];
+                const float other = shared_column[place][j];
+                const float left = metal::fma(-row[k], other, row[j]);
+                lost[j] += metal::fma(-row[k], other, row[j] - left);
+                row[j] = left;
             }
         }
     }

@@ -3,8 +3,8 @@
 Kernels solve matrices of up to 64 rows in one launch, one threadgroup for a matrix and up to 64
 columns of b: the matrix is in threadgroup memory, a column of x in the registers of a thread.
 Larger matrices are halved (Golub and Van Loan, Matrix Computations, 4th edition, section 3.1.4),
-with MLX's products between the halves. MLX operations halve them down to single rows, since
-`mx.linalg.solve_triangular` multiplies by an inverse, which loses digits that a substitution keeps.
+with MLX's products between the halves. MLX operations multiply by inverses of blocks of 32 rows,
+and refine the result: an inverse alone, as in `mx.linalg.solve_triangular`, loses digits.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK = 64  # the most rows of a matrix in one kernel
 _SMALLEST_BLOCK = 8
+_NATIVE_BLOCK = 32
+_REFINEMENTS = 2
 _TRANSPOSED = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}
 
 
@@ -87,6 +89,10 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         return x if unit or a.shape[-1] <= BLOCK else _nan_where_singular(a, x)
 
     def native(a: mx.array, b: mx.array) -> mx.array:
+        x = substitute(a, b, lower=lower, leaf=_inverted(lower, unit), rows=_NATIVE_BLOCK)
+        return x if unit else _nan_where_singular(a, x)
+
+    def tangents_of(a: mx.array, b: mx.array) -> mx.array:
         return solve_triangular_reference(a, b, lower=lower, unit=unit)
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
@@ -98,7 +104,14 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         offset = int(unit)
         return mx.tril(in_a, -offset) if lower else mx.triu(in_a, offset), in_b
 
-    operation = on_backend(backend, launch, native, gradient, operator="solve_triangular")
+    operation = on_backend(
+        backend,
+        launch,
+        native,
+        gradient,
+        operator="solve_triangular",
+        tangents_of=tangents_of,
+    )
     return _of_work(operation)
 
 
@@ -142,6 +155,26 @@ def multiply(a: mx.array, b: mx.array) -> mx.array:
     return exact.operand(a) @ exact.operand(b)
 
 
+def _inverted(lower: bool, unit: bool) -> Callable[[mx.array, mx.array], mx.array]:
+    """Solve small systems by inverses on the CPU, refined until their error is that of a rounding.
+
+    MLX raises at a zero on the diagonal, for which a one is taken.
+    """
+
+    def leaf(a: mx.array, b: mx.array) -> mx.array:
+        one = mx.eye(a.shape[-1], dtype=a.dtype)
+        kept = mx.tril(a, -1) if lower else mx.triu(a, 1)
+        diagonal = one if unit else mx.where(a == mx.zeros_like(a), one, one * a)
+        whole = kept + mx.where(one == mx.ones_like(one), diagonal, mx.zeros_like(one))
+        inverse = mx.linalg.tri_inv(whole, upper=not lower, stream=mx.cpu)
+        x = multiply(inverse, b)
+        for _ in range(_REFINEMENTS):
+            x = x + multiply(inverse, b - multiply(whole, x))
+        return x
+
+    return leaf
+
+
 def _nan_where_singular(a: mx.array, x: mx.array) -> mx.array:
     diagonal = mx.diagonal(a, axis1=-2, axis2=-1)
     singular = mx.any(diagonal == mx.zeros_like(diagonal), axis=-1)
@@ -162,7 +195,7 @@ def _of_work(operation: Operation) -> Operation:
 
 
 def block_size(rows: int) -> int:
-    """The power of two from 8 on that has room for `rows`: what kernels are compiled for."""
+    """The power of two, at least 8 and at least `rows`, that kernels are compiled for."""
     return max(_SMALLEST_BLOCK, 1 << (rows - 1).bit_length())
 
 
@@ -207,16 +240,20 @@ _KERNEL = Kernel(
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (column < columns) {
         const int64_t right = batch * b_strides[0] + column * b_strides[2];
+        // What is left of the column, and what its roundings took away.
         float rest[SIZE];
+        float lost[SIZE];
         #pragma clang loop unroll(full)
         for (uint i = 0; i < SIZE; ++i) {
             const int64_t row = LOWER ? i : last - i;
+            lost[i] = 0.0f;
             rest[i] = i < rows ? b[right + row * b_strides[1]] : 0.0f;
         }
         bool singular = false;
         #pragma clang loop unroll(full)
         for (uint k = 0; k < SIZE; ++k) {
             if (k < rows) {
+                rest[k] += lost[k];
                 if (!UNIT) {
                     const float pivot = factor[k * PITCH + k];
                     singular = singular || pivot == 0.0f;
@@ -225,7 +262,10 @@ _KERNEL = Kernel(
                 #pragma clang loop unroll(full)
                 for (uint i = k + 1; i < SIZE; ++i) {
                     if (i < rows) {
-                        rest[i] -= factor[k * PITCH + i] * rest[k];
+                        const float other = factor[k * PITCH + i];
+                        const float left = metal::fma(-rest[k], other, rest[i]);
+                        lost[i] += metal::fma(-rest[k], other, rest[i] - left);
+                        rest[i] = left;
                     }
                 }
             }

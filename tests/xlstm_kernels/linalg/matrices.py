@@ -51,6 +51,15 @@ def pulled(function: Callable[..., mx.array], at: Sequence[mx.array]) -> list[mx
     return mx.vjp(function, list(at), [mx.array(1.0)])[1]
 
 
+def along(gradients: Sequence[mx.array], directions: Sequence[np.ndarray]) -> mx.array:
+    pairs = zip(gradients, directions, strict=True)
+    return sum(mx.sum(g * mx.array(d, dtype=mx.float32)) for g, d in pairs)
+
+
+def size_of(gradients: Sequence[mx.array]) -> mx.array:
+    return sum(mx.linalg.norm(g.reshape(-1)) for g in gradients)
+
+
 def check_slopes(
     operator: Callable[..., mx.array],
     definition: Callable[..., np.ndarray],
@@ -69,27 +78,29 @@ def check_slopes(
     def value(*at: np.ndarray) -> float:
         return float((weight * definition(*at)).sum())
 
+    far = 10 * STEP
+    found: list[mx.array] = []  # of each direction a slope, its slope, and the slope by mx.jvp
+    sizes: list[mx.array] = []
+    expected: list[tuple[float, float]] = []
     for _ in range(DIRECTIONS):
         first, second = ([directions(normal(a.shape)) for a in wide] for _ in range(2))
 
-        def slope(*at: mx.array, along=first) -> mx.array:
-            terms = zip(pulled(loss, at), along, strict=True)
-            return sum(mx.sum(g * mx.array(d, dtype=mx.float32)) for g, d in terms)
+        def slope(*at: mx.array, directions=first) -> mx.array:
+            return along(pulled(loss, at), directions)
 
         def moved(s: float, t: float, u=first, v=second) -> float:
             return value(*(a + s * x + t * y for a, x, y in zip(wide, u, v, strict=True)))
 
-        gradients = pulled(loss, given)
-        size = sum(np.linalg.norm(np.array(g)) for g in gradients)
-        expected = (moved(STEP, 0) - moved(-STEP, 0)) / (2 * STEP)
-        assert abs(slope(*given).item() - expected) < BAR * size
-
-        curved = pulled(slope, given)
-        found = sum((np.array(g) * y).sum() for g, y in zip(curved, second, strict=True))
-        far = 10 * STEP
-        expected = moved(far, far) - moved(far, -far) - moved(-far, far) + moved(-far, -far)
-        size = sum(np.linalg.norm(np.array(g)) for g in curved)
-        assert abs(found - expected / (4 * far**2)) < 3 * BAR * size
-
+        gradients, curved = pulled(loss, given), pulled(slope, given)
         _, (tangent,) = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
-        assert abs(tangent.item() - slope(*given).item()) < BAR * max(size, abs(tangent.item()))
+        found.append(mx.stack([slope(*given), along(curved, second), tangent]))
+        sizes.append(mx.stack([size_of(gradients), size_of(curved)]))
+        corners = moved(far, far) - moved(far, -far) - moved(-far, far) + moved(-far, -far)
+        ends = moved(STEP, 0) - moved(-STEP, 0)
+        expected.append((ends / (2 * STEP), corners / (4 * far**2)))
+    slopes, curves, tangents = np.array(mx.stack(found)).T
+    of_gradients, of_curves = np.array(mx.stack(sizes)).T
+    expected_slopes, expected_curves = np.array(expected).T
+    assert (np.abs(slopes - expected_slopes) < BAR * of_gradients).all()
+    assert (np.abs(tangents - expected_slopes) < BAR * of_gradients).all()
+    assert (np.abs(curves - expected_curves) < 3 * BAR * of_curves).all()

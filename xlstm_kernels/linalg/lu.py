@@ -1,0 +1,219 @@
+"""LU factors with partial pivoting.
+
+A kernel factors panels of up to 64 columns in one launch for a batch: a matrix has a threadgroup,
+and a thread has rows in its registers, which exchange pivot rows through threadgroup memory.
+Wider matrices go by blocks of columns (Golub and Van Loan, Matrix Computations, 4th edition,
+section 3.4.5): the kernel, a permutation of rows, a triangular system, MLX's product.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TypeAlias
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.lu_kernel import factor_panel, panel_columns
+from xlstm_kernels.linalg.triangular import multiply, triangular_operation
+
+Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
+
+
+def lu(
+    a: mx.array, permute_l: bool = False, p_indices: bool = False, *, backend: str | None = None
+) -> tuple[mx.array, ...]:
+    """Factor matrices as a = P L U: `scipy.linalg.lu`.
+
+    Differentiable any number of times in L and U, where the leading square of L and U has an
+    inverse. These are SciPy's conventions, and not those of `mx.linalg.lu`, as SciPy has a matrix P
+    by default, and can return P L.
+
+    Args:
+        a: (..., M, N) float32.
+        permute_l: return P L and U.
+        p_indices: return P as indices (..., M) int32, so that a = L[p] U.
+        backend: `"metal"`, `"cuda"`, `"native"` (`mx.linalg.lu` on the CPU), or None for kernels
+            where they can run. Neither works in `mx.vmap`: MLX cannot map its LU factors.
+
+    Returns:
+        P (..., M, M), L (..., M, K), U (..., K, N), K = min(M, N). L has ones on its diagonal and
+        no element greater than one. A singular matrix has zeros on U's diagonal, as in SciPy.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for fewer than two axes.
+        ValueError: for an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_matrices("lu", "a", a)
+    *batch, rows, columns = a.shape
+    compact, permutation, _ = lu_operation(executors.resolve(backend))(flat_batch(a))
+    least = min(rows, columns)
+    upper = mx.triu(compact[..., :least, :]).reshape((*batch, least, columns))
+    lower = unit_lower(compact[..., :least])
+    places = inverse_permutation(permutation)
+    if permute_l:
+        lower = take_rows(lower, places)
+    lower = lower.reshape((*batch, rows, least))
+    if permute_l:
+        return lower, upper
+    if p_indices:
+        return places.reshape((*batch, rows)), lower, upper
+    numbers = mx.arange(rows, dtype=mx.int32)
+    matrix = (places[..., None] == numbers).astype(mx.float32)
+    return matrix.reshape((*batch, rows, rows)), lower, upper
+
+
+def lu_factor(a: mx.array, *, backend: str | None = None) -> tuple[mx.array, mx.array]:
+    """Factor matrices in LAPACK's compact form: `scipy.linalg.lu_factor`.
+
+    Args:
+        a: (..., M, N) float32.
+        backend: as for `lu`.
+
+    Returns:
+        lu (..., M, N), U and below its diagonal L without its ones; piv (..., min(M, N)) int32: in
+        step i, row i was exchanged with row piv[i].
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for fewer than two axes.
+        ValueError: for an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_matrices("lu_factor", "a", a)
+    *batch, rows, columns = a.shape
+    compact, _, pivots = lu_operation(executors.resolve(backend))(flat_batch(a))
+    return compact.reshape(a.shape), pivots.reshape((*batch, min(rows, columns)))
+
+
+def lu_reference(a: mx.array) -> mx.array:
+    """The compact factors of (..., M, N), rows in the order of the pivots, in MLX operations.
+
+    Golub and Van Loan, algorithm 3.2.1: outer products. MLX differentiates it.
+    """
+    if not min(a.shape[-2:]):
+        return a
+    row = a[..., :1, :]
+    column = a[..., 1:, :1] / a[..., :1, :1]
+    rest = lu_reference(a[..., 1:, 1:] - column * row[..., 1:])
+    return mx.concatenate([row, mx.concatenate([column, rest], axis=-1)], axis=-2)
+
+
+@functools.cache
+def lu_operation(backend: str) -> Operation:
+    """The operation a (B, M, N) -> compact factors, permutation (B, M), pivots on one backend.
+
+    Row i of the factors is from row `permutation[i]` of a.
+    """
+
+    def launch(a: mx.array) -> Factors:
+        return _by_blocks(a, backend)
+
+    def tangents_of(a: mx.array) -> Factors:
+        _, permutation, pivots = operation(mx.stop_gradient(a))
+        return lu_reference(take_rows(a, permutation)), permutation, pivots
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        """Giles, 2008, of A = P L U, and of the rows or columns beyond the leading square.
+
+        With A = P [L1; L2] [U1 U2] and bars for cotangents, that of L1 U1 is L1^-T M U1^-T, M =
+        tril(L1^T bar(L1) - bar(U2) U2^T, -1) + triu(bar(U1) U1^T - L2^T bar(L2)).
+        """
+        compact, permutation, _ = operation(*primals)
+        rows, columns = compact.shape[-2:]
+        k = min(rows, columns)
+        square, bar = compact[..., :k, :k], cotangents[0]
+        lower, upper = unit_lower(square), mx.triu(square)
+        bar_square, below, right = bar[..., :k, :k], bar[..., k:, :k], bar[..., :k, k:]
+        of_lower = _transposed(lower) @ mx.tril(bar_square, -1)
+        of_upper = mx.triu(bar_square) @ _transposed(upper)
+        of_lower = of_lower - right @ _transposed(compact[..., :k, k:])
+        of_upper = of_upper - _transposed(compact[..., k:, :k]) @ below
+        middle = mx.tril(of_lower, -1) + mx.triu(of_upper)
+        # From the left by the inverse of L1^T, from the right by that of U1^T.
+        by_lower = triangular_operation(backend, lower=False, unit=True)
+        by_upper = triangular_operation(backend, lower=False)
+        wide = by_lower(_transposed(lower), mx.concatenate([middle, right], axis=-1))
+        tall = mx.concatenate([wide[..., :k], below], axis=-2)
+        in_columns = _transposed(by_upper(upper, _transposed(tall)))
+        if columns > k:
+            in_columns = mx.concatenate([in_columns, wide[..., k:]], axis=-1)
+        return (take_rows(in_columns, inverse_permutation(permutation)),)
+
+    operation = on_backend(
+        backend, launch, _native, gradient, operator="lu", tangents_of=tangents_of
+    )
+
+    def of_work(a: mx.array) -> Factors:
+        factors: Factors = operation(a) if a.size else _of_nothing(a)
+        return factors
+
+    return of_work
+
+
+def unit_lower(compact: mx.array) -> mx.array:
+    """L (..., M, K) of the first columns of compact factors."""
+    rows, columns = compact.shape[-2:]
+    return mx.tril(compact, -1) + mx.eye(rows, columns, dtype=compact.dtype)
+
+
+def take_rows(a: mx.array, rows: mx.array) -> mx.array:
+    """The rows (..., M) of matrices (..., M, N), in this order."""
+    return mx.take_along_axis(a, mx.stop_gradient(rows)[..., None], axis=-2)
+
+
+def inverse_permutation(permutation: mx.array) -> mx.array:
+    """The places (..., M) int32 of the numbers from 0 to M - 1."""
+    return mx.argsort(permutation, axis=-1).astype(mx.int32)
+
+
+def _transposed(a: mx.array) -> mx.array:
+    return mx.swapaxes(a, -1, -2)
+
+
+def _of_nothing(a: mx.array) -> Factors:
+    batch, rows, columns = a.shape
+    numbers = mx.arange(rows, dtype=mx.int32)
+    pivots = mx.zeros((batch, min(rows, columns)), dtype=mx.int32)
+    return mx.zeros_like(a), mx.broadcast_to(numbers, (batch, rows)), pivots
+
+
+def _by_blocks(a: mx.array, backend: str) -> Factors:
+    """Factor the first columns, then what is left of the others: right-looking."""
+    rows, columns = a.shape[-2:]
+    width = panel_columns(rows, columns)
+    panel, permutation, pivots = factor_panel(a[..., :width], backend)
+    if columns <= width:
+        return panel, permutation, pivots
+    right = take_rows(a[..., width:], permutation)
+    solve = triangular_operation(backend, lower=True, unit=True)
+    above = solve(panel[..., :width, :], right[..., :width, :])
+    if rows <= width:
+        return mx.concatenate([panel, above], axis=-1), permutation, pivots
+    below = panel[..., width:, :]
+    rest = right[..., width:, :] - multiply(below, above)
+    factors, order, later = _by_blocks(rest, backend)
+    left = mx.concatenate([panel[..., :width, :], take_rows(below, order)], axis=-2)
+    kept = mx.concatenate([above, factors], axis=-2)
+    moved = mx.take_along_axis(permutation[..., width:], order, axis=-1)
+    offset = mx.array(width, dtype=mx.int32)
+    return (
+        mx.concatenate([left, kept], axis=-1),
+        mx.concatenate([permutation[..., :width], moved], axis=-1),
+        mx.concatenate([pivots, later + offset], axis=-1),
+    )
+
+
+def _native(a: mx.array) -> Factors:
+    places, lower, upper = mx.linalg.lu(a, stream=mx.cpu)
+    _, pivots = mx.linalg.lu_factor(a, stream=mx.cpu)
+    k = min(a.shape[-2:])
+    lower = mx.tril(lower, -1)
+    compact = mx.concatenate([lower[..., :k, :] + upper[..., :k], upper[..., k:]], axis=-1)
+    if a.shape[-2] > k:
+        compact = mx.concatenate([compact, lower[..., k:, :]], axis=-2)
+    return compact, inverse_permutation(places), pivots.astype(mx.int32)

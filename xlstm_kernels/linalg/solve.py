@@ -1,0 +1,109 @@
+"""Systems of equations and inverses, by LU factors with partial pivoting."""
+
+from __future__ import annotations
+
+import functools
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, require_square
+from xlstm_kernels.linalg.lu import lu_operation, lu_reference, take_rows
+from xlstm_kernels.linalg.triangular import (
+    BLOCK,
+    multiply,
+    solve_triangular_reference,
+    triangular_operation,
+)
+
+
+def solve(a: mx.array, b: mx.array, *, backend: str | None = None) -> mx.array:
+    """Solve a x = b: `numpy.linalg.solve`.
+
+    Differentiable any number of times. A gradient factors `a` again.
+
+    Args:
+        a: (..., N, N) float32.
+        b: (N,) or (..., N, K) float32: as in NumPy 2, a vector only if it has one axis. Batch
+            axes broadcast.
+        backend: `"metal"`, `"cuda"`, `"native"` (`mx.linalg.lu` on the CPU and MLX operations), or
+            None for kernels where they can run. None works in `mx.vmap`: see `lu`.
+
+    Returns:
+        x (..., N) or (..., N, K) float32. All NaN for a singular matrix, for which NumPy raises:
+        one whose factor U has a zero on its diagonal.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for matrices that are not square.
+        ValueError: for shapes that do not fit, for an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    whole_a, whole_b = broadcast_system("solve", a, b)
+    operation = _solve(executors.resolve(backend))
+    x: mx.array = operation(flat_batch(whole_a), flat_batch(whole_b))
+    return x.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
+
+
+def inv(a: mx.array, *, backend: str | None = None) -> mx.array:
+    """Invert matrices: `numpy.linalg.inv`, which solves a x = 1 as this does.
+
+    Args:
+        a: (..., N, N) float32.
+        backend: as for `solve`.
+
+    Returns:
+        (..., N, N) float32. All NaN for a singular matrix, as in `solve`.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for matrices that are not square.
+        ValueError: for an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_square("inv", "a", a)
+    identity = mx.broadcast_to(mx.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    operation = _solve(executors.resolve(backend))
+    inverse: mx.array = operation(flat_batch(a), flat_batch(identity))
+    return inverse.reshape(a.shape)
+
+
+def solve_reference(a: mx.array, b: mx.array) -> mx.array:
+    """`solve` of a (B, N, N) and b (B, N, K) in MLX operations that MLX differentiates."""
+    _, permutation, _ = lu_operation(executors.NATIVE)(mx.stop_gradient(a))
+    compact = lu_reference(take_rows(a, permutation))
+    x = solve_triangular_reference(compact, take_rows(b, permutation), lower=True, unit=True)
+    return solve_triangular_reference(compact, x)
+
+
+@functools.cache
+def _solve(backend: str) -> Operation:
+    """The operation a (B, N, N), b (B, N, K) -> x (B, N, K) on one backend."""
+    by_lower = triangular_operation(backend, lower=True, unit=True)
+    by_upper = triangular_operation(backend, lower=False)
+
+    def launch(a: mx.array, b: mx.array) -> mx.array:
+        compact, permutation, _ = lu_operation(backend)(a)
+
+        def substituted(b: mx.array) -> mx.array:
+            x = by_lower(compact, take_rows(b, permutation))
+            solution: mx.array = by_upper(compact, x)
+            return solution
+
+        x = substituted(b)
+        if backend == executors.NATIVE or a.shape[-1] > BLOCK:
+            # Many roundings: one step of refinement, as LAPACK's sgerfs, has the error of a few.
+            x = x + substituted(b - multiply(a, x))
+        return x
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        """Giles, Collected matrix derivative results, 2008, section 2.3.1."""
+        a, b = primals
+        in_b = operation(mx.swapaxes(a, -1, -2), cotangents[0])
+        return mx.negative(in_b @ mx.swapaxes(operation(a, b), -1, -2)), in_b
+
+    operation = on_backend(
+        backend, launch, launch, gradient, operator="solve", tangents_of=solve_reference
+    )
+    return operation
