@@ -38,6 +38,7 @@ from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
 from xlstm_kernels.packing import seq_idx_from_cu_seqlens
+from xlstm_kernels.quantized.matvec import quantized_matvec
 from xlstm_kernels.recurrent.flashrnn import flashrnn
 from xlstm_kernels.recurrent.lstm import lstm
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
@@ -68,6 +69,7 @@ __all__ = [
     "multi_head_layer_norm",
     "multi_head_rms_norm",
     "nn",
+    "quantized_matvec",
     "rms_norm",
     "seq_idx_from_cu_seqlens",
     "slstm",

@@ -90,6 +90,12 @@ def run_small_operators() -> None:
                 return norm(x, **dict(zip(n, given, strict=True)), backend=backend)
 
             differentiate(finished, heads, *(options[name] for name in names))
+    quantized = mx.quantize(mx.ones((8, 64)), bits=4)
+
+    def multiplied(x: mx.array, backend: str) -> mx.array:
+        return pack.quantized_matvec(x, *quantized, backend=backend)
+
+    differentiate(multiplied, mx.ones((8, 64)))
 
 
 def run_double_float() -> None:

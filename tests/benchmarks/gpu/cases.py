@@ -15,6 +15,7 @@ import numpy as np
 
 import xlstm_kernels as pack
 from tests.benchmarks.gpu.case import Case, normal
+from tests.benchmarks.gpu.quantized_cases import quantized_cases
 from tests.benchmarks.gpu.slstm_cases import slstm_cases
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import gradient_oracle as mlstm_gradient
@@ -348,4 +349,5 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "convolutions": convolution_cases,
     "norms": norm_cases,
     "elementwise": elementwise_cases,
+    "quantized": quantized_cases,
 }
