@@ -18,6 +18,7 @@ from xlstm_kernels.activation.soft_cap import soft_cap
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.channels_first import causal_conv1d_fn, causal_conv1d_varlen_states
+from xlstm_kernels.conv.fft_conv import fft_conv, fftconv
 from xlstm_kernels.differentiation import inference
 from xlstm_kernels.double_float.array import DoubleFloat
 from xlstm_kernels.executors import default_backend
@@ -51,6 +52,8 @@ __all__ = [
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
     "default_backend",
+    "fft_conv",
+    "fftconv",
     "flashrnn",
     "get_available_mlstm_kernels",
     "get_available_mlstm_sequence_kernels",

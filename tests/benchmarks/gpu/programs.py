@@ -40,6 +40,7 @@ class Sizes:
     convolutions: Shapes
     updates: Shapes
     quantized: Shapes
+    long_convolutions: Shapes
 
 
 SIZES = {
@@ -58,6 +59,7 @@ SIZES = {
         convolutions=((1, 1024, 1024), (8, 1024, 1024), (8, 4096, 4096)),
         updates=((256, 4096),),
         quantized=((1, 4096, 4096), (8, 4096, 4096), (1, 16384, 4096), (8, 16384, 4096)),
+        long_convolutions=((8, 1025, 1024), (1, 8192, 1024), (1, 32768, 256)),
     ),
     "medium": Sizes(
         mlstm=((1, 8, 2048, 128, 256), (4, 8, 1024, 64, 64)),
@@ -69,6 +71,7 @@ SIZES = {
         convolutions=((1, 1024, 1024), (4, 2048, 2048)),
         updates=((64, 4096),),
         quantized=((1, 4096, 4096), (8, 4096, 4096)),
+        long_convolutions=((1, 1025, 1024), (1, 8192, 256)),
     ),
     "tiny": Sizes(
         mlstm=((1, 2, 256, 16, 16),),
@@ -80,6 +83,7 @@ SIZES = {
         convolutions=((1, 32, 64),),
         updates=((4, 64),),
         quantized=((2, 16, 64),),
+        long_convolutions=((1, 40, 8),),
     ),
 }
 
@@ -240,6 +244,17 @@ def convolutions(sizes: Sizes) -> Iterator[Program]:
             {COMPILED: partial(causal_conv1d_update_reference, activation="silu")},
             moved=8 * batch * channels,
         )
+
+    for shape in sizes.long_convolutions:
+        weights = (shape[2], shape[1]), (shape[2],)
+        yield _memory_bound(
+            "fft_conv", shape, _fft_conv, (shape, *weights), {COMPILED: plain.fft_conv}
+        )
+
+
+def _fft_conv(*arrays: mx.array, backend: str) -> mx.array:
+    """`backend` is not used: on all of them, the operator consists of MLX operations."""
+    return pack.fft_conv(*arrays)
 
 
 def elementwise(sizes: Sizes) -> Iterator[Program]:
