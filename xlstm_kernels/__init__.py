@@ -15,6 +15,7 @@ except ImportError as error:
 
 from xlstm_kernels import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
+from xlstm_kernels.complex.multiply import complex_multiply
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.channels_first import causal_conv1d_fn, causal_conv1d_varlen_states
@@ -51,6 +52,7 @@ __all__ = [
     "causal_conv1d_fn",
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
+    "complex_multiply",
     "default_backend",
     "fft_conv",
     "fftconv",

@@ -15,6 +15,7 @@ import numpy as np
 
 import xlstm_kernels as pack
 from tests.benchmarks.gpu.case import Case, normal
+from tests.benchmarks.gpu.complex_cases import complex_cases
 from tests.benchmarks.gpu.quantized_cases import quantized_cases
 from tests.benchmarks.gpu.slstm_cases import slstm_cases
 from tests.xlstm_kernels.conv import oracle as conv
@@ -365,4 +366,5 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "norms": norm_cases,
     "elementwise": elementwise_cases,
     "quantized": quantized_cases,
+    "complex": complex_cases,
 }

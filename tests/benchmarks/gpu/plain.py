@@ -115,3 +115,10 @@ def fft_conv(x: mx.array, weight: mx.array, skip: mx.array) -> mx.array:
     taps = mx.fft.rfft(weight.astype(mx.float32).T, n=2 * steps, axis=0)
     y = mx.fft.irfft(mx.fft.rfft(wide, n=2 * steps, axis=1) * taps, n=2 * steps, axis=1)
     return (y[:, :steps] + wide * skip.astype(mx.float32)).astype(x.dtype)
+
+
+def complex_multiply(a: mx.array, b: mx.array) -> mx.array:
+    """The product of pairs (..., 2) in complex64."""
+    x, y = (pair[..., 0].astype(mx.complex64) + 1j * pair[..., 1] for pair in (a, b))
+    product = x * y
+    return mx.stack([mx.real(product), mx.imag(product)], axis=-1).astype(a.dtype)

@@ -288,6 +288,14 @@ def quantized(sizes: Sizes) -> Iterator[Program]:
         )
 
 
+def complex_numbers(sizes: Sizes) -> Iterator[Program]:
+    """Compared with MLX's products of complex64, which are made of the pairs and taken apart."""
+    for rows, columns in sizes.rows:
+        shape = rows, columns // 2, 2
+        theirs = {COMPILED: plain.complex_multiply}
+        yield _memory_bound("complex_multiply", shape, pack.complex_multiply, (shape,) * 2, theirs)
+
+
 def _memory_bound(
     name: str,
     shape: Shape,
@@ -313,4 +321,5 @@ PROGRAMS: dict[str, Callable[[Sizes], Iterator[Program]]] = {
     "norms": norms,
     "elementwise": elementwise,
     "quantized": quantized,
+    "complex": complex_numbers,
 }
