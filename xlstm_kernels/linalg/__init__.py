@@ -1,1 +1,27 @@
 """Linear algebra of batches of matrices, with the names, shapes and conventions of NumPy."""
+
+from __future__ import annotations
+
+from xlstm_kernels.linalg.cholesky import cholesky
+from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
+from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
+from xlstm_kernels.linalg.orthogonalize import orthogonalize
+from xlstm_kernels.linalg.qr import QRResult, qr
+from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
+from xlstm_kernels.linalg.triangular import solve_triangular
+
+__all__ = [
+    "EighResult",
+    "LstsqResult",
+    "QRResult",
+    "SVDResult",
+    "cholesky",
+    "eigh",
+    "eigvalsh",
+    "lstsq",
+    "orthogonalize",
+    "qr",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+]
