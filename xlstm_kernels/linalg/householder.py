@@ -53,7 +53,7 @@ class Layout:
 
 
 def fits(rows: int, columns: int, q_columns: int) -> bool:
-    """Whether the kernel takes matrices of this shape with that many columns of Q."""
+    """Return True if the kernel takes matrices of this shape, with so many columns of Q."""
     width = max(columns, q_columns)
     return rows * width <= _MEMORY and rows * Layout.of(rows, width).stride <= _MEMORY
 

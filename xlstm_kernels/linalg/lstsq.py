@@ -17,7 +17,7 @@ from xlstm_kernels.linalg.triangular import multiply
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` returns, in NumPy's order."""
+    """The results of `lstsq`, in NumPy's order."""
 
     x: mx.array
     residuals: mx.array
@@ -123,7 +123,9 @@ def _solution(backend: str) -> Operation:
     def solve(a: mx.array, b: mx.array, bound: mx.array) -> Arrays:
         u, s, vh = svd(a, full_matrices=False, backend=backend)
         kept = _kept(s, bound)
-        inverses = mx.where(kept, mx.reciprocal(mx.where(kept, s, mx.ones_like(s))), 0 * s)
+        inverses = mx.where(
+            kept, mx.reciprocal(mx.where(kept, s, mx.ones_like(s))), mx.zeros_like(s)
+        )
         along = multiply(mx.swapaxes(u, 1, 2), b) * mx.expand_dims(inverses, axis=-1)
         return multiply(mx.swapaxes(vh, 1, 2), along), s
 

@@ -97,8 +97,11 @@ def _by_newton_schulz(matrices: mx.array, steps: int, eps: float) -> mx.array:
     positive = squares > mx.zeros_like(squares)
     norm = mx.sqrt(mx.where(positive, squares, mx.ones_like(squares))) * unit
     x: mx.array = (numbers / (norm + mx.array(eps, dtype=mx.float32))).astype(matrices.dtype)
-    a, b, c = (mx.array(number, dtype=matrices.dtype) for number in _QUINTIC)
+    # In bfloat16 the coefficients alone would be 0.2% off: only products are of that dtype.
+    a, b, c = (mx.array(number, dtype=mx.float32) for number in _QUINTIC)
     for _ in range(steps):
         gram = x @ mx.swapaxes(x, -1, -2)
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        weights = b * gram.astype(mx.float32) + c * (gram @ gram).astype(mx.float32)
+        moved = (weights.astype(matrices.dtype) @ x).astype(mx.float32)
+        x = (a * x.astype(mx.float32) + moved).astype(matrices.dtype)
     return x
