@@ -6,9 +6,11 @@ from xlstm_kernels.linalg.cholesky import cholesky
 from xlstm_kernels.linalg.eigh import EighResult, eigh, eigvalsh
 from xlstm_kernels.linalg.lstsq import LstsqResult, lstsq
 from xlstm_kernels.linalg.orthogonalize import orthogonalize
+from xlstm_kernels.linalg.pinv import pinv
 from xlstm_kernels.linalg.qr import QRResult, qr
 from xlstm_kernels.linalg.svd import SVDResult, svd, svdvals
 from xlstm_kernels.linalg.triangular import solve_triangular
+from xlstm_kernels.linalg.truncated_svd import truncated_svd
 
 __all__ = [
     "EighResult",
@@ -20,8 +22,10 @@ __all__ = [
     "eigvalsh",
     "lstsq",
     "orthogonalize",
+    "pinv",
     "qr",
     "solve_triangular",
     "svd",
     "svdvals",
+    "truncated_svd",
 ]

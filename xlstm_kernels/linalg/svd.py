@@ -8,14 +8,14 @@ MLX's CPU stream, as "native" does for all.
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arithmetic import finite_matrices, known, product, quotient
 from xlstm_kernels.linalg.svd_kernel import (
     MOST_COLUMNS,
     MOST_COMPLETED,
@@ -30,6 +30,28 @@ class SVDResult(NamedTuple):
     U: mx.array
     S: mx.array
     Vh: mx.array
+
+
+@overload
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    *,
+    backend: str | None = None,
+) -> SVDResult: ...
+@overload
+def svd(
+    a: mx.array, full_matrices: bool, compute_uv: Literal[False], *, backend: str | None = None
+) -> mx.array: ...
+@overload
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    *,
+    compute_uv: Literal[False],
+    backend: str | None = None,
+) -> mx.array: ...
 
 
 def svd(
@@ -145,7 +167,7 @@ def _values_operation(backend: str) -> Operation:
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         u, _, vh = _operation(backend, False)(*primals)
-        return (mx.matmul(u * mx.expand_dims(cotangents[0], axis=1), vh),)
+        return (product(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
     return on_backend(backend, launch, native, gradient, operator="svdvals")
 
@@ -190,27 +212,6 @@ def _tall(a: mx.array) -> Arrays:
         return mx.matmul(q, u), s, vh
 
 
-def finite_matrices(a: mx.array) -> tuple[mx.array, mx.array]:
-    """Flags (B, 1, 1) of the finite matrices (B, M, N), and the matrices, with zeros for others.
-
-    For a matrix that is not finite, MLX returns uninitialized memory.
-    """
-    finite = mx.all(mx.isfinite(a), axis=(1, 2), keepdims=True)
-    return finite, mx.where(finite, a, mx.zeros_like(a))
-
-
-def known(finite: mx.array, results: mx.array) -> mx.array:
-    """The results of finite matrices, and NaN for those of others."""
-    return mx.where(finite, results, mx.array(math.nan, dtype=results.dtype))
-
-
-def quotient(dividend: mx.array, divisor: mx.array) -> mx.array:
-    """Divide, with 0 / 0 = 0."""
-    zero = mx.zeros_like(divisor)
-    nothing = mx.logical_and(mx.equal(dividend, zero), mx.equal(divisor, zero))
-    return dividend / mx.where(nothing, mx.ones_like(divisor), divisor)
-
-
 def svd_gradient(
     u_cotangent: mx.array,
     s_cotangent: mx.array,
@@ -232,15 +233,15 @@ def svd_gradient(
     ut, v, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh, vh_cotangent))
     row, column = mx.expand_dims(s, axis=2), mx.expand_dims(s, axis=1)
     gaps = (column - row) * (column + row)
-    of_u, of_v = mx.matmul(ut, u_cotangent), mx.matmul(vh, v_cotangent)
+    of_u, of_v = product(ut, u_cotangent), product(vh, v_cotangent)
     inside = quotient(of_u - mx.swapaxes(of_u, 1, 2), gaps) * column
     inside = inside + row * quotient(of_v - mx.swapaxes(of_v, 1, 2), gaps)
     inside = inside + mx.expand_dims(s_cotangent, axis=1) * mx.eye(s.shape[1])
-    left = mx.matmul(u, inside)
+    left = product(u, inside)
     if u.shape[1] > s.shape[1]:
-        left = left + quotient(u_cotangent - mx.matmul(u, of_u), column)
-    gradient = mx.matmul(left, vh)
+        left = left + quotient(u_cotangent - product(u, of_u), column)
+    gradient = product(left, vh)
     if vh.shape[2] > s.shape[1]:
-        outside = quotient(v_cotangent - mx.matmul(v, of_v), column)
-        gradient = gradient + mx.matmul(u, mx.swapaxes(outside, 1, 2))
+        outside = quotient(v_cotangent - product(v, of_v), column)
+        gradient = gradient + product(u, mx.swapaxes(outside, 1, 2))
     return gradient

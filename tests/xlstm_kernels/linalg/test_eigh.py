@@ -55,6 +55,12 @@ def test_larger_matrices(rows, condition, device):
     assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
 
 
+@pytest.mark.exhaustive
+def test_many_matrices(device):
+    a = of_condition((4096, 4, 4), 100, symmetric=True)
+    assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
+
+
 @pytest.mark.parametrize("rows", [129, 512])
 def test_sizes_beyond_the_kernel_are_lapacks(rows, simulator):
     a = of_condition((rows, rows), 1e6, symmetric=True)

@@ -60,6 +60,12 @@ def test_larger_matrices(shape, condition, device):
     assert_as_accurate_as_lapack(a, svd(mx.array(a), full_matrices=False, backend=device))
 
 
+@pytest.mark.exhaustive
+def test_many_matrices(device):
+    a = of_condition((4096, 4, 4), 100)
+    assert_as_accurate_as_lapack(a, svd(mx.array(a), full_matrices=False, backend=device))
+
+
 @pytest.mark.parametrize("shape", [(300, 200), (512, 512), (5000, 4), (4, 5000)], ids=str)
 def test_sizes_beyond_the_kernel_are_lapacks(shape, simulator):
     a = of_condition(shape, 1e6)
