@@ -15,9 +15,11 @@ except ImportError as error:
 
 from xlstm_kernels import nn
 from xlstm_kernels.activation.soft_cap import soft_cap
+from xlstm_kernels.complex.multiply import complex_multiply
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.channels_first import causal_conv1d_fn, causal_conv1d_varlen_states
+from xlstm_kernels.conv.fft_conv import fft_conv, fftconv
 from xlstm_kernels.differentiation import inference
 from xlstm_kernels.double_float.array import DoubleFloat
 from xlstm_kernels.executors import default_backend
@@ -38,6 +40,7 @@ from xlstm_kernels.mlstm.step import mlstm_step
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 from xlstm_kernels.norm.rms_norm import rms_norm
 from xlstm_kernels.packing import seq_idx_from_cu_seqlens
+from xlstm_kernels.quantized.matvec import quantized_matvec
 from xlstm_kernels.recurrent.flashrnn import flashrnn
 from xlstm_kernels.recurrent.lstm import lstm
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
@@ -49,7 +52,10 @@ __all__ = [
     "causal_conv1d_fn",
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
+    "complex_multiply",
     "default_backend",
+    "fft_conv",
+    "fftconv",
     "flashrnn",
     "get_available_mlstm_kernels",
     "get_available_mlstm_sequence_kernels",
@@ -68,6 +74,7 @@ __all__ = [
     "multi_head_layer_norm",
     "multi_head_rms_norm",
     "nn",
+    "quantized_matvec",
     "rms_norm",
     "seq_idx_from_cu_seqlens",
     "slstm",

@@ -91,6 +91,15 @@ def run_small_operators() -> None:
                 return norm(x, **dict(zip(n, given, strict=True)), backend=backend)
 
             differentiate(finished, heads, *(options[name] for name in names))
+    quantized = mx.quantize(mx.ones((8, 64)), bits=4)
+
+    def multiplied(x: mx.array, backend: str) -> mx.array:
+        return pack.quantized_matvec(x, *quantized, backend=backend)
+
+    differentiate(multiplied, mx.ones((8, 64)))
+    differentiate(pack.complex_multiply, mx.ones((9, 2)), mx.ones((9, 2)))
+    double = pack.DoubleFloat(mx.ones((9, 2)), mx.zeros((9, 2)))
+    mx.eval(pack.complex_multiply(double, double, backend="notary").high)
 
 
 def run_double_float() -> None:

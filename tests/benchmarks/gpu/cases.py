@@ -15,7 +15,9 @@ import numpy as np
 
 import xlstm_kernels as pack
 from tests.benchmarks.gpu.case import Case, normal
+from tests.benchmarks.gpu.complex_cases import complex_cases
 from tests.benchmarks.gpu.double_float_cases import double_float_cases
+from tests.benchmarks.gpu.quantized_cases import quantized_cases
 from tests.benchmarks.gpu.slstm_cases import slstm_cases
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm import gradient_oracle as mlstm_gradient
@@ -199,6 +201,8 @@ def convolution_cases() -> Iterator[Case]:
     yield from _convolution_cases(4, 1100, 128)  # a thread takes several channels
     yield _packed_convolution_case()
     yield _update_case()
+    for steps, taps in ((1, 1), (1000, 37), (4097, 4097)):
+        yield _long_convolution_case(steps, taps)
 
 
 def _convolution_cases(batch: int, steps: int, channels: int) -> Iterator[Case]:
@@ -252,6 +256,19 @@ def _packed_convolution_case() -> Case:
         return conv.causal_gradients(*arrays, None, "silu", pulled, seq_idx)[:3]
 
     return Case("causal_conv1d, packed", call, normal(x, weight, bias), values, gradients)
+
+
+def _long_convolution_case(steps: int, taps: int) -> Case:
+    def call(*arrays: mx.array, backend: str) -> list[mx.array]:
+        with pack.default_backend(backend):  # MLX operations on all of them
+            return [pack.fft_conv(*arrays)]
+
+    def gradients(arrays: Sequence[Numbers], cotangents: Sequence[Numbers]) -> list[Numbers]:
+        return conv.long_causal_gradients(*arrays, *cotangents)
+
+    drawn = normal((2, steps, 6), (6, taps), (6,))
+    name = f"fft_conv {steps}, {taps} taps"
+    return Case(name, call, drawn, lambda *arrays: [conv.long_causal(*arrays)], gradients)
 
 
 def _update_case() -> Case:
@@ -350,4 +367,6 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "norms": norm_cases,
     "elementwise": elementwise_cases,
     "double_float": double_float_cases,
+    "quantized": quantized_cases,
+    "complex": complex_cases,
 }

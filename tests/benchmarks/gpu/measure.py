@@ -20,7 +20,8 @@ import mlx.core as mx
 from tests.benchmarks.gpu.check import DTYPES, report
 from tests.benchmarks.gpu.children import Child, Start, children
 from tests.benchmarks.gpu.figures import EAGER, OURS, Figure, Report, figure, line
-from tests.benchmarks.gpu.programs import PROGRAMS, SIZES, Program
+from tests.benchmarks.gpu.program import Program
+from tests.benchmarks.gpu.programs import PROGRAMS, SIZES
 from tests.benchmarks.gpu.timing import milliseconds, rotated
 
 #: A worker that compiles, or measures, for longer than this is stopped.

@@ -107,3 +107,18 @@ def head_norm(
 
 def soft_cap(values: mx.array, cap: float) -> mx.array:
     return (cap * mx.tanh(values.astype(mx.float32) / cap)).astype(values.dtype)
+
+
+def fft_conv(x: mx.array, weight: mx.array, skip: mx.array) -> mx.array:
+    """The usual long convolution of x (B, S, C): twice the steps, whatever their number."""
+    steps, wide = x.shape[1], x.astype(mx.float32)
+    taps = mx.fft.rfft(weight.astype(mx.float32).T, n=2 * steps, axis=0)
+    y = mx.fft.irfft(mx.fft.rfft(wide, n=2 * steps, axis=1) * taps, n=2 * steps, axis=1)
+    return (y[:, :steps] + wide * skip.astype(mx.float32)).astype(x.dtype)
+
+
+def complex_multiply(a: mx.array, b: mx.array) -> mx.array:
+    """The product of pairs (..., 2) in complex64."""
+    x, y = (pair[..., 0].astype(mx.complex64) + 1j * pair[..., 1] for pair in (a, b))
+    product = x * y
+    return mx.stack([mx.real(product), mx.imag(product)], axis=-1).astype(a.dtype)

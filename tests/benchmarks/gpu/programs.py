@@ -2,96 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from math import prod
 
 import mlx.core as mx
 
 import xlstm_kernels as pack
 from tests.benchmarks.gpu import plain, wide
-from tests.benchmarks.gpu.figures import COMPILED, FAST, FORWARD, TRAINING
+from tests.benchmarks.gpu.figures import COMPILED, FAST
+from tests.benchmarks.gpu.program import Program, Shape, Shapes
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d_reference
 from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update_reference
 from xlstm_kernels.recurrent.slstm.naive import slstm_step_naive
-
-Shape = tuple[int, ...]
-Shapes = tuple[Shape, ...]
 
 CAP = 15.0
 #: Steps of a chunk of the comparison in MLX operations, and how many chunks there are at least.
 PLAIN_CHUNK = 64
 PLAIN_CHUNKS = 32
-#: The mLSTM is not measured in float32 where batch x steps are more than this.
-MOST_FLOAT32 = 2**13
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """An operator at one size.
-
-    Attributes:
-        operator: its name with its options.
-        shape: the size, in the terms of its group.
-        ours: takes the inputs and `backend`; returns an array, or a tuple for a step.
-        inputs: shapes and dtypes; None is the dtype that is measured.
-        output: shape and dtype of the cotangent; None for a step, which has no backward pass.
-        others: by contestant, the same operator.
-        moved: elements that a forward pass reads and writes; None where arithmetic is the limit.
-        moved_states: elements of float32 states, which are read and written too.
-        compiled: comparisons are wrapped in `mx.compile`; ours are on GPUs in any case.
-        forget: the position of the forget gate among the inputs, which is raised by 3.
-        like: an operator of the same group and shape that has the comparisons of this one.
-        only: the dtype of its inputs, whichever dtypes are measured; None for any.
-    """
-
-    operator: str
-    shape: Shape
-    ours: Callable[..., object]
-    inputs: tuple[tuple[Shape, mx.Dtype | None], ...]
-    output: tuple[Shape, mx.Dtype | None] | None
-    others: dict[str, Callable[..., object]] = field(default_factory=dict)
-    moved: int | None = None
-    moved_states: int = 0
-    compiled: bool = True
-    forget: int | None = None
-    like: str | None = None
-    only: str | None = None
-
-    def passes(self, dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Dtypes and kinds of work that are measured, in the order of the table."""
-        big = len(self.shape) == 5 and self.shape[0] * self.shape[2] > MOST_FLOAT32
-        for dtype in dtypes if self.only is None else [self.only]:
-            if not (big and dtype == "float32"):
-                yield dtype, FORWARD
-                if self.output is not None:
-                    yield dtype, TRAINING
-
-    def draw(self, dtype: mx.Dtype) -> list[mx.array]:
-        """Normally distributed inputs."""
-        return [
-            (mx.random.normal(shape) + 3.0 * (position == self.forget)).astype(own or dtype)
-            for position, (shape, own) in enumerate(self.inputs)
-        ]
-
-    def moved_bytes(self, dtype: mx.Dtype, work: str) -> int | None:
-        """Bytes to move: a backward pass reads inputs and cotangent, and writes gradients."""
-        if self.moved is None:
-            return None
-        elements = self.moved
-        if self.output is not None and work != FORWARD:
-            elements = 3 * self.moved - prod(self.output[0])
-        return elements * dtype.size + self.moved_states * mx.float32.size
-
-    def cotangent(self, dtype: mx.Dtype) -> mx.array:
-        shape, own = self.output or ((), None)
-        return mx.random.normal(shape).astype(own or dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Shapes by group: mLSTM (B, NH, S, DK, DV), steps without S, sLSTM (B, T, N, D)."""
+    """Shapes by group: mLSTM (B, NH, S, DK, DV), steps without S, sLSTM (B, T, N, D).
+
+    Products with quantized matrices (M, N, K): M rows of K, a matrix (N, K).
+    """
 
     mlstm: Shapes
     sequence: Shapes
@@ -101,6 +39,8 @@ class Sizes:
     heads: Shapes
     convolutions: Shapes
     updates: Shapes
+    quantized: Shapes
+    long_convolutions: Shapes
 
 
 SIZES = {
@@ -118,6 +58,8 @@ SIZES = {
         heads=((1, 256, 8, 512), (1, 32768, 8, 512)),
         convolutions=((1, 1024, 1024), (8, 1024, 1024), (8, 4096, 4096)),
         updates=((256, 4096),),
+        quantized=((1, 4096, 4096), (8, 4096, 4096), (1, 16384, 4096), (8, 16384, 4096)),
+        long_convolutions=((8, 1025, 1024), (1, 8192, 1024), (1, 32768, 256)),
     ),
     "medium": Sizes(
         mlstm=((1, 8, 2048, 128, 256), (4, 8, 1024, 64, 64)),
@@ -128,6 +70,8 @@ SIZES = {
         heads=((1, 256, 8, 512), (1, 4096, 8, 512)),
         convolutions=((1, 1024, 1024), (4, 2048, 2048)),
         updates=((64, 4096),),
+        quantized=((1, 4096, 4096), (8, 4096, 4096)),
+        long_convolutions=((1, 1025, 1024), (1, 8192, 256)),
     ),
     "tiny": Sizes(
         mlstm=((1, 2, 256, 16, 16),),
@@ -138,6 +82,8 @@ SIZES = {
         heads=((1, 16, 2, 64),),
         convolutions=((1, 32, 64),),
         updates=((4, 64),),
+        quantized=((2, 16, 64),),
+        long_convolutions=((1, 40, 8),),
     ),
 }
 
@@ -299,6 +245,17 @@ def convolutions(sizes: Sizes) -> Iterator[Program]:
             moved=8 * batch * channels,
         )
 
+    for shape in sizes.long_convolutions:
+        weights = (shape[2], shape[1]), (shape[2],)
+        yield _memory_bound(
+            "fft_conv", shape, _fft_conv, (shape, *weights), {COMPILED: plain.fft_conv}
+        )
+
+
+def _fft_conv(*arrays: mx.array, backend: str) -> mx.array:
+    """`backend` is not used: on all of them, the operator consists of MLX operations."""
+    return pack.fft_conv(*arrays)
+
 
 def elementwise(sizes: Sizes) -> Iterator[Program]:
     def ours(values: mx.array, backend: str) -> mx.array:
@@ -332,6 +289,36 @@ def double_float(sizes: Sizes) -> Iterator[Program]:
         )
 
 
+def quantized(sizes: Sizes) -> Iterator[Program]:
+    group_size = 64
+    for (rows, outputs, inner), bits in product(sizes.quantized, (4, 8)):
+        options = {"group_size": group_size, "bits": bits}
+        words, groups = outputs * inner * bits // 32, (outputs, inner // group_size)
+        yield Program(
+            f"quantized_matvec, {bits} bits",
+            (rows, outputs, inner),
+            partial(pack.quantized_matvec, **options),
+            (
+                ((rows, inner), None),
+                ((outputs, words // outputs), mx.uint32),
+                (groups, None),
+                (groups, None),
+            ),
+            None,
+            {COMPILED: partial(mx.quantized_matmul, **options)},
+            moved=rows * (inner + outputs) + 2 * prod(groups),
+            moved_states=words,
+        )
+
+
+def complex_numbers(sizes: Sizes) -> Iterator[Program]:
+    """Compared with MLX's products of complex64, which are made of the pairs and taken apart."""
+    for rows, columns in sizes.rows:
+        shape = rows, columns // 2, 2
+        theirs = {COMPILED: plain.complex_multiply}
+        yield _memory_bound("complex_multiply", shape, pack.complex_multiply, (shape,) * 2, theirs)
+
+
 def _memory_bound(
     name: str,
     shape: Shape,
@@ -357,4 +344,6 @@ PROGRAMS: dict[str, Callable[[Sizes], Iterator[Program]]] = {
     "norms": norms,
     "elementwise": elementwise,
     "double_float": double_float,
+    "quantized": quantized,
+    "complex": complex_numbers,
 }

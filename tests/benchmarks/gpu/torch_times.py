@@ -18,7 +18,8 @@ import torch
 
 from tests.benchmarks.gpu.check import report
 from tests.benchmarks.gpu.figures import FORWARD, TORCH, TRAINING, TRITON, Figure
-from tests.benchmarks.gpu.programs import SIZES, Shape
+from tests.benchmarks.gpu.program import Shape
+from tests.benchmarks.gpu.programs import SIZES
 from tests.benchmarks.gpu.timing import ROUND_SECONDS, ROUNDS
 
 TRITON_CHUNKS = (64, 128)

@@ -19,7 +19,8 @@ import mlx.core as mx
 from tests.benchmarks.gpu.check import DTYPES, report
 from tests.benchmarks.gpu.children import READY
 from tests.benchmarks.gpu.figures import EAGER, OURS, TRAINING, Figure
-from tests.benchmarks.gpu.programs import PROGRAMS, SIZES, Program
+from tests.benchmarks.gpu.program import Program
+from tests.benchmarks.gpu.programs import PROGRAMS, SIZES
 from tests.benchmarks.gpu.timing import milliseconds, peak_bytes, rotated, wake, with_gradients
 from xlstm_kernels.executors import NATIVE
 

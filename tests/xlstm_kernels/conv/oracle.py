@@ -105,6 +105,26 @@ def causal_gradients(
     return [in_rows[:, width - 1 :], in_weight, in_bias, in_rows[:, : width - 1]]
 
 
+def long_causal(x: Numbers, weight: Numbers, skip: Numbers | None = None) -> Numbers:
+    """x (B, S, C), weight (C, K), whose first tap applies to the current step, skip (C,) -> y."""
+    y = np.empty(x.shape)
+    for row, channel in np.ndindex(x.shape[0], x.shape[2]):
+        y[row, :, channel] = np.convolve(x[row, :, channel], weight[channel])[: x.shape[1]]
+    return y if skip is None else y + x * skip
+
+
+def long_causal_gradients(
+    x: Numbers, weight: Numbers, skip: Numbers, cotangent: Numbers
+) -> list[Numbers]:
+    """Of `long_causal` in x, weight and skip; K <= S."""
+    backward = long_causal(cotangent[:, ::-1], weight, skip)[:, ::-1]
+    in_weight = np.zeros(weight.shape)
+    for row, channel in np.ndindex(x.shape[0], x.shape[2]):
+        pulled = np.convolve(cotangent[row, :, channel], x[row, ::-1, channel])[x.shape[1] - 1 :]
+        in_weight[channel] += pulled[: weight.shape[1]]
+    return [backward, in_weight, (cotangent * x).sum(axis=(0, 1))]
+
+
 def numeric_gradients(
     loss: Callable[..., float], primals: Sequence[Numbers], step: float = 1e-5
 ) -> list[Numbers]:

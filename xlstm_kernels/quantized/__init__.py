@@ -1,0 +1,1 @@
+"""Products with weights in MLX's quantization format."""

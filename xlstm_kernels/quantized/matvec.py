@@ -1,0 +1,303 @@
+"""Products of a few rows with a quantized matrix: y = x W^T, W = scale q + bias in each group.
+
+The format is that of `mx.quantize`: 32 / bits numbers q in each uint32, from the lowest bits up; a
+scale and a bias for `group_size` numbers of a row. A simdgroup computes 4 columns of y for all rows
+of x, so that W is read from memory once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import mlx.core as mx
+
+from xlstm_kernels import executors, products
+from xlstm_kernels.arguments import require_floating, require_shape
+from xlstm_kernels.differentiation import Arrays, Operation, gradient_of, on_backend
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.msl import PACKS
+
+MAX_ROWS = 8
+_GROUP_SIZES = (32, 64, 128)
+_BITS = (4, 8)
+_WORD = 32
+_OUTPUTS = 4  # columns of y, rows of W, of a simdgroup
+_SIMDGROUPS = 4  # at most, of a threadgroup: each takes a part of the sums
+_PACK_BYTES = 16
+
+
+def quantized_matvec(
+    x: mx.array,
+    w: mx.array,
+    scales: mx.array,
+    biases: mx.array,
+    *,
+    group_size: int = 64,
+    bits: int = 4,
+    backend: str | None = None,
+) -> mx.array:
+    """Multiply one to eight rows with the transpose of a quantized matrix.
+
+    The same as `mx.quantized_matmul(x, w, scales, biases, group_size=group_size, bits=bits)`.
+    Weights are dequantized to float32 and never rounded to the dtype of x, products are added in
+    float32, and the sum is rounded once. Differentiable any number of times, in x, scales and
+    biases. MLX operations dequantize the whole matrix first.
+
+    Args:
+        x: (..., K), 1 to 8 rows of K in all; float32, float16 or bfloat16.
+        w: (N, K * bits / 32), uint32, from `mx.quantize`.
+        scales: (N, K / group_size); float32, float16 or bfloat16.
+        biases: as scales.
+        group_size: 32, 64 or 128.
+        bits: of a weight, 4 or 8.
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` it must be `"native"`.
+
+    Returns:
+        (..., N) in the dtype of x.
+
+    Raises:
+        TypeError: for a dtype that is not listed.
+        ValueError: for shapes that do not fit, more than eight rows, other bits or group sizes, an
+            unknown backend, and for the gradient in w.
+        RuntimeError: for a backend that cannot run here.
+    """
+    _require_arguments(x, w, scales, biases, group_size, bits)
+    resolved = executors.resolve(backend)
+    outputs = w.shape[0]
+    shape = (*x.shape[:-1], outputs)
+    if not (x.size and outputs):
+        return mx.zeros(shape, dtype=x.dtype)
+    rows = x.reshape((x.size // x.shape[-1], x.shape[-1]))
+    operation = _quantized_matvec(resolved, group_size, bits)
+    product: mx.array = operation(rows, _without_gradient(w), scales, biases)
+    return product.reshape(shape)
+
+
+def dequantized(w: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
+    """The matrix (N, K) that quantized weights stand for, in float32: scale q + bias."""
+    shifts = mx.arange(0, _WORD, bits, dtype=mx.uint32)
+    mask = mx.array(2**bits - 1, dtype=mx.uint32)
+    fields = mx.bitwise_and(mx.right_shift(mx.expand_dims(w, axis=2), shifts), mask)
+    groups = fields.reshape((*scales.shape, -1)).astype(mx.float32)
+    scaled = groups * mx.expand_dims(scales.astype(mx.float32), axis=2)
+    matrix = scaled + mx.expand_dims(biases.astype(mx.float32), axis=2)
+    return matrix.reshape((w.shape[0], -1))
+
+
+def quantized_matvec_reference(
+    x: mx.array, w: mx.array, scales: mx.array, biases: mx.array, bits: int
+) -> mx.array:
+    """`quantized_matvec` of x (M, K) in MLX operations."""
+    exact = products.exact()
+    matrix = exact.operand(dequantized(w, scales, biases, bits))
+    return (exact.operand(x) @ matrix.transposed).astype(x.dtype)
+
+
+def _require_arguments(
+    x: mx.array, w: object, scales: mx.array, biases: mx.array, group_size: int, bits: int
+) -> None:
+    operator = "quantized_matvec"
+    for name, array in (("x", x), ("scales", scales), ("biases", biases)):
+        require_floating(operator, name, array)
+    if not isinstance(w, mx.array) or w.dtype != mx.uint32:
+        kind = w.dtype if isinstance(w, mx.array) else type(w).__name__
+        raise TypeError(f"{operator}: w must be uint32, as mx.quantize makes it, got {kind}")
+    for option, value, values in (
+        ("group_size", group_size, _GROUP_SIZES),
+        ("bits", bits, _BITS),
+    ):
+        if value not in values:
+            raise ValueError(f"{operator}: {option} must be one of {values}, got {value!r}")
+    columns = x.shape[-1] if x.ndim else 0
+    if not x.ndim or w.ndim != 2 or w.shape[1] * _WORD != columns * bits:
+        raise ValueError(
+            f"{operator}: w must be (N, K * bits / 32) with the K = {columns} columns of x, "
+            f"got x {x.shape}, w {w.shape}"
+        )
+    groups = (w.shape[0], math.ceil(columns / group_size))
+    if columns % group_size:
+        raise ValueError(f"{operator}: K must be a multiple of group_size, got K = {columns}")
+    for name, array in (("scales", scales), ("biases", biases)):
+        require_shape(operator, name, array, groups, "(N, K / group_size)")
+    rows = math.prod(x.shape[:-1])
+    if rows > MAX_ROWS:
+        raise ValueError(
+            f"{operator}: x must have at most {MAX_ROWS} rows, got {rows}; use mx.quantized_matmul"
+        )
+
+
+def _without_gradient(w: mx.array) -> mx.array:
+    """`w`, of which a gradient is refused, as by `mx.quantized_matmul`."""
+    identity: Any = mx.custom_function(lambda array: array)
+
+    def refuse(*_: Any) -> Any:
+        raise ValueError("quantized_matvec: quantized weights have no gradient")
+
+    identity.vjp(refuse)
+    identity.jvp(refuse)
+    identity.vmap(lambda inputs, axes: (inputs, axes))
+    guarded: mx.array = identity(w)
+    return guarded
+
+
+@functools.cache
+def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
+    """The differentiable operation (x (M, K), w, scales, biases) -> (M, N) on one backend."""
+
+    def launch(*arrays: mx.array) -> mx.array:
+        (product,) = _KERNEL(*arrays, backend=backend, group_size=group_size, bits=bits)
+        return product
+
+    def native(x: mx.array, w: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+        return quantized_matvec_reference(x, w, scales, biases, bits)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        x, w, scales, biases = primals
+
+        def of_floating(x: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+            return quantized_matvec_reference(x, w, scales, biases, bits)
+
+        in_x, in_scales, in_biases = gradient_of(of_floating)((x, scales, biases), cotangents)
+        return in_x, mx.zeros_like(w), in_scales, in_biases
+
+    return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
+
+
+def _launch(
+    x: mx.array,
+    w: mx.array,
+    scales: mx.array,
+    biases: mx.array,
+    *,
+    group_size: int,
+    bits: int,
+) -> Launch:
+    """Few rows leave registers for many weights, which a thread then loads at once."""
+    rows, inner = x.shape
+    values = 32 if rows <= 2 else 16 if rows <= 4 else 8
+    values = min(values, _PACK_BYTES * 8 // bits)
+    simdgroups = min(_SIMDGROUPS, math.ceil(inner / (32 * values)))
+    threads = 32 * simdgroups
+    return Launch(
+        grid=(math.ceil(w.shape[0] / _OUTPUTS) * threads, 1, 1),
+        threadgroup=(threads, 1, 1),
+        output_shapes=((rows, w.shape[0]),),
+        output_dtypes=(x.dtype,),
+        template=(
+            ("T", x.dtype),
+            ("ScaleT", scales.dtype),
+            ("BiasT", biases.dtype),
+            ("ROWS", rows),
+            ("SUMS", 2 ** math.ceil(math.log2(_OUTPUTS * rows))),
+            ("VALUES", values),
+            ("PACK", min(values, _PACK_BYTES // x.dtype.size)),
+            ("SIMDGROUPS", simdgroups),
+            ("GROUP_SIZE", group_size),
+            ("BITS", bits),
+        ),
+    )
+
+
+_LOAD_WEIGHTS = """
+        xlstm_packs<uint, 1, WORDS> packed[OUTPUTS];
+        float scale[OUTPUTS], bias[OUTPUTS];
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < OUTPUTS; ++i) {
+            const size_t row = metal::min(first + i, outputs - 1);
+            packed[i] = xlstm_read_packs<1, WORDS>(w + row * words + start / FIELDS, 0, 1, 1);
+            const size_t group = row * groups + start / GROUP_SIZE;
+            scale[i] = static_cast<float>(scales[group]);
+            bias[i] = static_cast<float>(biases[group]);
+        }"""
+
+# Not by a conversion of each integer, which a GPU does at a quarter of its rate.
+_DEQUANTIZE = """
+                // 2^23 + field, by its bits, minus 2^23 is the field where it is in the word.
+                const uint shift = k % FIELDS * BITS;
+                const uint half_word = packed[i].at[0].at[k / FIELDS] >> (shift / 16 * 16);
+                const uint field = half_word & (((1u << BITS) - 1) << (shift % 16));
+                const float level = as_type<float>(0x4b000000u | field) - 8388608.0f;
+                const float weight = metal::fma(level, scale[i] / (1 << (shift % 16)), bias[i]);"""
+
+_REDUCE = """
+    // Each exchange halves the sums that a lane has, so that 32 sums take 31 exchanges. Loops have
+    // constant lengths: only indices that are known to the compiler keep `sums` in registers.
+    uint own = 0;
+    #pragma clang loop unroll(full)
+    for (uint step = 0; step < 5; ++step) {
+        const uint distance = 16 >> step;
+        const uint kept = SUMS >> (step + 1);
+        const bool upper = (lane & distance) != 0;
+        own += upper ? kept : 0;
+        #pragma clang loop unroll(full)
+        for (uint j = 0; j < SUMS / 2; ++j) {
+            if (j < kept) {
+                const float given = upper ? sums[j] : sums[j + kept];
+                const float held = upper ? sums[j + kept] : sums[j];
+                sums[j] = held + simd_shuffle_xor(given, distance);
+            }
+        }
+        if (kept == 0) {
+            sums[0] += simd_shuffle_xor(sums[0], distance);
+        }
+    }"""
+
+_KERNEL = Kernel(
+    name="xlstm_quantized_matvec",
+    inputs=("x", "w", "scales", "biases"),
+    outputs=("product",),
+    launch=_launch,
+    header=PACKS,
+    body=f"""
+    // x: (ROWS, inner); w: (outputs, words); scales, biases: (outputs, groups); product:
+    // (ROWS, outputs); all contiguous. A lane takes VALUES weights of a row at a time, which are in
+    // one group.
+    constexpr uint OUTPUTS = {_OUTPUTS};
+    constexpr uint FIELDS = 32 / BITS;
+    constexpr uint WORDS = VALUES / FIELDS;
+    const uint inner = x_shape[1];
+    const uint outputs = w_shape[0];
+    const uint words = w_shape[1];
+    const uint groups = scales_shape[1];
+    const uint lane = thread_index_in_simdgroup;
+    const uint part = simdgroup_index_in_threadgroup;
+    const uint first = threadgroup_position_in_grid.x * OUTPUTS;
+    float sums[SUMS] = {{}};
+    for (uint start = (part * 32 + lane) * VALUES; start < inner;
+         start += SIMDGROUPS * 32 * VALUES) {{{_LOAD_WEIGHTS}
+        xlstm_packs<float, VALUES / PACK, PACK> given[ROWS];
+        #pragma clang loop unroll(full)
+        for (uint m = 0; m < ROWS; ++m) {{
+            given[m] = xlstm_load_packs<VALUES / PACK, PACK>(
+                x + static_cast<size_t>(m) * inner + start, PACK, 1, VALUES / PACK);
+        }}
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < OUTPUTS; ++i) {{
+            #pragma clang loop unroll(full)
+            for (uint k = 0; k < VALUES; ++k) {{{_DEQUANTIZE}
+                #pragma clang loop unroll(full)
+                for (uint m = 0; m < ROWS; ++m) {{
+                    const uint at = i * ROWS + m;
+                    sums[at] = metal::fma(weight, given[m].number(k / PACK, k % PACK), sums[at]);
+                }}
+            }}
+        }}
+    }}{_REDUCE}
+    threadgroup float parts[SIMDGROUPS][32];
+    parts[part][lane] = sums[0];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const uint row = own % ROWS;
+    const uint column = first + own / ROWS;
+    // Lanes that differ only in the last bits have the same sum.
+    if (part == 0 && lane % (32 / SUMS) == 0 && own < OUTPUTS * ROWS && column < outputs) {{
+        float total = 0.0f;
+        for (uint i = 0; i < SIMDGROUPS; ++i) {{
+            total += parts[i][lane];
+        }}
+        product[static_cast<size_t>(row) * outputs + column] = static_cast<T>(total);
+    }}
+    """,
+)
