@@ -1,11 +1,11 @@
 """Recall and time of xlstm_kernels.search beside faiss-cpu, on the same clustered vectors.
 
     python -m tests.benchmarks.search [--size 100000] [--dimension 64] [--threads 2]
-        [--backend native|cuda|metal] [--seconds 150]
+        [--backend native|cuda|metal] [--seconds 150] [--no-faiss]
 
-faiss-cpu is installed with `pip install faiss-cpu`. Vectors are drawn in parts, and MLX's index is
-built of a stream of them. Each line is printed as soon as it is measured; no measurement begins
-after the time limit. Recall is that of faiss's exact search, at 10.
+Vectors are drawn in parts, and each index is built of a stream of them. Lines are printed as they
+are measured; no measurement begins after the time limit. Recall at 10 is that of faiss's exact
+search. `--no-faiss` leaves it out, so that the peak memory is that of the pack alone.
 """
 
 from __future__ import annotations
@@ -13,29 +13,166 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import sys
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-QUERIES, K, PART = 1000, 10, 50_000
+QUERIES, K, PART, SAMPLE_PARTS = 1000, 10, 50_000, 4
 PROBES = (1, 4, 16, 64)
 
 
-def timed(call: Callable[[], object], least: int = 1) -> tuple[float, object]:
-    """The shortest of a few calls, at most a second of them, after one to warm up."""
-    result = call()
-    times, begin = [], time.perf_counter()
-    while len(times) < least or (len(times) < 5 and time.perf_counter() - begin < 1):
-        start = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - start)
-    return min(times), result
+@dataclass(frozen=True)
+class Data:
+    size: int
+    dimension: int
+
+    @cached_property
+    def centers(self) -> np.ndarray:
+        return np.random.default_rng(0).standard_normal((1000, self.dimension))
+
+    def draw(self, count: int, seed: int) -> np.ndarray:
+        generator = np.random.default_rng(seed)
+        noise = generator.standard_normal((count, self.dimension), dtype=np.float32)
+        chosen = self.centers[generator.integers(0, 1000, count)]
+        return (chosen + 0.5 * noise).astype(np.float32)
+
+    def parts(self) -> Iterator[np.ndarray]:
+        for start in range(0, self.size, PART):
+            yield self.draw(min(PART, self.size - start), 1 + start)
+
+    def sample(self) -> np.ndarray:
+        return np.concatenate(
+            [part for part, _ in zip(self.parts(), range(SAMPLE_PARTS), strict=False)]
+        )
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def shortest(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The least milliseconds of up to five calls in about a second, after one to warm up."""
+    result, times, begin = call(), [], time.perf_counter()
+    while not times or (len(times) < 5 and time.perf_counter() - begin < 1):
+        times.append(seconds(call))
+    return min(times) * 1e3, result
 
 
 def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def recall(ids: object, truth: np.ndarray | None) -> float:
+    if truth is None:
+        return float("nan")
+    pairs = zip(np.array(ids), truth, strict=True)
+    return float(np.mean([len(set(found) & set(exact)) / K for found, exact in pairs]))
+
+
+class Faiss:
+    """faiss's indexes of the data, and the exact neighbors of the queries."""
+
+    def __init__(self, data: Data, nlist: int, threads: int, queries: np.ndarray) -> None:
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        self.queries = queries
+        self.flat = faiss.IndexFlatL2(data.dimension)
+        quantizer = faiss.IndexFlatL2(data.dimension)
+        self.inverted = faiss.IndexIVFFlat(quantizer, data.dimension, nlist)
+        self._quantizer = quantizer
+        say(f"train  faiss {seconds(lambda: self.inverted.train(data.sample())):8.2f} s")
+        say(f"add    faiss {seconds(lambda: self._add(data)):8.2f} s")
+        time_, (_, self.truth) = shortest(lambda: self.flat.search(queries, K))
+        say(f"flat   faiss {time_:8.1f} ms")
+
+    def _add(self, data: Data) -> None:
+        for part in data.parts():
+            self.inverted.add(part)
+            self.flat.add(part)
+
+    def probe(self, nprobe: int) -> tuple[float, float]:
+        self.inverted.nprobe = nprobe
+        time_, (_, ids) = shortest(lambda: self.inverted.search(self.queries, K))
+        return time_, recall(ids, self.truth)
+
+
+class Pack:
+    """The pack's indexes of the data."""
+
+    def __init__(self, data: Data, nlist: int, backend: str, queries: np.ndarray) -> None:
+        import mlx.core as mx
+
+        from xlstm_kernels.search import FlatIndex, IVFFlatIndex
+
+        mx.set_default_device(mx.cpu if backend == "native" else mx.gpu)
+        self.mx, self.backend, self.queries = mx, backend, mx.array(queries)
+        self.flat = FlatIndex(data.dimension)
+        self.inverted = IVFFlatIndex(data.dimension, nlist)
+        say(f"train  mlx   {seconds(lambda: self._train(data)):8.2f} s")
+        before = peak_megabytes()
+        time_ = seconds(lambda: self._add(data))
+        say(f"add    mlx   {time_:8.2f} s, peak {peak_megabytes():.0f} MB (before {before:.0f})")
+
+    def _train(self, data: Data) -> None:
+        self.inverted.train(self.mx.array(data.sample()))
+        self.inverted.add(self.mx.zeros((0, self.inverted.dimension)))
+
+    def _add(self, data: Data) -> None:
+        for part in data.parts():
+            self.inverted.add(self.mx.array(part))
+        self.search(self.inverted)
+
+    def search(self, index: Any) -> Any:
+        found = index.search(self.queries, K, backend=self.backend)
+        self.mx.eval(found)
+        return found[1]
+
+    def probe(self, nprobe: int, truth: np.ndarray | None) -> tuple[float, float]:
+        self.inverted.nprobe = nprobe
+        time_, ids = shortest(lambda: self.search(self.inverted))
+        return time_, recall(ids, truth)
+
+    def exact(self, data: Data, truth: np.ndarray | None) -> None:
+        for part in data.parts():
+            self.flat.add(self.mx.array(part))
+        time_, ids = shortest(lambda: self.search(self.flat))
+        say(f"flat   mlx   {time_:8.1f} ms, recall {recall(ids, truth):.4f}")
+
+
+def measure(options: argparse.Namespace) -> None:
+    begin = time.perf_counter()
+    data = Data(options.size, options.dimension)
+    nlist = options.nlist or 2 * int(options.size**0.5)
+    say(f"N {data.size}, D {data.dimension}, nlist {nlist}, {options.threads} threads")
+    queries = data.draw(QUERIES, 2**32)
+    reference = None if options.no_faiss else Faiss(data, nlist, options.threads, queries)
+    truth = None if reference is None else reference.truth
+    pack = Pack(data, nlist, options.backend, queries)
+    say("nprobe  faiss ms  recall    mlx ms  recall  ratio")
+    for nprobe in PROBES:
+        if time.perf_counter() - begin > options.seconds:
+            return
+        theirs = reference.probe(nprobe) if reference else (float("nan"),) * 2
+        ours = pack.probe(nprobe, truth)
+        times = f"{theirs[0]:10.1f}{theirs[1]:8.4f}{ours[0]:10.1f}{ours[1]:8.4f}"
+        say(f"{nprobe:6d}{times}{ours[0] / theirs[0]:7.2f}")
+    if time.perf_counter() - begin < options.seconds and not options.no_faiss:
+        pack.exact(data, truth)
 
 
 def main() -> None:
@@ -46,119 +183,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--backend", default="native")
     parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--no-faiss", action="store_true", help="measure the memory of MLX alone")
-    run(parser.parse_args())
-
-
-def run(options: argparse.Namespace) -> None:
-    begin = time.perf_counter()
+    parser.add_argument("--no-faiss", action="store_true")
+    options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(options.threads)
-    import mlx.core as mx
-    import numpy as np
-
-    from xlstm_kernels.search import FlatIndex, IVFFlatIndex
-
-    mx.set_default_device(mx.cpu if options.backend == "native" else mx.gpu)
-    nlist = options.nlist or max(64, int(options.size**0.5) * 2)
-    centers = np.random.default_rng(0).standard_normal((1000, options.dimension))
-
-    def draw(count: int, seed: int) -> np.ndarray:
-        generator = np.random.default_rng(seed)
-        noise = generator.standard_normal((count, options.dimension), dtype=np.float32)
-        return (centers[generator.integers(0, 1000, count)] + 0.5 * noise).astype(np.float32)
-
-    def parts() -> Iterator[np.ndarray]:
-        for start in range(0, options.size, PART):
-            yield draw(min(PART, options.size - start), 1 + start)
-
-    def in_time() -> bool:
-        return time.perf_counter() - begin < options.seconds
-
-    queries = draw(QUERIES, 2**32)
-    sample = np.concatenate([part for part, _ in zip(parts(), range(4), strict=False)])
-    print(f"N {options.size}, D {options.dimension}, nlist {nlist}, {options.threads} threads")
-    before = peak_megabytes()
-
-    truth, faiss_inverted = None, None
-    if not options.no_faiss:
-        import faiss
-
-        faiss.omp_set_num_threads(options.threads)
-        flat = faiss.IndexFlatL2(options.dimension)
-        faiss_inverted = faiss.IndexIVFFlat(
-            faiss.IndexFlatL2(options.dimension), options.dimension, nlist
-        )
-        start = time.perf_counter()
-        faiss_inverted.train(sample)
-        print(f"train  faiss {time.perf_counter() - start:8.2f} s", flush=True)
-        start = time.perf_counter()
-        for part in parts():
-            faiss_inverted.add(part)
-            flat.add(part)
-        print(f"add    faiss {time.perf_counter() - start:8.2f} s", flush=True)
-        faiss_time, (_, truth) = timed(lambda: flat.search(queries, K))
-        print(f"flat   faiss {faiss_time * 1e3:8.1f} ms", flush=True)
-
-    given = mx.array(queries)
-    index = IVFFlatIndex(options.dimension, nlist)
-    start = time.perf_counter()
-    index.train(mx.array(sample))
-    mx.eval(index.search(given[:0], K, backend=options.backend))
-    index.add(mx.array(sample[:1]))
-    trained = time.perf_counter() - start
-    print(f"train  mlx   {trained:8.2f} s", flush=True)
-    rebuilt = IVFFlatIndex(options.dimension, nlist)
-    rebuilt.restore(index._centroids, mx.zeros((0, options.dimension)), mx.zeros((0,), mx.int32))
-    index = rebuilt
-    start = time.perf_counter()
-    for part in parts():
-        index.add(mx.array(part))
-    mx.eval(index.search(given[:1], 1, backend=options.backend))
-    print(
-        f"add    mlx   {time.perf_counter() - start:8.2f} s, peak memory "
-        f"{peak_megabytes():.0f} MB (before {before:.0f})",
-        flush=True,
-    )
-
-    def recall(ids: object) -> float:
-        if truth is None:
-            return float("nan")
-        pairs = zip(np.array(ids), truth, strict=True)
-        return float(np.mean([len(set(a) & set(b)) / K for a, b in pairs]))
-
-    def searched() -> np.ndarray:
-        distances, ids = index.search(given, K, backend=options.backend)
-        mx.eval(distances, ids)
-        return ids
-
-    print("nprobe  faiss ms  recall    mlx ms  recall  ratio")
-    for nprobe in PROBES:
-        if not in_time():
-            return
-        line = f"{nprobe:6d}"
-        faiss_time = float("nan")
-        if faiss_inverted is not None:
-            faiss_inverted.nprobe = nprobe
-            faiss_time, (_, ids) = timed(lambda: faiss_inverted.search(queries, K))
-            line += f"{faiss_time * 1e3:10.1f}{recall(ids):8.4f}"
-        index.nprobe = nprobe
-        mlx_time, ids = timed(searched)
-        line += f"{mlx_time * 1e3:10.1f}{recall(ids):8.4f}{mlx_time / faiss_time:7.2f}"
-        print(line, flush=True)
-    if not in_time() or options.no_faiss:
-        return
-    exact = FlatIndex(options.dimension)
-    for part in parts():
-        exact.add(mx.array(part))
-
-    def exactly() -> np.ndarray:
-        distances, ids = exact.search(given, K, backend=options.backend)
-        mx.eval(distances, ids)
-        return ids
-
-    mlx_time, ids = timed(exactly)
-    print(f"flat   mlx   {mlx_time * 1e3:8.1f} ms, recall {recall(ids):.4f}", flush=True)
+    measure(options)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tests.xlstm_kernels.test_linted import (
     run_convolutions,
     run_double_float,
     run_mlstm,
+    run_search,
     run_slstm,
     run_small_operators,
 )
@@ -297,7 +298,14 @@ def test_prelude_compiles(cuda, tmp_path):
 def launches() -> Iterator[dict]:
     notary = Notary()
     executors.register(notary)
-    for run in (run_small_operators, run_double_float, run_convolutions, run_mlstm, run_slstm):
+    for run in (
+        run_small_operators,
+        run_double_float,
+        run_convolutions,
+        run_mlstm,
+        run_slstm,
+        run_search,
+    ):
         run()
     yield notary.launches
     executors.unregister(notary.name)

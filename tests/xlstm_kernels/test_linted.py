@@ -19,6 +19,7 @@ import xlstm_kernels as pack
 from embercoach.checks import Project, check_source
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.search import FlatIndex, IVFFlatIndex, top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,6 +159,26 @@ def run_slstm() -> None:
         differentiate(pack.slstm_step, sequence[:, 0], recurrent, bias, states)
 
 
+def run_search() -> None:
+    vectors = mx.ones((40, 8))
+    for metric in ("l2", "inner_product"):
+        for index in (FlatIndex(8, metric), IVFFlatIndex(8, 4, metric)):
+            if isinstance(index, IVFFlatIndex):
+                index.train(vectors)
+            index.add(vectors)
+            for k in (10, 40):
+                mx.eval(index.search(vectors[:8], k, backend="notary"))
+    mx.eval(top_k(mx.ones((8, 3000)), 10, backend="notary"))
+
+
+OPERATORS = (
+    run_small_operators,
+    run_double_float,
+    run_convolutions,
+    run_mlstm,
+    run_slstm,
+    run_search,
+)
 WRITTEN_OUT = jinja2.Template(
     '''\
 import mlx.core as mx
@@ -203,7 +224,7 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     notary = Notary()
     executors.register(notary)
-    for run in (run_small_operators, run_double_float, run_convolutions, run_mlstm, run_slstm):
+    for run in OPERATORS:
         run()
     yield notary.launches
     executors.unregister(notary.name)

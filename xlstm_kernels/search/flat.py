@@ -9,14 +9,15 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.search import storage
+from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.metric import (
     Metric,
     candidates,
     keys_of,
     nearest_of,
     none_found,
+    origin_of,
     require_vectors,
-    squared_norms,
 )
 from xlstm_kernels.search.top_k import require_k, top_k
 
@@ -91,13 +92,13 @@ class FlatIndex:
         if not self._parts or not queries.shape[0]:
             return none_found(queries.shape[0], k, self.metric)
         vectors = self._vectors()
-        norms = squared_norms(vectors)
-        found = [
-            self._nearest(queries[start : start + _QUERIES], vectors, norms, k, resolved)
-            for start in range(0, queries.shape[0], _QUERIES)
-        ]
-        distances, ids = zip(*found, strict=True)
-        return mx.concatenate(distances), mx.concatenate(ids)
+        origin = origin_of(vectors)
+        return searched_in_groups(
+            queries,
+            _QUERIES,
+            resolved,
+            lambda part: self._nearest(part, vectors, origin, k, resolved),
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads."""
@@ -111,19 +112,18 @@ class FlatIndex:
         return self._parts[0]
 
     def _nearest(
-        self, queries: mx.array, vectors: mx.array, norms: mx.array, k: int, backend: str
+        self, queries: mx.array, vectors: mx.array, origin: mx.array, k: int, backend: str
     ) -> tuple[mx.array, mx.array]:
         """Tiles of a bounded size, one after the other: their best, and then the best of these."""
         step = _TILE // _QUERIES
         count = candidates(k)
         best: list[tuple[mx.array, mx.array]] = []
         for start in range(0, vectors.shape[0], step):
-            stop = start + step
-            tile = keys_of(queries, vectors[start:stop], norms[start:stop], self.metric)
+            tile = keys_of(queries, vectors[start : start + step], self.metric, origin)
             keys, ids = top_k(tile, count, backend=backend)
             shifted = ids + mx.array(start, dtype=ids.dtype)
-            best.append((keys, mx.where(ids < 0, ids, shifted)))
-        keys, ids = (mx.concatenate(arrays, axis=1) for arrays in zip(*best, strict=True))
+            best.append((keys, mx.where(mx.less(ids, mx.zeros_like(ids)), ids, shifted)))
+        keys, ids = (mx.concatenate(list(arrays), axis=1) for arrays in zip(*best, strict=True))
         if len(best) > 1:
             keys, ids = top_k(keys, count, ids=ids, backend=backend)
         found = mx.take(vectors, mx.maximum(ids, mx.zeros_like(ids)), axis=0)

@@ -10,8 +10,9 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.search import storage
+from xlstm_kernels.search.groups import searched_in_groups
 from xlstm_kernels.search.k_means import k_means, nearest_centroids
-from xlstm_kernels.search.metal import LANES
+from xlstm_kernels.search.metal import LANES, MOST
 from xlstm_kernels.search.metric import (
     Metric,
     candidates,
@@ -19,11 +20,10 @@ from xlstm_kernels.search.metric import (
     nearest_of,
     none_found,
     require_vectors,
-    squared_norms,
 )
 from xlstm_kernels.search.pages import Pages, paged
 from xlstm_kernels.search.scan import scan
-from xlstm_kernels.search.top_k import MOST, require_k, top_k
+from xlstm_kernels.search.top_k import require_k, top_k
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -36,10 +36,10 @@ _MOST_QUERIES = 1024
 class IVFFlatIndex:
     """Vectors in lists by their nearest centroid: faiss's `IndexIVFFlat`.
 
-    A query reads its `nprobe` nearest lists, the nearest first, up to `max_codes` vectors. faiss has
-    this bound too, off by default. Here shapes cannot depend on the lengths of lists, and MLX
-    operations compute as many distances as the bound says. Its default is (2 nprobe + 4
-    sqrt(nprobe)) lists of the mean length, 6 of them for one probe.
+    A query reads its `nprobe` nearest lists, the nearest first, up to `max_codes` vectors. faiss
+    has this bound too, off by default. Here shapes cannot depend on the lengths of lists, and MLX
+    operations compute as many distances as the bound says. Its default is (1.5 nprobe + 4
+    sqrt(nprobe)) lists of the mean length.
 
     Attributes:
         dimension: D of all vectors.
@@ -108,9 +108,7 @@ class IVFFlatIndex:
             raise ValueError("IVFFlatIndex.train: the index has vectors already")
         spacing = math.ceil(given.shape[0] / (self.nlist * max_points_per_centroid))
         sample = given[::spacing] if given.shape[0] // spacing >= self.nlist else given
-        self._centroids = k_means(
-            sample, self.nlist, self.metric, iterations=iterations, seed=seed
-        )
+        self._centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
 
     def add(self, vectors: mx.array) -> None:
         """Append vectors (N, D), float32; their ids follow those of earlier ones.
@@ -149,18 +147,14 @@ class IVFFlatIndex:
             return none_found(queries.shape[0], k, self.metric)
         pages = self._paged()
         limit = self._page_limit(nprobe, pages)
-        step = max(1, min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist)))
-        norms = squared_norms(centroids)
-        found = []
-        for start in range(0, queries.shape[0], step):
-            part = queries[start : start + step]
-            keys = keys_of(part, centroids, norms, self.metric)
-            _, probes = top_k(keys, nprobe, backend=resolved)
+        step = min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist))
+
+        def nearest(part: mx.array) -> tuple[mx.array, mx.array]:
+            _, probes = top_k(keys_of(part, centroids, self.metric), nprobe, backend=resolved)
             ids, places = scan(part, probes, pages, candidates(k), limit, self.metric, resolved)
-            near = pages.at(places)
-            found.append(nearest_of(part, near, ids, k, self.metric, resolved))
-        distances, ids = zip(*found, strict=True)
-        return mx.concatenate(distances), mx.concatenate(ids)
+            return nearest_of(part, pages.at(places), ids, k, self.metric, resolved)
+
+        return searched_in_groups(queries, step, resolved, nearest)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads.
@@ -174,7 +168,7 @@ class IVFFlatIndex:
         storage.save(path, "ivf_flat", self.metric, arrays)
 
     def restore(self, centroids: mx.array, vectors: mx.array, lists: mx.array) -> None:
-        """Set the state that `save` wrote: centroids (nlist, D), vectors (N, D), lists (N), int32."""
+        """Set centroids (nlist, D), vectors (N, D) and their lists (N), int32, below nlist."""
         self._centroids, self._pages = centroids, None
         self._lists = mx.zeros((0,), dtype=mx.int32)
         self._parts = [(vectors, lists)] if vectors.shape[0] else []
@@ -198,7 +192,7 @@ class IVFFlatIndex:
             least = host_integer("IVFFlatIndex.search", "max_codes", self.max_codes, least=1)
             return min(math.ceil(least / LANES) + nprobe, everything)
         mean = self.ntotal / self.nlist / LANES + 0.5
-        return min(math.ceil((2 * nprobe + 4 * math.sqrt(nprobe)) * mean) + 1, everything)
+        return min(math.ceil((1.5 * nprobe + 4 * math.sqrt(nprobe)) * mean) + 1, everything)
 
     def _whole(self) -> tuple[mx.array, mx.array]:
         """All vectors and their lists, by id."""

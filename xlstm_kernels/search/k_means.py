@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from xlstm_kernels.search.metric import Metric, keys_of, squared_norms
+from xlstm_kernels.search.metric import Metric, keys_of, origin_of
 
 _TILE = 2**24
 
@@ -16,16 +16,18 @@ def nearest_centroids(vectors: mx.array, centroids: mx.array, metric: Metric) ->
     """
     if not vectors.shape[0]:
         return mx.zeros((0,), dtype=mx.int32)
-    norms = squared_norms(centroids)
+    origin = origin_of(centroids)
     step = max(1, _TILE // centroids.shape[0])
     tiles = [
-        mx.argmin(keys_of(vectors[start : start + step], centroids, norms, metric), axis=1)
+        mx.argmin(keys_of(vectors[start : start + step], centroids, metric, origin), axis=1)
         for start in range(0, vectors.shape[0], step)
     ]
     return mx.concatenate(tiles).astype(mx.int32)
 
 
-def k_means(vectors: mx.array, count: int, metric: Metric, *, iterations: int, seed: int) -> mx.array:
+def k_means(
+    vectors: mx.array, count: int, metric: Metric, *, iterations: int, seed: int
+) -> mx.array:
     """Centroids (count, D) of vectors (N, D), N at least `count`.
 
     The first ones are `count` of the vectors, drawn by `seed`. A centroid without vectors stays.

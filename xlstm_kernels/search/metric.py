@@ -40,23 +40,35 @@ def require_vectors(operator: str, argument: str, vectors: object, dimension: in
     return vectors
 
 
-def squared_norms(vectors: mx.array) -> mx.array:
-    """|x|^2 of vectors (..., D): (...)."""
-    return mx.sum(mx.square(vectors), axis=-1)
+def origin_of(vectors: mx.array) -> mx.array:
+    """A point (D) near the mean of vectors (N, D), N at least 1.
+
+    It is a multiple of a power of two that is not below the spread of the vectors: what has few
+    digits still has few after the subtraction. Infinities and NaN do not count.
+    """
+    finite = mx.isfinite(vectors)
+    mean = mx.mean(mx.where(finite, vectors, mx.zeros_like(vectors)), axis=0)
+    spread = mx.max(mx.where(finite, mx.abs(vectors - mean), mx.zeros_like(vectors)))
+    tiny = mx.array(2.0**-60, dtype=spread.dtype)
+    step = mx.power(mx.full((), 2.0), mx.ceil(mx.log2(mx.maximum(spread, tiny))))
+    return mx.round(mean / step) * step
 
 
 def keys_of(
-    queries: mx.array, vectors: mx.array, norms: mx.array, metric: Metric
+    queries: mx.array, vectors: mx.array, metric: Metric, origin: mx.array | None = None
 ) -> mx.array:
     """Keys (Q, N) of all pairs: -q.x, or |x|^2 - 2 q.x, which is the distance less |q|^2.
 
-    The difference cancels: its error is that of |x|^2, about 1e-7 of it, not of the distance.
+    The difference cancels: its error is about 1e-7 of |x|^2, not of the distance. Both are taken
+    from `origin`, that of the vectors if there is none, which makes |x| as small as distances are.
     """
     products = exact()
-    dots = products.operand(queries) @ products.operand(vectors).transposed
     if metric is Metric.INNER_PRODUCT:
-        return mx.negative(dots)
-    return mx.expand_dims(norms, axis=0) - (dots + dots)
+        return mx.negative(products.operand(queries) @ products.operand(vectors).transposed)
+    origin = origin_of(vectors) if origin is None else origin
+    vectors = vectors - origin
+    dots = products.operand(queries - origin) @ products.operand(vectors).transposed
+    return mx.expand_dims(mx.sum(mx.square(vectors), axis=1), axis=0) - (dots + dots)
 
 
 def candidates(k: int) -> int:

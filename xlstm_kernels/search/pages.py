@@ -20,6 +20,7 @@ class Pages:
 
     Attributes:
         vectors: (P, D, 32), float32; zero in free places.
+        norms: (P, 32), float32, |x|^2 of each.
         ids: (P, 32), int32, ascending in a list; -1 in free places.
         first: (nlist), int32, the first page of each list.
         counts: (nlist), int32, the pages of each list.
@@ -27,6 +28,7 @@ class Pages:
     """
 
     vectors: mx.array
+    norms: mx.array
     ids: mx.array
     first: mx.array
     counts: mx.array
@@ -67,6 +69,9 @@ def paged(vectors: mx.array, lists: mx.array, nlist: int) -> Pages:
     places = mx.zeros((count,), dtype=mx.int32)
     places[order] = target
     rows = mx.take(vectors, mx.maximum(ids, mx.zeros_like(ids)), axis=0)
-    rows = mx.where(mx.expand_dims(ids, axis=1) < 0, mx.zeros_like(rows), rows)
+    rows = mx.where(
+        mx.less(mx.expand_dims(ids, axis=1), mx.array(0, dtype=mx.int32)), mx.zeros_like(rows), rows
+    )
     whole = mx.contiguous(mx.swapaxes(rows.reshape(pages, LANES, dimension), 1, 2))
-    return Pages(whole, ids.reshape(pages, LANES), first, counts, places)
+    norms = mx.sum(mx.square(whole), axis=1)
+    return Pages(whole, norms, ids.reshape(pages, LANES), first, counts, places)

@@ -1,13 +1,14 @@
 """Scans of the pages that queries probe, for the candidates nearest to each.
 
-A kernel reads a page as 32 lanes read its vectors, and selects in registers. MLX operations multiply
-each query with its pages, and select from all keys. Both take the pages of a query in the order of
-its lists, the nearest first, and at most a given number of them.
+A kernel reads a page with 32 lanes, a vector each, and selects in registers. MLX operations
+multiply each query with its pages, and select from all keys. Both take the pages of a query in the
+order of its lists, the nearest first, and at most a given number of them.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
@@ -15,15 +16,23 @@ from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, SELECT
 from xlstm_kernels.search.metric import Metric
-from xlstm_kernels.search.pages import Pages
 from xlstm_kernels.search.top_k import top_k, top_k_reference
+
+if TYPE_CHECKING:
+    from xlstm_kernels.search.pages import Pages
 
 _SIMDGROUPS = 4
 _SEGMENTS = 8
 
 
 def scan(
-    queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, metric: Metric, backend: str
+    queries: mx.array,
+    probes: mx.array,
+    pages: Pages,
+    k: int,
+    limit: int,
+    metric: Metric,
+    backend: str,
 ) -> tuple[mx.array, mx.array]:
     """Find candidates of queries (Q, D) in the lists `probes` (Q, nprobe), int32.
 
@@ -40,7 +49,7 @@ def scan(
         The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.
     """
     # Where a query or a centroid is NaN, the probe is -1: an empty list.
-    absent = probes < 0
+    absent = mx.less(probes, mx.zeros_like(probes))
     probes = mx.maximum(probes, mx.zeros_like(probes))
     counts = pages.counts[probes]
     ends = mx.cumsum(mx.where(absent, mx.zeros_like(counts), counts), axis=1)
@@ -54,7 +63,7 @@ def scan(
 def page_slots(
     probes: mx.array, ends: mx.array, pages: Pages, limit: int
 ) -> tuple[mx.array, mx.array]:
-    """The pages of each query in the order of its lists, (Q, limit), and which of them there are."""
+    """The pages of each query in the order of its lists, (Q, limit), and which ones exist."""
     numbers = mx.arange(limit, dtype=mx.int32)
     # How many lists end before a slot.
     passed = mx.expand_dims(ends, axis=1) <= numbers.reshape(1, limit, 1)
@@ -68,7 +77,13 @@ def page_slots(
 
 
 def scan_reference(
-    queries: mx.array, probes: mx.array, ends: mx.array, pages: Pages, k: int, limit: int, metric: Metric
+    queries: mx.array,
+    probes: mx.array,
+    ends: mx.array,
+    pages: Pages,
+    k: int,
+    limit: int,
+    metric: Metric,
 ) -> tuple[mx.array, mx.array]:
     """The kernel in MLX operations: keys and ids, (Q, k)."""
     slots, present = page_slots(probes, ends, pages, limit)
@@ -79,10 +94,8 @@ def scan_reference(
         lhs_indices=mx.broadcast_to(rows, slots.shape),
         rhs_indices=slots.astype(mx.uint32),
     ).reshape(*slots.shape, LANES)
-    if metric is Metric.L2:
-        keys = mx.sum(mx.square(pages.vectors), axis=1)[slots] - (dots + dots)
-    else:
-        keys = mx.negative(dots)
+    squared = metric is Metric.L2
+    keys = pages.norms[slots] - (dots + dots) if squared else mx.negative(dots)
     ids = pages.ids[slots]
     ids = mx.where(mx.expand_dims(present, axis=2), ids, mx.full(ids.shape, -1, dtype=ids.dtype))
     flat = (queries.shape[0], limit * LANES)
@@ -117,11 +130,9 @@ def _launched(
     return top_k(keys, k, ids=ids, backend=backend)
 
 
-def _launch(
-    queries: mx.array, *_others: mx.array, k: int, squared: bool
-) -> Launch:
+def _launch(queries: mx.array, *_others: mx.array, k: int, squared: bool) -> Launch:
     rows = math.ceil(k / LANES)
-    count, dimension = queries.shape
+    count = queries.shape[0]
     shape = (count, _SEGMENTS * rows * LANES)
     return Launch(
         grid=(_SEGMENTS * LANES, count, 1),

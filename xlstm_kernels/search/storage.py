@@ -31,9 +31,7 @@ _TENSORS = {
 }
 
 
-def save(
-    path: str | PathLike[str], kind: str, metric: Metric, arrays: dict[str, mx.array]
-) -> None:
+def save(path: str | PathLike[str], kind: str, metric: Metric, arrays: dict[str, mx.array]) -> None:
     """Write arrays, in row-major order, and what kind of index they are."""
     metadata = {"format": _FORMAT, "version": _VERSION, "kind": kind, "metric": metric.value}
     mx.save_safetensors(str(path), arrays, metadata)

@@ -40,13 +40,11 @@ def top_k(
         ValueError: for another shape or k, or an unknown backend.
         RuntimeError: for a backend that cannot run here.
     """
-    if not isinstance(keys, mx.array) or keys.dtype != mx.float32:
-        raise TypeError("top_k: keys must be a float32 array")
+    _require_dtype("keys", keys, mx.float32)
     if keys.ndim != 2 or keys.shape[1] > _NO_ID:
         raise ValueError(f"top_k: keys must have shape (R, N), N below 2^31, got {keys.shape}")
     if ids is not None:
-        if not isinstance(ids, mx.array) or ids.dtype != mx.int32:
-            raise TypeError("top_k: ids must be an int32 array")
+        _require_dtype("ids", ids, mx.int32)
         require_shape("top_k", "ids", ids, keys.shape, "that of keys")
     k = require_k("top_k", k)
     if not keys.size:
@@ -56,6 +54,12 @@ def top_k(
     if resolved == executors.NATIVE:
         return top_k_reference(keys, k, ids)
     return _launched(keys, k, ids, resolved)
+
+
+def _require_dtype(argument: str, array: object, dtype: mx.Dtype) -> None:
+    if not isinstance(array, mx.array) or array.dtype != dtype:
+        kind = array.dtype if isinstance(array, mx.array) else type(array).__name__
+        raise TypeError(f"top_k: {argument} must be a {dtype} array, got {kind}")
 
 
 def require_k(operator: str, k: object) -> int:
@@ -71,7 +75,9 @@ def require_k(operator: str, k: object) -> int:
     return number
 
 
-def top_k_reference(keys: mx.array, k: int, ids: mx.array | None = None) -> tuple[mx.array, mx.array]:
+def top_k_reference(
+    keys: mx.array, k: int, ids: mx.array | None = None
+) -> tuple[mx.array, mx.array]:
     """`top_k` in MLX operations.
 
     The k smallest are in the k blocks of 32 columns whose first elements, in the order of keys and
@@ -80,8 +86,9 @@ def top_k_reference(keys: mx.array, k: int, ids: mx.array | None = None) -> tupl
     rows, columns = keys.shape
     if ids is None:
         ids = mx.broadcast_to(mx.arange(columns, dtype=mx.int32), keys.shape)
-    present = mx.logical_and(keys < math.inf, ids >= 0)
-    keys = mx.where(present, keys, mx.array(math.inf, dtype=keys.dtype))
+    infinite = mx.array(math.inf, dtype=keys.dtype)
+    present = mx.logical_and(mx.less(keys, infinite), mx.greater_equal(ids, mx.zeros_like(ids)))
+    keys = mx.where(present, keys, infinite)
     if columns > 2 * k * LANES:
         missing = [(0, 0), (0, -columns % LANES)]
         keys = mx.pad(keys, missing, constant_values=mx.array(math.inf, dtype=keys.dtype))
@@ -120,7 +127,8 @@ def _separated(ordered: mx.array) -> tuple[mx.array, mx.array]:
     bits = mx.where(flipped >= sign, mx.bitwise_xor(flipped, sign), mx.bitwise_invert(flipped))
     keys = bits.view(mx.float32)
     ids = ordered.astype(mx.uint32).view(mx.int32)
-    return keys, mx.where(keys < math.inf, ids, mx.full(ids.shape, -1, dtype=ids.dtype))
+    finite = mx.less(keys, mx.array(math.inf, dtype=keys.dtype))
+    return keys, mx.where(finite, ids, mx.full(ids.shape, -1, dtype=ids.dtype))
 
 
 # --- Metal -------------------------------------------------------------------------------------
@@ -135,11 +143,20 @@ def _launched(
     numbered = ids is not None
     if ids is None:
         ids = mx.zeros((1, 1), dtype=mx.int32)
-    settings = {"segments": segments, "rows": rows, "last": (k - 1) % LANES, "numbered": numbered}
-    best, best_ids = _KERNEL(keys, ids, backend=backend, **settings)
+    last = (k - 1) % LANES
+    best, best_ids = _KERNEL(
+        keys,
+        ids,
+        backend=backend,
+        segments=segments,
+        rows=rows,
+        last=last,
+        numbered=numbered,
+    )
     if segments > 1:
-        settings |= {"segments": 1, "numbered": True}
-        best, best_ids = _KERNEL(best, best_ids, backend=backend, **settings)
+        best, best_ids = _KERNEL(
+            best, best_ids, backend=backend, segments=1, rows=rows, last=last, numbered=True
+        )
     return best[:, :k], best_ids[:, :k]
 
 
@@ -164,8 +181,9 @@ _KERNEL = Kernel(
     launch=_launch,
     header=SELECT,
     body="""
-    // keys: (rows, columns), ids: the same, or (1, 1); best, best_ids: (rows, SEGMENTS * ROWS * 32),
-    // contiguous. A SIMD group selects from every SEGMENTS-th block of 32 columns.
+    // keys: (rows, columns), ids: the same, or (1, 1); best, best_ids:
+    // (rows, SEGMENTS * ROWS * 32); all contiguous.
+    // A SIMD group selects from every SEGMENTS-th block of 32 columns.
     const uint columns = keys_shape[1];
     const uint lane = thread_index_in_simdgroup;
     const uint segment = threadgroup_position_in_grid.x * simdgroups_per_threadgroup

@@ -9,10 +9,8 @@ def nearest(vectors, queries, k, metric, allowed=None):
     """The k nearest in float64, equal ones by their ids; `allowed` (Q, N) excludes others."""
     wide, q = vectors.astype(np.float64), queries.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        if metric == "l2":
-            keys = ((wide[None] - q[:, None]) ** 2).sum(axis=2)
-        else:
-            keys = -(q @ wide.T)
+        squares = ((wide[None] - q[:, None]) ** 2).sum(axis=2)
+        keys = squares if metric == "l2" else -(q @ wide.T)
     if allowed is not None:
         keys = np.where(allowed, keys, np.inf)
     keys = np.where(np.isnan(keys), np.inf, keys)
