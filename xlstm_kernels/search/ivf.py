@@ -71,7 +71,7 @@ class IVFFlatIndex:
 
     @property
     def is_trained(self) -> bool:
-        """Whether there are centroids."""
+        """True if there are centroids."""
         return self._centroids is not None
 
     @property
@@ -87,7 +87,7 @@ class IVFFlatIndex:
         max_points_per_centroid: int = 64,
         seed: int = 1234,
     ) -> None:
-        """Find centroids of vectors (N, D), float32, N at least nlist, by k-means.
+        """Find centroids of vectors (N, D), float32, N at least nlist, by k-means; evaluates them.
 
         Args:
             vectors: a sample of those that are added.
@@ -108,7 +108,9 @@ class IVFFlatIndex:
             raise ValueError("IVFFlatIndex.train: the index has vectors already")
         spacing = math.ceil(given.shape[0] / (self.nlist * max_points_per_centroid))
         sample = given[::spacing] if given.shape[0] // spacing >= self.nlist else given
-        self._centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
+        centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
+        mx.eval(centroids)
+        self._centroids = centroids
 
     def add(self, vectors: mx.array) -> None:
         """Append vectors (N, D), float32; their ids follow those of earlier ones.

@@ -27,7 +27,7 @@ def require_vectors(operator: str, argument: str, vectors: object, dimension: in
     """Accept a float32 array (N, dimension).
 
     Raises:
-        TypeError: for another dtype, or for what is no array.
+        TypeError: for another dtype, or for what is not an array.
         ValueError: for another shape.
     """
     if not isinstance(vectors, mx.array) or vectors.dtype != mx.float32:
