@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.config import json_schema
+from tests.benchmarks.advice import page
 from tests.docs import documents
 from tests.examples import readme
 from tests.examples.programs import ROOT, imported
@@ -50,6 +51,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "schema": schema,
     "readme": readme.regenerate,
     "documents": outputs,
+    "advice": page.regenerate,
     "counts": counts,
 }
 

@@ -47,7 +47,11 @@ def inference() -> Iterator[None]:
 
 
 def differentiable(
-    function: Operation, gradient: Gradient, *, of_outputs: bool = False
+    function: Operation,
+    gradient: Gradient,
+    *,
+    of_outputs: bool = False,
+    tangents_of: Operation | None = None,
 ) -> Operation:
     """Return `function`, which consists of MLX operations, with a custom gradient.
 
@@ -56,9 +60,11 @@ def differentiable(
         gradient: called with the inputs of `function` and the cotangents of its outputs, returns
             the gradient in each input. Made of differentiable operations, it has a gradient too.
         of_outputs: call it with the outputs of `function` as well.
+        tangents_of: the same function in operations that MLX can differentiate, where `function`
+            has others.
     """
     operation = mx.custom_function(lambda *arrays: function(*_constants(arrays)))
-    operation.jvp(_tangents_of(function))
+    operation.jvp(_tangents_of(tangents_of or function))
     operation.vmap(_mapped(function, gradient, of_outputs=of_outputs))
     return _with_gradient(operation, function, gradient, of_outputs=of_outputs)
 
@@ -71,6 +77,7 @@ def on_backend(
     *,
     operator: str,
     of_outputs: bool = False,
+    tangents_of: Operation | None = None,
 ) -> Operation:
     """Return `launch`, or on the backend "native" `native`, with a custom gradient.
 
@@ -81,11 +88,12 @@ def on_backend(
         gradient: as in `differentiable`.
         operator: name of the public function, for the message that refuses `mx.vmap` of kernels.
         of_outputs: as in `differentiable`.
+        tangents_of: as in `differentiable`.
     """
     if backend == NATIVE:
-        return differentiable(native, gradient, of_outputs=of_outputs)
+        return differentiable(native, gradient, of_outputs=of_outputs, tangents_of=tangents_of)
     operation = mx.custom_function(_guarded(launch, operator))
-    operation.jvp(_tangents_of(native))
+    operation.jvp(_tangents_of(tangents_of or native))
     return _with_gradient(operation, launch, gradient, of_outputs=of_outputs)
 
 

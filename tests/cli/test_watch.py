@@ -28,6 +28,14 @@ PATIENCE = 60.0
 IDLE = "Watching for changes"
 
 
+@pytest.fixture(autouse=True)
+def interrupts_arrive() -> Iterator[None]:
+    """A shell lets what it runs in the background, and all processes of that, ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Watched:
     """A running ``check --watch``, and what it has written so far, both streams in one."""
 

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import pytest
 
-from tests.xlstm_kernels.test_linted import (
-    Notary,
-    run_convolutions,
-    run_double_float,
-    run_mlstm,
-    run_search,
-    run_slstm,
-    run_small_operators,
-)
+from tests.xlstm_kernels.test_linted import RUNS, Notary
 from xlstm_kernels import executors, rms_norm, soft_cap
 from xlstm_kernels.executors.cuda_source import cuda_source, thread_limit
 from xlstm_kernels.kernel import Kernel, Launch
@@ -298,14 +290,7 @@ def test_prelude_compiles(cuda, tmp_path):
 def launches() -> Iterator[dict]:
     notary = Notary()
     executors.register(notary)
-    for run in (
-        run_small_operators,
-        run_double_float,
-        run_convolutions,
-        run_mlstm,
-        run_slstm,
-        run_search,
-    ):
+    for run in RUNS:
         run()
     yield notary.launches
     executors.unregister(notary.name)

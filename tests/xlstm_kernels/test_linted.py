@@ -17,7 +17,7 @@ import pytest
 
 import xlstm_kernels as pack
 from embercoach.checks import Project, check_source
-from xlstm_kernels import executors
+from xlstm_kernels import executors, linalg
 from xlstm_kernels.kernel import Kernel
 from xlstm_kernels.search import FlatIndex, IVFFlatIndex, top_k
 
@@ -100,6 +100,25 @@ def run_double_float() -> None:
     mx.eval([result.high for result in results])
 
 
+def run_decompositions() -> None:
+    for shape in ((2, 6, 4), (1, 4, 6), (1, 64, 64), (1, 100, 128)):
+        a = mx.ones(shape)
+        differentiate(linalg.svd, a, full_matrices=False)
+        differentiate(linalg.svdvals, a)
+    for rows in (5, 64, 100):
+        differentiate(linalg.eigh, mx.ones((1, rows, rows)))
+        differentiate(linalg.eigvalsh, mx.ones((1, rows, rows)))
+    for shape in ((5, 8, 6), (2, 96, 96)):
+        differentiate(linalg.qr, mx.ones(shape))
+        mx.eval(linalg.qr(mx.ones(shape), "r", backend="notary"))
+
+
+def run_linear_algebra() -> None:
+    a, b = mx.broadcast_to(mx.eye(40), (3, 40, 40)), mx.ones((3, 40, 2))
+    differentiate(linalg.cholesky, a)
+    differentiate(linalg.solve_triangular, a, b)
+
+
 def run_convolutions() -> None:
     x, weight, bias, state = mx.ones((2, 40, 20)), mx.ones((20, 4)), mx.ones((20,)), (2, 3, 20)
     for activation, last in product((None, "silu"), (False, True)):
@@ -171,14 +190,17 @@ def run_search() -> None:
     mx.eval(top_k(mx.ones((8, 3000)), 10, backend="notary"))
 
 
-OPERATORS = (
+RUNS = (
     run_small_operators,
     run_double_float,
+    run_linear_algebra,
+    run_decompositions,
     run_convolutions,
     run_mlstm,
     run_slstm,
     run_search,
 )
+
 WRITTEN_OUT = jinja2.Template(
     '''\
 import mlx.core as mx
@@ -224,7 +246,7 @@ def findings_of(kernel: Kernel, text: str) -> tuple[Finding, ...]:
 def launches() -> Iterator[dict[Kernel, tuple[Shapes, Launch]]]:
     notary = Notary()
     executors.register(notary)
-    for run in OPERATORS:
+    for run in RUNS:
         run()
     yield notary.launches
     executors.unregister(notary.name)

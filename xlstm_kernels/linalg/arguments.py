@@ -57,3 +57,36 @@ def require_square(operator: str, argument: str, array: object) -> None:
 def flat_batch(array: mx.array) -> mx.array:
     """Matrices (..., M, N) as (batch, M, N), what kernels take."""
     return array.reshape((math.prod(array.shape[:-2]), *array.shape[-2:]))
+
+
+def broadcast_system(operator: str, a: object, b: object) -> tuple[mx.array, mx.array]:
+    """Accept a system of equations, and return it with batch axes made equal by broadcasting.
+
+    As in NumPy 2, a `b` of one axis is a vector, and of more axes matrices.
+
+    Returns:
+        a (..., N, N) and b (..., N, K); of a vector K is 1.
+
+    Raises:
+        TypeError: for another dtype, or for what is no array.
+        LinAlgError: for an `a` that has no square matrices.
+        ValueError: for shapes that do not fit.
+    """
+    require_square(operator, "a", a)
+    assert isinstance(a, mx.array)
+    if isinstance(b, mx.array) and b.ndim == 1:
+        b = b[:, None]
+    require_matrices(operator, "b", b)
+    assert isinstance(b, mx.array)
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"{operator}: b must have {a.shape[-1]} rows as a has, got shapes {a.shape}, {b.shape}"
+        )
+    try:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"{operator}: batch axes of a and b do not broadcast, got shapes {a.shape}, {b.shape}"
+        ) from None
+    whole_a = mx.broadcast_to(a, (*batch, *a.shape[-2:]))
+    return whole_a, mx.broadcast_to(b, (*batch, *b.shape[-2:]))

@@ -1,0 +1,29 @@
+"""Every piece of advice, by subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.advice import (
+    barriers,
+    division,
+    reductions,
+    staging,
+    streams,
+    threadgroups,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.benchmarks.advice.piece import Piece
+
+#: Takes whether inputs are large; each subject is measured in one process.
+SUBJECTS: dict[str, Callable[[bool], Iterator[Piece]]] = {
+    "streams": streams.pieces,
+    "threadgroups": threadgroups.pieces,
+    "division": division.pieces,
+    "barriers": barriers.pieces,
+    "reductions": reductions.pieces,
+    "staging": staging.pieces,
+}

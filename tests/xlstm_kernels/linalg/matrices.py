@@ -1,0 +1,95 @@
+"""Matrices of known condition numbers, and slopes of functions in float64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# Random directions; each has to fit to this part of the norm of the gradient.
+DIRECTIONS = 3
+BAR = 2e-5
+STEP = 1e-5
+
+
+def conditioned(shape: Sequence[int], condition: float, seed: int = 0) -> np.ndarray:
+    """Matrices (..., M, N) with singular values from 1 to 1 / condition, float32."""
+    *batch, rows, columns = shape
+    normal = np.random.default_rng(seed).standard_normal
+    left, _ = np.linalg.qr(normal((*batch, rows, rows)))
+    right, _ = np.linalg.qr(normal((*batch, columns, columns)))
+    least = min(rows, columns)
+    values = np.logspace(0, -np.log10(condition), least)
+    return ((left[..., :least] * values) @ right[..., :least, :]).astype(np.float32)
+
+
+def positive_definite(shape: Sequence[int], condition: float, seed: int = 0) -> np.ndarray:
+    """Symmetric matrices (..., N, N) with eigenvalues from 1 to 1 / condition, float32."""
+    *_, size = shape
+    normal = np.random.default_rng(seed).standard_normal
+    vectors, _ = np.linalg.qr(normal(shape))
+    values = np.logspace(0, -np.log10(condition), size)
+    whole = (vectors * values) @ vectors.swapaxes(-1, -2)
+    return ((whole + whole.swapaxes(-1, -2)) / 2).astype(np.float32)
+
+
+def norms(matrices: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(matrices, axis=(-2, -1))
+
+
+def largest_residual(left: np.ndarray, right: np.ndarray, scale: np.ndarray) -> float:
+    """The largest norm of left - right over `scale`, among the matrices of a batch."""
+    return float(np.max(norms(left - right) / scale))
+
+
+def pulled(function: Callable[..., mx.array], at: Sequence[mx.array]) -> list[mx.array]:
+    """The gradient of a number, always as a list."""
+    return mx.vjp(function, list(at), [mx.array(1.0)])[1]
+
+
+def check_slopes(
+    operator: Callable[..., mx.array],
+    definition: Callable[..., np.ndarray],
+    arrays: Sequence[np.ndarray],
+    directions: Callable[[np.ndarray], np.ndarray] = lambda direction: direction,
+) -> None:
+    """Compare gradients, and their gradients, with differences of `definition` in float64."""
+    wide = [array.astype(np.float64) for array in arrays]
+    normal = np.random.default_rng(1).standard_normal
+    weight = normal(definition(*wide).shape)
+    given = [mx.array(array, dtype=mx.float32) for array in arrays]
+
+    def loss(*at: mx.array) -> mx.array:
+        return mx.sum(mx.array(weight, dtype=mx.float32) * operator(*at))
+
+    def value(*at: np.ndarray) -> float:
+        return float((weight * definition(*at)).sum())
+
+    for _ in range(DIRECTIONS):
+        first, second = ([directions(normal(a.shape)) for a in wide] for _ in range(2))
+
+        def slope(*at: mx.array, along=first) -> mx.array:
+            terms = zip(pulled(loss, at), along, strict=True)
+            return sum(mx.sum(g * mx.array(d, dtype=mx.float32)) for g, d in terms)
+
+        def moved(s: float, t: float, u=first, v=second) -> float:
+            return value(*(a + s * x + t * y for a, x, y in zip(wide, u, v, strict=True)))
+
+        gradients = pulled(loss, given)
+        size = sum(np.linalg.norm(np.array(g)) for g in gradients)
+        expected = (moved(STEP, 0) - moved(-STEP, 0)) / (2 * STEP)
+        assert abs(slope(*given).item() - expected) < BAR * size
+
+        curved = pulled(slope, given)
+        found = sum((np.array(g) * y).sum() for g, y in zip(curved, second, strict=True))
+        far = 10 * STEP
+        expected = moved(far, far) - moved(far, -far) - moved(-far, far) + moved(-far, -far)
+        size = sum(np.linalg.norm(np.array(g)) for g in curved)
+        assert abs(found - expected / (4 * far**2)) < 3 * BAR * size
+
+        _, (tangent,) = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
+        assert abs(tangent.item() - slope(*given).item()) < BAR * max(size, abs(tangent.item()))

@@ -1,0 +1,36 @@
+"""Operations that decompositions and their gradients share."""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+
+from xlstm_kernels import products
+
+
+def product(a: mx.array, b: mx.array) -> mx.array:
+    """The matrix product to the digits of float32, where MLX's has those of TF32."""
+    exact = products.exact()
+    return exact.operand(a) @ exact.operand(b)
+
+
+def finite_matrices(a: mx.array) -> tuple[mx.array, mx.array]:
+    """Flags (B, 1, 1) of the finite matrices (B, M, N), and the matrices, with zeros for others.
+
+    For a matrix that is not finite, MLX returns uninitialized memory.
+    """
+    finite = mx.all(mx.isfinite(a), axis=(1, 2), keepdims=True)
+    return finite, mx.where(finite, a, mx.zeros_like(a))
+
+
+def known(finite: mx.array, results: mx.array) -> mx.array:
+    """The results of finite matrices, and NaN for those of others."""
+    return mx.where(finite, results, mx.array(math.nan, dtype=results.dtype))
+
+
+def quotient(dividend: mx.array, divisor: mx.array) -> mx.array:
+    """Divide, with 0 / 0 = 0."""
+    zero = mx.zeros_like(divisor)
+    nothing = mx.logical_and(mx.equal(dividend, zero), mx.equal(divisor, zero))
+    return dividend / mx.where(nothing, mx.ones_like(divisor), divisor)

@@ -1,0 +1,214 @@
+"""Cholesky factors.
+
+A kernel factors matrices of up to 64 rows in one launch: a thread has a row in its registers, and
+small matrices share a threadgroup. Larger matrices go by blocks of 64 columns (Golub and Van Loan,
+Matrix Computations, 4th edition, algorithm 4.2.4): the kernel, a triangular system, MLX's product.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.linalg.arguments import flat_batch, require_square
+from xlstm_kernels.linalg.triangular import (
+    BLOCK,
+    block_size,
+    multiply,
+    solve_triangular_reference,
+    triangular_operation,
+)
+
+
+def cholesky(a: mx.array, /, *, upper: bool = False, backend: str | None = None) -> mx.array:
+    """Factor positive definite matrices: `numpy.linalg.cholesky`.
+
+    Differentiable any number of times. The gradient is symmetric, that of `a` as a symmetric
+    matrix.
+
+    Args:
+        a: (..., N, N) float32, symmetric. Only the lower triangle is read, with `upper` only the
+            upper one.
+        upper: return U with a = U^T U, and not L with a = L L^T.
+        backend: `"metal"`, `"cuda"`, `"native"` (`mx.linalg.cholesky` on the CPU), or None for
+            kernels where they can run. Inside `mx.vmap` it must be `"native"`.
+
+    Returns:
+        (..., N, N) float32, zero in the other triangle. All NaN for a matrix that is not positive
+        definite, for which NumPy raises.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for matrices that are not square.
+        ValueError: for an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_square("cholesky", "a", a)
+    operation = _cholesky(executors.resolve(backend))
+    if not a.size:
+        return mx.zeros_like(a)
+    flat = flat_batch(mx.swapaxes(a, -1, -2) if upper else a)
+    factor: mx.array = operation(flat).reshape(a.shape)
+    return mx.swapaxes(factor, -1, -2) if upper else factor
+
+
+def cholesky_reference(a: mx.array) -> mx.array:
+    """`cholesky` of (..., N, N) in MLX operations that MLX differentiates, by halves."""
+    return _nan_where_failed(_by_halves(a))
+
+
+@functools.cache
+def _cholesky(backend: str) -> Operation:
+    """The operation a (B, N, N) -> L (B, N, N) on one backend."""
+
+    def launch(a: mx.array) -> mx.array:
+        return _by_blocks(a, backend) if a.shape[-1] > BLOCK else _factor(a, backend)
+
+    def native(a: mx.array) -> mx.array:
+        return _nan_where_failed(mx.linalg.cholesky(a, stream=mx.cpu))
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        """Murray, Differentiation of the Cholesky decomposition, 2016, equations 9 and 10."""
+        factor = operation(*primals)
+        transposed = mx.swapaxes(factor, -1, -2)
+        inner = _half_diagonal(mx.tril(transposed @ mx.tril(cotangents[0])))
+        solve = triangular_operation(backend, lower=False)
+        left = solve(transposed, inner)
+        whole = mx.swapaxes(solve(transposed, mx.swapaxes(left, -1, -2)), -1, -2)
+        return (mx.array(0.5, dtype=mx.float32) * (whole + mx.swapaxes(whole, -1, -2)),)
+
+    operation = on_backend(
+        backend, launch, native, gradient, operator="cholesky", tangents_of=cholesky_reference
+    )
+    return operation
+
+
+def _half_diagonal(a: mx.array) -> mx.array:
+    """The matrices with their diagonals halved."""
+    half = mx.eye(a.shape[-1], dtype=a.dtype) * mx.array(0.5, dtype=a.dtype)
+    return a * (mx.ones_like(half) - half)
+
+
+def _nan_where_failed(factor: mx.array) -> mx.array:
+    """A pivot that is not positive remains on the diagonal."""
+    diagonal = mx.diagonal(factor, axis1=-2, axis2=-1)
+    definite = mx.all(diagonal > mx.zeros_like(diagonal), axis=-1)
+    nan = mx.full(factor.shape, mx.nan, dtype=factor.dtype)
+    return mx.where(definite[..., None, None], factor, nan)
+
+
+def _by_halves(a: mx.array) -> mx.array:
+    size = a.shape[-1]
+    if size == 1:
+        return mx.sqrt(a)  # NaN or zero of a pivot that is not positive
+    half = math.ceil(size / 2)
+    corner = _by_halves(a[..., :half, :half])
+    above = mx.swapaxes(a[..., half:, :half], -1, -2)
+    above = solve_triangular_reference(corner, above, lower=True)
+    below = mx.swapaxes(above, -1, -2)
+    last = _by_halves(a[..., half:, half:] - multiply(below, above))
+    return _assembled([mx.concatenate([corner, below], axis=-2), last])
+
+
+def _by_blocks(a: mx.array, backend: str) -> mx.array:
+    solve = triangular_operation(backend, lower=True)
+    columns, rest = [], a
+    while rest.shape[-1] > BLOCK:
+        corner = _factor(rest[..., :BLOCK, :BLOCK], backend)
+        above = solve(corner, mx.swapaxes(rest[..., BLOCK:, :BLOCK], -1, -2))
+        below = mx.swapaxes(above, -1, -2)
+        columns.append(mx.concatenate([corner, below], axis=-2))
+        rest = rest[..., BLOCK:, BLOCK:] - multiply(below, above)
+    columns.append(_factor(rest, backend))
+    return _nan_where_failed(_assembled(columns))
+
+
+def _factor(a: mx.array, backend: str) -> mx.array:
+    (factor,) = _KERNEL(a, backend=backend)
+    return factor
+
+
+def _assembled(columns: list[mx.array]) -> mx.array:
+    """A lower triangular matrix of block columns, each from its diagonal on."""
+    rows = columns[0].shape[-2]
+    batch = [(0, 0)] * (columns[0].ndim - 2)
+    padded = [mx.pad(c, [*batch, (rows - c.shape[-2], 0), (0, 0)]) for c in columns]
+    return mx.concatenate(padded, axis=-1)
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+
+def _launch(a: mx.array) -> Launch:
+    batch, rows, _ = a.shape
+    size = block_size(rows)
+    together = BLOCK // size
+    return Launch(
+        grid=(math.ceil(batch / together) * size, together, 1),
+        threadgroup=(size, together, 1),
+        output_shapes=(a.shape,),
+        output_dtypes=(mx.float32,),
+        template=(("SIZE", size), ("TOGETHER", together)),
+    )
+
+
+_KERNEL = Kernel(
+    name="xlstm_cholesky",
+    inputs=("a",),
+    outputs=("factor",),
+    launch=_launch,
+    contiguous_inputs=False,
+    body="""
+    // a: (batch, rows, rows), of any strides; factor: the same, contiguous.
+    threadgroup float shared_pivot[TOGETHER];
+    threadgroup float shared_column[TOGETHER][SIZE];
+    const uint rows = a_shape[1];
+    const uint i = thread_position_in_threadgroup.x;
+    const uint place = thread_position_in_threadgroup.y;
+    const uint batches = a_shape[0];
+    const uint wanted = threadgroup_position_in_grid.x * TOGETHER + place;
+    // All threads stay for the barriers; those without a matrix have no rows.
+    const bool present = wanted < batches && i < rows;
+    const int64_t batch = metal::min(wanted, batches - 1);
+    float row[SIZE];
+    #pragma clang loop unroll(full)
+    for (uint j = 0; j < SIZE; ++j) {
+        const bool read = present && j <= i;
+        row[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
+    }
+    bool definite = true;
+    #pragma clang loop unroll(full)
+    for (uint k = 0; k < SIZE; ++k) {
+        if (k < rows) {
+            if (i == k) {
+                shared_pivot[place] = row[k];
+            }
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            const float pivot = shared_pivot[place];
+            definite = definite && pivot > 0.0f;
+            row[k] /= metal::precise::sqrt(pivot);
+            shared_column[place][i] = row[k];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            // Above the diagonal this computes numbers that nothing reads.
+            #pragma clang loop unroll(full)
+            for (uint j = k + 1; j < SIZE; ++j) {
+                row[j] -= row[k] * shared_column[place][j];
+            }
+        }
+    }
+    if (present) {
+        #pragma clang loop unroll(full)
+        for (uint j = 0; j < SIZE; ++j) {
+            if (j < rows) {
+                const float value = j <= i ? row[j] : 0.0f;
+                factor[(batch * rows + i) * rows + j] = definite ? value : NAN;
+            }
+        }
+    }
+    """,
+)

@@ -1,0 +1,166 @@
+"""`eigh` and `eigvalsh` of batches of symmetric matrices, as in NumPy.
+
+Kernels take matrices of up to 128 rows, in one launch. For larger ones every backend calls LAPACK
+on MLX's CPU stream, as "native" does for all.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.linalg.arguments import flat_batch, require_square
+from xlstm_kernels.linalg.arithmetic import finite_matrices, known, product, quotient
+from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
+
+
+class EighResult(NamedTuple):
+    """The results of `eigh`, with NumPy's names."""
+
+    eigenvalues: mx.array
+    eigenvectors: mx.array
+
+
+def eigh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> EighResult:  # noqa: N803
+    """Return eigenvalues and eigenvectors of symmetric matrices.
+
+    Jacobi's method in kernels (see `eigh_kernel`). Signs of the vectors differ between backends.
+
+    Where the triangle of a matrix is not finite, all of its results are NaN. The gradient is that
+    of Giles (2008), in the triangle that is read. As in JAX and torch it is infinite or NaN in the
+    vectors of equal eigenvalues. Unlike theirs it is finite in the values alone: a zero cotangent
+    of the vectors adds zero. `mx.jvp` is not available.
+
+    Args:
+        a: float32 (..., N, N).
+        UPLO: "L" reads the lower triangle, "U" the upper one.
+        backend: name of an executor, "native", or None to choose.
+
+    Returns:
+        Eigenvalues (..., N), ascending, and eigenvectors (..., N, N), the columns.
+
+    Raises:
+        TypeError: for an array that is not float32.
+        LinAlgError: for matrices that are not square.
+        ValueError: for another UPLO, or an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    values, vectors = _operation(executors.resolve(backend))(_lower("eigh", a, UPLO))
+    return EighResult(values.reshape(a.shape[:-1]), vectors.reshape(a.shape))
+
+
+def eigvalsh(a: mx.array, UPLO: str = "L", *, backend: str | None = None) -> mx.array:  # noqa: N803
+    """Return the eigenvalues of symmetric matrices, ascending.
+
+    Where the triangle of a matrix is not finite they are NaN. The gradient is finite for equal
+    values too.
+
+    Args:
+        a: float32 (..., N, N).
+        UPLO: "L" reads the lower triangle, "U" the upper one.
+        backend: as in `eigh`.
+
+    Returns:
+        (..., N).
+
+    Raises:
+        TypeError: for an array that is not float32.
+        LinAlgError: for matrices that are not square.
+        ValueError: for another UPLO, or an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    values: mx.array = _values_operation(executors.resolve(backend))(_lower("eigvalsh", a, UPLO))
+    return values.reshape(a.shape[:-1])
+
+
+def _lower(operator: str, a: mx.array, uplo: str) -> mx.array:
+    """The matrices (B, N, N), transposed for the upper triangle: kernels read the lower one."""
+    require_square(operator, "a", a)
+    if uplo.upper() not in {"L", "U"}:
+        raise ValueError(f"{operator}: UPLO must be 'L' or 'U', got {uplo!r}")
+    flat = flat_batch(a)
+    return flat if uplo.upper() == "L" else mx.swapaxes(flat, 1, 2)
+
+
+@functools.cache
+def _operation(backend: str) -> Operation:
+    """The operation (B, N, N) -> eigenvalues and eigenvectors on one backend."""
+
+    def launch(a: mx.array) -> Arrays:
+        if not _fits(a):
+            return native(a)
+        kernel = kernel_for(a.shape[1], vectors=True)
+        values, vectors = kernel(a, backend=backend)[:2]
+        return values, mx.swapaxes(vectors, 1, 2)
+
+    def native(a: mx.array) -> Arrays:
+        finite, numbers = finite_matrices(mx.tril(a))
+        with mx.stream(mx.cpu):
+            values, vectors = mx.linalg.eigh(numbers)
+        return known(finite[:, 0], values), known(finite, vectors)
+
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        return (eigh_gradient(*cotangents, *outputs),)
+
+    return on_backend(backend, launch, native, gradient, operator="eigh", of_outputs=True)
+
+
+@functools.cache
+def _values_operation(backend: str) -> Operation:
+    """The operation (B, N, N) -> eigenvalues on one backend."""
+
+    def launch(a: mx.array) -> mx.array:
+        if not _fits(a):
+            return native(a)
+        return kernel_for(a.shape[1], vectors=False)(a, backend=backend)[0]
+
+    def native(a: mx.array) -> mx.array:
+        finite, numbers = finite_matrices(mx.tril(a))
+        with mx.stream(mx.cpu):
+            return known(finite[:, 0], mx.linalg.eigvalsh(numbers))
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        _, vectors = _operation(backend)(*primals)
+        scaled = vectors * mx.expand_dims(cotangents[0], axis=1)
+        return (_in_triangle(product(scaled, mx.swapaxes(vectors, 1, 2))),)
+
+    return on_backend(backend, launch, native, gradient, operator="eigvalsh")
+
+
+def _fits(a: mx.array) -> bool:
+    return 0 < a.shape[1] <= MOST_ROWS
+
+
+def eigh_gradient(
+    values_cotangent: mx.array, vectors_cotangent: mx.array, values: mx.array, vectors: mx.array
+) -> mx.array:
+    """The gradient in the lower triangle of A = V diag(w) V' (M. B. Giles 2008, section 3.1).
+
+    Args:
+        values_cotangent: (B, N).
+        vectors_cotangent: (B, N, N).
+        values: (B, N).
+        vectors: (B, N, N).
+    """
+    transposed = mx.swapaxes(vectors, 1, 2)
+    gaps = mx.expand_dims(values, axis=1) - mx.expand_dims(values, axis=2)
+    # The same as Giles's for functions that signs of the vectors do not change. Antisymmetric, it
+    # is zero on the diagonal.
+    turned = product(transposed, vectors_cotangent)
+    inside = quotient((turned - mx.swapaxes(turned, 1, 2)) * _half(turned), gaps)
+    inside = inside + mx.expand_dims(values_cotangent, axis=1) * mx.eye(values.shape[1])
+    return _in_triangle(product(product(vectors, inside), transposed))
+
+
+def _in_triangle(gradient: mx.array) -> mx.array:
+    """The gradient in the lower triangle, of which each element below the diagonal counts twice."""
+    diagonal = gradient * mx.eye(gradient.shape[1])
+    return mx.tril(gradient + mx.swapaxes(gradient, 1, 2)) - diagonal
+
+
+def _half(array: mx.array) -> mx.array:
+    return mx.array(0.5, dtype=array.dtype)

@@ -1,0 +1,105 @@
+"""The Moore-Penrose pseudo-inverse of batches of matrices."""
+
+from __future__ import annotations
+
+import functools
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.arguments import host_number
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.linalg.arguments import flat_batch, require_matrices, require_square
+from xlstm_kernels.linalg.arithmetic import known, product
+from xlstm_kernels.linalg.eigh import eigh
+from xlstm_kernels.linalg.svd import svd
+
+
+def pinv(
+    a: mx.array,
+    rcond: float | mx.array | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: float | mx.array | None = None,
+    backend: str | None = None,
+) -> mx.array:
+    """Return the pseudo-inverse of matrices, by their singular values.
+
+    Singular values of at most `rcond` times the largest one count as zero. Without `rcond` it is
+    max(M, N) times the epsilon of float32, NumPy's for `rtol=None`. NumPy's own default, 1e-15,
+    would invert the rounding errors of float32.
+
+    Where a matrix is not finite, its pseudo-inverse is NaN; NumPy raises. The gradient is that of
+    Golub and Pereyra (1973), for matrices that keep their rank. It is finite for equal singular
+    values. `rcond` has no gradient, and `mx.jvp` is not available.
+
+    Args:
+        a: float32 (..., M, N).
+        rcond: a number, or float32 (...) of the batch axes, or of axes that broadcast to them.
+        hermitian: the matrices are symmetric. Their lower triangles are read.
+        rtol: another name of `rcond`.
+        backend: name of an executor, "native", or None to choose.
+
+    Returns:
+        (..., N, M).
+
+    Raises:
+        TypeError: for an array that is not float32, or an `rcond` that is not a number.
+        LinAlgError: for fewer than two axes, or with `hermitian` matrices that are not square.
+        ValueError: for both `rcond` and `rtol`, an `rcond` that does not broadcast, or an unknown
+            backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    (require_square if hermitian else require_matrices)("pinv", "a", a)
+    if rcond is not None and rtol is not None:
+        raise ValueError("pinv: rcond and rtol must not both be given")
+    *batch, rows, columns = a.shape
+    backend = executors.resolve(backend)
+    if not a.size:
+        return mx.zeros((*batch, columns, rows))
+    given = rtol if rcond is None else rcond
+    if given is None:
+        given = max(rows, columns) * float(mx.finfo(mx.float32).eps)
+    if not isinstance(given, mx.array):
+        given = mx.array(host_number("pinv", "rcond", given), dtype=mx.float32)
+    bounds = mx.broadcast_to(given.astype(mx.float32), batch).reshape(-1, 1)
+    flat = flat_batch(a)
+    if hermitian:
+        flat = mx.tril(flat) + mx.swapaxes(mx.tril(flat, -1), 1, 2)
+    inverse: mx.array = _operation(backend, hermitian)(flat, bounds)
+    return inverse.reshape(*batch, columns, rows)
+
+
+@functools.cache
+def _operation(backend: str, hermitian: bool) -> Operation:
+    """The operation (B, M, N), bounds (B, 1) -> (B, N, M) on one backend."""
+
+    def inverse(a: mx.array, bounds: mx.array) -> mx.array:
+        if hermitian:
+            s, v = eigh(a, backend=backend)
+            ut = mx.swapaxes(v, 1, 2)
+        else:
+            u, s, vh = svd(a, full_matrices=False, backend=backend)
+            ut, v = mx.swapaxes(u, 1, 2), mx.swapaxes(vh, 1, 2)
+        sizes = mx.abs(s)
+        large = mx.greater(sizes, bounds * mx.max(sizes, axis=1, keepdims=True))
+        inverses = mx.where(
+            large, mx.reciprocal(mx.where(large, s, mx.ones_like(s))), mx.zeros_like(s)
+        )
+        finite = mx.all(mx.isfinite(s), axis=1, keepdims=True)
+        whole = product(v * mx.expand_dims(inverses, axis=1), ut)
+        return known(mx.expand_dims(finite, axis=2), whole)
+
+    return on_backend(backend, inverse, inverse, _gradient, operator="pinv", of_outputs=True)
+
+
+def _gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+    """-P'GP' + (I - AP) G'PP' + P'PG' (I - PA), for a cotangent G of P (Golub, Pereyra 1973)."""
+    (a, bounds), (cotangent,), (inverse,) = primals, cotangents, outputs
+    transposed, pulled = mx.swapaxes(inverse, 1, 2), mx.swapaxes(cotangent, 1, 2)
+    direct = product(product(transposed, cotangent), transposed)
+    left = product(product(pulled, inverse), transposed)
+    right = product(transposed, product(inverse, pulled))
+    left = left - product(a, product(inverse, left))
+    right = right - product(product(right, inverse), a)
+    return left + right - direct, mx.zeros_like(bounds)

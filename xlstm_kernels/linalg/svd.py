@@ -1,0 +1,247 @@
+"""`svd` and `svdvals` of batches of matrices, as in NumPy.
+
+Kernels take matrices of up to 128 rows or columns and up to 4,096 of the other, in one launch. For
+larger ones, and with `full_matrices` from 513 rows or columns on, every backend calls LAPACK on
+MLX's CPU stream, as "native" does for all.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal, NamedTuple, overload
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arithmetic import finite_matrices, known, product, quotient
+from xlstm_kernels.linalg.svd_kernel import (
+    MOST_COLUMNS,
+    MOST_COMPLETED,
+    MOST_ROWS,
+    kernel_for,
+)
+
+
+class SVDResult(NamedTuple):
+    """The factors of `svd`, with NumPy's names."""
+
+    U: mx.array
+    S: mx.array
+    Vh: mx.array
+
+
+@overload
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    *,
+    backend: str | None = None,
+) -> SVDResult: ...
+@overload
+def svd(
+    a: mx.array, full_matrices: bool, compute_uv: Literal[False], *, backend: str | None = None
+) -> mx.array: ...
+@overload
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    *,
+    compute_uv: Literal[False],
+    backend: str | None = None,
+) -> mx.array: ...
+
+
+def svd(
+    a: mx.array,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    *,
+    backend: str | None = None,
+) -> SVDResult | mx.array:
+    """Return the singular value decomposition U diag(S) Vh of matrices.
+
+    One-sided Jacobi in kernels (see `svd_kernel`). Signs of the vectors differ between backends.
+
+    Where a matrix is not finite, all of its results are NaN; NumPy raises. The gradient is that of
+    Townsend (2016). As in JAX and torch it is infinite or NaN in the vectors of equal singular
+    values, and in those of zero if the matrix is not square. Unlike theirs it is finite in the
+    values alone: a zero cotangent of the vectors adds zero. `mx.jvp` is not available.
+
+    Args:
+        a: float32 (..., M, N).
+        full_matrices: U and Vh are square. Otherwise they have K = min(M, N) columns and rows.
+            The vectors beyond K have no gradient.
+        compute_uv: False returns S alone, with less work.
+        backend: name of an executor, "native", or None to choose.
+
+    Returns:
+        U (..., M, M) or (..., M, K), S (..., K) descending, Vh (..., N, N) or (..., K, N); without
+        `compute_uv` only S.
+
+    Raises:
+        TypeError: for an array that is not float32.
+        LinAlgError: for fewer than two axes.
+        ValueError: for an unknown backend, and in a gradient with `full_matrices` of matrices that
+            are not square.
+        RuntimeError: for a backend that cannot run here.
+    """
+    require_matrices("svd", "a", a)
+    backend = executors.resolve(backend)
+    if not compute_uv:
+        return svdvals(a, backend=backend)
+    rows, columns = a.shape[-2:]
+    u, s, vh = _operation(backend, full_matrices and rows != columns)(flat_batch(a))
+    batch = a.shape[:-2]
+    return SVDResult(*(part.reshape(*batch, *part.shape[1:]) for part in (u, s, vh)))
+
+
+def svdvals(x: mx.array, *, backend: str | None = None) -> mx.array:
+    """Return the singular values of matrices, descending.
+
+    Where a matrix is not finite they are NaN. The gradient is finite for equal values too.
+
+    Args:
+        x: float32 (..., M, N).
+        backend: as in `svd`.
+
+    Returns:
+        (..., min(M, N)).
+
+    Raises:
+        TypeError: for an array that is not float32.
+        LinAlgError: for fewer than two axes.
+        ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
+    """
+    require_matrices("svdvals", "x", x)
+    s: mx.array = _values_operation(executors.resolve(backend))(flat_batch(x))
+    return s.reshape(*x.shape[:-2], s.shape[-1])
+
+
+@functools.cache
+def _operation(backend: str, full: bool) -> Operation:
+    """The operation (B, M, N) -> U, S, Vh on one backend."""
+
+    def launch(a: mx.array) -> Arrays:
+        if not _fits(a, full=full):
+            return native(a)
+        wide = a.shape[1] < a.shape[2]
+        columns, rows = sorted(a.shape[1:])
+        kernel = kernel_for(columns, rows, vectors=True)
+        vectors = a if wide else mx.swapaxes(a, 1, 2)
+        s, left, right = kernel(vectors, backend=backend, full=full)[:3]
+        u, v = (right, left) if wide else (left, right)
+        return mx.swapaxes(u, 1, 2), s, v
+
+    def native(a: mx.array) -> Arrays:
+        return _native(a, full=full)
+
+    def gradient(_: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
+        if full:
+            raise ValueError("svd: full_matrices=True has a gradient for square matrices only")
+        return (svd_gradient(*cotangents, *outputs),)
+
+    return on_backend(backend, launch, native, gradient, operator="svd", of_outputs=True)
+
+
+@functools.cache
+def _values_operation(backend: str) -> Operation:
+    """The operation (B, M, N) -> S on one backend."""
+
+    def launch(a: mx.array) -> mx.array:
+        if not _fits(a, full=False):
+            return native(a)
+        vectors = a if a.shape[1] < a.shape[2] else mx.swapaxes(a, 1, 2)
+        return kernel_for(*vectors.shape[1:], vectors=False)(vectors, backend=backend)[0]
+
+    def native(a: mx.array) -> mx.array:
+        if not min(a.shape[1:]):
+            return mx.zeros((a.shape[0], 0))
+        finite, numbers = finite_matrices(a)
+        with mx.stream(mx.cpu):
+            # MLX's stubs promise a tuple.
+            s: Any = mx.linalg.svd(numbers, compute_uv=False)
+        return known(finite[:, 0], s)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        u, _, vh = _operation(backend, False)(*primals)
+        return (product(u * mx.expand_dims(cotangents[0], axis=1), vh),)
+
+    return on_backend(backend, launch, native, gradient, operator="svdvals")
+
+
+def _fits(a: mx.array, *, full: bool) -> bool:
+    columns, rows = sorted(a.shape[1:])
+    return 0 < columns <= MOST_COLUMNS and rows <= (MOST_COMPLETED if full else MOST_ROWS)
+
+
+def _native(a: mx.array, *, full: bool) -> Arrays:
+    batch, rows, columns = a.shape
+    count = min(rows, columns)
+    if not count:
+        sizes = (rows, columns) if full else (0, 0)
+        u, vh = (mx.broadcast_to(mx.eye(size), (batch, size, size)) for size in sizes)
+        if full:
+            return u, mx.zeros((batch, 0)), vh
+        return mx.zeros((batch, rows, 0)), mx.zeros((batch, 0)), mx.zeros((batch, 0, columns))
+    finite, numbers = finite_matrices(a)
+    if not full and rows > 2 * columns:
+        u, s, vh = _tall(numbers)
+    elif not full and columns > 2 * rows:
+        v, s, uh = _tall(mx.swapaxes(numbers, 1, 2))
+        u, vh = mx.swapaxes(uh, 1, 2), mx.swapaxes(v, 1, 2)
+    else:
+        with mx.stream(mx.cpu):
+            u, s, vh = mx.linalg.svd(numbers)
+        if not full:
+            u, vh = u[:, :, :count], vh[:, :count]
+    s = known(finite[:, 0], s)
+    return known(finite, u), s, known(finite, vh)
+
+
+def _tall(a: mx.array) -> Arrays:
+    """The reduced decomposition, through that of R of a QR decomposition (Chan 1982).
+
+    MLX's own has M x M numbers in U.
+    """
+    with mx.stream(mx.cpu):
+        q, r = mx.linalg.qr(a)
+        u, s, vh = mx.linalg.svd(r)
+        return mx.matmul(q, u), s, vh
+
+
+def svd_gradient(
+    u_cotangent: mx.array,
+    s_cotangent: mx.array,
+    vh_cotangent: mx.array,
+    u: mx.array,
+    s: mx.array,
+    vh: mx.array,
+) -> mx.array:
+    """The gradient in A = U diag(S) Vh, reduced (J. Townsend, Differentiating the SVD, 2016).
+
+    Args:
+        u_cotangent: (B, M, K).
+        s_cotangent: (B, K).
+        vh_cotangent: (B, K, N).
+        u: (B, M, K).
+        s: (B, K).
+        vh: (B, K, N).
+    """
+    ut, v, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh, vh_cotangent))
+    row, column = mx.expand_dims(s, axis=2), mx.expand_dims(s, axis=1)
+    gaps = (column - row) * (column + row)
+    of_u, of_v = product(ut, u_cotangent), product(vh, v_cotangent)
+    inside = quotient(of_u - mx.swapaxes(of_u, 1, 2), gaps) * column
+    inside = inside + row * quotient(of_v - mx.swapaxes(of_v, 1, 2), gaps)
+    inside = inside + mx.expand_dims(s_cotangent, axis=1) * mx.eye(s.shape[1])
+    left = product(u, inside)
+    if u.shape[1] > s.shape[1]:
+        left = left + quotient(u_cotangent - product(u, of_u), column)
+    gradient = product(left, vh)
+    if vh.shape[2] > s.shape[1]:
+        outside = quotient(v_cotangent - product(v, of_v), column)
+        gradient = gradient + product(u, mx.swapaxes(outside, 1, 2))
+    return gradient

@@ -1,0 +1,242 @@
+"""Triangular systems of equations.
+
+Kernels solve matrices of up to 64 rows in one launch, one threadgroup for a matrix and up to 64
+columns of b: the matrix is in threadgroup memory, a column of x in the registers of a thread.
+Larger matrices are halved (Golub and Van Loan, Matrix Computations, 4th edition, section 3.1.4),
+with MLX's products between the halves. MLX operations halve them down to single rows, since
+`mx.linalg.solve_triangular` multiplies by an inverse, which loses digits that a substitution keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Literal
+
+import mlx.core as mx
+
+from xlstm_kernels import executors, products
+from xlstm_kernels.differentiation import Arrays, Operation, on_backend
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BLOCK = 64  # the most rows of a matrix in one kernel
+_SMALLEST_BLOCK = 8
+_TRANSPOSED = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}
+
+
+def solve_triangular(
+    a: mx.array,
+    b: mx.array,
+    trans: Literal[0, 1, 2, "N", "T", "C"] = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    *,
+    backend: str | None = None,
+) -> mx.array:
+    """Solve a x = b, or a^T x = b, for a triangular `a`: `scipy.linalg.solve_triangular`.
+
+    Differentiable any number of times. The gradient in `a` is that of the triangle that is read.
+
+    Args:
+        a: (..., N, N) float32. The other triangle is not read.
+        b: (N,) or (..., N, K) float32. Batch axes broadcast.
+        trans: 0 or "N" for a x = b; 1, "T", 2 or "C" for a^T x = b.
+        lower: `a` is lower triangular, and not upper.
+        unit_diagonal: the diagonal is taken as ones, and not read.
+        backend: `"metal"`, `"cuda"`, `"native"` (MLX operations), or None for kernels where they
+            can run. Inside `mx.vmap` it must be `"native"`.
+
+    Returns:
+        x (N,) or (..., N, K) float32. NaN for a matrix with a zero on its diagonal, for which
+        SciPy raises.
+
+    Raises:
+        TypeError: for another dtype.
+        LinAlgError: for matrices that are not square.
+        ValueError: for shapes that do not fit, another `trans`, an unknown backend.
+        RuntimeError: for a backend that cannot run here.
+    """
+    whole_a, whole_b = broadcast_system("solve_triangular", a, b)
+    if trans not in _TRANSPOSED:
+        raise ValueError(f"solve_triangular: trans must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}")
+    transposed = _TRANSPOSED[trans]
+    operation = triangular_operation(
+        executors.resolve(backend), bool(lower) is not transposed, bool(unit_diagonal)
+    )
+    flat_a = flat_batch(whole_a)
+    solution: mx.array = operation(
+        mx.swapaxes(flat_a, -1, -2) if transposed else flat_a, flat_batch(whole_b)
+    )
+    return solution.reshape(whole_b.shape[:-1] if b.ndim == 1 else whole_b.shape)
+
+
+@functools.cache
+def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Operation:
+    """The operation a (B, N, N), b (B, N, K) -> x (B, N, K) on one backend."""
+
+    def launch(a: mx.array, b: mx.array) -> mx.array:
+        def leaf(a: mx.array, b: mx.array) -> mx.array:
+            (x,) = _KERNEL(a, b, backend=backend, lower=lower, unit=unit)
+            return x
+
+        x = substitute(a, b, lower=lower, leaf=leaf, rows=BLOCK)
+        return x if unit or a.shape[-1] <= BLOCK else _nan_where_singular(a, x)
+
+    def native(a: mx.array, b: mx.array) -> mx.array:
+        return solve_triangular_reference(a, b, lower=lower, unit=unit)
+
+    def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
+        """Giles, Collected matrix derivative results, 2008, section 2.3: the inverse transposed."""
+        a, b = primals
+        x = operation(a, b)
+        in_b = triangular_operation(backend, not lower, unit)(mx.swapaxes(a, -1, -2), cotangents[0])
+        in_a = mx.negative(in_b @ mx.swapaxes(x, -1, -2))
+        offset = int(unit)
+        return mx.tril(in_a, -offset) if lower else mx.triu(in_a, offset), in_b
+
+    operation = on_backend(backend, launch, native, gradient, operator="solve_triangular")
+    return _of_work(operation)
+
+
+def solve_triangular_reference(
+    a: mx.array, b: mx.array, *, lower: bool = False, unit: bool = False
+) -> mx.array:
+    """`solve_triangular` in MLX operations, of a (..., N, N) and b (..., N, K)."""
+    leaf = (lambda _, b: b) if unit else (lambda a, b: b / a)
+    x = substitute(a, b, lower=lower, leaf=leaf, rows=1)
+    return x if unit else _nan_where_singular(a, x)
+
+
+def substitute(
+    a: mx.array,
+    b: mx.array,
+    *,
+    lower: bool,
+    leaf: Callable[[mx.array, mx.array], mx.array],
+    rows: int,
+) -> mx.array:
+    """Solve a triangular system by halves, down to systems of at most `rows` rows for `leaf`."""
+    size = a.shape[-1]
+    if size <= rows:
+        return leaf(a, b)
+    half = math.ceil(math.ceil(size / rows) / 2) * rows
+    top, bottom = slice(None, half), slice(half, None)
+    first, second = (top, bottom) if lower else (bottom, top)
+
+    def solve(part: slice, right: mx.array) -> mx.array:
+        return substitute(a[..., part, part], right, lower=lower, leaf=leaf, rows=rows)
+
+    x_first = solve(first, b[..., first, :])
+    known = multiply(a[..., second, first], x_first)
+    x_second = solve(second, b[..., second, :] - known)
+    return mx.concatenate([x_first, x_second] if lower else [x_second, x_first], axis=-2)
+
+
+def multiply(a: mx.array, b: mx.array) -> mx.array:
+    """The product of float32 matrices to the digits of float32, also where MLX takes TF32."""
+    exact = products.exact()
+    return exact.operand(a) @ exact.operand(b)
+
+
+def _nan_where_singular(a: mx.array, x: mx.array) -> mx.array:
+    diagonal = mx.diagonal(a, axis1=-2, axis2=-1)
+    singular = mx.any(diagonal == mx.zeros_like(diagonal), axis=-1)
+    return mx.where(singular[..., None, None], mx.full(x.shape, mx.nan, dtype=x.dtype), x)
+
+
+def _of_work(operation: Operation) -> Operation:
+    """`operation`, which is not called for results without elements."""
+
+    def call(a: mx.array, b: mx.array) -> mx.array:
+        result: mx.array = operation(a, b) if b.size else mx.zeros_like(b)
+        return result
+
+    return call
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+
+def block_size(rows: int) -> int:
+    """The power of two from 8 on that has room for `rows`: what kernels are compiled for."""
+    return max(_SMALLEST_BLOCK, 1 << (rows - 1).bit_length())
+
+
+def _launch(a: mx.array, b: mx.array, *, lower: bool, unit: bool) -> Launch:
+    batch, rows, columns = b.shape
+    threads = 32 if columns <= 32 else 64
+    return Launch(
+        grid=(batch * threads, math.ceil(columns / threads), 1),
+        threadgroup=(threads, 1, 1),
+        output_shapes=(b.shape,),
+        output_dtypes=(mx.float32,),
+        template=(("SIZE", block_size(rows)), ("LOWER", lower), ("UNIT", unit)),
+    )
+
+
+_KERNEL = Kernel(
+    name="xlstm_solve_triangular",
+    inputs=("a", "b"),
+    outputs=("x",),
+    launch=_launch,
+    contiguous_inputs=False,
+    body="""
+    // a: (batch, rows, rows), b: (batch, rows, columns), of any strides; x like b, contiguous.
+    // Column k of a is at k * PITCH; the odd pitch keeps its writes in different banks.
+    constexpr uint PITCH = SIZE + 1;
+    threadgroup float factor[SIZE * PITCH];
+    const uint rows = b_shape[1];
+    const uint columns = b_shape[2];
+    const int64_t batch = threadgroup_position_in_grid.x;
+    const uint own = thread_position_in_threadgroup.x;
+    const uint threads = threads_per_threadgroup.x;
+    const uint column = threadgroup_position_in_grid.y * threads + own;
+    // Counted from the end, the rows and columns of an upper triangular matrix are of a lower one.
+    const uint last = rows - 1;
+    for (uint i = 0; i < rows; ++i) {
+        for (uint k = own; k <= i; k += threads) {
+            const int64_t row = LOWER ? i : last - i;
+            factor[k * PITCH + i] = a[batch * a_strides[0]
+                + row * a_strides[1] + static_cast<int64_t>(LOWER ? k : last - k) * a_strides[2]];
+        }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (column < columns) {
+        const int64_t right = batch * b_strides[0] + column * b_strides[2];
+        float rest[SIZE];
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < SIZE; ++i) {
+            const int64_t row = LOWER ? i : last - i;
+            rest[i] = i < rows ? b[right + row * b_strides[1]] : 0.0f;
+        }
+        bool singular = false;
+        #pragma clang loop unroll(full)
+        for (uint k = 0; k < SIZE; ++k) {
+            if (k < rows) {
+                if (!UNIT) {
+                    const float pivot = factor[k * PITCH + k];
+                    singular = singular || pivot == 0.0f;
+                    rest[k] /= pivot;
+                }
+                #pragma clang loop unroll(full)
+                for (uint i = k + 1; i < SIZE; ++i) {
+                    if (i < rows) {
+                        rest[i] -= factor[k * PITCH + i] * rest[k];
+                    }
+                }
+            }
+        }
+        #pragma clang loop unroll(full)
+        for (uint i = 0; i < SIZE; ++i) {
+            if (i < rows) {
+                const int64_t row = LOWER ? i : last - i;
+                x[(batch * rows + row) * columns + column] = singular ? NAN : rest[i];
+            }
+        }
+    }
+    """,
+)
