@@ -20,6 +20,7 @@ from embercoach.checks import Project, check_metal, check_source
 from xlstm_kernels import executors, linalg
 from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source
 from xlstm_kernels.kernel import Kernel
+from xlstm_kernels.search import FlatIndex, IVFFlatIndex, top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -188,6 +189,18 @@ def run_slstm() -> None:
         differentiate(pack.slstm_step, sequence[:, 0], recurrent, bias, states)
 
 
+def run_search() -> None:
+    vectors = mx.ones((40, 8))
+    for metric in ("l2", "inner_product"):
+        for index in (FlatIndex(8, metric), IVFFlatIndex(8, 4, metric)):
+            if isinstance(index, IVFFlatIndex):
+                index.train(vectors)
+            index.add(vectors)
+            for k in (10, 40):
+                mx.eval(index.search(vectors[:8], k, backend="notary"))
+    mx.eval(top_k(mx.ones((8, 3000)), 10, backend="notary"))
+
+
 RUNS = (
     run_small_operators,
     run_double_float,
@@ -196,6 +209,7 @@ RUNS = (
     run_convolutions,
     run_mlstm,
     run_slstm,
+    run_search,
 )
 
 WRITTEN_OUT = jinja2.Template(

@@ -1,0 +1,130 @@
+"""Exact search: every query is compared with every vector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.arguments import host_integer
+from xlstm_kernels.search import storage
+from xlstm_kernels.search.groups import searched_in_groups
+from xlstm_kernels.search.metric import (
+    Metric,
+    candidates,
+    keys_of,
+    nearest_of,
+    none_found,
+    origin_of,
+    require_vectors,
+)
+from xlstm_kernels.search.top_k import require_k, top_k
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+# Elements of a tile of keys: 64 MB of float32.
+_TILE = 2**24
+_QUERIES = 256
+
+
+class FlatIndex:
+    """All vectors, compared with each query by matrix products: faiss's `IndexFlat`.
+
+    The products select a few more than k candidates, whose distances are then computed anew from
+    the vectors, without the cancellation of |x|^2 - 2 q.x.
+
+    Attributes:
+        dimension: D of all vectors.
+        metric: L2 or INNER_PRODUCT.
+    """
+
+    def __init__(self, dimension: int, metric: Metric | str = Metric.L2) -> None:
+        """Make an index without vectors.
+
+        Raises:
+            TypeError: for a dimension that is not an integer.
+            ValueError: for one below 1, or an unknown metric.
+        """
+        self.dimension = host_integer("FlatIndex", "dimension", dimension, least=1)
+        self.metric = Metric(metric)
+        self._parts: list[mx.array] = []
+
+    @property
+    def ntotal(self) -> int:
+        """The number of vectors."""
+        return sum(part.shape[0] for part in self._parts)
+
+    def add(self, vectors: mx.array) -> None:
+        """Append vectors (N, D), float32; their ids follow those of earlier ones.
+
+        Raises:
+            TypeError: for another dtype.
+            ValueError: for another shape.
+        """
+        part = require_vectors("FlatIndex.add", "vectors", vectors, self.dimension)
+        if part.shape[0]:
+            self._parts.append(part)
+
+    def search(
+        self, queries: mx.array, k: int, *, backend: str | None = None
+    ) -> tuple[mx.array, mx.array]:
+        """Find the `k` nearest vectors of each query, the nearest first, equal ones by their ids.
+
+        Args:
+            queries: (Q, D), float32.
+            k: from 1 to 1024.
+            backend: `"metal"`, `"cuda"`, `"native"`, or None to choose.
+
+        Returns:
+            Distances (Q, k), float32: squared, or inner products; and ids (Q, k), int32. Where
+            there are fewer vectors, infinity (minus infinity) and -1. NaN is never returned.
+
+        Raises:
+            TypeError: for another dtype.
+            ValueError: for another shape or k, or an unknown backend.
+            RuntimeError: for a backend that cannot run here.
+        """
+        queries = require_vectors("FlatIndex.search", "queries", queries, self.dimension)
+        k = require_k("FlatIndex.search", k)
+        resolved = executors.resolve(backend)
+        if not self._parts or not queries.shape[0]:
+            return none_found(queries.shape[0], k, self.metric)
+        vectors = self._vectors()
+        origin = origin_of(vectors)
+        return searched_in_groups(
+            queries,
+            _QUERIES,
+            resolved,
+            lambda part: self._nearest(part, vectors, origin, k, resolved),
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads."""
+        storage.save(path, "flat", self.metric, {"vectors": self._vectors()})
+
+    def _vectors(self) -> mx.array:
+        """One array of all vectors."""
+        if len(self._parts) != 1:
+            empty = mx.zeros((0, self.dimension))
+            self._parts = [mx.concatenate(self._parts) if self._parts else empty]
+        return self._parts[0]
+
+    def _nearest(
+        self, queries: mx.array, vectors: mx.array, origin: mx.array, k: int, backend: str
+    ) -> tuple[mx.array, mx.array]:
+        """Tiles of a bounded size, one after the other: their best, and then the best of these."""
+        step = _TILE // _QUERIES
+        count = candidates(k)
+        best: list[tuple[mx.array, mx.array]] = []
+        for start in range(0, vectors.shape[0], step):
+            tile = keys_of(queries, vectors[start : start + step], self.metric, origin)
+            keys, ids = top_k(tile, count, backend=backend)
+            shifted = ids + mx.array(start, dtype=ids.dtype)
+            best.append((keys, mx.where(mx.less(ids, mx.zeros_like(ids)), ids, shifted)))
+        keys, ids = (mx.concatenate(list(arrays), axis=1) for arrays in zip(*best, strict=True))
+        if len(best) > 1:
+            keys, ids = top_k(keys, count, ids=ids, backend=backend)
+        found = mx.take(vectors, mx.maximum(ids, mx.zeros_like(ids)), axis=0)
+        return nearest_of(queries, found, ids, k, self.metric, backend)

@@ -1,0 +1,106 @@
+"""Metrics as keys of which the smallest is the nearest, and what indexes accept."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+import mlx.core as mx
+
+from xlstm_kernels.products import exact
+from xlstm_kernels.search.top_k import top_k
+
+
+class Metric(Enum):
+    """How near two vectors are, as in faiss.
+
+    Attributes:
+        L2: the squared Euclidean distance; the smallest is the nearest.
+        INNER_PRODUCT: the greatest is the nearest.
+    """
+
+    L2 = "l2"
+    INNER_PRODUCT = "inner_product"
+
+
+def require_vectors(operator: str, argument: str, vectors: object, dimension: int) -> mx.array:
+    """Accept a float32 array (N, dimension).
+
+    Raises:
+        TypeError: for another dtype, or for what is not an array.
+        ValueError: for another shape.
+    """
+    if not isinstance(vectors, mx.array) or vectors.dtype != mx.float32:
+        kind = vectors.dtype if isinstance(vectors, mx.array) else type(vectors).__name__
+        raise TypeError(f"{operator}: {argument} must be a float32 array, got {kind}")
+    if vectors.ndim != 2 or vectors.shape[1] != dimension:
+        raise ValueError(
+            f"{operator}: {argument} must have shape (N, {dimension}), got {vectors.shape}"
+        )
+    return vectors
+
+
+def origin_of(vectors: mx.array) -> mx.array:
+    """A point (D) near the mean of vectors (N, D), N at least 1.
+
+    It is a multiple of a power of two that is not below the spread of the vectors: what has few
+    digits still has few after the subtraction. Infinities and NaN do not count.
+    """
+    finite = mx.isfinite(vectors)
+    mean = mx.mean(mx.where(finite, vectors, mx.zeros_like(vectors)), axis=0)
+    spread = mx.max(mx.where(finite, mx.abs(vectors - mean), mx.zeros_like(vectors)))
+    tiny = mx.array(2.0**-60, dtype=spread.dtype)
+    step = mx.power(mx.full((), 2.0), mx.ceil(mx.log2(mx.maximum(spread, tiny))))
+    return mx.round(mean / step) * step
+
+
+def keys_of(
+    queries: mx.array, vectors: mx.array, metric: Metric, origin: mx.array | None = None
+) -> mx.array:
+    """Keys (Q, N) of all pairs: -q.x, or |x|^2 - 2 q.x, which is the distance less |q|^2.
+
+    The difference cancels: its error is about 1e-7 of |x|^2, not of the distance. Both are taken
+    from `origin`, that of the vectors if there is none, which makes |x| as small as distances are.
+    """
+    products = exact()
+    if metric is Metric.INNER_PRODUCT:
+        return mx.negative(products.operand(queries) @ products.operand(vectors).transposed)
+    origin = origin_of(vectors) if origin is None else origin
+    vectors = vectors - origin
+    dots = products.operand(queries - origin) @ products.operand(vectors).transposed
+    return mx.expand_dims(mx.sum(mx.square(vectors), axis=1), axis=0) - (dots + dots)
+
+
+def candidates(k: int) -> int:
+    """How many to select by keys that cancel, so that the k nearest are among them."""
+    return min(k + max(8, k // 4), 1024)
+
+
+def nearest_of(
+    queries: mx.array, found: mx.array, ids: mx.array, k: int, metric: Metric, backend: str
+) -> tuple[mx.array, mx.array]:
+    """Compute the metric of candidates anew, without cancellation, and order the k nearest.
+
+    Args:
+        queries: (Q, D).
+        found: (Q, C, D), the candidates.
+        ids: (Q, C), int32; negative ones are ignored.
+        k: how many to return.
+        metric: of the index.
+        backend: as `executors.resolve` returned it.
+
+    Returns:
+        Distances and ids, (Q, k); infinite (inner products: minus infinity) and -1 where there are
+        fewer candidates.
+    """
+    one = mx.expand_dims(queries, axis=1)
+    if metric is Metric.L2:
+        return top_k(mx.sum(mx.square(found - one), axis=2), k, ids=ids, backend=backend)
+    keys, ids = top_k(mx.negative(mx.sum(found * one, axis=2)), k, ids=ids, backend=backend)
+    return mx.negative(keys), ids
+
+
+def none_found(count: int, k: int, metric: Metric) -> tuple[mx.array, mx.array]:
+    """The result of `count` queries in an index without vectors."""
+    worst = math.inf if metric is Metric.L2 else -math.inf
+    return mx.full((count, k), worst), mx.full((count, k), -1, dtype=mx.int32)

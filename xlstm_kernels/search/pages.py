@@ -1,0 +1,77 @@
+"""Inverted lists as pages of 32 vectors, whose number is known without reading the lists.
+
+A list has as many pages as its vectors need; the last one may have free places. All lists together
+have at most N / 32 + nlist pages, so that arrays have shapes of the host, and offsets stay on the
+device. In a page the 32 vectors lie next to each other in each dimension: a lane reads one vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from xlstm_kernels.search.metal import LANES
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The vectors of all lists.
+
+    Attributes:
+        vectors: (P, D, 32), float32; zero in free places.
+        norms: (P, 32), float32, |x|^2 of each.
+        ids: (P, 32), int32, ascending in a list; -1 in free places.
+        first: (nlist), int32, the first page of each list.
+        counts: (nlist), int32, the pages of each list.
+        places: (N), int32, the place of each vector, 32 to a page.
+    """
+
+    vectors: mx.array
+    norms: mx.array
+    ids: mx.array
+    first: mx.array
+    counts: mx.array
+    places: mx.array
+
+    def by_id(self) -> mx.array:
+        """The vectors (N, D) in the order of their ids."""
+        return self.at(self.places)
+
+    def at(self, places: mx.array) -> mx.array:
+        """The vectors (..., D) at places (...), which are below 32 P."""
+        lane = mx.array(LANES, dtype=places.dtype)
+        return self.vectors[places // lane, :, places % lane]
+
+
+def page_bound(count: int, nlist: int) -> int:
+    """The most pages that `count` vectors in `nlist` lists need."""
+    return count // LANES + min(count, nlist)
+
+
+def paged(vectors: mx.array, lists: mx.array, nlist: int) -> Pages:
+    """Sort vectors (N, D) by their lists (N), int32, and lay them out in pages."""
+    count, dimension = vectors.shape
+    lane = mx.array(LANES, dtype=mx.int32)
+    sizes = mx.zeros((nlist,), dtype=mx.int32).at[lists].add(mx.ones((count,), dtype=mx.int32))
+    counts = (sizes + lane - mx.ones_like(lane)) // lane
+    first = mx.cumsum(counts) - counts
+    begins = mx.cumsum(sizes) - sizes
+    numbers = mx.arange(count, dtype=mx.int32)
+    # A key of the list and the number: equal lists stay in the order of numbers in any sort.
+    factor = mx.array(count, dtype=mx.int64)
+    ordered = mx.sort(lists.astype(mx.int64) * factor + numbers.astype(mx.int64))
+    order, sorted_lists = (ordered % factor).astype(mx.int32), (ordered // factor).astype(mx.int32)
+    target = first[sorted_lists] * lane + numbers - begins[sorted_lists]
+    pages = page_bound(count, nlist)
+    ids = mx.full((pages * LANES,), -1, dtype=mx.int32)
+    ids[target] = order
+    places = mx.zeros((count,), dtype=mx.int32)
+    places[order] = target
+    rows = mx.take(vectors, mx.maximum(ids, mx.zeros_like(ids)), axis=0)
+    rows = mx.where(
+        mx.less(mx.expand_dims(ids, axis=1), mx.array(0, dtype=mx.int32)), mx.zeros_like(rows), rows
+    )
+    whole = mx.contiguous(mx.swapaxes(rows.reshape(pages, LANES, dimension), 1, 2))
+    norms = mx.sum(mx.square(whole), axis=1)
+    return Pages(whole, norms, ids.reshape(pages, LANES), first, counts, places)

@@ -1,0 +1,192 @@
+"""Scans of the pages that queries probe, for the candidates nearest to each.
+
+A kernel reads a page with 32 lanes, a vector each, and selects in registers. MLX operations
+multiply each query with its pages, and select from all keys. Both take the pages of a query in the
+order of its lists, the nearest first, and at most a given number of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from xlstm_kernels import executors
+from xlstm_kernels.kernel import Kernel, Launch
+from xlstm_kernels.search.metal import LANES, SELECT
+from xlstm_kernels.search.metric import Metric
+from xlstm_kernels.search.top_k import top_k, top_k_reference
+
+if TYPE_CHECKING:
+    from xlstm_kernels.search.pages import Pages
+
+_SIMDGROUPS = 4
+_SEGMENTS = 8
+
+
+def scan(
+    queries: mx.array,
+    probes: mx.array,
+    pages: Pages,
+    k: int,
+    limit: int,
+    metric: Metric,
+    backend: str,
+) -> tuple[mx.array, mx.array]:
+    """Find candidates of queries (Q, D) in the lists `probes` (Q, nprobe), int32.
+
+    Args:
+        queries: float32.
+        probes: the nearest list first, or -1 for none.
+        pages: the lists.
+        k: how many candidates of a query.
+        limit: the most pages that are read for a query.
+        metric: of the index.
+        backend: as `executors.resolve` returned it.
+
+    Returns:
+        The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.
+    """
+    # Where a query or a centroid is NaN, the probe is -1: an empty list.
+    absent = mx.less(probes, mx.zeros_like(probes))
+    probes = mx.maximum(probes, mx.zeros_like(probes))
+    counts = pages.counts[probes]
+    ends = mx.cumsum(mx.where(absent, mx.zeros_like(counts), counts), axis=1)
+    if backend == executors.NATIVE:
+        _, ids = scan_reference(queries, probes, ends, pages, k, limit, metric)
+    else:
+        _, ids = _launched(queries, probes, ends, pages, k, limit, metric, backend)
+    return ids, pages.places[mx.maximum(ids, mx.zeros_like(ids))]
+
+
+def page_slots(
+    probes: mx.array, ends: mx.array, pages: Pages, limit: int
+) -> tuple[mx.array, mx.array]:
+    """The pages of each query in the order of its lists, (Q, limit), and which ones exist."""
+    numbers = mx.arange(limit, dtype=mx.int32)
+    # How many lists end before a slot.
+    passed = mx.expand_dims(ends, axis=1) <= numbers.reshape(1, limit, 1)
+    probe = mx.sum(passed.astype(mx.int32), axis=2)
+    present = probe < mx.array(probes.shape[1], dtype=mx.int32)
+    probe = mx.minimum(probe, mx.array(probes.shape[1] - 1, dtype=mx.int32))
+    begins = mx.pad(ends[:, :-1], [(0, 0), (1, 0)])
+    shift = mx.take_along_axis(pages.first[probes] - begins, probe, axis=1)
+    slots = shift + mx.expand_dims(numbers, axis=0)
+    return mx.where(present, slots, mx.zeros_like(slots)), present
+
+
+def scan_reference(
+    queries: mx.array,
+    probes: mx.array,
+    ends: mx.array,
+    pages: Pages,
+    k: int,
+    limit: int,
+    metric: Metric,
+) -> tuple[mx.array, mx.array]:
+    """The kernel in MLX operations: keys and ids, (Q, k)."""
+    slots, present = page_slots(probes, ends, pages, limit)
+    rows = mx.arange(queries.shape[0], dtype=mx.uint32).reshape(-1, 1)
+    dots = mx.gather_mm(
+        mx.expand_dims(queries, axis=1),
+        pages.vectors,
+        lhs_indices=mx.broadcast_to(rows, slots.shape),
+        rhs_indices=slots.astype(mx.uint32),
+    ).reshape(*slots.shape, LANES)
+    squared = metric is Metric.L2
+    keys = pages.norms[slots] - (dots + dots) if squared else mx.negative(dots)
+    ids = pages.ids[slots]
+    ids = mx.where(mx.expand_dims(present, axis=2), ids, mx.full(ids.shape, -1, dtype=ids.dtype))
+    flat = (queries.shape[0], limit * LANES)
+    return top_k_reference(keys.reshape(flat), k, ids.reshape(flat))
+
+
+# --- Metal -------------------------------------------------------------------------------------
+
+
+def _launched(
+    queries: mx.array,
+    probes: mx.array,
+    ends: mx.array,
+    pages: Pages,
+    k: int,
+    limit: int,
+    metric: Metric,
+    backend: str,
+) -> tuple[mx.array, mx.array]:
+    keys, ids = _KERNEL(
+        queries,
+        probes,
+        ends,
+        pages.vectors,
+        pages.ids,
+        pages.first,
+        mx.array(limit, dtype=mx.int32),
+        backend=backend,
+        k=k,
+        squared=metric is Metric.L2,
+    )
+    return top_k(keys, k, ids=ids, backend=backend)
+
+
+def _launch(queries: mx.array, *_others: mx.array, k: int, squared: bool) -> Launch:
+    rows = math.ceil(k / LANES)
+    count = queries.shape[0]
+    shape = (count, _SEGMENTS * rows * LANES)
+    return Launch(
+        grid=(_SEGMENTS * LANES, count, 1),
+        threadgroup=(_SIMDGROUPS * LANES, 1, 1),
+        output_shapes=(shape, shape),
+        output_dtypes=(mx.float32, mx.int32),
+        template=(
+            ("SEGMENTS", _SEGMENTS),
+            ("ROWS", rows),
+            ("LAST", (k - 1) % LANES),
+            ("SQUARED", squared),
+        ),
+    )
+
+
+_KERNEL = Kernel(
+    name="xlstm_ivf_scan",
+    inputs=("queries", "probes", "ends", "vectors", "ids", "first", "limit"),
+    outputs=("best", "best_ids"),
+    launch=_launch,
+    header=SELECT,
+    body="""
+    // queries: (count, dimension); probes, ends: (count, lists), ends the running sum of their
+    // pages; vectors: (pages, dimension, 32); ids: (pages, 32); first: the first page of each list;
+    // limit: 0-d; best, best_ids: (count, SEGMENTS * ROWS * 32). All contiguous.
+    // Each of SEGMENTS SIMD groups reads every SEGMENTS-th page of a query.
+    const uint dimension = queries_shape[1];
+    const uint lists = probes_shape[1];
+    const uint lane = thread_index_in_simdgroup;
+    const int segment = threadgroup_position_in_grid.x * simdgroups_per_threadgroup
+        + simdgroup_index_in_threadgroup;
+    const int64_t row = threadgroup_position_in_grid.y;
+    xlstm_smallest<ROWS> smallest;
+    smallest.clear();
+    int slot = segment;
+    int begin = 0;
+    for (uint probe = 0; probe < lists; ++probe) {
+        const int end = metal::min(static_cast<int>(ends[row * lists + probe]), limit);
+        const int64_t start = first[probes[row * lists + probe]];
+        for (; slot < end; slot += SEGMENTS) {
+            const int64_t page = start + (slot - begin);
+            const int64_t from = page * dimension * 32 + lane;
+            float sum = 0.0f;
+            for (uint d = 0; d < dimension; ++d) {
+                const float x = vectors[from + d * 32];
+                const float q = queries[row * dimension + d];
+                const float difference = x - q;
+                sum = SQUARED ? metal::fma(difference, difference, sum) : metal::fma(-x, q, sum);
+            }
+            smallest.add(sum, ids[page * 32 + lane], lane, LAST);
+        }
+        begin = end;
+    }
+    const int64_t to = (row * SEGMENTS + segment) * (ROWS * 32);
+    smallest.store(best + to, best_ids + to, lane);
+    """,
+)

@@ -1,0 +1,122 @@
+"""Files of indexes: safetensors with a format, a version, a kind and a metric as metadata.
+
+A file is untrusted. Its header is read and compared with the size of the file before MLX reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+
+from xlstm_kernels.search.metric import Metric
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from xlstm_kernels.search.flat import FlatIndex
+    from xlstm_kernels.search.ivf import IVFFlatIndex
+
+_FORMAT = "xlstm_kernels.search"
+_VERSION = "1"
+_LONGEST_HEADER = 2**16
+_LONGEST_AXIS = 2**31 - 1
+_SIZES = {"F32": 4, "I32": 4}
+_TENSORS = {
+    "flat": {"vectors": ("F32", 2)},
+    "ivf_flat": {"vectors": ("F32", 2), "lists": ("I32", 1), "centroids": ("F32", 2)},
+}
+
+
+def save(path: str | PathLike[str], kind: str, metric: Metric, arrays: dict[str, mx.array]) -> None:
+    """Write arrays, in row-major order, and what kind of index they are."""
+    metadata = {"format": _FORMAT, "version": _VERSION, "kind": kind, "metric": metric.value}
+    mx.save_safetensors(str(path), arrays, metadata)
+
+
+def load(path: str | PathLike[str]) -> FlatIndex | IVFFlatIndex:
+    """Read an index that `save` wrote.
+
+    Raises:
+        ValueError: for a file that is truncated, or of another format, version or layout.
+        OSError: for one that cannot be read.
+    """
+    from xlstm_kernels.search.flat import FlatIndex
+    from xlstm_kernels.search.ivf import IVFFlatIndex
+
+    kind, metric, shapes = _checked(Path(path))
+    arrays: Any = mx.load(str(path), format="safetensors")
+    vectors = arrays["vectors"]
+    dimension = shapes["vectors"][1]
+    if kind == "flat":
+        index = FlatIndex(dimension, metric)
+        index.add(vectors)
+        return index
+    lists, nlist = arrays["lists"], shapes["centroids"][0]
+    inverted = IVFFlatIndex(dimension, nlist, metric)
+    # Any number is a list, whatever the file says.
+    inside = mx.clip(lists, mx.zeros_like(lists), mx.full(lists.shape, nlist - 1, dtype=mx.int32))
+    inverted.restore(arrays["centroids"], vectors, inside)
+    return inverted
+
+
+def _checked(path: Path) -> tuple[str, Metric, dict[str, list[int]]]:
+    """The kind and metric of a file, and its shapes, all within the file's size."""
+
+    def require(condition: object, problem: str) -> None:
+        if not condition:
+            raise ValueError(f"search.load: {path.name}: {problem}")
+
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        require(size >= 8 and length <= min(size - 8, _LONGEST_HEADER), "no header of an index")
+        text = file.read(length)
+    try:
+        header: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        header = None
+    require(isinstance(header, dict), "no header of an index")
+    metadata = header.pop("__metadata__", None)
+    require(isinstance(metadata, dict) and metadata.get("format") == _FORMAT, "not an index")
+    version = metadata.get("version")
+    require(version == _VERSION, f"version must be {_VERSION}, got {version!r}")
+    kind, metric = metadata.get("kind"), metadata.get("metric")
+    require(kind in list(_TENSORS), f"unknown kind {kind!r}")
+    require(metric in [m.value for m in Metric], f"unknown metric {metric!r}")
+    expected = _TENSORS[kind]
+    require(set(header) == set(expected), f"tensors must be {', '.join(expected)}")
+    shapes, end = {}, 0
+    for name, (dtype, ndim) in expected.items():
+        shapes[name] = _shape(header[name], dtype, ndim, size - 8 - length)
+        require(shapes[name] is not None, f"{name} does not fit the file")
+        end = max(end, header[name]["data_offsets"][1])
+    require(end == size - 8 - length, "the file is truncated or has more than its tensors")
+    _require_agreement(shapes, require)
+    return kind, Metric(metric), shapes  # type: ignore[return-value]
+
+
+def _shape(entry: Any, dtype: str, ndim: int, room: int) -> list[int] | None:
+    """The shape of a tensor, or None if the entry is not one of that dtype within the file."""
+    if not isinstance(entry, dict) or entry.get("dtype") != dtype:
+        return None
+    shape, offsets = entry.get("shape"), entry.get("data_offsets")
+    for numbers, count, most in ((shape, ndim, _LONGEST_AXIS), (offsets, 2, room)):
+        if not isinstance(numbers, list) or len(numbers) != count:
+            return None
+        if any(type(number) is not int or not 0 <= number <= most for number in numbers):
+            return None
+    first, last = offsets  # type: ignore[misc]
+    return shape if last - first == math.prod(shape or ()) * _SIZES[dtype] else None
+
+
+def _require_agreement(shapes: dict[str, Any], require: Any) -> None:
+    count, dimension = shapes["vectors"]
+    require(dimension > 0, "vectors have no dimension")
+    if "lists" in shapes:
+        nlist, other = shapes["centroids"]
+        agree = shapes["lists"] == [count] and other == dimension and nlist > 0
+        require(agree, "the shapes of vectors, lists and centroids do not agree")
