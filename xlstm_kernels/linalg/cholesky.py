@@ -170,10 +170,25 @@ _KERNEL = Kernel(
     outputs=("factor",),
     launch=_launch,
     contiguous_inputs=False,
+    header="""
+    // Of the threads of a matrix: up to 32 of them are in one SIMD group.
+    template <uint THREADS>
+    inline void xlstm_cholesky_barrier() {
+        if (THREADS <= 32) {
+            simdgroup_barrier(mem_flags::mem_threadgroup);
+        } else {
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+        }
+    }
+    """,
     body="""
     // a: (batch, rows, rows), of any strides; factor: the same, contiguous.
-    threadgroup float shared_pivot[TOGETHER];
-    threadgroup float shared_column[TOGETHER][SIZE];
+    // The steps are a loop, and registers are indexed by constants within it: a loop over the steps
+    // unrolled takes many seconds to compile. A step leaves out the chunks of finished columns.
+    constexpr uint CHUNK = SIZE < 16 ? SIZE : 16;
+    // In turns: a thread may read one's while another writes the next step's.
+    threadgroup float shared_pivot[2][TOGETHER];
+    threadgroup float shared_column[2][TOGETHER][SIZE];
     const uint rows = a_shape[1];
     const uint i = thread_position_in_threadgroup.x;
     const uint place = thread_position_in_threadgroup.y;
@@ -186,33 +201,59 @@ _KERNEL = Kernel(
     // up to several times the error that is due to the rounding of the factor alone.
     float row[SIZE];
     float lost[SIZE];
+    float diagonal = 0.0f;
+    float diagonal_lost = 0.0f;
     #pragma clang loop unroll(full)
     for (uint j = 0; j < SIZE; ++j) {
         const bool read = present && j <= i;
         row[j] = read ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
         lost[j] = 0.0f;
+        diagonal = j == i ? row[j] : diagonal;
     }
+    if (i == 0) {
+        shared_pivot[0][place] = diagonal;
+    }
+    xlstm_cholesky_barrier<SIZE>();
     bool definite = true;
-    #pragma clang loop unroll(full)
-    for (uint k = 0; k < SIZE; ++k) {
-        if (k < rows) {
-            row[k] += lost[k];
-            if (i == k) {
-                shared_pivot[place] = row[k];
+    #pragma unroll 1
+    for (uint k = 0; k < rows; ++k) {
+        const float pivot = shared_pivot[k % 2][place];
+        definite = definite && pivot > 0.0f;
+        float value = 0.0f;
+        #pragma clang loop unroll(full)
+        for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+            if (k / CHUNK == chunk / CHUNK) {
+                #pragma clang loop unroll(full)
+                for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                    value = j == k ? row[j] + lost[j] : value;
+                }
             }
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-            const float pivot = shared_pivot[place];
-            definite = definite && pivot > 0.0f;
-            row[k] /= metal::precise::sqrt(pivot);
-            shared_column[place][i] = row[k];
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-            // Above the diagonal this computes numbers that nothing reads.
-            #pragma clang loop unroll(full)
-            for (uint j = k + 1; j < SIZE; ++j) {
-                const float other = shared_column[place][j];
-                const float left = metal::fma(-row[k], other, row[j]);
-                lost[j] += metal::fma(-row[k], other, row[j] - left);
-                row[j] = left;
+        }
+        value /= metal::precise::sqrt(pivot);
+        shared_column[k % 2][place][i] = value;
+        // The next pivot is from its own row alone, so that a step needs one barrier.
+        const float rest = metal::fma(-value, value, diagonal);
+        diagonal_lost += metal::fma(-value, value, diagonal - rest);
+        diagonal = rest;
+        if (i == k + 1) {
+            shared_pivot[i % 2][place] = diagonal + diagonal_lost;
+        }
+        xlstm_cholesky_barrier<SIZE>();
+        // Above the diagonal this computes numbers that nothing reads.
+        #pragma clang loop unroll(full)
+        for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+            if (k < chunk + CHUNK) {
+                #pragma clang loop unroll(full)
+                for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                    const float other = shared_column[k % 2][place][j];
+                    const float left = metal::fma(-value, other, row[j]);
+                    if (j > k) {
+                        lost[j] += metal::fma(-value, other, row[j] - left);
+                        row[j] = left;
+                    } else if (j == k) {
+                        row[j] = value;
+                    }
+                }
             }
         }
     }

@@ -59,12 +59,12 @@ _KERNEL = Kernel(
     body="""
     // a: (batch, rows, columns), of any strides; factors: the same, contiguous;
     // permutation: (batch, rows); pivots: (batch, min(rows, columns)).
+    // The steps are a loop, and registers are indexed by constants within it: a loop over the steps
+    // unrolled takes many seconds to compile. A step leaves out the chunks of finished columns.
+    constexpr uint CHUNK = SIZE < 16 ? SIZE : 16;
     threadgroup float best_values[SIMDGROUPS];
-    threadgroup uint best_rows[SIMDGROUPS];
-    threadgroup float pivot_row[SIZE];
-    threadgroup float other_row[SIZE];
-    threadgroup int pivot_origin;
-    threadgroup int other_origin;
+    threadgroup uint best_places[SIMDGROUPS];
+    threadgroup float pivot_row[2][SIZE];  // in turns: of this step and of the next
     const uint rows = a_shape[1];
     const uint columns = a_shape[2];
     const uint steps = metal::min(rows, columns);
@@ -73,12 +73,13 @@ _KERNEL = Kernel(
     const uint threads = threads_per_threadgroup.x;
     const uint lane = thread_index_in_simdgroup;
     const uint simdgroup = own / 32;
+    // A row stays with its thread: an exchange is one of their places in the result.
     float held[ROWS][SIZE];
-    int origin[ROWS];
+    uint place[ROWS];
     #pragma clang loop unroll(full)
     for (uint r = 0; r < ROWS; ++r) {
         const uint i = own + r * threads;
-        origin[r] = i;
+        place[r] = i;
         #pragma clang loop unroll(full)
         for (uint j = 0; j < SIZE; ++j) {
             const bool present = i < rows && j < columns;
@@ -86,94 +87,98 @@ _KERNEL = Kernel(
                 ? a[batch * a_strides[0] + i * a_strides[1] + j * a_strides[2]] : 0.0f;
         }
     }
-    #pragma clang loop unroll(full)
-    for (uint k = 0; k < SIZE; ++k) {
-        if (k < steps) {
-            // The greatest element of the column; among equal ones the first.
-            float value = -1.0f;
-            uint row = k;
+    #pragma unroll 1
+    for (uint k = 0; k < steps; ++k) {
+        float element[ROWS];
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            element[r] = 0.0f;
             #pragma clang loop unroll(full)
-            for (uint r = 0; r < ROWS; ++r) {
-                const uint i = own + r * threads;
-                const float size = metal::abs(held[r][k]);
-                if (i >= k && i < rows && size > value) {
-                    value = size;
-                    row = i;
-                }
-            }
-            float best = simd_max(value);
-            uint pivot = simd_min(value == best ? row : rows);
-            if (SIMDGROUPS > 1) {
-                if (lane == 0) {
-                    best_values[simdgroup] = best;
-                    best_rows[simdgroup] = pivot;
-                }
-                threadgroup_barrier(mem_flags::mem_threadgroup);
-                value = lane < SIMDGROUPS ? best_values[lane] : -1.0f;
-                row = lane < SIMDGROUPS ? best_rows[lane] : rows;
-                best = simd_max(value);
-                pivot = simd_min(value == best ? row : rows);
-            }
-            #pragma clang loop unroll(full)
-            for (uint r = 0; r < ROWS; ++r) {
-                const uint i = own + r * threads;
-                if (i == pivot) {
-                    pivot_origin = origin[r];
+            for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+                if (k / CHUNK == chunk / CHUNK) {
                     #pragma clang loop unroll(full)
-                    for (uint j = 0; j < SIZE; ++j) {
-                        pivot_row[j] = held[r][j];
+                    for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                        element[r] = j == k ? held[r][j] : element[r];
                     }
                 }
-                if (i == k) {
-                    other_origin = origin[r];
-                    #pragma clang loop unroll(full)
-                    for (uint j = 0; j < SIZE; ++j) {
-                        other_row[j] = held[r][j];
-                    }
-                }
+            }
+        }
+        // The greatest element of the column; among equal ones the first.
+        float value = -1.0f;
+        uint first = k;
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            const float size = metal::abs(element[r]);
+            const bool better = size > value || (size == value && place[r] < first);
+            if (place[r] >= k && place[r] < rows && better) {
+                value = size;
+                first = place[r];
+            }
+        }
+        float best = simd_max(value);
+        uint pivot = simd_min(value == best ? first : rows);
+        if (SIMDGROUPS > 1) {
+            if (lane == 0) {
+                best_values[simdgroup] = best;
+                best_places[simdgroup] = pivot;
             }
             threadgroup_barrier(mem_flags::mem_threadgroup);
-            const float divisor = pivot_row[k];
-            #pragma clang loop unroll(full)
-            for (uint r = 0; r < ROWS; ++r) {
-                const uint i = own + r * threads;
-                if (i == k || i == pivot) {
-                    // Row k last: it may be the pivot itself.
-                    origin[r] = i == k ? pivot_origin : other_origin;
-                    #pragma clang loop unroll(full)
-                    for (uint j = 0; j < SIZE; ++j) {
-                        held[r][j] = i == k ? pivot_row[j] : other_row[j];
+            value = lane < SIMDGROUPS ? best_values[lane] : -1.0f;
+            first = lane < SIMDGROUPS ? best_places[lane] : rows;
+            best = simd_max(value);
+            pivot = simd_min(value == best ? first : rows);
+        }
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            if (place[r] == pivot) {
+                place[r] = k;
+                #pragma clang loop unroll(full)
+                for (uint j = 0; j < SIZE; ++j) {
+                    pivot_row[k % 2][j] = held[r][j];
+                }
+            } else if (place[r] == k) {
+                place[r] = pivot;
+            }
+        }
+        if (SIMDGROUPS > 1) {
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+        } else {
+            simdgroup_barrier(mem_flags::mem_threadgroup);
+        }
+        const float divisor = pivot_row[k % 2][k];
+        #pragma clang loop unroll(full)
+        for (uint r = 0; r < ROWS; ++r) {
+            if (place[r] > k) {
+                // As LAPACK: a column of zeros stays as it is.
+                const float factor = divisor == 0.0f ? element[r] : element[r] / divisor;
+                #pragma clang loop unroll(full)
+                for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+                    if (k < chunk + CHUNK) {
+                        #pragma clang loop unroll(full)
+                        for (uint j = chunk; j < chunk + CHUNK; ++j) {
+                            if (j > k) {
+                                held[r][j] -= factor * pivot_row[k % 2][j];
+                            } else if (j == k) {
+                                held[r][j] = factor;
+                            }
+                        }
                     }
                 }
-                if (i > k) {
-                    // As LAPACK: a column of zeros stays as it is.
-                    if (divisor != 0.0f) {
-                        held[r][k] /= divisor;
-                    }
-                    #pragma clang loop unroll(full)
-                    for (uint j = k + 1; j < SIZE; ++j) {
-                        held[r][j] -= held[r][k] * pivot_row[j];
-                    }
-                }
             }
-            if (own == 0) {
-                pivots[batch * steps + k] = static_cast<int>(pivot);
-            }
-            if (SIMDGROUPS == 1) {
-                // With more, the next barrier is before the next pivot row.
-                threadgroup_barrier(mem_flags::mem_threadgroup);
-            }
+        }
+        if (own == 0) {
+            pivots[batch * steps + k] = static_cast<int>(pivot);
         }
     }
     #pragma clang loop unroll(full)
     for (uint r = 0; r < ROWS; ++r) {
         const uint i = own + r * threads;
         if (i < rows) {
-            permutation[batch * rows + i] = origin[r];
+            permutation[batch * rows + place[r]] = i;
             #pragma clang loop unroll(full)
             for (uint j = 0; j < SIZE; ++j) {
                 if (j < columns) {
-                    factors[(batch * rows + i) * columns + j] = held[r][j];
+                    factors[(batch * rows + place[r]) * columns + j] = held[r][j];
                 }
             }
         }

@@ -221,6 +221,9 @@ _KERNEL = Kernel(
     // a: (batch, rows, rows), b: (batch, rows, columns), of any strides; x like b, contiguous.
     // Column k of a is at k * PITCH; the odd pitch keeps its writes in different banks.
     constexpr uint PITCH = SIZE + 1;
+    // The steps are a loop, and registers are indexed by constants within it: a loop over the steps
+    // unrolled takes many seconds to compile. A step leaves out the chunks of finished rows.
+    constexpr uint CHUNK = SIZE < 16 ? SIZE : 16;
     threadgroup float factor[SIZE * PITCH];
     const uint rows = b_shape[1];
     const uint columns = b_shape[2];
@@ -230,11 +233,12 @@ _KERNEL = Kernel(
     const uint column = threadgroup_position_in_grid.y * threads + own;
     // Counted from the end, the rows and columns of an upper triangular matrix are of a lower one.
     const uint last = rows - 1;
-    for (uint i = 0; i < rows; ++i) {
-        for (uint k = own; k <= i; k += threads) {
-            const int64_t row = LOWER ? i : last - i;
-            factor[k * PITCH + i] = a[batch * a_strides[0]
-                + row * a_strides[1] + static_cast<int64_t>(LOWER ? k : last - k) * a_strides[2]];
+    for (uint i = 0; i < SIZE; ++i) {
+        const int64_t row = LOWER ? i : last - i;
+        for (uint k = own; k <= metal::min(i, last); k += threads) {
+            const int64_t element = batch * a_strides[0]
+                + row * a_strides[1] + static_cast<int64_t>(LOWER ? k : last - k) * a_strides[2];
+            factor[k * PITCH + i] = i < rows ? a[element] : 0.0f;
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -250,22 +254,36 @@ _KERNEL = Kernel(
             rest[i] = i < rows ? b[right + row * b_strides[1]] : 0.0f;
         }
         bool singular = false;
-        #pragma clang loop unroll(full)
-        for (uint k = 0; k < SIZE; ++k) {
-            if (k < rows) {
-                rest[k] += lost[k];
-                if (!UNIT) {
-                    const float pivot = factor[k * PITCH + k];
-                    singular = singular || pivot == 0.0f;
-                    rest[k] /= pivot;
+        #pragma unroll 1
+        for (uint k = 0; k < rows; ++k) {
+            float value = 0.0f;
+            #pragma clang loop unroll(full)
+            for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+                if (k / CHUNK == chunk / CHUNK) {
+                    #pragma clang loop unroll(full)
+                    for (uint i = chunk; i < chunk + CHUNK; ++i) {
+                        value = i == k ? rest[i] + lost[i] : value;
+                    }
                 }
-                #pragma clang loop unroll(full)
-                for (uint i = k + 1; i < SIZE; ++i) {
-                    if (i < rows) {
-                        const float other = factor[k * PITCH + i];
-                        const float left = metal::fma(-rest[k], other, rest[i]);
-                        lost[i] += metal::fma(-rest[k], other, rest[i] - left);
-                        rest[i] = left;
+            }
+            if (!UNIT) {
+                const float pivot = factor[k * PITCH + k];
+                singular = singular || pivot == 0.0f;
+                value /= pivot;
+            }
+            #pragma clang loop unroll(full)
+            for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {
+                if (k < chunk + CHUNK) {
+                    #pragma clang loop unroll(full)
+                    for (uint i = chunk; i < chunk + CHUNK; ++i) {
+                        if (i > k) {
+                            const float other = factor[k * PITCH + i];
+                            const float left = metal::fma(-value, other, rest[i]);
+                            lost[i] += metal::fma(-value, other, rest[i] - left);
+                            rest[i] = left;
+                        } else if (i == k) {
+                            rest[i] = value;
+                        }
                     }
                 }
             }
