@@ -82,6 +82,15 @@ def broadcast_system(operator: str, a: object, b: object) -> tuple[mx.array, mx.
         raise ValueError(
             f"{operator}: b must have {a.shape[-1]} rows as a has, got shapes {a.shape}, {b.shape}"
         )
+    return broadcast_batches(operator, a, b)
+
+
+def broadcast_batches(operator: str, a: mx.array, b: mx.array) -> tuple[mx.array, mx.array]:
+    """Matrices a (..., M, N) and b (..., K, L) with batch axes made equal by broadcasting.
+
+    Raises:
+        ValueError: for batch axes that do not broadcast.
+    """
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:

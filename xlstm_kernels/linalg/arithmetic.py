@@ -1,4 +1,4 @@
-"""Operations that decompositions and their gradients share."""
+"""Operations that decompositions, systems of equations and their gradients share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import mlx.core as mx
 from xlstm_kernels import products
 
 
-def product(a: mx.array, b: mx.array) -> mx.array:
-    """The matrix product to the digits of float32, where MLX's has those of TF32."""
+def multiply(a: mx.array, b: mx.array) -> mx.array:
+    """The product of float32 matrices to the digits of float32, also where MLX takes TF32."""
     exact = products.exact()
     return exact.operand(a) @ exact.operand(b)
 

@@ -17,10 +17,11 @@ from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.double_float.matrix_product import matrix_product
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import flat_batch, require_square
+from xlstm_kernels.linalg.arithmetic import multiply
+from xlstm_kernels.linalg.householder import MATRIX_BARRIER
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
     block_size,
-    multiply,
     solve_triangular_reference,
     triangular_operation,
 )
@@ -77,7 +78,7 @@ def _cholesky(backend: str) -> Operation:
         """Murray, Differentiation of the Cholesky decomposition, 2016, equations 9 and 10."""
         factor = operation(*primals)
         transposed = mx.swapaxes(factor, -1, -2)
-        inner = _half_diagonal(mx.tril(transposed @ mx.tril(cotangents[0])))
+        inner = _half_diagonal(mx.tril(multiply(transposed, mx.tril(cotangents[0]))))
         solve = triangular_operation(backend, lower=False)
         left = solve(transposed, inner)
         whole = mx.swapaxes(solve(transposed, mx.swapaxes(left, -1, -2)), -1, -2)
@@ -170,17 +171,7 @@ _KERNEL = Kernel(
     outputs=("factor",),
     launch=_launch,
     contiguous_inputs=False,
-    header="""
-    // Of the threads of a matrix: up to 32 of them are in one SIMD group.
-    template <uint THREADS>
-    inline void xlstm_cholesky_barrier() {
-        if (THREADS <= 32) {
-            simdgroup_barrier(mem_flags::mem_threadgroup);
-        } else {
-            threadgroup_barrier(mem_flags::mem_threadgroup);
-        }
-    }
-    """,
+    header=MATRIX_BARRIER,
     body="""
     // a: (batch, rows, rows), of any strides; factor: the same, contiguous.
     // The steps are a loop, and registers are indexed by constants within it: a loop over the steps
@@ -213,7 +204,7 @@ _KERNEL = Kernel(
     if (i == 0) {
         shared_pivot[0][place] = diagonal;
     }
-    xlstm_cholesky_barrier<SIZE>();
+    xlstm_matrix_barrier<SIZE>();
     bool definite = true;
     #pragma unroll 1
     for (uint k = 0; k < rows; ++k) {
@@ -238,7 +229,7 @@ _KERNEL = Kernel(
         if (i == k + 1) {
             shared_pivot[i % 2][place] = diagonal + diagonal_lost;
         }
-        xlstm_cholesky_barrier<SIZE>();
+        xlstm_matrix_barrier<SIZE>();
         // Above the diagonal this computes numbers that nothing reads.
         #pragma clang loop unroll(full)
         for (uint chunk = 0; chunk < SIZE; chunk += CHUNK) {

@@ -16,8 +16,8 @@ import numpy as np
 from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.differentiation import Arrays, differentiable
 from xlstm_kernels.linalg.arguments import require_square
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.solve import solve_reference
-from xlstm_kernels.linalg.triangular import multiply
 
 Multiply: TypeAlias = Callable[[mx.array], mx.array]
 

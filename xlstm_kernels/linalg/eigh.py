@@ -14,7 +14,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_square
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, product, quotient
+from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.eigh_kernel import MOST_ROWS, kernel_for
 
 
@@ -126,7 +126,7 @@ def _values_operation(backend: str) -> Operation:
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         _, vectors = _operation(backend)(*primals)
         scaled = vectors * mx.expand_dims(cotangents[0], axis=1)
-        return (_in_triangle(product(scaled, mx.swapaxes(vectors, 1, 2))),)
+        return (_in_triangle(multiply(scaled, mx.swapaxes(vectors, 1, 2))),)
 
     return on_backend(backend, launch, native, gradient, operator="eigvalsh")
 
@@ -150,10 +150,10 @@ def eigh_gradient(
     gaps = mx.expand_dims(values, axis=1) - mx.expand_dims(values, axis=2)
     # The same as Giles's for functions that signs of the vectors do not change. Antisymmetric, it
     # is zero on the diagonal.
-    turned = product(transposed, vectors_cotangent)
+    turned = multiply(transposed, vectors_cotangent)
     inside = quotient((turned - mx.swapaxes(turned, 1, 2)) * _half(turned), gaps)
     inside = inside + mx.expand_dims(values_cotangent, axis=1) * mx.eye(values.shape[1])
-    return _in_triangle(product(product(vectors, inside), transposed))
+    return _in_triangle(multiply(multiply(vectors, inside), transposed))
 
 
 def _in_triangle(gradient: mx.array) -> mx.array:

@@ -136,8 +136,8 @@ REFLECTION = """
     }
 """
 
-_SLICES = """
-    // Of the threads of a matrix.
+MATRIX_BARRIER = """
+    // Of the threads of a matrix: up to 32 of them are in one SIMD group.
     template <uint THREADS>
     inline void xlstm_matrix_barrier() {
         if (THREADS <= 32) {
@@ -146,6 +146,9 @@ _SLICES = """
             threadgroup_barrier(mem_flags::mem_threadgroup);
         }
     }
+"""
+
+_SLICES = """
     // Over the SLICES neighbouring lanes of a column.
     template <uint SLICES>
     inline float xlstm_slice_sum(float value) {
@@ -322,6 +325,6 @@ def _kernel(*, with_q: bool) -> Kernel:
         inputs=("matrices",),
         outputs=("q", "r") if with_q else ("r",),
         launch=_launch,
-        header=REFLECTION + _SLICES,
+        header=REFLECTION + MATRIX_BARRIER + _SLICES,
         body=_FACTOR + (_FORM_Q if with_q else ""),
     )

@@ -6,14 +6,18 @@ import functools
 from typing import NamedTuple
 
 import mlx.core as mx
-import numpy as np
 
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
-from xlstm_kernels.linalg.arguments import LinAlgError, flat_batch, require_matrices
+from xlstm_kernels.linalg.arguments import (
+    LinAlgError,
+    broadcast_batches,
+    flat_batch,
+    require_matrices,
+)
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.svd import svd
-from xlstm_kernels.linalg.triangular import multiply
 
 
 class LstsqResult(NamedTuple):
@@ -94,15 +98,7 @@ def _broadcast(a: mx.array, b: object) -> tuple[mx.array, mx.array]:
         raise LinAlgError(
             f"lstsq: a and b must have as many rows, got shapes {a.shape} and {b.shape}"
         )
-    try:
-        batch = np.broadcast_shapes(a.shape[:-2], columns.shape[:-2])
-    except ValueError:
-        raise ValueError(
-            f"lstsq: batch axes of a and b do not broadcast, got shapes {a.shape} and {b.shape}"
-        ) from None
-    shapes = ((*batch, *array.shape[-2:]) for array in (a, columns))
-    whole_a, whole_b = map(mx.broadcast_to, (a, columns), shapes)
-    return whole_a, whole_b
+    return broadcast_batches("lstsq", a, columns)
 
 
 def _bound(rcond: float | None, longest: int) -> float:

@@ -16,8 +16,9 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.lu_kernel import factor_panel, panel_columns
-from xlstm_kernels.linalg.triangular import multiply, triangular_operation
+from xlstm_kernels.linalg.triangular import triangular_operation
 
 Factors: TypeAlias = tuple[mx.array, mx.array, mx.array]
 
@@ -129,10 +130,10 @@ def lu_operation(backend: str) -> Operation:
         square, bar = compact[..., :k, :k], cotangents[0]
         lower, upper = unit_lower(square), mx.triu(square)
         bar_square, below, right = bar[..., :k, :k], bar[..., k:, :k], bar[..., :k, k:]
-        of_lower = _transposed(lower) @ mx.tril(bar_square, -1)
-        of_upper = mx.triu(bar_square) @ _transposed(upper)
-        of_lower = of_lower - right @ _transposed(compact[..., :k, k:])
-        of_upper = of_upper - _transposed(compact[..., k:, :k]) @ below
+        of_lower = multiply(_transposed(lower), mx.tril(bar_square, -1))
+        of_upper = multiply(mx.triu(bar_square), _transposed(upper))
+        of_lower = of_lower - multiply(right, _transposed(compact[..., :k, k:]))
+        of_upper = of_upper - multiply(_transposed(compact[..., k:, :k]), below)
         middle = mx.tril(of_lower, -1) + mx.triu(of_upper)
         # From the left by the inverse of L1^T, from the right by that of U1^T.
         by_lower = triangular_operation(backend, lower=False, unit=True)

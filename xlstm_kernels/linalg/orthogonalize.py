@@ -17,7 +17,8 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalize(
-    matrices: mx.array,
+    a: mx.array,
+    /,
     *,
     method: Method = "newton_schulz",
     steps: int = 5,
@@ -27,10 +28,10 @@ def orthogonalize(
     """Replace each matrix by one with orthonormal columns, or rows if it has more columns.
 
     - "newton_schulz": the matrix over its Frobenius norm, then `steps` times
-      X <- a X + (b X X' + c (X X')^2) X, with (a, b, c) = (3.4445, -4.7750, 2.0315). It keeps the
+      X <- p X + (q X X' + r (X X')^2) X, with (p, q, r) = (3.4445, -4.7750, 2.0315). It keeps the
       singular vectors. After 5 steps, singular values that were above 0.3% of the norm lie
       between 0.68 and 1.21; more steps do not bring them to one. All backends multiply with MLX,
-      in the dtype of `matrices`, and float32 in TF32 on GPUs that have it.
+      in the dtype of `a`, and float32 in TF32 on GPUs that have it.
     - "qr": Q of the reduced QR factorization, orthonormal to the digits of float32, with the signs
       of its columns such that R's diagonal is not negative, as Gram and Schmidt's method gives it.
       Of a matrix with more columns than rows, the transposed Q of its transpose.
@@ -38,7 +39,7 @@ def orthogonalize(
     Differentiable any number of times.
 
     Args:
-        matrices: (..., M, N); float32, float16 or bfloat16. A matrix of zeros stays zero with
+        a: (..., M, N); float32, float16 or bfloat16. A matrix of zeros stays zero with
             "newton_schulz", and gives columns of the identity with "qr".
         method: "newton_schulz" or "qr".
         steps: of the iteration.
@@ -46,7 +47,7 @@ def orthogonalize(
         backend: of the kernels of "qr", as in `qr`.
 
     Returns:
-        An array of the shape and dtype of `matrices`. "qr" rounds float32 results to it.
+        An array of the shape and dtype of `a`. "qr" rounds float32 results to it.
 
     Raises:
         TypeError: for a dtype, or a kind of number, that is not listed.
@@ -54,26 +55,24 @@ def orthogonalize(
         ValueError: for another method, steps below zero, or an infinite or negative `eps`.
         RuntimeError: for a backend that cannot run here.
     """
-    require_floating("orthogonalize", "matrices", matrices)
-    if matrices.ndim < 2:
-        raise LinAlgError(
-            f"orthogonalize: matrices must have at least two axes, got shape {matrices.shape}"
-        )
+    require_floating("orthogonalize", "a", a)
+    if a.ndim < 2:
+        raise LinAlgError(f"orthogonalize: a must have at least two axes, got shape {a.shape}")
     if method not in get_args(Method):
         raise ValueError(f"orthogonalize: method must be 'newton_schulz' or 'qr', got {method!r}")
     count = host_integer("orthogonalize", "steps", steps, least=0)
     added = host_number("orthogonalize", "eps", eps)
     if added < 0:
         raise ValueError(f"orthogonalize: eps must not be negative, got {added}")
-    if not matrices.size:
-        return matrices
+    if not a.size:
+        return a
     # On the short side X X' is smaller, and vectors can be orthogonal to each other.
-    wide = matrices.shape[-1] > matrices.shape[-2]
+    wide = a.shape[-1] > a.shape[-2]
     if method == "qr":
-        tall = mx.swapaxes(matrices, -1, -2) if wide else matrices
-        result = _by_qr(tall.astype(mx.float32), backend).astype(matrices.dtype)
+        tall = mx.swapaxes(a, -1, -2) if wide else a
+        result = _by_qr(tall.astype(mx.float32), backend).astype(a.dtype)
         return mx.swapaxes(result, -1, -2) if wide else result
-    short = matrices if wide else mx.swapaxes(matrices, -1, -2)
+    short = a if wide else mx.swapaxes(a, -1, -2)
     result = _by_newton_schulz(short, count, added)
     return result if wide else mx.swapaxes(result, -1, -2)
 
@@ -98,10 +97,10 @@ def _by_newton_schulz(matrices: mx.array, steps: int, eps: float) -> mx.array:
     norm = mx.sqrt(mx.where(positive, squares, mx.ones_like(squares))) * unit
     x: mx.array = (numbers / (norm + mx.array(eps, dtype=mx.float32))).astype(matrices.dtype)
     # In bfloat16 the coefficients alone would be 0.2% off: only products are of that dtype.
-    a, b, c = (mx.array(number, dtype=mx.float32) for number in _QUINTIC)
+    p, q, r = (mx.array(number, dtype=mx.float32) for number in _QUINTIC)
     for _ in range(steps):
         gram = x @ mx.swapaxes(x, -1, -2)
-        weights = b * gram.astype(mx.float32) + c * (gram @ gram).astype(mx.float32)
+        weights = q * gram.astype(mx.float32) + r * (gram @ gram).astype(mx.float32)
         moved = (weights.astype(matrices.dtype) @ x).astype(mx.float32)
-        x = (a * x.astype(mx.float32) + moved).astype(matrices.dtype)
+        x = (p * x.astype(mx.float32) + moved).astype(matrices.dtype)
     return x

@@ -10,7 +10,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices, require_square
-from xlstm_kernels.linalg.arithmetic import known, product
+from xlstm_kernels.linalg.arithmetic import known, multiply
 from xlstm_kernels.linalg.eigh import eigh
 from xlstm_kernels.linalg.svd import svd
 
@@ -87,7 +87,7 @@ def _operation(backend: str, hermitian: bool) -> Operation:
             large, mx.reciprocal(mx.where(large, s, mx.ones_like(s))), mx.zeros_like(s)
         )
         finite = mx.all(mx.isfinite(s), axis=1, keepdims=True)
-        whole = product(v * mx.expand_dims(inverses, axis=1), ut)
+        whole = multiply(v * mx.expand_dims(inverses, axis=1), ut)
         return known(mx.expand_dims(finite, axis=2), whole)
 
     return on_backend(backend, inverse, inverse, _gradient, operator="pinv", of_outputs=True)
@@ -97,9 +97,9 @@ def _gradient(primals: Arrays, cotangents: Arrays, outputs: Arrays) -> Arrays:
     """-P'GP' + (I - AP) G'PP' + P'PG' (I - PA), for a cotangent G of P (Golub, Pereyra 1973)."""
     (a, bounds), (cotangent,), (inverse,) = primals, cotangents, outputs
     transposed, pulled = mx.swapaxes(inverse, 1, 2), mx.swapaxes(cotangent, 1, 2)
-    direct = product(product(transposed, cotangent), transposed)
-    left = product(product(pulled, inverse), transposed)
-    right = product(transposed, product(inverse, pulled))
-    left = left - product(a, product(inverse, left))
-    right = right - product(product(right, inverse), a)
+    direct = multiply(multiply(transposed, cotangent), transposed)
+    left = multiply(multiply(pulled, inverse), transposed)
+    right = multiply(transposed, multiply(inverse, pulled))
+    left = left - multiply(a, multiply(inverse, left))
+    right = right - multiply(multiply(right, inverse), a)
     return left + right - direct, mx.zeros_like(bounds)

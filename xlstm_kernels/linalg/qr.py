@@ -10,9 +10,10 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Gradient, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.blocked_qr import blocked_qr
 from xlstm_kernels.linalg.householder import fits, small_qr
-from xlstm_kernels.linalg.triangular import multiply, solve_triangular
+from xlstm_kernels.linalg.triangular import solve_triangular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,18 +30,16 @@ class QRResult(NamedTuple):
 
 @overload
 def qr(
-    matrices: mx.array,
+    a: mx.array,
     mode: Literal["reduced", "complete"] = "reduced",
     *,
     backend: str | None = None,
 ) -> QRResult: ...
 @overload
-def qr(matrices: mx.array, mode: Literal["r"], *, backend: str | None = None) -> mx.array: ...
+def qr(a: mx.array, mode: Literal["r"], *, backend: str | None = None) -> mx.array: ...
 
 
-def qr(
-    matrices: mx.array, mode: Mode = "reduced", *, backend: str | None = None
-) -> QRResult | mx.array:
+def qr(a: mx.array, mode: Mode = "reduced", *, backend: str | None = None) -> QRResult | mx.array:
     """Factor each matrix into an orthogonal Q and an upper triangular R, as `numpy.linalg.qr`.
 
     Householder's method in float32, with LAPACK's signs: a reflection gives R's diagonal the sign
@@ -52,7 +51,7 @@ def qr(
     (2019). It divides by R: it is infinite or NaN if the first min(M, N) columns are dependent.
 
     Args:
-        matrices: (..., M, N), float32.
+        a: (..., M, N), float32.
         mode: "reduced" for Q of min(M, N) columns, "complete" for M columns, "r" for R alone.
         backend: `"metal"`, `"cuda"`, `"native"` (LAPACK on the CPU), or None for kernels where
             they can run. None of them runs inside `mx.vmap`.
@@ -69,16 +68,16 @@ def qr(
         NotImplementedError: for the gradient with mode "complete" and M > N. Q's last M - N columns
             are any basis, and have none.
     """
-    require_matrices("qr", "matrices", matrices)
+    require_matrices("qr", "a", a)
     if mode not in get_args(Mode):
         raise ValueError(f"qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     resolved = executors.resolve(backend)
-    if not matrices.size:
-        return _of_empty(matrices, mode)
-    rows, columns = matrices.shape[-2:]
+    if not a.size:
+        return _of_empty(a, mode)
+    rows, columns = a.shape[-2:]
     # For a matrix that is not tall the two modes are one.
     chosen: Mode = "reduced" if mode == "complete" and rows <= columns else mode
-    factors: Any = qr_operation(resolved, chosen)(matrices)
+    factors: Any = qr_operation(resolved, chosen)(a)
     return QRResult(*factors) if mode != "r" else factors
 
 

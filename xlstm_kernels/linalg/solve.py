@@ -9,10 +9,10 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, require_square
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.lu import lu_operation, lu_reference, take_rows
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
-    multiply,
     solve_triangular_reference,
     triangular_operation,
 )
@@ -101,7 +101,7 @@ def _solve(backend: str) -> Operation:
         """Giles, Collected matrix derivative results, 2008, section 2.3.1."""
         a, b = primals
         in_b = operation(mx.swapaxes(a, -1, -2), cotangents[0])
-        return mx.negative(in_b @ mx.swapaxes(operation(a, b), -1, -2)), in_b
+        return mx.negative(multiply(in_b, mx.swapaxes(operation(a, b), -1, -2))), in_b
 
     operation = on_backend(
         backend, launch, launch, gradient, operator="solve", tangents_of=solve_reference

@@ -15,7 +15,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices
-from xlstm_kernels.linalg.arithmetic import finite_matrices, known, product, quotient
+from xlstm_kernels.linalg.arithmetic import finite_matrices, known, multiply, quotient
 from xlstm_kernels.linalg.svd_kernel import (
     MOST_COLUMNS,
     MOST_COMPLETED,
@@ -98,13 +98,13 @@ def svd(
     return SVDResult(*(part.reshape(*batch, *part.shape[1:]) for part in (u, s, vh)))
 
 
-def svdvals(x: mx.array, *, backend: str | None = None) -> mx.array:
+def svdvals(a: mx.array, /, *, backend: str | None = None) -> mx.array:
     """Return the singular values of matrices, descending.
 
     Where a matrix is not finite they are NaN. The gradient is finite for equal values too.
 
     Args:
-        x: float32 (..., M, N).
+        a: float32 (..., M, N).
         backend: as in `svd`.
 
     Returns:
@@ -115,9 +115,9 @@ def svdvals(x: mx.array, *, backend: str | None = None) -> mx.array:
         LinAlgError: for fewer than two axes.
         ValueError, RuntimeError: for a backend that is unknown, or cannot run here.
     """
-    require_matrices("svdvals", "x", x)
-    s: mx.array = _values_operation(executors.resolve(backend))(flat_batch(x))
-    return s.reshape(*x.shape[:-2], s.shape[-1])
+    require_matrices("svdvals", "a", a)
+    s: mx.array = _values_operation(executors.resolve(backend))(flat_batch(a))
+    return s.reshape(*a.shape[:-2], s.shape[-1])
 
 
 @functools.cache
@@ -167,7 +167,7 @@ def _values_operation(backend: str) -> Operation:
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         u, _, vh = _operation(backend, False)(*primals)
-        return (product(u * mx.expand_dims(cotangents[0], axis=1), vh),)
+        return (multiply(u * mx.expand_dims(cotangents[0], axis=1), vh),)
 
     return on_backend(backend, launch, native, gradient, operator="svdvals")
 
@@ -233,15 +233,15 @@ def svd_gradient(
     ut, v, v_cotangent = (mx.swapaxes(part, 1, 2) for part in (u, vh, vh_cotangent))
     row, column = mx.expand_dims(s, axis=2), mx.expand_dims(s, axis=1)
     gaps = (column - row) * (column + row)
-    of_u, of_v = product(ut, u_cotangent), product(vh, v_cotangent)
+    of_u, of_v = multiply(ut, u_cotangent), multiply(vh, v_cotangent)
     inside = quotient(of_u - mx.swapaxes(of_u, 1, 2), gaps) * column
     inside = inside + row * quotient(of_v - mx.swapaxes(of_v, 1, 2), gaps)
     inside = inside + mx.expand_dims(s_cotangent, axis=1) * mx.eye(s.shape[1])
-    left = product(u, inside)
+    left = multiply(u, inside)
     if u.shape[1] > s.shape[1]:
-        left = left + quotient(u_cotangent - product(u, of_u), column)
-    gradient = product(left, vh)
+        left = left + quotient(u_cotangent - multiply(u, of_u), column)
+    gradient = multiply(left, vh)
     if vh.shape[2] > s.shape[1]:
-        outside = quotient(v_cotangent - product(v, of_v), column)
-        gradient = gradient + product(u, mx.swapaxes(outside, 1, 2))
+        outside = quotient(v_cotangent - multiply(v, of_v), column)
+        gradient = gradient + multiply(u, mx.swapaxes(outside, 1, 2))
     return gradient

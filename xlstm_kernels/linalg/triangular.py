@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 import mlx.core as mx
 
-from xlstm_kernels import executors, products
+from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch
+from xlstm_kernels.linalg.arithmetic import multiply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ def triangular_operation(backend: str, lower: bool, unit: bool = False) -> Opera
         a, b = primals
         x = operation(a, b)
         in_b = triangular_operation(backend, not lower, unit)(mx.swapaxes(a, -1, -2), cotangents[0])
-        in_a = mx.negative(in_b @ mx.swapaxes(x, -1, -2))
+        in_a = mx.negative(multiply(in_b, mx.swapaxes(x, -1, -2)))
         offset = int(unit)
         return mx.tril(in_a, -offset) if lower else mx.triu(in_a, offset), in_b
 
@@ -147,12 +148,6 @@ def substitute(
     known = multiply(a[..., second, first], x_first)
     x_second = solve(second, b[..., second, :] - known)
     return mx.concatenate([x_first, x_second] if lower else [x_second, x_first], axis=-2)
-
-
-def multiply(a: mx.array, b: mx.array) -> mx.array:
-    """The product of float32 matrices to the digits of float32, also where MLX takes TF32."""
-    exact = products.exact()
-    return exact.operand(a) @ exact.operand(b)
 
 
 def _inverted(lower: bool, unit: bool) -> Callable[[mx.array, mx.array], mx.array]:

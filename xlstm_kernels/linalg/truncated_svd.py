@@ -7,7 +7,7 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.linalg.arguments import require_matrices
-from xlstm_kernels.linalg.arithmetic import product
+from xlstm_kernels.linalg.arithmetic import multiply
 from xlstm_kernels.linalg.qr import qr
 from xlstm_kernels.linalg.svd import SVDResult, svd
 
@@ -65,10 +65,10 @@ def truncated_svd(
     backend = executors.resolve(backend)
     transposed = mx.swapaxes(a, -1, -2)
     start = mx.random.normal((a.shape[-1], min(k + oversampling, least)), key=key)
-    basis = qr(product(a, start), backend=backend).Q
+    basis = qr(multiply(a, start), backend=backend).Q
     for _ in range(iterations):
-        basis = qr(product(transposed, basis), backend=backend).Q
-        basis = qr(product(a, basis), backend=backend).Q
-    inside = product(mx.swapaxes(basis, -1, -2), a)
+        basis = qr(multiply(transposed, basis), backend=backend).Q
+        basis = qr(multiply(a, basis), backend=backend).Q
+    inside = multiply(mx.swapaxes(basis, -1, -2), a)
     u, s, vh = svd(inside, full_matrices=False, backend=backend)
-    return SVDResult(product(basis, u[..., :k]), s[..., :k], vh[..., :k, :])
+    return SVDResult(multiply(basis, u[..., :k]), s[..., :k], vh[..., :k, :])
