@@ -74,7 +74,6 @@ NOT_RUN = {
     "python -m tests.benchmarks.advice --backend native": (
         "takes 15 s: tests/guides/test_kernel_advice.py"
     ),
-    "python -m tests.regenerate advice": "writes into these documents",
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_language_model.py"
     ),
