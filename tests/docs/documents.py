@@ -70,11 +70,14 @@ NOT_RUN = {
     "python -m tests.fuzz python --reproduce fuzz-faults/python-0123456789ab": "test_harnesses.py",
     "python -m tests.benchmarks.gpu --json figures.json": "takes minutes: test_gpu_times.py",
     "python -m tests.benchmarks.gpu --from figures.json --picture figures.svg": "test_gpu_times.py",
+    "python -m tests.benchmarks.gpu.linear_algebra": "takes minutes: test_gpu_linear_algebra.py",
+    "python -m tests.benchmarks.search --backend cuda --size 1000000 --dimension 128": (
+        "needs a GPU and faiss-cpu"
+    ),
     "python -m tests.benchmarks.advice --json advice.json": "takes minutes on a GPU",
     "python -m tests.benchmarks.advice --backend native": (
         "takes 15 s: tests/guides/test_kernel_advice.py"
     ),
-    "python -m tests.regenerate advice": "writes into these documents",
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_language_model.py"
     ),

@@ -156,12 +156,16 @@ def _quantized_matvec(backend: str, group_size: int, bits: int) -> Operation:
 
     def gradient(primals: Arrays, cotangents: Arrays) -> Arrays:
         x, w, scales, biases = primals
+        exact = products.exact()
+        given = exact.operand(cotangents[0])
+        in_x = given @ exact.operand(dequantized(w, scales, biases, bits))
+        in_matrix = given.transposed @ exact.operand(x)
 
-        def of_floating(x: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
-            return quantized_matvec_reference(x, w, scales, biases, bits)
+        def matrix(scales: mx.array, biases: mx.array) -> mx.array:
+            return dequantized(w, scales, biases, bits)
 
-        in_x, in_scales, in_biases = gradient_of(of_floating)((x, scales, biases), cotangents)
-        return in_x, mx.zeros_like(w), in_scales, in_biases
+        in_scales, in_biases = gradient_of(matrix)((scales, biases), (in_matrix,))
+        return in_x.astype(x.dtype), mx.zeros_like(w), in_scales, in_biases
 
     return on_backend(backend, launch, native, gradient, operator="quantized_matvec")
 

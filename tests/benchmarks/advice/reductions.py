@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -126,7 +127,8 @@ ONLY_SIMD = _sum("only_simd", "sum = simd_sum(sum);")
 
 
 def _group_launch(x: mx.array) -> Launch:
-    return Launch((32, x.shape[0], 1), (32, 8, 1), (x.shape[:1],), (x.dtype,))
+    rows = math.ceil(x.shape[0] / 8) * 8
+    return Launch((rows * 32, 1, 1), (256, 1, 1), (x.shape[:1],), (x.dtype,))
 
 
 ROW_OF_SIMDGROUP = Kernel(
@@ -136,7 +138,7 @@ ROW_OF_SIMDGROUP = Kernel(
     launch=_group_launch,
     body="""
     const uint columns = x_shape[1];
-    const uint row = threadgroup_position_in_grid.y * 8 + simdgroup_index_in_threadgroup;
+    const uint row = threadgroup_position_in_grid.x * 8 + simdgroup_index_in_threadgroup;
     if (row >= static_cast<uint>(x_shape[0])) {
         return;
     }
