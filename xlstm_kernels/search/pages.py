@@ -16,11 +16,11 @@ from xlstm_kernels.search.metal import LANES
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The vectors of all lists.
+    """The vectors of all lists, or their codes.
 
     Attributes:
-        vectors: (P, D, 32), float32; zero in free places.
-        norms: (P, 32), float32, |x|^2 of each.
+        vectors: (P, D, 32); zero in free places.
+        norms: (P, 32), float32, the term of each vector that no query changes.
         ids: (P, 32), int32, ascending in a list; -1 in free places.
         first: (nlist), int32, the first page of each list.
         counts: (nlist), int32, the pages of each list.
@@ -49,8 +49,8 @@ def page_bound(count: int, nlist: int) -> int:
     return count // LANES + min(count, nlist)
 
 
-def paged(vectors: mx.array, lists: mx.array, nlist: int) -> Pages:
-    """Sort vectors (N, D) by their lists (N), int32, and lay them out in pages."""
+def paged(vectors: mx.array, norms: mx.array, lists: mx.array, nlist: int) -> Pages:
+    """Sort vectors (N, D) and norms (N) by their lists (N), int32, and lay them out in pages."""
     count, dimension = vectors.shape
     lane = mx.array(LANES, dtype=mx.int32)
     sizes = mx.zeros((nlist,), dtype=mx.int32).at[lists].add(mx.ones((count,), dtype=mx.int32))
@@ -68,10 +68,9 @@ def paged(vectors: mx.array, lists: mx.array, nlist: int) -> Pages:
     ids[target] = order
     places = mx.zeros((count,), dtype=mx.int32)
     places[order] = target
-    rows = mx.take(vectors, mx.maximum(ids, mx.zeros_like(ids)), axis=0)
-    rows = mx.where(
-        mx.less(mx.expand_dims(ids, axis=1), mx.array(0, dtype=mx.int32)), mx.zeros_like(rows), rows
-    )
+    taken, absent = mx.maximum(ids, mx.zeros_like(ids)), mx.less(ids, mx.zeros_like(ids))
+    rows = mx.take(vectors, taken, axis=0)
+    rows = mx.where(mx.expand_dims(absent, axis=1), mx.zeros_like(rows), rows)
     whole = mx.contiguous(mx.swapaxes(rows.reshape(pages, LANES, dimension), 1, 2))
-    norms = mx.sum(mx.square(whole), axis=1)
-    return Pages(whole, norms, ids.reshape(pages, LANES), first, counts, places)
+    shape = (pages, LANES)
+    return Pages(whole, norms[taken].reshape(shape), ids.reshape(shape), first, counts, places)

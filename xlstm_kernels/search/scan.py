@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xlstm_kernels.search.pages import Pages
 
 _SIMDGROUPS = 4
-_SEGMENTS = 8
+SEGMENTS = 8
 
 
 def scan(
@@ -48,11 +48,7 @@ def scan(
     Returns:
         The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.
     """
-    # Where a query or a centroid is NaN, the probe is -1: an empty list.
-    absent = mx.less(probes, mx.zeros_like(probes))
-    probes = mx.maximum(probes, mx.zeros_like(probes))
-    counts = pages.counts[probes]
-    ends = mx.cumsum(mx.where(absent, mx.zeros_like(counts), counts), axis=1)
+    probes, ends = page_ends(probes, pages)
     if backend == executors.NATIVE:
         _, ids = scan_reference(queries, probes, ends, pages, k, limit, metric)
     else:
@@ -60,10 +56,22 @@ def scan(
     return ids, pages.places[mx.maximum(ids, mx.zeros_like(ids))]
 
 
+def page_ends(probes: mx.array, pages: Pages) -> tuple[mx.array, mx.array]:
+    """Lists that exist, (Q, nprobe), and the running sums of their pages."""
+    # Where a query or a centroid is NaN, the probe is -1: an empty list.
+    absent = mx.less(probes, mx.zeros_like(probes))
+    probes = mx.maximum(probes, mx.zeros_like(probes))
+    counts = pages.counts[probes]
+    return probes, mx.cumsum(mx.where(absent, mx.zeros_like(counts), counts), axis=1)
+
+
 def page_slots(
     probes: mx.array, ends: mx.array, pages: Pages, limit: int
-) -> tuple[mx.array, mx.array]:
-    """The pages of each query in the order of its lists, (Q, limit), and which ones exist."""
+) -> tuple[mx.array, mx.array, mx.array]:
+    """The pages of each query in the order of its lists, the column of `probes`, and the ids.
+
+    The pages and columns are (Q, limit), the ids (Q, limit, 32); -1 after the last page.
+    """
     numbers = mx.arange(limit, dtype=mx.int32)
     # How many lists end before a slot.
     passed = mx.expand_dims(ends, axis=1) <= numbers.reshape(1, limit, 1)
@@ -73,7 +81,10 @@ def page_slots(
     begins = mx.pad(ends[:, :-1], [(0, 0), (1, 0)])
     shift = mx.take_along_axis(pages.first[probes] - begins, probe, axis=1)
     slots = shift + mx.expand_dims(numbers, axis=0)
-    return mx.where(present, slots, mx.zeros_like(slots)), present
+    slots = mx.where(present, slots, mx.zeros_like(slots))
+    ids = pages.ids[slots]
+    ids = mx.where(mx.expand_dims(present, axis=2), ids, mx.full(ids.shape, -1, dtype=ids.dtype))
+    return slots, probe, ids
 
 
 def scan_reference(
@@ -86,7 +97,7 @@ def scan_reference(
     metric: Metric,
 ) -> tuple[mx.array, mx.array]:
     """The kernel in MLX operations: keys and ids, (Q, k)."""
-    slots, present = page_slots(probes, ends, pages, limit)
+    slots, _, ids = page_slots(probes, ends, pages, limit)
     rows = mx.arange(queries.shape[0], dtype=mx.uint32).reshape(-1, 1)
     dots = mx.gather_mm(
         mx.expand_dims(queries, axis=1),
@@ -96,8 +107,6 @@ def scan_reference(
     ).reshape(*slots.shape, LANES)
     squared = metric is Metric.L2
     keys = pages.norms[slots] - (dots + dots) if squared else mx.negative(dots)
-    ids = pages.ids[slots]
-    ids = mx.where(mx.expand_dims(present, axis=2), ids, mx.full(ids.shape, -1, dtype=ids.dtype))
     flat = (queries.shape[0], limit * LANES)
     return top_k_reference(keys.reshape(flat), k, ids.reshape(flat))
 
@@ -133,14 +142,14 @@ def _launched(
 def _launch(queries: mx.array, *_others: mx.array, k: int, squared: bool) -> Launch:
     rows = math.ceil(k / LANES)
     count = queries.shape[0]
-    shape = (count, _SEGMENTS * rows * LANES)
+    shape = (count, SEGMENTS * rows * LANES)
     return Launch(
-        grid=(_SEGMENTS * LANES, count, 1),
+        grid=(SEGMENTS * LANES, count, 1),
         threadgroup=(_SIMDGROUPS * LANES, 1, 1),
         output_shapes=(shape, shape),
         output_dtypes=(mx.float32, mx.int32),
         template=(
-            ("SEGMENTS", _SEGMENTS),
+            ("SEGMENTS", SEGMENTS),
             ("ROWS", rows),
             ("LAST", (k - 1) % LANES),
             ("SQUARED", squared),
