@@ -140,7 +140,7 @@ class InvertedIndex(ABC):
         resolved = executors.resolve(backend)
         if not self.ntotal or not queries.shape[0]:
             return none_found(queries.shape[0], k, self.metric)
-        pages = self._paged()
+        pages = self._paged(interleaved=self._interleaved(resolved))
         limit = self._page_limit(nprobe, pages)
         step = min(_MOST_QUERIES, _TILE // max(limit * self._keys_of_page(), self.nlist))
 
@@ -181,6 +181,10 @@ class InvertedIndex(ABC):
         """The terms of keys (N), float32, that no query changes."""
 
     @abstractmethod
+    def _interleaved(self, backend: str) -> bool:
+        """The layout of pages that the scan reads."""
+
+    @abstractmethod
     def _keys_of_page(self) -> int:
         """How many numbers MLX operations compute for a page and a query."""
 
@@ -218,10 +222,11 @@ class InvertedIndex(ABC):
         lists = mx.concatenate([self._lists, *(of_part for _, of_part in self._parts)])
         return mx.concatenate([*rows, self._no_rows()]), lists
 
-    def _paged(self) -> Pages:
-        if self._pages is None or self._parts:
+    def _paged(self, *, interleaved: bool) -> Pages:
+        if self._pages is None or self._parts or self._pages.interleaved != interleaved:
             rows, self._lists = self._whole()
-            self._pages = paged(rows, self._norms(rows, self._lists), self._lists, self.nlist)
+            norms = self._norms(rows, self._lists)
+            self._pages = paged(rows, norms, self._lists, self.nlist, interleaved=interleaved)
             self._parts = []
         return self._pages
 

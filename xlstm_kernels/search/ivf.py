@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from xlstm_kernels import executors
 from xlstm_kernels.search import storage
 from xlstm_kernels.search.inverted import InvertedIndex
 from xlstm_kernels.search.metal import LANES
-from xlstm_kernels.search.metric import candidates, nearest_of
+from xlstm_kernels.search.metric import Metric, candidates, nearest_of
 from xlstm_kernels.search.scan import scan
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ class IVFFlatIndex(InvertedIndex):
         return mx.zeros((0, self.dimension))
 
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
+        if self.metric is Metric.INNER_PRODUCT:
+            return mx.zeros(lists.shape)
         return mx.sum(mx.square(rows), axis=1)
+
+    def _interleaved(self, backend: str) -> bool:
+        return backend != executors.NATIVE
 
     def _keys_of_page(self) -> int:
         return LANES

@@ -157,6 +157,9 @@ class IVFPQIndex(InvertedIndex):
             norms.append(mx.sum(residuals * (residuals + doubled + doubled), axis=1))
         return mx.concatenate(norms)
 
+    def _interleaved(self, backend: str) -> bool:
+        return True
+
     def _keys_of_page(self) -> int:
         return LANES * self.m
 

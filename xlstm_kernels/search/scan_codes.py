@@ -14,8 +14,8 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, SELECT
-from xlstm_kernels.search.scan import SEGMENTS, page_ends, page_slots
-from xlstm_kernels.search.top_k import top_k, top_k_reference
+from xlstm_kernels.search.scan import SEGMENTS, page_ends, page_slots, select
+from xlstm_kernels.search.top_k import top_k
 
 if TYPE_CHECKING:
     from xlstm_kernels.search.pages import Pages
@@ -80,12 +80,12 @@ def scan_codes_reference(
     limit: int,
 ) -> tuple[mx.array, mx.array]:
     """The kernel in MLX operations: keys and ids, (Q, k)."""
-    slots, probe, ids = page_slots(probes, ends, pages, limit)
+    slots, probe = page_slots(probes, ends, pages, limit)
     count, m, _ = tables.shape
     codes = mx.swapaxes(pages.vectors[slots], 1, 2).reshape(count, m, limit * LANES)
-    sums = mx.sum(mx.take_along_axis(tables, codes, axis=2), axis=1)
-    fixed = pages.norms[slots] + mx.expand_dims(mx.take_along_axis(biases, probe, axis=1), axis=2)
-    return top_k_reference(sums + fixed.reshape(sums.shape), k, ids.reshape(sums.shape))
+    sums = mx.sum(mx.take_along_axis(tables, codes, axis=2), axis=1).reshape(count, limit, LANES)
+    biases = mx.expand_dims(mx.take_along_axis(biases, probe, axis=1), axis=2)
+    return select(sums + (pages.norms[slots] + biases), slots, pages, k)
 
 
 # --- Metal -------------------------------------------------------------------------------------
