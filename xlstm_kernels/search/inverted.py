@@ -142,7 +142,7 @@ class InvertedIndex(ABC):
             return none_found(queries.shape[0], k, self.metric)
         pages = self._paged(interleaved=self._interleaved(resolved))
         limit = self._page_limit(nprobe, pages)
-        step = min(_MOST_QUERIES, _TILE // max(limit * self._keys_of_page(), self.nlist))
+        step = min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist))
 
         def nearest(part: mx.array) -> tuple[mx.array, mx.array]:
             _, probes = top_k(keys_of(part, centroids, self.metric), nprobe, backend=resolved)
@@ -183,10 +183,6 @@ class InvertedIndex(ABC):
     @abstractmethod
     def _interleaved(self, backend: str) -> bool:
         """The layout of pages that the scan reads."""
-
-    @abstractmethod
-    def _keys_of_page(self) -> int:
-        """How many numbers MLX operations compute for a page and a query."""
 
     @abstractmethod
     def _nearest(

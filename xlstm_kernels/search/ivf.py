@@ -9,7 +9,6 @@ import mlx.core as mx
 from xlstm_kernels import executors
 from xlstm_kernels.search import storage
 from xlstm_kernels.search.inverted import InvertedIndex
-from xlstm_kernels.search.metal import LANES
 from xlstm_kernels.search.metric import Metric, candidates, nearest_of
 from xlstm_kernels.search.scan import scan
 
@@ -49,9 +48,6 @@ class IVFFlatIndex(InvertedIndex):
 
     def _interleaved(self, backend: str) -> bool:
         return backend != executors.NATIVE
-
-    def _keys_of_page(self) -> int:
-        return LANES
 
     def _nearest(
         self, queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, backend: str

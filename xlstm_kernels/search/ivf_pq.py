@@ -21,7 +21,6 @@ from xlstm_kernels.products import exact
 from xlstm_kernels.search import storage
 from xlstm_kernels.search.inverted import InvertedIndex, evenly_spaced
 from xlstm_kernels.search.k_means import k_means, nearest_centroids
-from xlstm_kernels.search.metal import LANES
 from xlstm_kernels.search.metric import Metric, origin_of, require_vectors
 from xlstm_kernels.search.scan_codes import CODEWORDS, scan_codes
 
@@ -160,9 +159,6 @@ class IVFPQIndex(InvertedIndex):
     def _interleaved(self, backend: str) -> bool:
         return True
 
-    def _keys_of_page(self) -> int:
-        return LANES * self.m
-
     def _nearest(
         self, queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, backend: str
     ) -> tuple[mx.array, mx.array]:
@@ -176,9 +172,9 @@ class IVFPQIndex(InvertedIndex):
             queries = queries - self._centered()[0]
         else:
             biases = mx.negative(mx.sum(chosen * one, axis=2))
+        factors = mx.negative(queries + queries if squared else queries)
         products = exact()
-        parts = mx.stack(self._parts_of(queries))
-        dots = products.operand(parts) @ products.operand(codebooks).transposed
-        tables = mx.negative(mx.swapaxes(dots + dots if squared else dots, 0, 1))
+        parts = mx.stack(self._parts_of(factors))
+        tables = products.operand(parts) @ products.operand(codebooks).transposed
         keys, ids = scan_codes(tables, biases, probes, pages, k, limit, backend)
         return keys if squared else mx.negative(keys), ids

@@ -39,7 +39,7 @@ def scan_codes(
     A key is the bias of its list, the norm of its code, and a number from each table.
 
     Args:
-        tables: (Q, m, 256), float32.
+        tables: (m, Q, 256), float32.
         biases: (Q, nprobe), float32.
         probes: the nearest list first, or -1 for none.
         pages: the lists; `vectors` are codes (P, m, 32), uint8.
@@ -81,11 +81,11 @@ def scan_codes_reference(
 ) -> tuple[mx.array, mx.array]:
     """The kernel in MLX operations: keys and ids, (Q, k)."""
     slots, probe = page_slots(probes, ends, pages, limit)
-    count, m, _ = tables.shape
-    codes = mx.swapaxes(pages.vectors[slots], 1, 2).reshape(count, m, limit * LANES)
-    sums = mx.sum(mx.take_along_axis(tables, codes, axis=2), axis=1).reshape(count, limit, LANES)
-    biases = mx.expand_dims(mx.take_along_axis(biases, probe, axis=1), axis=2)
-    return select(sums + (pages.norms[slots] + biases), slots, pages, k)
+    keys = pages.norms[slots] + mx.expand_dims(mx.take_along_axis(biases, probe, axis=1), axis=2)
+    for part in range(tables.shape[0]):
+        codes = pages.vectors[:, part][slots].reshape(slots.shape[0], -1)
+        keys = keys + mx.take_along_axis(tables[part], codes, axis=1).reshape(keys.shape)
+    return select(keys, slots, pages, k)
 
 
 # --- Metal -------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def scan_codes_reference(
 
 def _launch(tables: mx.array, *_others: mx.array, k: int) -> Launch:
     rows = math.ceil(k / LANES)
-    count, m, _ = tables.shape
+    m, count, _ = tables.shape
     shape = (count, SEGMENTS * rows * LANES)
     return Launch(
         grid=(SEGMENTS * LANES, count, 1),
@@ -117,17 +117,18 @@ _KERNEL = Kernel(
     launch=_launch,
     header=SELECT,
     body="""
-    // tables: (count, M, 256); biases, probes, ends: (count, lists), ends the running sum of their
+    // tables: (M, count, 256); biases, probes, ends: (count, lists), ends the running sum of their
     // pages; codes: (pages, M, 32), uint8; norms, ids: (pages, 32); first: the first page of each
     // list; limit: 0-d; best, best_ids: (count, SEGMENTS * ROWS * 32). All contiguous.
     // Each of SEGMENTS SIMD groups reads every SEGMENTS-th page of a query.
     threadgroup float shared[SHARED ? M * 256 : 1];
     const uint lists = probes_shape[1];
+    const int64_t count = probes_shape[0];
     const uint lane = thread_index_in_simdgroup;
     const int64_t row = threadgroup_position_in_grid.y;
     if (SHARED) {
         for (uint i = thread_index_in_threadgroup; i < M * 256; i += SEGMENTS * 32) {
-            shared[i] = tables[row * (M * 256) + i];
+            shared[i] = tables[(i / 256 * count + row) * 256 + i % 256];
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
@@ -143,8 +144,9 @@ _KERNEL = Kernel(
             const int64_t page = start + (slot - begin);
             float sum = 0.0f;
             for (uint part = 0; part < M; ++part) {
-                const uint at = part * 256 + codes[(page * M + part) * 32 + lane];
-                sum += SHARED ? shared[SHARED ? at : 0] : tables[row * (M * 256) + at];
+                const uint code = codes[(page * M + part) * 32 + lane];
+                sum += SHARED ? shared[SHARED ? part * 256 + code : 0]
+                              : tables[(part * count + row) * 256 + code];
             }
             const float fixed = norms[page * 32 + lane] + bias;
             smallest.add(sum + fixed, ids[page * 32 + lane], lane, LAST);

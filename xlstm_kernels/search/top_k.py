@@ -80,8 +80,8 @@ def top_k_reference(
 ) -> tuple[mx.array, mx.array]:
     """`top_k` in MLX operations.
 
-    Without ids, the k smallest are in the k blocks of 32 columns whose smallest elements, equal ones
-    in the order of blocks, come first. Key and id are one integer of 64 bits, which MLX's partition
+    Without ids, the k smallest are in the k blocks of 32 columns whose smallest elements come
+    first, equal ones in the order of blocks. Key and id are one integer of 64 bits, which MLX's partition
     orders.
     """
     rows, columns = keys.shape
