@@ -33,6 +33,11 @@ class Data:
     size: int
     dimension: int
 
+    @property
+    def codes(self) -> int:
+        """The bytes of a vector's code."""
+        return self.dimension // 4
+
     @cached_property
     def centers(self) -> np.ndarray:
         return np.random.default_rng(0).standard_normal((1000, self.dimension))
@@ -94,20 +99,23 @@ class Faiss:
         self.flat = faiss.IndexFlatL2(data.dimension)
         quantizer = faiss.IndexFlatL2(data.dimension)
         self.inverted = faiss.IndexIVFFlat(quantizer, data.dimension, nlist)
-        self._quantizer = quantizer
+        coarse = faiss.IndexFlatL2(data.dimension)
+        self.quantized = faiss.IndexIVFPQ(coarse, data.dimension, nlist, data.codes, 8)
+        self._quantizers = quantizer, coarse
         say(f"train  faiss {seconds(lambda: self.inverted.train(data.sample())):8.2f} s")
+        say(f"       PQ    {seconds(lambda: self.quantized.train(data.sample())):8.2f} s")
         say(f"add    faiss {seconds(lambda: self._add(data)):8.2f} s")
         time_, (_, self.truth) = shortest(lambda: self.flat.search(queries, K))
         say(f"flat   faiss {time_:8.1f} ms")
 
     def _add(self, data: Data) -> None:
         for part in data.parts():
-            self.inverted.add(part)
-            self.flat.add(part)
+            for index in (self.inverted, self.quantized, self.flat):
+                index.add(part)
 
-    def probe(self, nprobe: int) -> tuple[float, float]:
-        self.inverted.nprobe = nprobe
-        time_, (_, ids) = shortest(lambda: self.inverted.search(self.queries, K))
+    def probe(self, index: Any, nprobe: int) -> tuple[float, float]:
+        index.nprobe = nprobe
+        time_, (_, ids) = shortest(lambda: index.search(self.queries, K))
         return time_, recall(ids, self.truth)
 
 
@@ -117,34 +125,38 @@ class Pack:
     def __init__(self, data: Data, nlist: int, backend: str, queries: np.ndarray) -> None:
         import mlx.core as mx
 
-        from xlstm_kernels.search import FlatIndex, IVFFlatIndex
+        from xlstm_kernels.search import FlatIndex, IVFFlatIndex, IVFPQIndex
 
         mx.set_default_device(mx.cpu if backend == "native" else mx.gpu)
         self.mx, self.backend, self.queries = mx, backend, mx.array(queries)
         self.flat = FlatIndex(data.dimension)
         self.inverted = IVFFlatIndex(data.dimension, nlist)
-        say(f"train  mlx   {seconds(lambda: self._train(data)):8.2f} s")
+        self.quantized = IVFPQIndex(data.dimension, nlist, data.codes)
+        say(f"train  mlx   {seconds(lambda: self._train(self.inverted, data)):8.2f} s")
         before = peak_megabytes()
-        time_ = seconds(lambda: self._add(data))
+        time_ = seconds(lambda: self._add(self.inverted, data))
         say(f"add    mlx   {time_:8.2f} s, peak {peak_megabytes():.0f} MB (before {before:.0f})")
 
-    def _train(self, data: Data) -> None:
-        self.inverted.train(self.mx.array(data.sample()))
-        self.inverted.add(self.mx.zeros((0, self.inverted.dimension)))
+    def quantize(self, data: Data) -> None:
+        say(f"train  mlx PQ{seconds(lambda: self._train(self.quantized, data)):8.2f} s")
+        say(f"add    mlx PQ{seconds(lambda: self._add(self.quantized, data)):8.2f} s")
 
-    def _add(self, data: Data) -> None:
+    def _train(self, index: Any, data: Data) -> None:
+        index.train(self.mx.array(data.sample()))
+
+    def _add(self, index: Any, data: Data) -> None:
         for part in data.parts():
-            self.inverted.add(self.mx.array(part))
-        self.search(self.inverted)
+            index.add(self.mx.array(part))
+        self.search(index)
 
     def search(self, index: Any) -> Any:
         found = index.search(self.queries, K, backend=self.backend)
         self.mx.eval(found)
         return found[1]
 
-    def probe(self, nprobe: int, truth: np.ndarray | None) -> tuple[float, float]:
-        self.inverted.nprobe = nprobe
-        time_, ids = shortest(lambda: self.search(self.inverted))
+    def probe(self, index: Any, nprobe: int, truth: np.ndarray | None) -> tuple[float, float]:
+        index.nprobe = nprobe
+        time_, ids = shortest(lambda: self.search(index))
         return time_, recall(ids, truth)
 
     def exact(self, data: Data, truth: np.ndarray | None) -> None:
@@ -163,16 +175,26 @@ def measure(options: argparse.Namespace) -> None:
     reference = None if options.no_faiss else Faiss(data, nlist, options.threads, queries)
     truth = None if reference is None else reference.truth
     pack = Pack(data, nlist, options.backend, queries)
-    say("nprobe  faiss ms  recall    mlx ms  recall  ratio")
+    end = begin + options.seconds
+    probe(reference, pack, "inverted", end)
+    if time.perf_counter() < end:
+        pack.quantize(data)
+        probe(reference, pack, "quantized", end)
+    if time.perf_counter() < end and not options.no_faiss:
+        pack.exact(data, truth)
+
+
+def probe(reference: Faiss | None, pack: Pack, kind: str, end: float) -> None:
+    say(f"{kind}\nnprobe  faiss ms  recall    mlx ms  recall  ratio")
     for nprobe in PROBES:
-        if time.perf_counter() - begin > options.seconds:
+        if time.perf_counter() > end:
             return
-        theirs = reference.probe(nprobe) if reference else (float("nan"),) * 2
-        ours = pack.probe(nprobe, truth)
+        theirs, truth = (float("nan"),) * 2, None
+        if reference is not None:
+            theirs, truth = reference.probe(getattr(reference, kind), nprobe), reference.truth
+        ours = pack.probe(getattr(pack, kind), nprobe, truth)
         times = f"{theirs[0]:10.1f}{theirs[1]:8.4f}{ours[0]:10.1f}{ours[1]:8.4f}"
         say(f"{nprobe:6d}{times}{ours[0] / theirs[0]:7.2f}")
-    if time.perf_counter() - begin < options.seconds and not options.no_faiss:
-        pack.exact(data, truth)
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ TYPES = {
     mx.float16: "__half",
     mx.bfloat16: "__nv_bfloat16",
     mx.bool_: "bool",
+    mx.uint8: "uint8_t",
     mx.uint32: "uint32_t",
     mx.int32: "int32_t",
     mx.int64: "int64_t",

@@ -20,7 +20,7 @@ from embercoach.checks import Project, check_metal, check_source
 from xlstm_kernels import executors, linalg
 from xlstm_kernels.executors.mps_source import ArrayMetadata, mps_source
 from xlstm_kernels.kernel import Kernel
-from xlstm_kernels.search import FlatIndex, IVFFlatIndex, top_k
+from xlstm_kernels.search import FlatIndex, IVFFlatIndex, IVFPQIndex, top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,10 +190,11 @@ def run_slstm() -> None:
 
 
 def run_search() -> None:
-    vectors = mx.ones((40, 8))
+    vectors = mx.ones((256, 64))
     for metric in ("l2", "inner_product"):
-        for index in (FlatIndex(8, metric), IVFFlatIndex(8, 4, metric)):
-            if isinstance(index, IVFFlatIndex):
+        inverted = IVFFlatIndex(64, 4, metric), *(IVFPQIndex(64, 4, m, metric) for m in (8, 64))
+        for index in (FlatIndex(64, metric), *inverted):
+            if not isinstance(index, FlatIndex):
                 index.train(vectors)
             index.add(vectors)
             for k in (10, 40):

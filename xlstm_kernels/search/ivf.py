@@ -1,162 +1,28 @@
-"""Inverted-file search: k-means lists, of which a query reads the nearest ones."""
+"""Inverted-file search of whole vectors."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from xlstm_kernels import executors
-from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.search import storage
-from xlstm_kernels.search.groups import searched_in_groups
-from xlstm_kernels.search.k_means import k_means, nearest_centroids
-from xlstm_kernels.search.metal import LANES, MOST
-from xlstm_kernels.search.metric import (
-    Metric,
-    candidates,
-    keys_of,
-    nearest_of,
-    none_found,
-    require_vectors,
-)
-from xlstm_kernels.search.pages import Pages, paged
+from xlstm_kernels.search.inverted import InvertedIndex
+from xlstm_kernels.search.metric import Metric, candidates, nearest_of
 from xlstm_kernels.search.scan import scan
-from xlstm_kernels.search.top_k import require_k, top_k
 
 if TYPE_CHECKING:
     from os import PathLike
 
-# Elements of the keys of a group of queries: 32 MB of float32.
-_TILE = 2**23
-_MOST_QUERIES = 1024
+    from xlstm_kernels.search.pages import Pages
 
 
-class IVFFlatIndex:
+class IVFFlatIndex(InvertedIndex):
     """Vectors in lists by their nearest centroid: faiss's `IndexIVFFlat`.
 
-    A query reads its `nprobe` nearest lists, the nearest first, up to `max_codes` vectors. faiss
-    has this bound too, off by default. Here shapes cannot depend on the lengths of lists, and MLX
-    operations compute as many distances as the bound says. Its default is (1.5 nprobe + 4
-    sqrt(nprobe)) lists of the mean length.
-
-    Attributes:
-        dimension: D of all vectors.
-        nlist: the number of lists, at least 1.
-        metric: L2 or INNER_PRODUCT, also of centroids.
-        nprobe: the lists that a query reads; 1 at first, and at most 1024.
-        max_codes: the most vectors that a query reads, rounded up to pages of 32 with their free
-            places; None for the default. `max_codes=index.ntotal` reads all of the lists.
+    Arguments and attributes are those of `InvertedIndex`.
     """
-
-    def __init__(
-        self, dimension: int, nlist: int, metric: Metric | str = Metric.L2, *, nprobe: int = 1
-    ) -> None:
-        """Make an index that is not trained.
-
-        Raises:
-            TypeError: for numbers that are not integers.
-            ValueError: for one below 1, or an unknown metric.
-        """
-        self.dimension = host_integer("IVFFlatIndex", "dimension", dimension, least=1)
-        self.nlist = host_integer("IVFFlatIndex", "nlist", nlist, least=1)
-        self.metric = Metric(metric)
-        self.nprobe = nprobe
-        self.max_codes: int | None = None
-        self._centroids: mx.array | None = None
-        self._parts: list[tuple[mx.array, mx.array]] = []
-        self._pages: Pages | None = None
-        self._lists = mx.zeros((0,), dtype=mx.int32)
-
-    @property
-    def is_trained(self) -> bool:
-        """True if there are centroids."""
-        return self._centroids is not None
-
-    @property
-    def ntotal(self) -> int:
-        """The number of vectors."""
-        return self._lists.shape[0] + sum(part.shape[0] for part, _ in self._parts)
-
-    def train(
-        self,
-        vectors: mx.array,
-        *,
-        iterations: int = 10,
-        max_points_per_centroid: int = 64,
-        seed: int = 1234,
-    ) -> None:
-        """Find centroids of vectors (N, D), float32, N at least nlist, by k-means; evaluates them.
-
-        Args:
-            vectors: a sample of those that are added.
-            iterations: of Lloyd's algorithm.
-            max_points_per_centroid: of more vectors, evenly spaced ones are taken.
-            seed: of the first centroids.
-
-        Raises:
-            TypeError: for another dtype.
-            ValueError: for another shape, too few vectors, or vectors in the index.
-        """
-        given = require_vectors("IVFFlatIndex.train", "vectors", vectors, self.dimension)
-        if given.shape[0] < self.nlist:
-            raise ValueError(
-                f"IVFFlatIndex.train: {self.nlist} lists need as many vectors, got {given.shape[0]}"
-            )
-        if self.ntotal:
-            raise ValueError("IVFFlatIndex.train: the index has vectors already")
-        spacing = math.ceil(given.shape[0] / (self.nlist * max_points_per_centroid))
-        sample = given[::spacing] if given.shape[0] // spacing >= self.nlist else given
-        centroids = k_means(sample, self.nlist, self.metric, iterations=iterations, seed=seed)
-        mx.eval(centroids)
-        self._centroids = centroids
-
-    def add(self, vectors: mx.array) -> None:
-        """Append vectors (N, D), float32; their ids follow those of earlier ones.
-
-        The lists are evaluated here, so that a stream of parts keeps no graph. Pages are made at
-        the next search.
-
-        Raises:
-            TypeError: for another dtype.
-            ValueError: for another shape, or an index that is not trained.
-        """
-        part = require_vectors("IVFFlatIndex.add", "vectors", vectors, self.dimension)
-        lists = nearest_centroids(part, self._require_trained("add"), self.metric)
-        mx.eval(part, lists)
-        if part.shape[0]:
-            self._parts.append((part, lists))
-
-    def search(
-        self, queries: mx.array, k: int, *, backend: str | None = None
-    ) -> tuple[mx.array, mx.array]:
-        """Find the `k` nearest vectors in the lists that each query reads.
-
-        Arguments, results and errors are those of `FlatIndex.search`.
-
-        Raises:
-            TypeError: for another dtype, or an nprobe that is not an integer.
-            ValueError: for another shape, k or nprobe, or an index that is not trained.
-            RuntimeError: for a backend that cannot run here.
-        """
-        queries = require_vectors("IVFFlatIndex.search", "queries", queries, self.dimension)
-        k = require_k("IVFFlatIndex.search", k)
-        centroids = self._require_trained("search")
-        nprobe = min(self._checked_nprobe(), self.nlist)
-        resolved = executors.resolve(backend)
-        if not self.ntotal or not queries.shape[0]:
-            return none_found(queries.shape[0], k, self.metric)
-        pages = self._paged()
-        limit = self._page_limit(nprobe, pages)
-        step = min(_MOST_QUERIES, _TILE // max(limit * LANES, self.nlist))
-
-        def nearest(part: mx.array) -> tuple[mx.array, mx.array]:
-            _, probes = top_k(keys_of(part, centroids, self.metric), nprobe, backend=resolved)
-            ids, places = scan(part, probes, pages, candidates(k), limit, self.metric, resolved)
-            return nearest_of(part, pages.at(places), ids, k, self.metric, resolved)
-
-        return searched_in_groups(queries, step, resolved, nearest)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a safetensors file, which `xlstm_kernels.search.load` reads.
@@ -169,43 +35,22 @@ class IVFFlatIndex:
         arrays = {"vectors": vectors, "lists": lists, "centroids": centroids}
         storage.save(path, "ivf_flat", self.metric, arrays)
 
-    def restore(self, centroids: mx.array, vectors: mx.array, lists: mx.array) -> None:
-        """Set centroids (nlist, D), vectors (N, D) and their lists (N), int32, below nlist."""
-        self._centroids, self._pages = centroids, None
-        self._lists = mx.zeros((0,), dtype=mx.int32)
-        self._parts = [(vectors, lists)] if vectors.shape[0] else []
+    def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
+        return vectors
 
-    def _require_trained(self, method: str) -> mx.array:
-        if self._centroids is None:
-            raise ValueError(f"IVFFlatIndex.{method}: the index is not trained; call train() first")
-        return self._centroids
+    def _no_rows(self) -> mx.array:
+        return mx.zeros((0, self.dimension))
 
-    def _checked_nprobe(self) -> int:
-        nprobe = host_integer("IVFFlatIndex.search", "nprobe", self.nprobe, least=1)
-        if nprobe > MOST:
-            raise ValueError(f"IVFFlatIndex.search: nprobe must be at most {MOST}, got {nprobe}")
-        return nprobe
+    def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:
+        if self.metric is Metric.INNER_PRODUCT:
+            return mx.zeros(lists.shape)
+        return mx.sum(mx.square(rows), axis=1)
 
-    def _page_limit(self, nprobe: int, pages: Pages) -> int:
-        everything = pages.ids.shape[0]
-        if nprobe == self.nlist:
-            return everything
-        if self.max_codes is not None:
-            least = host_integer("IVFFlatIndex.search", "max_codes", self.max_codes, least=1)
-            return min(math.ceil(least / LANES) + nprobe, everything)
-        mean = self.ntotal / self.nlist / LANES + 0.5
-        return min(math.ceil((1.5 * nprobe + 4 * math.sqrt(nprobe)) * mean) + 1, everything)
+    def _interleaved(self, backend: str) -> bool:
+        return backend != executors.NATIVE
 
-    def _whole(self) -> tuple[mx.array, mx.array]:
-        """All vectors and their lists, by id."""
-        vectors = [] if self._pages is None else [self._pages.by_id()]
-        vectors += [part for part, _ in self._parts]
-        lists = mx.concatenate([self._lists, *(of_part for _, of_part in self._parts)])
-        return mx.concatenate([*vectors, mx.zeros((0, self.dimension))]), lists
-
-    def _paged(self) -> Pages:
-        if self._pages is None or self._parts:
-            vectors, self._lists = self._whole()
-            self._pages = paged(vectors, self._lists, self.nlist)
-            self._parts = []
-        return self._pages
+    def _nearest(
+        self, queries: mx.array, probes: mx.array, pages: Pages, k: int, limit: int, backend: str
+    ) -> tuple[mx.array, mx.array]:
+        ids, places = scan(queries, probes, pages, candidates(k), limit, self.metric, backend)
+        return nearest_of(queries, pages.at(places), ids, k, self.metric, backend)

@@ -16,13 +16,13 @@ from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, SELECT
 from xlstm_kernels.search.metric import Metric
-from xlstm_kernels.search.top_k import top_k, top_k_reference
+from xlstm_kernels.search.top_k import sortable, top_k, top_k_reference
 
 if TYPE_CHECKING:
     from xlstm_kernels.search.pages import Pages
 
 _SIMDGROUPS = 4
-_SEGMENTS = 8
+SEGMENTS = 8
 
 
 def scan(
@@ -48,11 +48,7 @@ def scan(
     Returns:
         The ids and places of candidates, (Q, k), int32; ids are -1 where there are fewer.
     """
-    # Where a query or a centroid is NaN, the probe is -1: an empty list.
-    absent = mx.less(probes, mx.zeros_like(probes))
-    probes = mx.maximum(probes, mx.zeros_like(probes))
-    counts = pages.counts[probes]
-    ends = mx.cumsum(mx.where(absent, mx.zeros_like(counts), counts), axis=1)
+    probes, ends = page_ends(probes, pages)
     if backend == executors.NATIVE:
         _, ids = scan_reference(queries, probes, ends, pages, k, limit, metric)
     else:
@@ -60,20 +56,53 @@ def scan(
     return ids, pages.places[mx.maximum(ids, mx.zeros_like(ids))]
 
 
+def page_ends(probes: mx.array, pages: Pages) -> tuple[mx.array, mx.array]:
+    """Lists that exist, (Q, nprobe), and the running sums of their pages."""
+    # Where a query or a centroid is NaN, the probe is -1: an empty list.
+    absent = mx.less(probes, mx.zeros_like(probes))
+    probes = mx.maximum(probes, mx.zeros_like(probes))
+    counts = pages.counts[probes]
+    return probes, mx.cumsum(mx.where(absent, mx.zeros_like(counts), counts), axis=1)
+
+
 def page_slots(
     probes: mx.array, ends: mx.array, pages: Pages, limit: int
 ) -> tuple[mx.array, mx.array]:
-    """The pages of each query in the order of its lists, (Q, limit), and which ones exist."""
-    numbers = mx.arange(limit, dtype=mx.int32)
+    """The pages of each query in the order of its lists, and their columns of `probes`.
+
+    Both are (Q, limit), int32. After the last page of a query: the empty page.
+    """
+    count, nprobe = probes.shape
+    rows = mx.arange(count, dtype=mx.int32).reshape(-1, 1)
+    ended = mx.zeros((count, limit + 1), dtype=mx.int32)
+    stops = mx.minimum(ends, mx.full(ends.shape, limit, dtype=ends.dtype))
     # How many lists end before a slot.
-    passed = mx.expand_dims(ends, axis=1) <= numbers.reshape(1, limit, 1)
-    probe = mx.sum(passed.astype(mx.int32), axis=2)
-    present = probe < mx.array(probes.shape[1], dtype=mx.int32)
-    probe = mx.minimum(probe, mx.array(probes.shape[1] - 1, dtype=mx.int32))
+    probe = mx.cumsum(ended.at[rows, stops].add(mx.ones_like(stops)), axis=1)[:, :limit]
+    present = probe < mx.array(nprobe, dtype=mx.int32)
+    probe = mx.minimum(probe, mx.array(nprobe - 1, dtype=mx.int32))
     begins = mx.pad(ends[:, :-1], [(0, 0), (1, 0)])
     shift = mx.take_along_axis(pages.first[probes] - begins, probe, axis=1)
-    slots = shift + mx.expand_dims(numbers, axis=0)
-    return mx.where(present, slots, mx.zeros_like(slots)), present
+    slots = shift + mx.expand_dims(mx.arange(limit, dtype=mx.int32), axis=0)
+    empty = mx.full(slots.shape, pages.ids.shape[0] - 1, dtype=slots.dtype)
+    return mx.where(present, slots, empty), probe
+
+
+def select(keys: mx.array, slots: mx.array, pages: Pages, k: int) -> tuple[mx.array, mx.array]:
+    """The k smallest of keys (Q, limit, 32) of pages `slots`, and their ids, in order.
+
+    They are in the k pages whose smallest keys come first. In a page ids ascend: of equal keys,
+    the first one has the lowest id.
+    """
+    infinite = mx.array(math.inf, dtype=keys.dtype)
+    keys = mx.where(mx.less(keys, infinite), keys, infinite)
+    if slots.shape[1] > 2 * k:
+        lane = mx.argmin(keys, axis=2).astype(mx.int32)
+        first = pages.ids.flatten()[slots * mx.array(LANES, dtype=slots.dtype) + lane]
+        order = mx.argpartition(sortable(mx.min(keys, axis=2), first), k - 1, axis=1)[:, :k]
+        keys = mx.take_along_axis(keys, mx.expand_dims(order, axis=2), axis=1)
+        slots = mx.take_along_axis(slots, order, axis=1)
+    flat = (slots.shape[0], slots.shape[1] * LANES)
+    return top_k_reference(keys.reshape(flat), k, pages.ids[slots].reshape(flat))
 
 
 def scan_reference(
@@ -86,20 +115,16 @@ def scan_reference(
     metric: Metric,
 ) -> tuple[mx.array, mx.array]:
     """The kernel in MLX operations: keys and ids, (Q, k)."""
-    slots, present = page_slots(probes, ends, pages, limit)
+    slots, _ = page_slots(probes, ends, pages, limit)
     rows = mx.arange(queries.shape[0], dtype=mx.uint32).reshape(-1, 1)
+    factors = mx.negative(queries + queries if metric is Metric.L2 else queries)
     dots = mx.gather_mm(
-        mx.expand_dims(queries, axis=1),
+        mx.expand_dims(factors, axis=1),
         pages.vectors,
         lhs_indices=mx.broadcast_to(rows, slots.shape),
         rhs_indices=slots.astype(mx.uint32),
     ).reshape(*slots.shape, LANES)
-    squared = metric is Metric.L2
-    keys = pages.norms[slots] - (dots + dots) if squared else mx.negative(dots)
-    ids = pages.ids[slots]
-    ids = mx.where(mx.expand_dims(present, axis=2), ids, mx.full(ids.shape, -1, dtype=ids.dtype))
-    flat = (queries.shape[0], limit * LANES)
-    return top_k_reference(keys.reshape(flat), k, ids.reshape(flat))
+    return select(pages.norms[slots] + dots, slots, pages, k)
 
 
 # --- Metal -------------------------------------------------------------------------------------
@@ -133,14 +158,14 @@ def _launched(
 def _launch(queries: mx.array, *_others: mx.array, k: int, squared: bool) -> Launch:
     rows = math.ceil(k / LANES)
     count = queries.shape[0]
-    shape = (count, _SEGMENTS * rows * LANES)
+    shape = (count, SEGMENTS * rows * LANES)
     return Launch(
-        grid=(_SEGMENTS * LANES, count, 1),
+        grid=(SEGMENTS * LANES, count, 1),
         threadgroup=(_SIMDGROUPS * LANES, 1, 1),
         output_shapes=(shape, shape),
         output_dtypes=(mx.float32, mx.int32),
         template=(
-            ("SEGMENTS", _SEGMENTS),
+            ("SEGMENTS", SEGMENTS),
             ("ROWS", rows),
             ("LAST", (k - 1) % LANES),
             ("SQUARED", squared),

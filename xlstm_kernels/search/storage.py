@@ -19,16 +19,24 @@ if TYPE_CHECKING:
 
     from xlstm_kernels.search.flat import FlatIndex
     from xlstm_kernels.search.ivf import IVFFlatIndex
+    from xlstm_kernels.search.ivf_pq import IVFPQIndex
 
 _FORMAT = "xlstm_kernels.search"
 _VERSION = "1"
 _LONGEST_HEADER = 2**16
 _LONGEST_AXIS = 2**31 - 1
-_SIZES = {"F32": 4, "I32": 4}
+_SIZES = {"F32": 4, "I32": 4, "U8": 1}
 _TENSORS = {
     "flat": {"vectors": ("F32", 2)},
     "ivf_flat": {"vectors": ("F32", 2), "lists": ("I32", 1), "centroids": ("F32", 2)},
+    "ivf_pq": {
+        "codes": ("U8", 2),
+        "lists": ("I32", 1),
+        "centroids": ("F32", 2),
+        "codebooks": ("F32", 3),
+    },
 }
+_CODEWORDS = 256
 
 
 def save(path: str | PathLike[str], kind: str, metric: Metric, arrays: dict[str, mx.array]) -> None:
@@ -37,7 +45,7 @@ def save(path: str | PathLike[str], kind: str, metric: Metric, arrays: dict[str,
     mx.save_safetensors(str(path), arrays, metadata)
 
 
-def load(path: str | PathLike[str]) -> FlatIndex | IVFFlatIndex:
+def load(path: str | PathLike[str]) -> FlatIndex | IVFFlatIndex | IVFPQIndex:
     """Read an index that `save` wrote.
 
     Raises:
@@ -46,20 +54,24 @@ def load(path: str | PathLike[str]) -> FlatIndex | IVFFlatIndex:
     """
     from xlstm_kernels.search.flat import FlatIndex
     from xlstm_kernels.search.ivf import IVFFlatIndex
+    from xlstm_kernels.search.ivf_pq import IVFPQIndex
 
     kind, metric, shapes = _checked(Path(path))
     arrays: Any = mx.load(str(path), format="safetensors")
-    vectors = arrays["vectors"]
-    dimension = shapes["vectors"][1]
     if kind == "flat":
-        index = FlatIndex(dimension, metric)
-        index.add(vectors)
+        index = FlatIndex(shapes["vectors"][1], metric)
+        index.add(arrays["vectors"])
         return index
-    lists, nlist = arrays["lists"], shapes["centroids"][0]
-    inverted = IVFFlatIndex(dimension, nlist, metric)
+    lists, (nlist, dimension) = arrays["lists"], shapes["centroids"]
     # Any number is a list, whatever the file says.
     inside = mx.clip(lists, mx.zeros_like(lists), mx.full(lists.shape, nlist - 1, dtype=mx.int32))
-    inverted.restore(arrays["centroids"], vectors, inside)
+    if kind == "ivf_pq":
+        quantized = IVFPQIndex(dimension, nlist, shapes["codes"][1], metric)
+        quantized.restore_codebooks(arrays["codebooks"])
+        quantized.restore(arrays["centroids"], arrays["codes"], inside)
+        return quantized
+    inverted = IVFFlatIndex(dimension, nlist, metric)
+    inverted.restore(arrays["centroids"], arrays["vectors"], inside)
     return inverted
 
 
@@ -114,9 +126,14 @@ def _shape(entry: Any, dtype: str, ndim: int, room: int) -> list[int] | None:
 
 
 def _require_agreement(shapes: dict[str, Any], require: Any) -> None:
-    count, dimension = shapes["vectors"]
-    require(dimension > 0, "vectors have no dimension")
+    count, width = shapes.get("vectors") or shapes["codes"]
+    require(width > 0, "vectors have no dimension")
     if "lists" in shapes:
-        nlist, other = shapes["centroids"]
-        agree = shapes["lists"] == [count] and other == dimension and nlist > 0
+        nlist, dimension = shapes["centroids"]
+        if "codebooks" in shapes:
+            whole = dimension > 0 and dimension % width == 0
+            agree = whole and shapes["codebooks"] == [width, _CODEWORDS, dimension // width]
+        else:
+            agree = dimension == width
+        agree = agree and shapes["lists"] == [count] and nlist > 0
         require(agree, "the shapes of vectors, lists and centroids do not agree")

@@ -80,36 +80,36 @@ def top_k_reference(
 ) -> tuple[mx.array, mx.array]:
     """`top_k` in MLX operations.
 
-    The k smallest are in the k blocks of 32 columns whose first elements, in the order of keys and
-    ids, come first. Key and id are one integer of 64 bits, which MLX's partition orders.
+    Without ids, the k smallest are in the k blocks of 32 columns whose smallest elements come
+    first, equal ones in the order of blocks. Key and id are one integer of 64 bits, which MLX's partition
+    orders.
     """
     rows, columns = keys.shape
-    if ids is None:
-        ids = mx.broadcast_to(mx.arange(columns, dtype=mx.int32), keys.shape)
     infinite = mx.array(math.inf, dtype=keys.dtype)
-    present = mx.logical_and(mx.less(keys, infinite), mx.greater_equal(ids, mx.zeros_like(ids)))
-    keys = mx.where(present, keys, infinite)
-    if columns > 2 * k * LANES:
-        missing = [(0, 0), (0, -columns % LANES)]
-        keys = mx.pad(keys, missing, constant_values=mx.array(math.inf, dtype=keys.dtype))
-        ids = mx.pad(ids, missing, constant_values=mx.array(-1, dtype=ids.dtype))
-        keys, ids = (array.reshape(rows, -1, LANES) for array in (keys, ids))
-        least = mx.min(keys, axis=2)
-        at_least = keys == mx.expand_dims(least, axis=2)
-        first = mx.min(mx.where(at_least, ids, mx.full(ids.shape, _NO_ID, dtype=ids.dtype)), axis=2)
-        order = mx.argpartition(_ordered(least, first), k - 1, axis=1)[:, :k]
+    keys = mx.where(mx.less(keys, infinite), keys, infinite)
+    if ids is not None:
+        keys = mx.where(mx.less(ids, mx.zeros_like(ids)), infinite, keys)
+    elif columns > 2 * k * LANES:
+        blocks = mx.pad(keys, [(0, 0), (0, -columns % LANES)], constant_values=infinite)
+        blocks = blocks.reshape(rows, -1, LANES)
+        least = mx.min(blocks, axis=2)
+        numbers = mx.broadcast_to(mx.arange(least.shape[1], dtype=mx.int32), least.shape)
+        order = mx.argpartition(sortable(least, numbers), k - 1, axis=1)[:, :k]
         chosen = mx.expand_dims(order, axis=2)
-        keys = mx.take_along_axis(keys, chosen, axis=1).reshape(rows, -1)
-        ids = mx.take_along_axis(ids, chosen, axis=1).reshape(rows, -1)
+        keys = mx.take_along_axis(blocks, chosen, axis=1).reshape(rows, -1)
+        lanes = mx.arange(LANES, dtype=mx.int32)
+        ids = (chosen.astype(mx.int32) * mx.array(LANES, dtype=mx.int32) + lanes).reshape(rows, -1)
+    else:
+        ids = mx.broadcast_to(mx.arange(columns, dtype=mx.int32), keys.shape)
     missing = [(0, 0), (0, max(k - keys.shape[1], 0))]
     keys = mx.pad(keys, missing, constant_values=mx.array(math.inf, dtype=keys.dtype))
-    ordered = _ordered(keys, mx.pad(ids, missing, constant_values=mx.array(-1, dtype=ids.dtype)))
+    ordered = sortable(keys, mx.pad(ids, missing, constant_values=mx.array(-1, dtype=ids.dtype)))
     if ordered.shape[1] > k:
         ordered = mx.partition(ordered, k - 1, axis=1)[:, :k]
     return _separated(mx.sort(ordered, axis=1))
 
 
-def _ordered(keys: mx.array, ids: mx.array) -> mx.array:
+def sortable(keys: mx.array, ids: mx.array) -> mx.array:
     """Integers of the same order as (key, id): the bits of a float, its sign bit exchanged."""
     zero = mx.array(0, dtype=keys.dtype)
     bits = mx.where(keys == zero, zero, keys).view(mx.uint32)
