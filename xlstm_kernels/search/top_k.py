@@ -81,8 +81,8 @@ def top_k_reference(
     """`top_k` in MLX operations.
 
     Without ids, the k smallest are in the k blocks of 32 columns whose smallest elements come
-    first, equal ones in the order of blocks. Key and id are one integer of 64 bits, which MLX's partition
-    orders.
+    first, equal ones in the order of blocks. Key and id are one integer of 64 bits, which
+    MLX's partition orders.
     """
     rows, columns = keys.shape
     infinite = mx.array(math.inf, dtype=keys.dtype)
