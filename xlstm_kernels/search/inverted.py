@@ -170,11 +170,11 @@ class InvertedIndex(ABC):
 
     @abstractmethod
     def _encode(self, vectors: mx.array, lists: mx.array) -> mx.array:
-        """What the index keeps of vectors (N, D) in lists (N)."""
+        """The values that the index keeps of vectors (N, D) in lists (N)."""
 
     @abstractmethod
     def _no_rows(self) -> mx.array:
-        """What the index keeps of no vectors."""
+        """The values that the index keeps of no vectors."""
 
     @abstractmethod
     def _norms(self, rows: mx.array, lists: mx.array) -> mx.array:

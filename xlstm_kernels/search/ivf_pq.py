@@ -56,7 +56,8 @@ class IVFPQIndex(InvertedIndex):
 
         Raises:
             TypeError: for numbers that are not integers.
-            ValueError: for one below 1, a dimension that is no multiple of m, or an unknown metric.
+            ValueError: for one below 1, a dimension that is not a multiple of m, or an unknown
+                metric.
         """
         super().__init__(dimension, nlist, metric, nprobe=nprobe)
         self.m = host_integer(self._name, "m", m, least=1)

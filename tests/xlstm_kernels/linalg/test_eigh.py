@@ -61,7 +61,7 @@ def test_many_matrices(device):
     assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
 
 
-@pytest.mark.parametrize("rows", [129, 512])
+@pytest.mark.parametrize("rows", [129, pytest.param(512, marks=pytest.mark.exhaustive)])
 def test_sizes_beyond_the_kernel_are_lapacks(rows, simulator):
     a = of_condition((rows, rows), 1e6, symmetric=True)
     assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend="metal"))
