@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import xlstm_kernels
+from tests.xlstm_kernels.complex.test_multiply import multiplied
 from tests.xlstm_kernels.conv import oracle as conv
 from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.norm.oracle import oracle as heads
+from tests.xlstm_kernels.quantized.oracle import matrix
 from tests.xlstm_kernels.recurrent.oracle import lstm
 from tests.xlstm_kernels.recurrent.slstm.oracle import slstm
 from tests.xlstm_kernels.test_rms_norm import oracle as rms
@@ -43,6 +45,7 @@ ELSEWHERE = {
 }
 INTEGERS = {"seq_idx_from_cu_seqlens"}
 PLACES = [0, 2, 9, 9, 21]  # of packed sequences
+WEIGHTS = np.random.default_rng(20261124).integers(2**32, size=(6, 8), dtype=np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,10 @@ def last_steps(x):
     pieces = [x[begin:end] for begin, end in itertools.pairwise(PLACES)]
     before = np.zeros((3, x.shape[1]))
     return np.stack([np.concatenate([before, piece])[-3:].T for piece in pieces])
+
+
+def channels_first(x):
+    return x.swapaxes(1, 2)
 
 
 def cell(operator):
@@ -180,6 +187,24 @@ CASES = {
         lambda x, scale, **_: scale * xlstm_kernels.causal_conv1d_varlen_states(x, PLACES, 3),
         lambda x, scale: scale * last_steps(x),
         ((21, 5), (5, 1)),
+    ),
+    "complex_multiply": Case(xlstm_kernels.complex_multiply, multiplied, ((5, 7, 2), (5, 7, 2))),
+    "fft_conv": Case(
+        lambda *arrays, **_: xlstm_kernels.fft_conv(*arrays),
+        conv.long_causal,
+        ((2, 21, 5), (5, 9), (5,)),
+    ),
+    "fftconv": Case(
+        lambda *arrays, **_: xlstm_kernels.fftconv(*arrays),
+        lambda u, *others: channels_first(conv.long_causal(channels_first(u), *others)),
+        ((2, 5, 21), (5, 9), (5,)),
+    ),
+    "quantized_matvec": Case(
+        lambda x, *parts, **backend: xlstm_kernels.quantized_matvec(
+            x, mx.array(WEIGHTS), *parts, group_size=32, bits=4, **backend
+        ),
+        lambda x, *parts: x @ matrix(WEIGHTS, *parts, bits=4).T,
+        ((3, 64), (6, 2), (6, 2)),
     ),
     "lstm": Case(
         lambda *arrays, **_: xlstm_kernels.lstm(*arrays),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlstm_kernels.search.flat import FlatIndex
 from xlstm_kernels.search.ivf import IVFFlatIndex
 from xlstm_kernels.search.ivf_pq import IVFPQIndex
+from xlstm_kernels.search.selection import top_k
 from xlstm_kernels.search.storage import load
-from xlstm_kernels.search.top_k import top_k
 
 __all__ = ["FlatIndex", "IVFFlatIndex", "IVFPQIndex", "load", "top_k"]

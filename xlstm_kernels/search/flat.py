@@ -19,7 +19,7 @@ from xlstm_kernels.search.metric import (
     origin_of,
     require_vectors,
 )
-from xlstm_kernels.search.top_k import require_k, top_k
+from xlstm_kernels.search.selection import require_k, top_k
 
 if TYPE_CHECKING:
     from os import PathLike

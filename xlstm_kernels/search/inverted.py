@@ -15,7 +15,7 @@ from xlstm_kernels.search.k_means import k_means, nearest_centroids
 from xlstm_kernels.search.metal import LANES, MOST
 from xlstm_kernels.search.metric import Metric, keys_of, none_found, require_vectors
 from xlstm_kernels.search.pages import Pages, paged
-from xlstm_kernels.search.top_k import require_k, top_k
+from xlstm_kernels.search.selection import require_k, top_k
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -8,7 +8,7 @@ from enum import Enum
 import mlx.core as mx
 
 from xlstm_kernels.products import exact
-from xlstm_kernels.search.top_k import top_k
+from xlstm_kernels.search.selection import top_k
 
 
 class Metric(Enum):

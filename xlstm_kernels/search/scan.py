@@ -16,7 +16,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, SELECT
 from xlstm_kernels.search.metric import Metric
-from xlstm_kernels.search.top_k import sortable, top_k, top_k_reference
+from xlstm_kernels.search.selection import sortable, top_k, top_k_reference
 
 if TYPE_CHECKING:
     from xlstm_kernels.search.pages import Pages

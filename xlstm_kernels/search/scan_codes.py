@@ -15,7 +15,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.kernel import Kernel, Launch
 from xlstm_kernels.search.metal import LANES, SELECT
 from xlstm_kernels.search.scan import SEGMENTS, page_ends, page_slots, select
-from xlstm_kernels.search.top_k import top_k
+from xlstm_kernels.search.selection import top_k
 
 if TYPE_CHECKING:
     from xlstm_kernels.search.pages import Pages

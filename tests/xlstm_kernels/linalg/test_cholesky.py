@@ -14,7 +14,7 @@ from tests.xlstm_kernels.linalg.matrices import (
 )
 from xlstm_kernels.executors import NATIVE
 from xlstm_kernels.linalg import cholesky
-from xlstm_kernels.linalg.cholesky import cholesky_reference
+from xlstm_kernels.linalg.cholesky_factorization import cholesky_reference
 
 INF, NAN = np.inf, np.nan
 

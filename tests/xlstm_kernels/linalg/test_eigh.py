@@ -137,7 +137,7 @@ def test_large_matrices_are_in_device_memory(rows, held, simulator, monkeypatch)
     """Their rotations, or both."""
     kernel = eigh_kernel._kernel(held=held, held_vectors=False, vectors=True)
     # The package has the function under the name of the module.
-    module = importlib.import_module("xlstm_kernels.linalg.eigh")
+    module = importlib.import_module("xlstm_kernels.linalg.symmetric_eigen")
     monkeypatch.setattr(module, "kernel_for", lambda *_, **__: kernel)
     a = of_condition((2, rows, rows), 1e3, symmetric=True)
     assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend="metal"))

@@ -156,7 +156,7 @@ def test_large_matrices_are_in_device_memory(shape, held, simulator, monkeypatch
     """Their rotations, or both."""
     kernel = svd_kernel._kernel(held=held, held_right=False, vectors=True)
     # The package has the function under the name of the module.
-    module = importlib.import_module("xlstm_kernels.linalg.svd")
+    module = importlib.import_module("xlstm_kernels.linalg.singular_values")
     monkeypatch.setattr(module, "kernel_for", lambda *_, **__: kernel)
     a = of_condition(shape, 1e3)
     assert_as_accurate_as_lapack(a, svd(mx.array(a), full_matrices=False, backend="metal"))

@@ -17,7 +17,7 @@ from xlstm_kernels.arguments import host_integer, host_number
 from xlstm_kernels.differentiation import Arrays, differentiable
 from xlstm_kernels.linalg.arguments import require_square
 from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.solve import solve_reference
+from xlstm_kernels.linalg.linear_systems import solve_reference
 
 Multiply: TypeAlias = Callable[[mx.array], mx.array]
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from xlstm_kernels.arguments import host_integer, host_number, require_floating
 from xlstm_kernels.linalg.arguments import LinAlgError
-from xlstm_kernels.linalg.qr import qr
+from xlstm_kernels.linalg.qr_factorization import qr
 
 Method = Literal["newton_schulz", "qr"]
 

@@ -11,8 +11,8 @@ from xlstm_kernels.arguments import host_number
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import flat_batch, require_matrices, require_square
 from xlstm_kernels.linalg.arithmetic import known, multiply
-from xlstm_kernels.linalg.eigh import eigh
-from xlstm_kernels.linalg.svd import svd
+from xlstm_kernels.linalg.singular_values import svd
+from xlstm_kernels.linalg.symmetric_eigen import eigh
 
 
 def pinv(

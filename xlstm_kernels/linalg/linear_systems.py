@@ -10,7 +10,7 @@ from xlstm_kernels import executors
 from xlstm_kernels.differentiation import Arrays, Operation, on_backend
 from xlstm_kernels.linalg.arguments import broadcast_system, flat_batch, require_square
 from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.lu import lu_operation, lu_reference, take_rows
+from xlstm_kernels.linalg.lu_factorization import lu_operation, lu_reference, take_rows
 from xlstm_kernels.linalg.triangular import (
     BLOCK,
     solve_triangular_reference,

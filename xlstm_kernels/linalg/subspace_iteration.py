@@ -8,8 +8,8 @@ from xlstm_kernels import executors
 from xlstm_kernels.arguments import host_integer
 from xlstm_kernels.linalg.arguments import require_matrices
 from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.qr import qr
-from xlstm_kernels.linalg.svd import SVDResult, svd
+from xlstm_kernels.linalg.qr_factorization import qr
+from xlstm_kernels.linalg.singular_values import SVDResult, svd
 
 
 def truncated_svd(

@@ -17,7 +17,7 @@ from xlstm_kernels.linalg.arguments import (
     require_matrices,
 )
 from xlstm_kernels.linalg.arithmetic import multiply
-from xlstm_kernels.linalg.svd import svd
+from xlstm_kernels.linalg.singular_values import svd
 
 
 class LstsqResult(NamedTuple):
