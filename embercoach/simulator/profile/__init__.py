@@ -1,0 +1,3 @@
+"""Costs of simulated launches, counted line by line."""
+
+from __future__ import annotations

@@ -1,0 +1,149 @@
+"""Counts of a launch's work, for each line of the kernel.
+
+A simdgroup is 32 threads that execute one instruction together. An instruction is issued once for a
+simdgroup whatever the number of its active lanes, so counts are of simdgroups, and `lanes` says how
+many threads took part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from embercoach.simulator.model import Part
+
+Space = Literal["device", "constant", "threadgroup"]
+Access = Literal["read", "write", "atomic"]
+
+#: Kinds of instruction. `float16` and `float32` count additions, multiplications, comparisons and
+#: the like (a fused multiply-add is one), `special` square roots, exponentials and the like,
+#: `division` of floats, `convert` between dtypes, `matrix` multiply-accumulates of 8x8 matrices,
+#: `shuffle` exchanges between lanes, `integer64` what GPUs do in several steps, `division_integer`
+#: integer division and remainder, `control` branches, `memory` loads and stores of any space.
+Kind = Literal[
+    "float32",
+    "float16",
+    "special",
+    "division",
+    "convert",
+    "matrix",
+    "shuffle",
+    "integer",
+    "integer64",
+    "division_integer",
+    "control",
+    "memory",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCounts:
+    """Accesses of one line to one buffer or threadgroup array, of one kind and width.
+
+    Attributes:
+        space: where the memory is.
+        access: what was done.
+        buffer: the name of the buffer or threadgroup array.
+        width: bytes of a lane's access.
+        issued: accesses by simdgroups, with at least one active lane.
+        lanes: accesses by threads.
+        sectors: aligned stretches of 32 bytes that the accesses of simdgroups touched, each counted
+            once for each access of a simdgroup; 0 for threadgroup memory.
+        lines64: likewise stretches of 64 bytes.
+        lines128: likewise stretches of 128 bytes.
+        bank_cycles: cycles that threadgroup memory with 32 banks of 4 bytes needs: `issued` without
+            conflicts and widths above 4 bytes; 0 for other spaces.
+        contention: of atomics, the most lanes of a simdgroup at one address, summed over `issued`.
+    """
+
+    space: Space
+    access: Access
+    buffer: str
+    width: int
+    issued: int
+    lanes: int
+    sectors: int = 0
+    lines64: int = 0
+    lines128: int = 0
+    bank_cycles: int = 0
+    contention: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LineCounts:
+    """Work of one line.
+
+    Attributes:
+        part: the text that `line` counts in.
+        line: from 1.
+        issued: instructions of simdgroups, by kind. A vector instruction counts once a component.
+        lanes: the same instructions, by threads: at most 32 times `issued`.
+        flops: operations on floats by threads; a fused multiply-add is two, an 8x8 multiply-
+            accumulate 1,024 a simdgroup.
+        barriers: arrivals of simdgroups at threadgroup barriers.
+        memory: accesses.
+    """
+
+    part: Part
+    line: int
+    issued: Mapping[Kind, int]
+    lanes: Mapping[Kind, int]
+    flops: int = 0
+    barriers: int = 0
+    memory: tuple[MemoryCounts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BufferCounts:
+    """What a launch moved of one buffer.
+
+    Attributes:
+        name: of the parameter.
+        size: bytes.
+        read: bytes that were read at least once, in whole stretches of 32.
+        written: likewise.
+    """
+
+    name: str
+    size: int
+    read: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchProfile:
+    """Counts of one launch.
+
+    Attributes:
+        kernel: its name.
+        launched_at: file and line of the Python call, None if unknown.
+        grid: threads.
+        threadgroup: threads of one, as given.
+        threadgroups: how many ran.
+        simdgroups: how many ran, of all threadgroups.
+        threadgroup_bytes: threadgroup memory of one threadgroup.
+        registers: estimate of 32-bit registers that a thread needs at once; None if unknown.
+        lines: in the order of header, body, generated text.
+        buffers: device memory.
+        source: lines of the header and of the body, by part.
+        critical: instructions of the busiest simdgroup, weighted by nothing: the longest chain that
+            no number of cores shortens.
+        seconds: of the simulation.
+    """
+
+    kernel: str
+    launched_at: tuple[str, int] | None
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+    threadgroups: int
+    simdgroups: int
+    threadgroup_bytes: int
+    registers: int | None
+    lines: tuple[LineCounts, ...]
+    buffers: tuple[BufferCounts, ...]
+    source: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
+    critical: int = 0
+    seconds: float = 0.0
