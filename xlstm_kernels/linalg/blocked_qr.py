@@ -51,8 +51,24 @@ def blocked_qr(
         (batch, q_columns - factors, rows - factors),
     )
     for v, t in reversed(panels):
-        q = _reflected(_bordered(q, v.shape[1]), v, mx.swapaxes(t, 1, 2))
+        reflections = _finite(v), mx.swapaxes(_finite(t), 1, 2)
+        q = _reflected(_bordered(q, v.shape[1]), *reflections)
+        q = q + mx.expand_dims(_undefined(v, q.shape[1]), axis=2)
     return mx.swapaxes(q, 1, 2), r
+
+
+def _finite(array: mx.array) -> mx.array:
+    return mx.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _undefined(v: mx.array, columns: int) -> mx.array:
+    """0 for the columns of Q before the first reflection that is not finite, NaN from there on.
+
+    As in LAPACK, whose products skip the zeros of V and T; 0 times NaN would reach all columns.
+    """
+    first = mx.cumsum(0.0 * mx.sum(v, axis=2), axis=1)
+    rest = (*first.shape[:1], columns - first.shape[1])
+    return mx.concatenate([first, mx.broadcast_to(first[:, -1:], rest)], axis=1)
 
 
 def _reflected(rows: mx.array, v: mx.array, t: mx.array) -> mx.array:

@@ -98,7 +98,7 @@ class LineCounts:
 
 @dataclass(frozen=True, slots=True)
 class BufferCounts:
-    """What a launch moved of one buffer.
+    """The bytes of one buffer that a launch moved.
 
     Attributes:
         name: of the parameter.
