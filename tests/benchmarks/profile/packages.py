@@ -1,0 +1,1 @@
+def package_cases(): return ()
