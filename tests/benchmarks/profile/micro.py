@@ -30,14 +30,10 @@ uint group = threadgroup_position_in_grid.x;
 """
 #: One header for both dialects: what the CUDA executor's prelude lacks.
 ATOMICS = """\
-#ifdef __CUDACC_RTC__
-#define COUNT(p) atomicAdd(p, 1u)
-#else
 #ifdef __CUDACC__
 #define COUNT(p) atomicAdd(p, 1u)
 #else
 #define COUNT(p) atomic_fetch_add_explicit((device atomic_uint*)(p), 1u, memory_order_relaxed)
-#endif
 #endif
 """
 
@@ -60,9 +56,7 @@ def _drawn(
     grid, threadgroup = ((*size, 1, 1)[:3] for size in (grid, threadgroup))
     launch = Launch(grid, threadgroup, (output[0],), (output[1],), tuple(template.items()))
     names = tuple("abcd"[: len(arrays)])
-    kernel = Kernel(
-        f"micro_{name}", names, ("y",), body, lambda *_: launch, header, init_value
-    )
+    kernel = Kernel(f"micro_{name}", names, ("y",), body, lambda *_: launch, header, init_value)
     return Launched(kernel, arrays, launch)
 
 
@@ -133,9 +127,7 @@ def _streams() -> Iterator[Case]:
     }
     y[i] = sum.x + sum.y + sum.z + sum.w;
     """
-    yield micro(
-        "thread_reads_128_bytes", I + loop, [((2**24,), F)], ((2**19,), F), (2**19,)
-    )
+    yield micro("thread_reads_128_bytes", I + loop, [((2**24,), F)], ((2**19,), F), (2**19,))
     stencil = """
     uint x = thread_position_in_grid.x, row = thread_position_in_grid.y;
     uint left = x == 0 ? 0 : x - 1, right = x == N - 1 ? x : x + 1;
@@ -255,9 +247,7 @@ def _reductions() -> Iterator[Case]:
     """
     )
     for name, rows, columns in (("row_sums", 4096, 1024), ("row_sums_long", 64, 2**16)):
-        yield micro(
-            name, simd, [((rows, columns), F)], ((rows,), F), (rows * 32,), N=columns
-        )
+        yield micro(name, simd, [((rows, columns), F)], ((rows,), F), (rows * 32,), N=columns)
     thread = (
         I
         + """
@@ -370,8 +360,13 @@ def _arithmetic() -> Iterator[Case]:
         ("simd_sum_chain", "x = 0.03f * simd_sum(x);", 2**16, 64),
     ):
         yield micro(
-            name, chain.replace("STEP", step), [((1024,), F)], ((threads,), F), (threads,),
-            (min(threads, 256),), N=rounds,
+            name,
+            chain.replace("STEP", step),
+            [((1024,), F)],
+            ((threads,), F),
+            (threads,),
+            (min(threads, 256),),
+            N=rounds,
         )
     four = (
         I
@@ -448,9 +443,7 @@ def _synchronization() -> Iterator[Case]:
     """
     )
     for name, groups, rounds in (("barriers_one_threadgroup", 1, 4096), ("barriers", 1024, 64)):
-        yield micro(
-            name, barriers, [((256,), F)], ((groups * 256,), F), (groups * 256,), N=rounds
-        )
+        yield micro(name, barriers, [((256,), F)], ((groups * 256,), F), (groups * 256,), N=rounds)
     held = (
         MEMBER
         + """
@@ -491,8 +484,13 @@ def _synchronization() -> Iterator[Case]:
         )
     small = I + "y[i] = a[i] + 1.0f;"
     yield micro("many_threadgroups", small, [((2**20,), F)], ((2**20,), F), (2**20,), (32,))
-    yield micro("one_lane_of_32", I + "if (i % 32 == 0) { y[i / 32] = a[i]; }",
-                [((2**22,), F)], ((2**17,), F), (2**22,))
+    yield micro(
+        "one_lane_of_32",
+        I + "if (i % 32 == 0) { y[i / 32] = a[i]; }",
+        [((2**22,), F)],
+        ((2**17,), F),
+        (2**22,),
+    )
 
 
 def _products() -> Iterator[Case]:
@@ -552,5 +550,3 @@ def _products() -> Iterator[Case]:
     ):
         square = (n, n)
         yield micro(name, body, [(square, F), (square, F)], (square, F), square, (16, 16), N=n)
-
-

@@ -70,9 +70,7 @@ def _rows() -> Iterator[Case]:
         yield one(
             f"causal_conv1d_{steps}",
             "causal_conv1d_silu",
-            lambda y=y: pack.causal_conv1d(
-                y, random_array((1024, 4), B), activation="silu"
-            ),
+            lambda y=y: pack.causal_conv1d(y, random_array((1024, 4), B), activation="silu"),
         )
 
 
@@ -106,9 +104,7 @@ def _recurrences() -> Iterator[Case]:
     for units, steps in ((64, 64), (256, 32)):
         wx = random_array((4, steps, 4, 4, units), F)
         r, b = random_array((4, 4, units, units), F, 1), random_array((4, 4, units), F, 2)
-        yield one(
-            f"slstm_{units}", "slstm", lambda wx=wx, r=r, b=b: pack.slstm(wx, r * 0.05, b)
-        )
+        yield one(f"slstm_{units}", "slstm", lambda wx=wx, r=r, b=b: pack.slstm(wx, r * 0.05, b))
 
 
 def _others() -> Iterator[Case]:
@@ -138,9 +134,7 @@ def _others() -> Iterator[Case]:
     for count, size in ((1024, 16), (64, 64), (8, 128)):
         g = generator.standard_normal((count, size, size)).astype(np.float32)
         spd = mx.array(g @ g.swapaxes(-1, -2) / size + np.eye(size, dtype=np.float32))
-        yield one(
-            f"cholesky_{count}x{size}", "cholesky", lambda spd=spd: linalg.cholesky(spd)
-        )
+        yield one(f"cholesky_{count}x{size}", "cholesky", lambda spd=spd: linalg.cholesky(spd))
         rhs = random_array((count, size, 8), F)
         yield one(
             f"solve_triangular_{count}x{size}",
