@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from embercoach.simulator.profile.counts import KernelBlocks, LaunchProfile
+
 Severity = Literal["error", "warning", "note"]
 Part = Literal["body", "header", "generated"]
 Role = Literal["input", "output", "info"]
@@ -129,6 +131,7 @@ class BuiltKernel:
         checked: whether memory accesses call the runtime.
         unset: what to blame first where a result depends on memory without a value.
         insertions: lines and columns where the compiled text has more characters, and how many.
+        blocks: its instructions, of a kernel that is compiled to be profiled.
     """
 
     name: str
@@ -139,6 +142,7 @@ class BuiltKernel:
     checked: bool
     unset: tuple[UnsetUse, ...] = ()
     insertions: tuple[tuple[int, int, int], ...] = ()
+    blocks: KernelBlocks | None = None
 
     def original_column(self, line: int, column: int) -> int:
         """The column in the source of one in the compiled text, both from 1."""
@@ -258,6 +262,7 @@ class LaunchResult:
         seconds: wall time of the first run, in the kernel.
         accesses: memory accesses checked in it, 0 if unchecked.
         traffic: of each buffer in it, by the parameter's name; empty if unchecked.
+        profile: of the first run, None unless it was profiled.
     """
 
     outputs: tuple[np.ndarray, ...]
@@ -265,6 +270,7 @@ class LaunchResult:
     seconds: float
     accesses: int
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    profile: LaunchProfile | None = None
 
 
 @dataclass(frozen=True, slots=True)

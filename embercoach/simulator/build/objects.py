@@ -15,7 +15,7 @@ import platformdirs
 import embercoach.metal
 from embercoach.simulator.build import tools
 from embercoach.simulator.build.object_cache import ObjectCache
-from embercoach.simulator.build.toolchain import mlx_includes
+from embercoach.simulator.build.toolchain import COUNTERS, mlx_includes
 from embercoach.simulator.build.tools import Allowance, write_overlay
 from embercoach.simulator.model import (
     BuiltKernel,
@@ -24,6 +24,7 @@ from embercoach.simulator.model import (
     SourceMap,
     UnsetUse,
 )
+from embercoach.simulator.profile.counts import KernelBlocks
 from embercoach.simulator.reporting.compiler_errors import (
     UNSET_WARNINGS,
     CompileError,
@@ -71,6 +72,7 @@ def build(  # noqa: PLR0913
     *,
     checks: bool,
     toolchain: Toolchain,
+    profile: bool = False,
     math_mode: str = "safe",
     seconds: float = 60.0,
     cache: Path | None = None,
@@ -84,6 +86,7 @@ def build(  # noqa: PLR0913
         header: the ``header`` argument of the kernel.
         checks: whether memory accesses call the runtime.
         toolchain: what compiles.
+        profile: whether the runtime counts what is executed; takes checks.
         math_mode: ``safe``, ``relaxed`` or ``fast``; kernels see ``__FAST_MATH__`` for the last.
         seconds: of CPU time for compiling.
         cache: folder of compiled objects; None takes the user's.
@@ -93,9 +96,13 @@ def build(  # noqa: PLR0913
         SimulatorError: the text is not MLX's, or compiler or cache do not work.
     """
     flags = toolchain.kernel_flags(checks=checks)
+    if profile:
+        flags = (*flags, *COUNTERS)
     if math_mode == "fast":
         flags = (*flags, "-D__FAST_MATH__=1")
     key = _key("kernel", toolchain.identity, *flags, source, body, header, _surroundings())
+    if profile:
+        key = _key(key, _contents(tuple(sorted((_SIMULATOR / "profile").glob("*.py")))))
     store = _store(cache)
     entry = store.get(key)
     if entry is None:
@@ -113,6 +120,7 @@ def build(  # noqa: PLR0913
         checked=checks,
         unset=tuple(UnsetUse(**fields) for fields in facts["unset"]),
         insertions=tuple((line, column, more) for line, column, more in facts["insertions"]),
+        blocks=KernelBlocks.from_facts(facts["blocks"]) if profile else None,
     )
 
 
@@ -172,6 +180,9 @@ def _compiled(
         target = ("-c", "-", "-o", str(part))
         rewritten = _translated([*command, *target], name, rewritten, remake, clang.allowance)
         _link(clang.toolchain, [part], made / _KERNEL, clang.allowance)
+        blocks = None
+        if COUNTERS[0] in clang.flags:
+            blocks = _blocks(command, rewritten, made / "kernel.bc", clang.allowance)
         unset = _unset_uses(command, rewritten, clang.allowance) if clang.checks else ()
         (made / _OVERLAY).unlink()
         if clang.toolchain.host.system != "darwin":
@@ -182,6 +193,7 @@ def _compiled(
             "lines": asdict(rewritten.lines),
             "unset": [asdict(use) for use in unset],
             "insertions": list(rewritten.edited.insertions()),
+            "blocks": blocks and asdict(blocks),
         }
         return store.put(key, made, facts)
 
@@ -209,6 +221,22 @@ def _translated(
     if failed:
         raise SimulatorError(f"the compiler failed on kernel {name!r}:\n{output}")
     return rewritten
+
+
+def _blocks(
+    command: Sequence[str], rewritten: Rewritten, part: Path, allowance: Allowance
+) -> KernelBlocks:
+    """The instructions of what was compiled."""
+    from embercoach.simulator.profile.instructions import read_blocks
+
+    done = tools.run(
+        [*command, "-emit-llvm", "-c", "-", "-o", str(part)], rewritten.text, allowance=allowance
+    )
+    if done.failed:
+        raise SimulatorError(f"the compiler's output is inconsistent:\n{done.output}")
+    blocks = read_blocks(part)
+    part.unlink()
+    return blocks
 
 
 def _unset_uses(

@@ -93,6 +93,8 @@ _CHECKS = (
     "-mllvm",
     "-enable-tail-merge=false",
 )
+#: A counter for each block of instructions.
+COUNTERS = ("-fsanitize-coverage=trace-pc-guard,no-prune",)
 _PLAIN = ("-O2", "-gline-tables-only", "-fdebug-compilation-dir=.")
 _RUNTIME = (
     "-std=c++20",

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from embercoach.simulator.model import CODE_OF_KIND
+from embercoach.simulator.process.profile_records import SITE
 from embercoach.simulator.reporting.runtime_findings import FIRST_ARRAY, REASONS
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _MOST_FINDINGS = 1024
 _MOST_RUNS = 3
 _MOST_TEXT = 96
 _MOST_VALUE = 4096
+_MOST_SITES = 1 << 14
+_MOST_BLOCKS = 1 << 20
 
 
 class MalformedError(Exception):
@@ -111,6 +114,8 @@ def _check_result(message: Mapping[str, Any], request: Mapping[str, Any]) -> Non
     runs = _list(message, "runs", _MOST_RUNS)
     if not runs:
         raise MalformedError("a result without runs")
+    if request["profiled"]:
+        _check_profile(runs[0].get("profile"), count, place)
     for run in runs:
         _check_fields(run, {**_RUN, "traffic": traffic})
         for finding in _list(run, "findings", _MOST_FINDINGS):
@@ -119,6 +124,17 @@ def _check_result(message: Mapping[str, Any], request: Mapping[str, Any]) -> Non
         _check_difference(difference, slots)
         if "by_pattern" in difference:
             _check_difference(difference["by_pattern"], slots)
+
+
+def _check_profile(profile: Any, buffers: int, place: _Check) -> None:
+    moved = _numbers(buffers, _numbers(4, _NATURAL))
+    _check_fields(profile, {"simdgroups": _NATURAL, "buffers": moved})
+    for site in _list(profile, "sites", _MOST_SITES):
+        if not (_numbers(len(SITE), _SIGNED)(site) and place(site[1]) and site[1] >= 0):
+            raise MalformedError("a malformed site of a profile")
+    for block in _list(profile, "blocks", _MOST_BLOCKS):
+        if not _numbers(3, _NATURAL)(block):
+            raise MalformedError("a malformed block of a profile")
 
 
 def _check_difference(difference: Any, slots: Collection[int]) -> None:

@@ -60,7 +60,7 @@ class LaunchRecord(Structure):
         *_fields(c_uint64, "image_start image_end text_start text_end"),
         *_fields(c_uint64, "writable_start writable_end arrays_start arrays_end"),
         ("arrays", POINTER(ArrayRecord)),
-        *_fields(c_uint32, "array_count checked reverse pattern lockstep"),
+        *_fields(c_uint32, "array_count checked reverse pattern lockstep profiled"),
         *_fields(c_uint32 * 3, "grid threadgroup"),
         ("body", c_uint32 * 2),
         ("seconds", c_double),
@@ -173,7 +173,7 @@ class Runtime:
     """The runtime's functions."""
 
     def __init__(self, path: str) -> None:
-        library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        self.library = library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         numbers, whole = POINTER(c_uint32), POINTER(c_uint64)
         self.place = library.ember_place
         self.place.restype = c_char_p
@@ -280,6 +280,7 @@ class RequestedLaunch:
     def _run(self, *, reverse: bool, pattern: int) -> Message:
         self._record.reverse = reverse
         self._record.pattern = pattern
+        self._record.profiled = self._asked["profiled"] and pattern == PATTERNS[0]
         count, checked = len(self._asked["buffers"]), self._record.checked
         problem = self._runtime.place(self._buffers, count, checked, pattern, self._inputs_stand)
         seconds, accesses, ended, cut = c_double(), c_uint64(), c_uint32(), c_uint32()
@@ -302,6 +303,10 @@ class RequestedLaunch:
             "traffic": [self._traffic(buffer) for buffer in self._asked["buffers"]],
             "findings": [self._message_of(records[i]) for i in range(found.value)],
         }
+        if self._record.profiled:
+            slots = [buffer["slot"] for buffer in self._asked["buffers"]]
+            reader = importlib.import_module("profile_records")
+            run["profile"] = reader.read(self._runtime.library, self._base, slots)
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
         return run
 

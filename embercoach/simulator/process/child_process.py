@@ -32,6 +32,7 @@ from embercoach.simulator.model import (
 )
 from embercoach.simulator.process.answers import MalformedError, check
 from embercoach.simulator.process.connection import Child, ChildLostError
+from embercoach.simulator.profile.collect import profile_of
 from embercoach.simulator.reporting.runtime_findings import Scene, raw_findings
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class Process:
             first["seconds"],
             first["accesses"],
             _traffic(scene.kernel, request["buffers"], first["traffic"]),
+            profile_of(first, scene, request) if request["profiled"] else None,
         )
 
     def _answer(
@@ -324,6 +326,7 @@ def _request(
         "writable": image.writable,
         "arrays": [(array.start, array.size) for array in image.arrays],
         "checked": int(kernel.checked),
+        "profiled": int(kernel.blocks is not None),
         "seconds": limits.seconds,
         "body": [kernel.lines.body_start, kernel.lines.body_start + kernel.lines.body_lines],
         "buffers": asked,

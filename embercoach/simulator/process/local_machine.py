@@ -25,12 +25,14 @@ class LocalRunner:
         self._toolchain = toolchain
         self._process = Process(toolchain)
         self._lock = threading.Lock()
-        self._built: dict[tuple[str, str, str, bool], BuiltKernel] = {}
+        self._built: dict[tuple[str, str, str, bool, bool], BuiltKernel] = {}
 
-    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
+    def build(
+        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
+    ) -> BuiltKernel:
         """Compile what MLX generated, or find what was made of the same text before."""
         definition = captured.definition
-        key = (definition.name, captured.source, captured.math_mode, checks)
+        key = (definition.name, captured.source, captured.math_mode, checks, profile)
         with self._lock:
             if key not in self._built:
                 self._built[key] = objects.build(
@@ -39,6 +41,7 @@ class LocalRunner:
                     definition.body,
                     definition.header,
                     checks=checks,
+                    profile=profile,
                     toolchain=self._toolchain,
                     math_mode=captured.math_mode,
                     seconds=limits.seconds,

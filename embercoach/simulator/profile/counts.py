@@ -8,7 +8,7 @@ many threads took part.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +37,42 @@ Kind = Literal[
     "control",
     "memory",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLine:
+    """The instructions of one line in a block that is executed as a whole.
+
+    Attributes:
+        line: of the generated source, 0 if unknown.
+        instructions: by kind; a vector instruction counts once a component.
+        flops: of a thread; of matrix operations, its part.
+        barriers: threadgroup barriers.
+    """
+
+    line: int
+    instructions: Mapping[Kind, int]
+    flops: int = 0
+    barriers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBlocks:
+    """The instructions of a compiled kernel.
+
+    Attributes:
+        blocks: each block's lines, in the order of the runtime's counters.
+        registers: estimate of 32-bit registers that a thread needs at once; None if unknown.
+    """
+
+    blocks: tuple[tuple[BlockLine, ...], ...]
+    registers: int | None
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> KernelBlocks:
+        """The inverse of `dataclasses.asdict`, after JSON."""
+        blocks = (tuple(BlockLine(**line) for line in block) for block in facts["blocks"])
+        return cls(tuple(blocks), facts["registers"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +139,20 @@ class BufferCounts:
     Attributes:
         name: of the parameter.
         size: bytes.
+        space: where it is.
         read: bytes that were read at least once, in whole stretches of 32.
         written: likewise.
+        read_by_groups: the sum over threadgroups of the bytes that each read at least once.
+        written_by_groups: likewise.
     """
 
     name: str
     size: int
+    space: Space
     read: int
     written: int
+    read_by_groups: int
+    written_by_groups: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +171,6 @@ class LaunchProfile:
         lines: in the order of header, body, generated text.
         buffers: device memory.
         source: lines of the header and of the body, by part.
-        critical: instructions of the busiest simdgroup, weighted by nothing: the longest chain that
-            no number of cores shortens.
         seconds: of the simulation.
     """
 
@@ -145,5 +185,4 @@ class LaunchProfile:
     lines: tuple[LineCounts, ...]
     buffers: tuple[BufferCounts, ...]
     source: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
-    critical: int = 0
     seconds: float = 0.0

@@ -208,6 +208,7 @@ void start_group(u64 ordinal) {
     simd.parity = 0;
     memset(simd.quad_parity, 0, sizeof simd.quad_parity);
   }
+  if (EMBER_UNLIKELY(profiling)) start_profiled_group(simd_count);
   if (!launch->checked) return;
   for (u32 i = 0; i < launch->array_count; i++)
     memset((void*)launch->arrays[i].start, (int)launch->pattern, launch->arrays[i].size);
@@ -279,6 +280,7 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
   forget_fences();
   forget_spins();
   start_fibers();
+  start_profile();
   groups_run = 0;
   u64 total = group_total();
   double started = now();
@@ -288,6 +290,7 @@ EMBER_EXPORT const char* ember_run(const ember_launch* what, double* seconds, u6
     run_group();
   }
   stop_clock();
+  end_profile();
   *seconds = now() - started;
   *accesses = hot.accesses;
   if (run.stop_requested && !run.stopped) report(TIMEOUT, 0, 0, -1, BECAUSE_NOTHING);

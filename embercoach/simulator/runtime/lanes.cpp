@@ -187,6 +187,7 @@ bool resolve(Simd& simd) {
 // Returns whether some lanes can go on: the other simdgroups come first, as simdgroups of a GPU
 // advance side by side.
 bool run_simd(Simd& simd) {
+  if (EMBER_UNLIKELY(profiling)) start_profiled_segment();
   run_lanes(simd);
   return !is_over() && resolve(simd);
 }

@@ -171,18 +171,26 @@ EMBER_EXPORT void __tsan_func_exit() {}
 EMBER_EXPORT void __tsan_ignore_thread_begin() {}
 EMBER_EXPORT void __tsan_ignore_thread_end() {}
 
-#define ACCESSES(bytes, log)                                                                \
-  EMBER_EXPORT void __tsan_read##bytes(void* p) { read<log>((u64)p, CALLER()); }   \
-  EMBER_EXPORT void __tsan_write##bytes(void* p) { write<log>((u64)p, CALLER()); }   \
-  EMBER_EXPORT void __tsan_volatile_read##bytes(void* p) {                                  \
-    read<log>((u64)p, CALLER());                                                   \
-  }                                                                                         \
-  EMBER_EXPORT void __tsan_volatile_write##bytes(void* p) {                                 \
-    write<log>((u64)p, CALLER());                                                    \
-  }                                                                                         \
-  EMBER_EXPORT void __tsan_read_write##bytes(void* p) {                                     \
-    read<log>((u64)p, CALLER());                                                   \
-    write<log>((u64)p, CALLER());                                                    \
+#define COUNTED(p, bytes, access)                                                    \
+  if (EMBER_UNLIKELY(profiling)) profile_access((u64)(p), (u32)(bytes), access, CALLER())
+
+#define ACCESS(name, bytes, log)                         \
+  EMBER_EXPORT void __tsan_##name##read##bytes(void* p) { \
+    COUNTED(p, bytes, EMBER_READ);                       \
+    read<log>((u64)p, CALLER());                         \
+  }                                                      \
+  EMBER_EXPORT void __tsan_##name##write##bytes(void* p) { \
+    COUNTED(p, bytes, EMBER_WRITE);                      \
+    write<log>((u64)p, CALLER());                        \
+  }
+#define ACCESSES(bytes, log)                               \
+  ACCESS(, bytes, log)                                     \
+  ACCESS(volatile_, bytes, log)                            \
+  EMBER_EXPORT void __tsan_read_write##bytes(void* p) {    \
+    COUNTED(p, bytes, EMBER_READ);                         \
+    COUNTED(p, bytes, EMBER_WRITE);                        \
+    read<log>((u64)p, CALLER());                           \
+    write<log>((u64)p, CALLER());                          \
   }
 ACCESSES(1, 0)
 ACCESSES(2, 1)
@@ -190,28 +198,29 @@ ACCESSES(4, 2)
 ACCESSES(8, 3)
 ACCESSES(16, 4)
 
+static void visit(void* p, unsigned long size, u32 kind, u64 pc) {
+  if (EMBER_UNLIKELY(profiling)) profile_access((u64)p, (u32)size, kind, pc);
+  hot.accesses++;
+  check((u64)p, size, kind == EMBER_READ ? PLAIN_READ : PLAIN_WRITE, pc);
+}
+
 // Addresses that are not a multiple of the size take the slow path.
-#define UNALIGNED(bytes)                                                                          \
-  EMBER_EXPORT void __tsan_unaligned_read##bytes(void* p) {                                       \
-    hot.accesses++;                                                                               \
-    check((u64)p, bytes, PLAIN_READ, CALLER());                                                   \
-  }                                                                                               \
-  EMBER_EXPORT void __tsan_unaligned_write##bytes(void* p) {                                      \
-    hot.accesses++;                                                                               \
-    check((u64)p, bytes, PLAIN_WRITE, CALLER());                                                  \
-  }                                                                                               \
-  EMBER_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {                              \
-    hot.accesses++;                                                                               \
-    check((u64)p, bytes, PLAIN_READ, CALLER());                                                   \
-  }                                                                                               \
-  EMBER_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {                             \
-    hot.accesses++;                                                                               \
-    check((u64)p, bytes, PLAIN_WRITE, CALLER());                                                  \
-  }                                                                                               \
-  EMBER_EXPORT void __tsan_unaligned_read_write##bytes(void* p) {                                 \
-    hot.accesses++;                                                                               \
-    check((u64)p, bytes, PLAIN_READ, CALLER());                                                   \
-    check((u64)p, bytes, PLAIN_WRITE, CALLER());                                                  \
+#define UNALIGNED(bytes)                                                \
+  EMBER_EXPORT void __tsan_unaligned_read##bytes(void* p) {             \
+    visit(p, bytes, EMBER_READ, CALLER());                             \
+  }                                                                     \
+  EMBER_EXPORT void __tsan_unaligned_write##bytes(void* p) {            \
+    visit(p, bytes, EMBER_WRITE, CALLER());                            \
+  }                                                                     \
+  EMBER_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {    \
+    visit(p, bytes, EMBER_READ, CALLER());                             \
+  }                                                                     \
+  EMBER_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {   \
+    visit(p, bytes, EMBER_WRITE, CALLER());                            \
+  }                                                                     \
+  EMBER_EXPORT void __tsan_unaligned_read_write##bytes(void* p) {       \
+    visit(p, bytes, EMBER_READ, CALLER());                             \
+    visit(p, bytes, EMBER_WRITE, CALLER());                            \
   }
 UNALIGNED(2)
 UNALIGNED(4)
@@ -219,34 +228,30 @@ UNALIGNED(8)
 UNALIGNED(16)
 
 EMBER_EXPORT void __tsan_read_range(void* p, unsigned long size) {
-  hot.accesses++;
-  check((u64)p, size, PLAIN_READ, CALLER());
+  visit(p, size, EMBER_READ, CALLER());
 }
 EMBER_EXPORT void __tsan_write_range(void* p, unsigned long size) {
-  hot.accesses++;
-  check((u64)p, size, PLAIN_WRITE, CALLER());
+  visit(p, size, EMBER_WRITE, CALLER());
 }
 
 EMBER_EXPORT void* __tsan_memcpy(void* to, const void* from, unsigned long size) {
-  hot.accesses += 2;
-  check((u64)from, size, PLAIN_READ, CALLER());
-  check((u64)to, size, PLAIN_WRITE, CALLER());
+  visit((void*)from, size, EMBER_READ, CALLER());
+  visit(to, size, EMBER_WRITE, CALLER());
   return __builtin_memmove(to, from, size);
 }
 EMBER_EXPORT void* __tsan_memmove(void* to, const void* from, unsigned long size) {
-  hot.accesses += 2;
-  check((u64)from, size, PLAIN_READ, CALLER());
-  check((u64)to, size, PLAIN_WRITE, CALLER());
+  visit((void*)from, size, EMBER_READ, CALLER());
+  visit(to, size, EMBER_WRITE, CALLER());
   return __builtin_memmove(to, from, size);
 }
 EMBER_EXPORT void* __tsan_memset(void* to, int value, unsigned long size) {
-  hot.accesses++;
-  check((u64)to, size, PLAIN_WRITE, CALLER());
+  visit(to, size, EMBER_WRITE, CALLER());
   return __builtin_memset(to, value, size);
 }
 
 EMBER_EXPORT void ember_atomic(const volatile void* address, u32 size, u32 access) {
   if (!current) return;
+  COUNTED(address, size, access);
   if (launch->checked) {
     hot.accesses++;
     u64 pc = CALLER();

@@ -57,7 +57,7 @@ struct ember_launch {
   u64 arrays_start, arrays_end;    // section msltg
   const ember_array* arrays;
   u32 array_count;
-  u32 checked, reverse, pattern, lockstep;
+  u32 checked, reverse, pattern, lockstep, profiled;
   u32 grid[3], threadgroup[3];
   u32 body[2];  // the lines of the kernel's body: the first, and that after the last
   double seconds;
@@ -106,6 +106,19 @@ struct ember_finding {
   i64 detail[2];          // by reason: counts, lane, index, signal
   char text[96];          // by reason: operation or type
   u64 count;
+};
+
+// The accesses of one instruction in a profiled run, as MemoryCounts of Python describes them.
+struct ember_site {
+  u64 pc;
+  i64 place;      // as that of a finding
+  u32 width, access;
+  u64 issued, lanes, sectors, lines64, lines128, bank_cycles, contention;
+};
+
+// The executions of a block of instructions.
+struct ember_block {
+  u64 issued, lanes;
 };
 
 // -- Threads ---------------------------------------------------------------------------------------
@@ -248,3 +261,11 @@ EMBER_HIDDEN void stop_clock();
 EMBER_HIDDEN bool on_guard(u64 address);
 EMBER_HIDDEN bool on_stacks(u64 address);
 EMBER_HIDDEN u64 stacks_bytes();
+
+// -- profile.cpp
+extern EMBER_HIDDEN bool profiling;
+EMBER_HIDDEN void start_profile();
+EMBER_HIDDEN void start_profiled_group(u32 simd_count);
+EMBER_HIDDEN void start_profiled_segment();  // of a simdgroup, up to its next synchronisation
+EMBER_HIDDEN void end_profile();
+EMBER_HIDDEN void profile_access(u64 address, u32 width, u32 access, u64 pc);

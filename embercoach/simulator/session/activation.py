@@ -239,6 +239,7 @@ def activate(
     limits: Limits | None = None,
     toolchain: Toolchain | None = None,
     machine: KernelRunner | None = None,
+    profile: bool = False,
 ) -> Activation:
     """Simulate every `mx.fast.metal_kernel` kernel that is built and called inside a context.
 
@@ -260,12 +261,14 @@ def activate(
         limits: of time and memory of each launch.
         toolchain: what compiles; by default the one of the package `ziglang`.
         machine: what builds and runs, in place of compiler and child process.
+        profile: whether to count what each launch does, for `Recorder.profiles`; takes checks.
 
     Returns:
         A context manager, and a decorator of functions. Entering it gives a `Recorder`.
 
     Raises:
-        ValueError: for an unknown `on_finding`, or both `timeout` and `limits`.
+        ValueError: for an unknown `on_finding`, both `timeout` and `limits`, or a profile without
+            checks.
         SimulatorError: this is Windows.
     """
     require_unix()
@@ -273,6 +276,8 @@ def activate(
         raise ValueError(f"on_finding must be 'record' or 'raise', got {on_finding!r}")
     if timeout is not None and limits is not None:
         raise ValueError("give timeout or limits, not both: activate(limits=Limits(seconds=...))")
+    if profile and not checks:
+        raise ValueError("a profile takes the calls of the checks: leave out checks=False")
     if limits is None:
         limits = Limits() if timeout is None else Limits(seconds=timeout)
 
@@ -283,6 +288,7 @@ def activate(
             limits=limits,
             machine=machine or _host(toolchain),
             recorder=Recorder(),
+            profile=profile,
         )
 
     return Activation(settings)

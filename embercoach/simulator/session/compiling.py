@@ -38,7 +38,9 @@ class CompilingMachine:
     def __init__(self, toolchain: Toolchain | None) -> None:
         self._host = host(toolchain)
 
-    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
+    def build(
+        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
+    ) -> BuiltKernel:
         """Compile the text of a launch."""
         return self._host.build(captured, checks=False, limits=limits)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import mlx.core as mx
@@ -35,7 +35,9 @@ MAX_THREADS = 1024
 class KernelRunner(Protocol):
     """A backend that compiles kernels and runs them."""
 
-    def build(self, captured: Capture, *, checks: bool, limits: Limits) -> BuiltKernel:
+    def build(
+        self, captured: Capture, *, checks: bool, limits: Limits, profile: bool = False
+    ) -> BuiltKernel:
         """Compile the text of a launch, in no more than ``limits.seconds``."""
 
     def run(
@@ -60,6 +62,7 @@ class LaunchSettings:
         limits: of time and memory.
         machine: compiles and runs.
         recorder: gets each launch.
+        profile: whether to count each launch's work.
     """
 
     checks: bool
@@ -67,6 +70,7 @@ class LaunchSettings:
     limits: Limits
     machine: KernelRunner
     recorder: Recorder
+    profile: bool = False
 
 
 def launch(
@@ -103,7 +107,10 @@ def launch(
 
 def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -> list[mx.array]:
     name = captured.definition.name
-    built = settings.machine.build(captured, checks=settings.checks, limits=settings.limits)
+    profile = {"profile": True} if settings.profile else {}
+    built = settings.machine.build(
+        captured, checks=settings.checks, limits=settings.limits, **profile
+    )
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
         result = _no_threads(built, bound, checks=settings.checks)
@@ -124,6 +131,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         notes=tuple(finding for finding in found if finding.is_note),
         launched_at=place,
         traffic=result.traffic,
+        profile=result.profile and replace(result.profile, launched_at=place),
     )
     settings.recorder.add(done)
     if settings.raises and done.findings:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from embercoach.simulator.model import Traffic
+    from embercoach.simulator.profile.counts import LaunchProfile
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
@@ -37,6 +38,7 @@ class SimulatedLaunch:
         traffic: bytes read and written of each input and output by its name, and of what the body
             asks to know of an input (`x_shape`, `x_strides`); of the first run. Empty where checks
             are off, as nothing counts then.
+        profile: counts of its work, None unless they were asked for.
     """
 
     kernel: str
@@ -49,6 +51,7 @@ class SimulatedLaunch:
     notes: tuple[KernelFinding, ...]
     launched_at: tuple[str, int] | None
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    profile: LaunchProfile | None = None
 
     @property
     def device_bytes(self) -> int:
@@ -98,6 +101,11 @@ class Recorder:
         """Every launch so far, in order."""
         with self._lock:
             return list(self._launches)
+
+    @property
+    def profiles(self) -> list[LaunchProfile]:
+        """The counts of every launch so far, in order, of `activate(profile=True)`."""
+        return [launch.profile for launch in self.launches if launch.profile is not None]
 
     @property
     def findings(self) -> list[KernelFinding]:

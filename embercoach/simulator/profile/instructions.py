@@ -1,0 +1,290 @@
+"""The instructions of a compiled kernel, from LLVM's intermediate representation.
+
+The text that runs is instrumented: calls of the checks, and what is computed for them alone, do not
+count. The simulator's Metal library has no debug information, so an operation of it that was
+inlined has the line of the kernel that calls it, and one that was not is counted at its call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embercoach.simulator.build.object_lines import SOURCE_NAME
+from embercoach.simulator.model import SimulatorError
+from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
+from embercoach.simulator.profile.registers import registers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from embercoach.simulator.profile.counts import Kind
+
+    #: Instructions with their printed texts.
+    _Instructions = list[tuple[Any, str]]
+
+_GUARD = "__sanitizer_cov_trace_pc_guard"
+_ENTRY = "ember_kernel"
+# Lanes that share the 1,024 operations of a multiply-accumulate.
+_MATRIX_FLOPS = 32
+_STEPS_OF_REDUCTION = 5  # exchanges between 32 lanes
+
+_FLOATS: Mapping[str, Kind] = {"half": "float16", "bfloat": "float16", "float": "float32"}
+_ARITHMETIC = frozenset({"fadd", "fsub", "fmul", "fneg", "fcmp"})
+_INTEGERS = frozenset(
+    {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp", "select"}
+)
+_INTEGER_DIVISIONS = frozenset({"udiv", "sdiv", "urem", "srem"})
+_CONVERSIONS = frozenset({"fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui"})
+_SIMPLE = frozenset(
+    {
+        *("fabs", "minnum", "maxnum", "minimum", "maximum", "minimumnum", "maximumnum", "copysign"),
+        *("floor", "ceil", "trunc", "rint", "round", "roundeven", "nearbyint", "canonicalize"),
+    }
+)
+_FUSED = frozenset({"fma", "fmuladd"})
+_SPECIAL = frozenset(
+    {
+        *("sqrt", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos"),
+        *(
+            "tan",
+            "tanh",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "atan2",
+            "asinh",
+            "acosh",
+            "atanh",
+        ),
+        *("pow", "powr", "fmod", "remainder", "hypot", "erf", "cbrt", "ldexp", "frexp"),
+    }
+)
+_INTEGER_CALLS = frozenset(
+    {
+        *("smin", "smax", "umin", "umax", "abs", "ctpop", "ctlz", "cttz", "fshl", "fshr", "bswap"),
+        *("bitreverse", "uadd", "usub", "sadd", "ssub", "umul", "smul"),
+    }
+)
+
+_ONES = ("1.000000e+00", "0xH3C00", "0xR3F80")
+
+# LLVM prints metadata, one entry a line; its Python binding has no reader for them.
+_METADATA = re.compile(r"^!(\d+) = (?:distinct )?!(DI\w+)\((.*)\)$", re.MULTILINE)
+_FIELD = re.compile(r'(\w+): (?:!(\d+)|"([^"]*)"|(\w+))')
+_PLACE = re.compile(r"!dbg !(\d+)")
+_OPERATION = re.compile(r'c"([^"\\]*)')
+
+
+def read_blocks(bitcode: Path) -> KernelBlocks:
+    """The instructions of a kernel that was compiled with a counter for each block.
+
+    Raises:
+        SimulatorError: llvmlite is not installed.
+    """
+    try:
+        from llvmlite import binding
+    except ModuleNotFoundError:
+        raise SimulatorError(
+            "a profile needs llvmlite, which is not installed: "
+            "python -m pip install 'embercoach[simulator]'"
+        ) from None
+    module = binding.parse_bitcode(bitcode.read_bytes())
+    lines = _Lines.of(str(module))
+    blocks: list[tuple[BlockLine, ...]] = []
+    registers = 0
+    for function in module.functions:
+        if function.is_declaration:
+            continue
+        text = _instruction_texts(str(function))
+        is_own = "!dbg" in str(function).partition("{")[0] and function.name != _ENTRY
+        if is_own:
+            registers = max(registers, registers_of(function))
+        found_in = {
+            block: [(one, next(text)) for one in block.instructions] for block in function.blocks
+        }
+        checks = {block for block, found in found_in.items() if _reports(found)}
+        blocks += (
+            tuple(_block_lines(found, lines, checks)) if is_own else ()
+            for found in found_in.values()
+            if any(f"@{_GUARD}(" in text for _, text in found)
+        )
+    return KernelBlocks(tuple(blocks), registers or None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Lines of the kernel's text, by the numbers of debug locations."""
+
+    of_location: Mapping[int, int]
+
+    @classmethod
+    def of(cls, module: str) -> _Lines:
+        entries = {
+            int(number): (kind, {name: a or b or c for name, a, b, c in _FIELD.findall(fields)})
+            for number, kind, fields in _METADATA.findall(module)
+        }
+
+        def is_own(scope: int) -> bool:
+            fields = entries.get(scope, ("", {}))[1]
+            file = entries.get(int(fields.get("file", -1)), ("", {}))[1]
+            return bool(file.get("filename", "").endswith(SOURCE_NAME))
+
+        def line_of(fields: Mapping[str, str]) -> int:
+            # Code of another file has the line of the kernel that calls it.
+            while not is_own(int(fields["scope"])) and "inlinedAt" in fields:
+                fields = entries[int(fields["inlinedAt"])][1]
+            return int(fields.get("line", 0)) if is_own(int(fields["scope"])) else 0
+
+        return cls(
+            {
+                number: line_of(fields)
+                for number, (kind, fields) in entries.items()
+                if kind == "DILocation"
+            }
+        )
+
+    def at(self, text: str) -> int:
+        """The line of a printed instruction, 0 if it has none."""
+        found = _PLACE.search(text)
+        return self.of_location.get(int(found.group(1)), 0) if found else 0
+
+
+def _instruction_texts(function: str) -> Iterator[str]:
+    """Each instruction of a printed function on one line, without the name of its result."""
+    lines = iter(function.split("\n"))
+    for line in lines:
+        words = line.strip()
+        if not line.startswith("  ") or words.startswith((";", "#dbg")):
+            continue
+        if words.startswith("switch "):
+            while not words.endswith("]") and "]," not in words:
+                words += " " + next(lines).strip()
+        name, equals, rest = words.partition(" = ")
+        yield rest if equals and name.startswith("%") else words
+
+
+def _reports(found: _Instructions) -> bool:
+    """Whether a block is executed for a fault alone."""
+    return any("@__ubsan_handle" in text for _, text in found)
+
+
+def _block_lines(found: _Instructions, lines: _Lines, checks: set[Any]) -> Iterator[BlockLine]:
+    counts: dict[int, Counter[Kind]] = {}
+    flops: Counter[int] = Counter()
+    barriers: Counter[int] = Counter()
+    line = 0
+    for instruction, text in found:
+        if "!nosanitize" in text or not checks.isdisjoint(_targets(instruction)):
+            continue
+        line = lines.at(text) or line
+        for kind, count, operations in _counted(instruction, text):
+            counts.setdefault(line, Counter())[kind] += count
+            flops[line] += operations
+        if "@ember_threadgroup_barrier(" in text:
+            barriers[line] += 1
+            counts.setdefault(line, Counter())
+    for number, kinds in counts.items():
+        yield BlockLine(number, dict(kinds), flops[number], barriers[number])
+
+
+def _targets(instruction: Any) -> list[Any]:
+    return list(instruction.operands) if instruction.opcode == "br" else []
+
+
+def _counted(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
+    """Kinds of an instruction, how many of them, and how many operations on floats."""
+    name = instruction.opcode
+    if name == "call":
+        yield from _call(instruction, text)
+    elif name in _ARITHMETIC or name in ("fdiv", "frem"):
+        yield from _arithmetic(instruction)
+    elif name in _INTEGERS or name in _INTEGER_DIVISIONS:
+        components, element = _shape(str(list(instruction.operands)[-1].type))
+        if name in _INTEGER_DIVISIONS:
+            yield "division_integer", components, 0
+        elif element != "i1":
+            yield ("integer64" if element in ("i64", "i128") else "integer"), components, 0
+    elif name in _CONVERSIONS:
+        yield "convert", _shape(str(instruction.type))[0], 0
+    elif name == "getelementptr":
+        if any(operand.is_instruction or operand.is_argument for operand in _indices(instruction)):
+            yield "integer", 1, 0
+    elif name == "switch" or (name == "br" and len(list(instruction.operands)) > 1):
+        yield "control", 1, 0
+
+
+def _arithmetic(instruction: Any) -> Iterator[tuple[Kind, int, int]]:
+    operands = list(instruction.operands)
+    components, element = _shape(str(operands[0].type))
+    kind = _FLOATS.get(element, "float32")
+    if instruction.opcode == "fdiv":
+        # A reciprocal is one instruction, and so is that of a square root, counted there.
+        numerator, denominator = map(str, operands)
+        is_reciprocal = any(one in numerator for one in _ONES)
+        if is_reciprocal and "@llvm.sqrt." in denominator:
+            return
+        kind = "special" if is_reciprocal else "division"
+    elif instruction.opcode == "frem":
+        kind = "special"
+    yield kind, components, components
+
+
+def _indices(instruction: Any) -> list[Any]:
+    return list(instruction.operands)[1:]
+
+
+def _shape(type_name: str) -> tuple[int, str]:
+    """Components and element type of `<4 x float>` or `float`."""
+    if not type_name.startswith("<"):
+        return 1, type_name
+    count, _, element = type_name.strip("<>").partition(" x ")
+    return int(count), element
+
+
+def _call(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
+    operands = list(instruction.operands)
+    callee = operands[-1].name
+    components, element = _shape(str(instruction.type))
+    kind = _FLOATS.get(element, "float32")
+    base = callee.removeprefix("llvm.").partition(".")[0]
+    if not callee.startswith("llvm."):
+        base = callee.removesuffix("f")
+    if callee.startswith("__tsan_"):
+        if "read" in callee or "write" in callee or "mem" in callee:
+            yield "memory", 1, 0
+    elif callee in ("ember_simd_exchange", "ember_quad_exchange"):
+        yield from _exchange(str(operands[0]))
+    elif callee == "ember_atomic":
+        yield "memory", 1, 0
+    elif callee in ("ember_threadgroup_barrier", "ember_simdgroup_barrier"):
+        yield "control", 1, 0
+    elif base in _SIMPLE:
+        yield kind, components, components
+    elif base in _FUSED:
+        yield kind, components, 2 * components
+    elif base in _SPECIAL:
+        yield "special", (2 if base in ("pow", "powr", "tan") else 1) * components, components
+    elif callee.startswith("llvm.") and base in _INTEGER_CALLS:
+        yield ("integer64" if element == "i64" else "integer"), components, 0
+    elif callee.startswith("_Z") and not callee.startswith(("_ZN5ember", "_ZN5metal")):
+        yield "control", 1, 0
+
+
+def _exchange(operation: str) -> Iterator[tuple[Kind, int, int]]:
+    found = _OPERATION.search(operation)
+    name = found.group(1) if found else ""
+    if name.startswith("simdgroup_multiply"):
+        yield "matrix", 1, _MATRIX_FLOPS
+        return
+    _, _, verb = name.partition("_")
+    is_reduction = verb in ("sum", "product", "min", "max", "and", "or", "xor")
+    steps = _STEPS_OF_REDUCTION if is_reduction or verb.startswith("prefix") else 1
+    yield "shuffle", steps, 0
+    if steps > 1:
+        yield "integer" if verb in ("and", "or", "xor") else "float32", steps, steps
