@@ -452,7 +452,7 @@ def _synchronization() -> Iterator[Case]:
     threadgroup_barrier(mem_flags::mem_threadgroup);
     float x = words[(member * 7) & 63];
     for (uint j = 0; j < 64; ++j) {
-        x = metal::exp(-x) + b[(uint(x * 1000.0f) + member + j * 4096) & 0xfffff];
+        x = metal::exp(-x) + b[(uint(metal::abs(x) * 100.0f) + member + j * 4096) & 0xfffff];
     }
     y[thread_position_in_grid.x] = x;
     """
