@@ -23,7 +23,7 @@ _H200 = "https://www.nvidia.com/en-us/data-center/h200/"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What GPUs of one architecture have in common, for each core.
+    """The figures that GPUs of one architecture share, for each core.
 
     Attributes:
         threads: most threads at once.
