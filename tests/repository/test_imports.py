@@ -39,6 +39,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"porting"},
     ),
     "embercoach.simulator": (
+        {"profile"},
         {"rewrite"},
         {"reporting"},
         {"build"},

@@ -109,7 +109,7 @@ def test_extras() -> None:
 def test_the_simulator_brings_all_that_it_imports() -> None:
     extras = PROJECT["optional-dependencies"]
     names = {Requirement(line).name for line in extras["simulator"]}
-    assert names == {"embercoach", "platformdirs", "pyelftools", "ziglang"}
+    assert names == {"embercoach", "llvmlite", "platformdirs", "pyelftools", "ziglang"}
     assert "embercoach[kernels]" in extras["simulator"]
     assert "embercoach[examples,simulator]" in extras["test"]
 

@@ -227,7 +227,7 @@ def _result() -> dict[str, Any]:
     return {"is": "result", "lockstep": False, "runs": [run], "differences": [dict(_DIFFERENCE)]}
 
 
-_REQUEST = {"buffers": [{"slot": 0, "result": 0}], "arrays": []}
+_REQUEST = {"buffers": [{"slot": 0, "result": 0}], "arrays": [], "profiled": 0}
 
 
 def test_valid_result_passes() -> None:

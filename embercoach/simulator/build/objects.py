@@ -102,7 +102,7 @@ def build(  # noqa: PLR0913
         flags = (*flags, "-D__FAST_MATH__=1")
     key = _key("kernel", toolchain.identity, *flags, source, body, header, _surroundings())
     if profile:
-        key = _key(key, _contents(tuple(sorted((_SIMULATOR / "profile").glob("*.py")))))
+        key = _key(key, _contents(tuple(sorted((_SIMULATOR / "build").glob("*.py")))))
     store = _store(cache)
     entry = store.get(key)
     if entry is None:
@@ -227,7 +227,7 @@ def _blocks(
     command: Sequence[str], rewritten: Rewritten, part: Path, allowance: Allowance
 ) -> KernelBlocks:
     """The instructions of what was compiled."""
-    from embercoach.simulator.profile.instructions import read_blocks
+    from embercoach.simulator.build.instructions import read_blocks
 
     done = tools.run(
         [*command, "-emit-llvm", "-c", "-", "-o", str(part)], rewritten.text, allowance=allowance

@@ -182,10 +182,8 @@ class Runtime:
         self.run.restype = c_char_p
         self.run.argtypes = [POINTER(LaunchRecord), POINTER(c_double), whole, numbers, numbers]
         self.release = library.ember_release
-        self.release.argtypes = []
         self.start = library.ember_buffer_start
         self.start.restype = c_void_p
-        self.start.argtypes = [c_uint32]
         self.compare = library.ember_compare
         self.compare.argtypes = [c_uint32, c_void_p, c_uint32, c_uint32, POINTER(ComparisonRecord)]
         self.traffic = library.ember_traffic
@@ -193,7 +191,6 @@ class Runtime:
         self.release.restype = self.compare.restype = self.traffic.restype = None
         self.findings = library.ember_findings
         self.findings.restype = POINTER(FindingRecord)
-        self.findings.argtypes = [numbers]
 
 
 class LoadedKernel:
@@ -239,8 +236,7 @@ class RequestedLaunch:
             first = self._run(reverse=False, pattern=PATTERNS[0])
         for output in self._outputs:
             self._keep(output)
-        runs = [first]
-        differences: list[Message] = []
+        runs, differences = [first], list[Message]()
         if self._asked["checked"] and first["ended"]:
             second = self._run(reverse=True, pattern=PATTERNS[1])
             runs.append(second)
@@ -304,9 +300,8 @@ class RequestedLaunch:
             "findings": [self._message_of(records[i]) for i in range(found.value)],
         }
         if self._record.profiled:
-            slots = [buffer["slot"] for buffer in self._asked["buffers"]]
             reader = importlib.import_module("profile_records")
-            run["profile"] = reader.read(self._runtime.library, self._base, slots)
+            run["profile"] = reader.read(self._runtime.library, self._base, self._asked["buffers"])
         self._inputs_stand = not _has(run, _OUT_OF_BOUNDS, _WRITE_TO_INPUT)
         return run
 

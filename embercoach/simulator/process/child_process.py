@@ -32,7 +32,7 @@ from embercoach.simulator.model import (
 )
 from embercoach.simulator.process.answers import MalformedError, check
 from embercoach.simulator.process.connection import Child, ChildLostError
-from embercoach.simulator.profile.collect import profile_of
+from embercoach.simulator.process.profile_counts import profile_of
 from embercoach.simulator.reporting.runtime_findings import Scene, raw_findings
 
 if TYPE_CHECKING:

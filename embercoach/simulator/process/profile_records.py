@@ -28,7 +28,7 @@ class BlockRecord(Structure):
     _fields_ = [("issued", c_uint64), ("lanes", c_uint64)]
 
 
-def read(library: CDLL, base: int, slots: list[int]) -> dict[str, Any]:
+def read(library: CDLL, base: int, buffers: list[dict[str, Any]]) -> dict[str, Any]:
     """The counts of the last run: `sites`, `blocks` that ran, `buffers`, `simdgroups`."""
     site_at, blocks_at = library.ember_profile_site, library.ember_profile_blocks
     site_at.restype, site_at.argtypes = POINTER(SiteRecord), [c_uint32]
@@ -44,8 +44,8 @@ def read(library: CDLL, base: int, slots: list[int]) -> dict[str, Any]:
     records = blocks_at(byref(count))
     counted = ((i, records[i].issued, records[i].lanes) for i in range(count.value))
     moved, simdgroups, bytes_of = [], 0, (c_uint64 * 4)()
-    for slot in slots:
-        simdgroups = buffer_at(slot, bytes_of)
+    for buffer in buffers:
+        simdgroups = buffer_at(buffer["slot"], bytes_of)
         moved.append(list(bytes_of))
     return {
         "sites": sites,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.simulator.build.object_lines import SOURCE_NAME
+from embercoach.simulator.build.register_pressure import registers_of
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
-from embercoach.simulator.profile.registers import registers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,7 +170,7 @@ def _instruction_texts(function: str) -> Iterator[str]:
 
 
 def _reports(found: _Instructions) -> bool:
-    """Whether a block is executed for a fault alone."""
+    """Return whether a block is executed for a fault alone."""
     return any("@__ubsan_handle" in text for _, text in found)
 
 

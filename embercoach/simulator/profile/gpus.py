@@ -1,0 +1,216 @@
+"""Published figures of the GPUs that a profile is compared with, each with its source.
+
+Nothing here is guessed: `None` is a figure that no source gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from embercoach.simulator.profile.counts import Kind
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_NEWS = "https://www.apple.com/newsroom"
+#: Clocks, caches, registers and instruction throughputs of M1 and M2, measured.
+_BENCHMARKS = "https://github.com/philipturner/metal-benchmarks"
+_HOPPER = "https://resources.nvidia.com/en-us-hopper-architecture/nvidia-h100-tensor-c"
+_H200 = "https://www.nvidia.com/en-us/data-center/h200/"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The figures that GPUs of one architecture share, for each core.
+
+    Attributes:
+        threads: most threads at once.
+        groups: most threadgroups at once.
+        registers: 32-bit registers.
+        threadgroup_bytes: threadgroup memory.
+        cycles: of a core for one instruction of a simdgroup, by kind.
+        latency: cycles until a dependent instruction can follow, by kind; `memory` is threadgroup
+            memory.
+        device_latency: seconds until a read of device memory has its value.
+        requests: reads of device memory that one simdgroup has under way at once.
+        line_cycles: of a core for each stretch of 128 bytes that a simdgroup's access touches.
+        atomic_seconds: between two atomics at one address.
+        launch_seconds: between two launches that depend on each other.
+        reached: part of the published memory bandwidth that a plain copy reaches.
+        source: of the figures.
+    """
+
+    threads: int
+    groups: int
+    registers: int
+    threadgroup_bytes: int
+    cycles: Mapping[Kind, float]
+    latency: Mapping[Kind, float]
+    device_latency: float
+    requests: float
+    line_cycles: float
+    atomic_seconds: float
+    launch_seconds: float
+    reached: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU.
+
+    Attributes:
+        name: as users write it.
+        cores: most that it is sold with.
+        bandwidth: bytes a second of its memory.
+        clock: cycles a second; None where unknown.
+        cache: bytes of the last cache that all cores share; None where unknown.
+        family: what it has in common with others.
+        source: of cores and bandwidth.
+        cache_bandwidth: bytes a second of that cache; None where unknown.
+    """
+
+    name: str
+    cores: int
+    bandwidth: float
+    clock: float | None
+    cache: int | None
+    family: Family = field(repr=False)
+    source: str
+    cache_bandwidth: float | None = None
+
+    @property
+    def flops(self) -> float | None:
+        """Float32 operations a second, 128 fused multiply-adds a cycle and core."""
+        return None if self.clock is None else 256 * self.cores * self.clock
+
+
+_APPLE = Family(
+    threads=3072,
+    groups=96,
+    registers=208 * _KIB // 4,
+    threadgroup_bytes=60 * _KIB,
+    cycles={
+        "float32": 0.25,
+        "float16": 0.25,
+        "special": 1.0,
+        "division": 2.0,
+        "convert": 1.0,
+        "matrix": 5.0,
+        "shuffle": 0.5,
+        "integer": 0.25,
+        "integer64": 1.0,
+        "division_integer": 8.0,
+        "control": 0.25,
+        "memory": 0.5,
+    },
+    latency={
+        "float32": 4.0,
+        "float16": 3.0,
+        "special": 6.0,
+        "division": 14.0,
+        "convert": 5.0,
+        "matrix": 20.0,
+        "shuffle": 8.0,
+        "integer": 4.0,
+        "integer64": 8.0,
+        "division_integer": 40.0,
+        "control": 4.0,
+        "memory": 30.0,
+    },
+    device_latency=300e-9,
+    requests=4.0,
+    line_cycles=2.0,
+    atomic_seconds=10e-9,
+    launch_seconds=5e-6,
+    reached=0.85,
+    source=_BENCHMARKS,
+)
+
+_NVIDIA = Family(
+    threads=2048,
+    groups=32,
+    registers=65536,
+    threadgroup_bytes=228 * _KIB,
+    cycles={
+        "float32": 0.25,
+        "float16": 0.25,
+        "special": 2.0,
+        "division": 3.0,
+        "convert": 0.5,
+        "matrix": 6.0,
+        "shuffle": 1.0,
+        "integer": 0.5,
+        "integer64": 1.0,
+        "division_integer": 10.0,
+        "control": 0.5,
+        "memory": 0.5,
+    },
+    latency={
+        "float32": 4.0,
+        "float16": 5.0,
+        "special": 20.0,
+        "division": 40.0,
+        "convert": 6.0,
+        "matrix": 60.0,
+        "shuffle": 23.0,
+        "integer": 4.5,
+        "integer64": 9.0,
+        "division_integer": 60.0,
+        "control": 8.0,
+        "memory": 25.0,
+    },
+    device_latency=600e-9,
+    requests=4.0,
+    line_cycles=1.0,
+    atomic_seconds=2e-9,
+    launch_seconds=2.5e-6,
+    reached=0.85,
+    source=_HOPPER,
+)
+
+
+def _apple(
+    name: str, cores: int, gigabytes: float, clock: float | None, cache: int | None, news: str
+) -> Gpu:
+    size = None if cache is None else cache * _MIB
+    speed = None if clock is None else clock * 1e9
+    return Gpu(name, cores, gigabytes * 1e9, speed, size, _APPLE, f"{_NEWS}/{news}/")
+
+
+_M3 = "2023/10/apple-unveils-m3-m3-pro-and-m3-max-the-most-advanced-chips-for-a-personal-computer"
+_M4 = "2024/10/apple-introduces-m4-pro-and-m4-max"
+_M1 = "2021/10/introducing-m1-pro-and-m1-max-the-most-powerful-chips-apple-has-ever-built"
+_M2 = "2023/01/apple-unveils-m2-pro-and-m2-max-next-generation-chips-for-next-level-workflows"
+_M5 = "2025/10/apple-unleashes-m5-the-next-big-leap-in-ai-performance-for-apple-silicon"
+_M5_MAX = "2026/03/apple-debuts-m5-pro-and-m5-max-to-supercharge-the-most-demanding-pro-workflows"
+
+#: Clocks and caches of M1 and M2 are those of `metal-benchmarks`.
+GPUS: Mapping[str, Gpu] = {
+    gpu.name: gpu
+    for gpu in (
+        _apple("M1", 8, 68.25, 1.278, 8, "2020/11/apple-unleashes-m1"),
+        _apple("M1 Pro", 16, 200, 1.296, 24, _M1),
+        _apple("M1 Max", 32, 400, 1.296, 48, _M1),
+        _apple("M1 Ultra", 64, 800, 1.296, 96, "2022/03/apple-unveils-m1-ultra"),
+        _apple("M2", 10, 100, 1.398, 8, "2022/06/apple-unveils-m2"),
+        _apple("M2 Pro", 19, 200, 1.398, 24, _M2),
+        _apple("M2 Max", 38, 400, 1.398, 48, _M2),
+        _apple("M2 Ultra", 76, 800, None, None, "2023/06/apple-introduces-m2-ultra"),
+        _apple("M3", 10, 100, None, None, _M3),
+        _apple("M3 Pro", 18, 150, None, None, _M3),
+        _apple("M3 Max", 40, 400, None, None, _M3),
+        _apple("M3 Ultra", 80, 819, None, None, "2025/03/apple-reveals-m3-ultra"),
+        _apple("M4", 10, 120, None, None, "2024/05/apple-introduces-m4-chip"),
+        _apple("M4 Pro", 20, 273, None, None, _M4),
+        _apple("M4 Max", 40, 546, None, None, _M4),
+        _apple("M5", 10, 153, None, None, _M5),
+        _apple("M5 Pro", 20, 307, None, None, _M5_MAX),
+        _apple("M5 Max", 40, 614, None, None, _M5_MAX),
+        Gpu("H200", 132, 4.8e12, 1.98e9, 50 * _MIB, _NVIDIA, _H200, 5.5e12),
+    )
+}
+#: The one that a profile is compared with if none is named.
+DEFAULT = "M2 Max"
