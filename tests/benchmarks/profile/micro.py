@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 F, H, U = mx.float32, mx.float16, mx.uint32
 Shape = tuple[int, ...]
 GROUP = "microbenchmark"
-I = "uint i = thread_position_in_grid.x;\n"
+INDEX = "uint i = thread_position_in_grid.x;\n"
 ROW = """\
 uint lane = thread_index_in_simdgroup;
 uint row = thread_position_in_grid.x / 32;
@@ -91,7 +91,7 @@ def streamed(
 
     def of(count: int) -> Case:
         given = [((count,), dtype)] * reads
-        return micro(name, I + body, given, ((count,), dtype), (count // width,))
+        return micro(name, INDEX + body, given, ((count,), dtype), (count // width,))
 
     small = of(count // scale).draw if scale > 1 else None
     return Case(name, GROUP, of(count).draw, small, scale)
@@ -126,7 +126,7 @@ def _streams() -> Iterator[Case]:
     }
     y[i] = sum.x + sum.y + sum.z + sum.w;
     """
-    yield micro("thread_reads_128_bytes", I + loop, [((2**24,), F)], ((2**19,), F), (2**19,))
+    yield micro("thread_reads_128_bytes", INDEX + loop, [((2**24,), F)], ((2**19,), F), (2**19,))
     stencil = """
     uint x = thread_position_in_grid.x, row = thread_position_in_grid.y;
     uint left = x == 0 ? 0 : x - 1, right = x == N - 1 ? x : x + 1;
@@ -144,7 +144,7 @@ def _strides() -> Iterator[Case]:
     for stride in (2, 8, 32):
         yield micro(
             f"strided_{stride}",
-            I + "y[i] = a[i * S];",
+            INDEX + "y[i] = a[i * S];",
             [((count * stride,), F)],
             ((count,), F),
             (count,),
@@ -152,12 +152,12 @@ def _strides() -> Iterator[Case]:
         )
     yield micro(
         "strided_write_16",
-        I + "y[i * 16] = a[i];",
+        INDEX + "y[i * 16] = a[i];",
         [((count,), F)],
         ((count * 16,), F),
         (count,),
     )
-    scattered = I + "y[i] = a[(i * 2654435761u) & (N - 1)];"
+    scattered = INDEX + "y[i] = a[(i * 2654435761u) & (N - 1)];"
     for name, bits in (("gather_large", 25), ("gather_in_cache", 21)):
         yield micro(name, scattered, [((2**bits,), F)], ((2**21,), F), (2**21,), N=2**bits)
     chase = """
@@ -248,7 +248,7 @@ def _reductions() -> Iterator[Case]:
     for name, rows, columns in (("row_sums", 4096, 1024), ("row_sums_long", 64, 2**16)):
         yield micro(name, simd, [((rows, columns), F)], ((rows,), F), (rows * 32,), N=columns)
     thread = (
-        I
+        INDEX
         + """
     float sum = 0;
     for (uint j = 0; j < N; ++j) {
@@ -261,7 +261,7 @@ def _reductions() -> Iterator[Case]:
         "row_sums_a_thread_each", thread, [((4096, 1024), F)], ((4096,), F), (4096,), N=1024
     )
     columns = (
-        I
+        INDEX
         + """
     float sum = 0;
     for (uint j = 0; j < ROWS; ++j) {
@@ -337,7 +337,7 @@ def _reductions() -> Iterator[Case]:
 
 def _arithmetic() -> Iterator[Case]:
     chain = (
-        I
+        INDEX
         + """
     float x = a[i & 1023];
     for (uint j = 0; j < N; ++j) {
@@ -368,7 +368,7 @@ def _arithmetic() -> Iterator[Case]:
             N=rounds,
         )
     four = (
-        I
+        INDEX
         + """
     float p = a[i & 1023], q = p + 1.0f, r = p + 2.0f, s = p + 3.0f;
     for (uint j = 0; j < 256; ++j) {
@@ -382,7 +382,7 @@ def _arithmetic() -> Iterator[Case]:
     )
     yield micro("fma_four_chains", four, [((1024,), F)], ((2**18,), F), (2**18,))
     integers = (
-        I
+        INDEX
         + """
     uint x = a[i & 1023] + i;
     for (uint j = 0; j < N; ++j) {
@@ -401,7 +401,7 @@ def _arithmetic() -> Iterator[Case]:
             name, integers.replace("STEP", step), [words, words], ((2**17,), U), (2**17,), N=rounds
         )
     branches = (
-        I
+        INDEX
         + """
     float x = a[i & 1023];
     for (uint j = 0; j < 32; ++j) {
@@ -474,18 +474,18 @@ def _synchronization() -> Iterator[Case]:
         count = 2**20
         yield micro(
             name,
-            I + f"if (a[i & 1023] > -9.0f) {{ COUNT(&y[{where}]); }}",
+            INDEX + f"if (a[i & 1023] > -9.0f) {{ COUNT(&y[{where}]); }}",
             [((1024,), F)],
             ((addresses,), U),
             (count,),
             header=ATOMICS,
             init_value=0,
         )
-    small = I + "y[i] = a[i] + 1.0f;"
+    small = INDEX + "y[i] = a[i] + 1.0f;"
     yield micro("many_threadgroups", small, [((2**20,), F)], ((2**20,), F), (2**20,), (32,))
     yield micro(
         "one_lane_of_32",
-        I + "if (i % 32 == 0) { y[i / 32] = a[i]; }",
+        INDEX + "if (i % 32 == 0) { y[i / 32] = a[i]; }",
         [((2**22,), F)],
         ((2**17,), F),
         (2**22,),

@@ -53,7 +53,7 @@ def _rows() -> Iterator[Case]:
     yield one(
         "rms_norm_gradient",
         "rms_norm_gradient_weighted",
-        gradient(lambda x, w: pack.rms_norm(x, w), x, weight),
+        gradient(pack.rms_norm, x, weight),
     )
     yield one(
         "soft_cap_gradient", "soft_cap_gradient", gradient(lambda x: pack.soft_cap(x, 15.0), x)
