@@ -15,7 +15,7 @@ import platformdirs
 import embercoach.metal
 from embercoach.simulator.build import tools
 from embercoach.simulator.build.object_cache import ObjectCache
-from embercoach.simulator.build.toolchain import COUNTERS, mlx_includes
+from embercoach.simulator.build.toolchain import mlx_includes
 from embercoach.simulator.build.tools import Allowance, write_overlay
 from embercoach.simulator.model import (
     BuiltKernel,
@@ -86,7 +86,7 @@ def build(  # noqa: PLR0913
         header: the ``header`` argument of the kernel.
         checks: whether memory accesses call the runtime.
         toolchain: what compiles.
-        profile: whether the runtime counts what is executed; takes checks.
+        profile: whether the runtime counts what is executed, in place of checks.
         math_mode: ``safe``, ``relaxed`` or ``fast``; kernels see ``__FAST_MATH__`` for the last.
         seconds: of CPU time for compiling.
         cache: folder of compiled objects; None takes the user's.
@@ -95,9 +95,7 @@ def build(  # noqa: PLR0913
         CompileError: the kernel is not valid Metal, or uses features that the simulator lacks.
         SimulatorError: the text is not MLX's, or compiler or cache do not work.
     """
-    flags = toolchain.kernel_flags(checks=checks)
-    if profile:
-        flags = (*flags, *COUNTERS)
+    flags = toolchain.kernel_flags(checks=checks, profile=profile)
     if math_mode == "fast":
         flags = (*flags, "-D__FAST_MATH__=1")
     key = _key("kernel", toolchain.identity, *flags, source, body, header, _surroundings())
@@ -108,7 +106,7 @@ def build(  # noqa: PLR0913
     if entry is None:
         rewritten = rewrite(source, body, header)
         remake = functools.partial(rewrite, source, body, header)
-        clang = _Clang(toolchain, flags, checks, Allowance.of(seconds))
+        clang = _Clang(toolchain, flags, checks, profile, Allowance.of(seconds))
         entry = _compiled(store, key, name, rewritten, remake, clang)
     facts = entry.facts
     return BuiltKernel(
@@ -161,6 +159,7 @@ class _Clang:
     toolchain: Toolchain
     flags: Sequence[str]
     checks: bool
+    profile: bool
     allowance: Allowance
 
 
@@ -181,7 +180,7 @@ def _compiled(
         rewritten = _translated([*command, *target], name, rewritten, remake, clang.allowance)
         _link(clang.toolchain, [part], made / _KERNEL, clang.allowance)
         blocks = None
-        if COUNTERS[0] in clang.flags:
+        if clang.profile:
             blocks = _blocks(command, rewritten, made / "kernel.bc", clang.allowance)
         unset = _unset_uses(command, rewritten, clang.allowance) if clang.checks else ()
         (made / _OVERLAY).unlink()

@@ -93,8 +93,22 @@ _CHECKS = (
     "-mllvm",
     "-enable-tail-merge=false",
 )
-#: A counter for each block of instructions.
-COUNTERS = ("-fsanitize-coverage=trace-pc-guard,no-prune",)
+# A call for each access and block of instructions, and no checks: optimized as by a GPU's compiler,
+# so that instructions that it would not execute do not count.
+_COUNTED = (
+    "-O2",
+    "-gline-tables-only",
+    "-fdebug-compilation-dir=.",
+    "-DEMBER_COUNTED",
+    "-fsanitize=thread",
+    "-fsanitize-coverage=trace-pc-guard,no-prune",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+)
 _PLAIN = ("-O2", "-gline-tables-only", "-fdebug-compilation-dir=.")
 _RUNTIME = (
     "-std=c++20",
@@ -150,11 +164,12 @@ class Toolchain:
     includes: tuple[Path, ...]
     host: Host
 
-    def kernel_flags(self, *, checks: bool) -> tuple[str, ...]:
+    def kernel_flags(self, *, checks: bool, profile: bool = False) -> tuple[str, ...]:
         """The flags to compile a kernel, without headers and files."""
+        mode = _COUNTED if profile else _CHECKS if checks else _PLAIN
         # A device has a host, which clang asks for the name of bfloat in symbols.
         aux = ("-Xclang", "-aux-triple", "-Xclang", self.host.triple)
-        return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *(_CHECKS if checks else _PLAIN))
+        return (*self._target(), *aux, *_DIALECT, *_DIAGNOSTICS, *mode)
 
     def runtime_flags(self) -> tuple[str, ...]:
         """The flags to compile the runtime, without files."""

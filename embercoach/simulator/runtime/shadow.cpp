@@ -171,8 +171,9 @@ EMBER_EXPORT void __tsan_func_exit() {}
 EMBER_EXPORT void __tsan_ignore_thread_begin() {}
 EMBER_EXPORT void __tsan_ignore_thread_end() {}
 
-#define COUNTED(p, bytes, access)                                                    \
-  if (EMBER_UNLIKELY(profiling)) profile_access((u64)(p), (u32)(bytes), access, CALLER())
+// Code that is profiled is not checked.
+#define COUNTED(p, bytes, access) \
+  if (EMBER_UNLIKELY(profiling)) return profile_access((u64)(p), (u32)(bytes), access, CALLER())
 
 #define ACCESS(name, bytes, log)                         \
   EMBER_EXPORT void __tsan_##name##read##bytes(void* p) { \
@@ -187,7 +188,8 @@ EMBER_EXPORT void __tsan_ignore_thread_end() {}
   ACCESS(, bytes, log)                                     \
   ACCESS(volatile_, bytes, log)                            \
   EMBER_EXPORT void __tsan_read_write##bytes(void* p) {    \
-    COUNTED(p, bytes, EMBER_READ);                         \
+    if (EMBER_UNLIKELY(profiling))                         \
+      profile_access((u64)p, bytes, EMBER_READ, CALLER()); \
     COUNTED(p, bytes, EMBER_WRITE);                        \
     read<log>((u64)p, CALLER());                           \
     write<log>((u64)p, CALLER());                          \
@@ -199,7 +201,7 @@ ACCESSES(8, 3)
 ACCESSES(16, 4)
 
 static void visit(void* p, unsigned long size, u32 kind, u64 pc) {
-  if (EMBER_UNLIKELY(profiling)) profile_access((u64)p, (u32)size, kind, pc);
+  if (EMBER_UNLIKELY(profiling)) return profile_access((u64)p, (u32)size, kind, pc);
   hot.accesses++;
   check((u64)p, size, kind == EMBER_READ ? PLAIN_READ : PLAIN_WRITE, pc);
 }
@@ -251,7 +253,7 @@ EMBER_EXPORT void* __tsan_memset(void* to, int value, unsigned long size) {
 
 EMBER_EXPORT void ember_atomic(const volatile void* address, u32 size, u32 access) {
   if (!current) return;
-  COUNTED(address, size, access);
+  if (EMBER_UNLIKELY(profiling)) profile_access((u64)address, size, access, CALLER());
   if (launch->checked) {
     hot.accesses++;
     u64 pc = CALLER();

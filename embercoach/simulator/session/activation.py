@@ -261,14 +261,14 @@ def activate(
         limits: of time and memory of each launch.
         toolchain: what compiles; by default the one of the package `ziglang`.
         machine: what builds and runs, in place of compiler and child process.
-        profile: whether to count what each launch does, for `Recorder.profiles`; takes checks.
+        profile: whether to count what each launch does, for `Recorder.profiles`, in place of the
+            checks: there are no findings.
 
     Returns:
         A context manager, and a decorator of functions. Entering it gives a `Recorder`.
 
     Raises:
-        ValueError: for an unknown `on_finding`, both `timeout` and `limits`, or a profile without
-            checks.
+        ValueError: for an unknown `on_finding`, or both `timeout` and `limits`.
         SimulatorError: this is Windows.
     """
     require_unix()
@@ -276,14 +276,12 @@ def activate(
         raise ValueError(f"on_finding must be 'record' or 'raise', got {on_finding!r}")
     if timeout is not None and limits is not None:
         raise ValueError("give timeout or limits, not both: activate(limits=Limits(seconds=...))")
-    if profile and not checks:
-        raise ValueError("a profile takes the calls of the checks: leave out checks=False")
     if limits is None:
         limits = Limits() if timeout is None else Limits(seconds=timeout)
 
     def settings() -> LaunchSettings:
         return LaunchSettings(
-            checks=checks,
+            checks=checks and not profile,
             raises=on_finding == "raise",
             limits=limits,
             machine=machine or _host(toolchain),

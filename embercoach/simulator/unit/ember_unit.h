@@ -46,7 +46,7 @@ EMBER_CFN T&& widened(T&& value) {
 // The rewriter puts pointers in here that come from a cast, where they are dereferenced.
 template <class T>
 EMBER_CFN void check_alignment(const T&) {}
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) && !defined(EMBER_COUNTED)
 template <class T>
 EMBER_CFN void check_alignment(T* const& pointer) {
   if (__builtin_is_constant_evaluated()) return;
@@ -68,14 +68,14 @@ struct spin {
 
 }  // namespace ember
 
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) && !defined(EMBER_COUNTED)
 #define EMBER_SPIN ember::spin ember_spin;
 #else
 #define EMBER_SPIN
 #endif
 
 // A local variable that was declared without a value holds what differs from run to run.
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) && !defined(EMBER_COUNTED)
 #define EMBER_FILL(name) ember::fill(name);
 #else
 #define EMBER_FILL(name)

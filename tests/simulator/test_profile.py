@@ -1,0 +1,228 @@
+"""Counts of a profiled launch, against kernels whose counts follow from their text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import pytest
+
+from embercoach.simulator import activate
+
+if TYPE_CHECKING:
+    from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
+
+THREADS = 64  # two simdgroups
+
+
+def profiled(
+    body: str,
+    *,
+    threads: int = THREADS,
+    threadgroup: int = THREADS,
+    size: int = 4096,
+    dtype: mx.Dtype = mx.float32,
+    header: str = "",
+    atomic: bool = False,
+) -> LaunchProfile:
+    with activate(profile=True) as recorder:
+        kernel = mx.fast.metal_kernel(
+            name="counted",
+            input_names=["x"],
+            output_names=["y"],
+            header=header,
+            source="uint i = thread_position_in_grid.x;\n" + body,
+            atomic_outputs=atomic,
+        )
+        y = kernel(
+            inputs=[mx.ones((size,), dtype)],
+            grid=(threads, 1, 1),
+            threadgroup=(threadgroup, 1, 1),
+            output_shapes=[(size,)],
+            output_dtypes=[mx.int32 if atomic else dtype],
+            init_value=0,
+        )
+        mx.eval(y)
+    (profile,) = recorder.profiles
+    return profile
+
+
+def line(profile: LaunchProfile, number: int) -> LineCounts:
+    (found,) = (one for one in profile.lines if (one.part, one.line) == ("body", number))
+    return found
+
+
+def access(profile: LaunchProfile, buffer: str, kind: str = "read") -> MemoryCounts:
+    (found,) = (
+        memory
+        for one in profile.lines
+        for memory in one.memory
+        if (memory.buffer, memory.access) == (buffer, kind)
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("index", "sectors", "lines64", "lines128"),
+    [
+        ("i", 4, 2, 1),
+        ("i * 2", 8, 4, 2),
+        ("i * 32", 32, 32, 32),
+        ("i * 33", 32, 32, 32),
+        ("7", 1, 1, 1),
+    ],
+)
+def test_stretches_that_a_simdgroup_touches(index, sectors, lines64, lines128):
+    found = access(profiled(f"y[i] = x[{index}];"), "x")
+    assert (found.width, found.issued, found.lanes) == (4, 2, THREADS)
+    assert (found.sectors, found.lines64, found.lines128) == (
+        2 * sectors,
+        2 * lines64,
+        2 * lines128,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "type_name", "width", "sectors"),
+    [(mx.float16, "half", 2, 2), (mx.float32, "float4", 16, 16), (mx.float16, "half4", 8, 8)],
+)
+def test_width_of_an_access(dtype, type_name, width, sectors):
+    pointer = f"const device {type_name}*"
+    body = f"auto v = (({pointer})x)[i]; ((device {type_name}*)y)[i] = v;"
+    found = access(profiled(body, dtype=dtype), "x")
+    assert (found.width, found.sectors) == (width, 2 * sectors)
+
+
+@pytest.mark.parametrize(
+    ("index", "cycles"),
+    [("i % 32", 1), ("(i % 32) * 2", 2), ("(i % 32) * 32", 32), ("(i % 32) * 33", 1)],
+)
+def test_bank_conflicts(index, cycles):
+    body = f"""threadgroup float t[1056];
+        for (uint k = i; k < 1056; k += {THREADS}) t[k] = 0.0f;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        y[i] = t[{index}];"""
+    profile = profiled(body)
+    assert access(profile, "t").bank_cycles == 2 * cycles
+    assert profile.threadgroup_bytes == 4 * 1056
+
+
+def test_bytes_that_threadgroups_move():
+    body = "float s = 0.0f; for (uint k = 0; k < 64; ++k) { s += x[k]; } y[i] = s;"
+    profile = profiled(body, threads=256)
+    x, y = (buffer for buffer in profile.buffers if buffer.name in ("x", "y"))
+    assert (profile.threadgroups, profile.simdgroups) == (4, 8)
+    assert (x.read, x.read_by_groups, x.written) == (256, 4 * 256, 0)
+    assert (y.read, y.written, y.written_by_groups) == (0, 1024, 1024)
+
+
+def test_operations_on_floats():
+    body = """float s = x[i];
+        for (uint k = 0; k < 100; ++k) {
+            s = metal::fma(s, 1.5f, 2.0f);
+        }
+        y[i] = metal::exp(s) + metal::sqrt(s);"""
+    profile = profiled(body)
+    fused = line(profile, 4)
+    assert (fused.issued["float32"], fused.lanes["float32"]) == (2 * 100, 64 * 100)
+    assert fused.flops == 64 * 200
+    last = line(profile, 6)
+    assert (last.issued["special"], last.issued["float32"], last.flops) == (4, 2, 64 * 3)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "count"),
+    [
+        ("x[i] * 3.0f", "float32", 1),
+        ("x[i] / 3.0f", "division", 1),
+        ("metal::rsqrt(x[i])", "special", 1),
+        ("float(half(x[i]) * half(2))", "float16", 1),
+        ("float(bfloat(x[i]) * bfloat(2))", "float16", 1),
+        ("float(i / x_shape[0])", "division_integer", 1),
+        ("simd_sum(x[i])", "shuffle", 5),
+        ("simd_shuffle_xor(x[i], 1)", "shuffle", 1),
+    ],
+)
+def test_kinds_of_instructions(expression, kind, count):
+    found = line(profiled(f"y[i] = {expression};"), 2)
+    assert found.issued[kind] == 2 * count
+
+
+def test_matrices():
+    body = """metal::simdgroup_float8x8 a, b, c = metal::simdgroup_float8x8(0.0f);
+        metal::simdgroup_load(a, x);
+        metal::simdgroup_load(b, x + 64);
+        metal::simdgroup_multiply_accumulate(c, a, b, c);
+        metal::simdgroup_store(c, y);"""
+    found = line(profiled(body, threads=32, threadgroup=32), 5)
+    assert found.issued["matrix"] == 1
+    assert found.flops == 1024
+    assert "float32" not in found.issued
+
+
+def test_lanes_that_are_active():
+    body = """if (i % 4 == 0) {
+            y[i] = metal::exp(x[i]);
+        } else {
+            y[i] = 1.0f;
+        }"""
+    profile = profiled(body)
+    assert line(profile, 3).issued["special"] == 2
+    assert line(profile, 3).lanes["special"] == THREADS // 4
+
+
+@pytest.mark.parametrize(("address", "contention"), [("0", 32), ("i", 1), ("i / 8", 8)])
+def test_contention_of_atomics(address, contention):
+    body = f"atomic_fetch_add_explicit(&y[{address}], 1, memory_order_relaxed);"
+    found = access(profiled(body, atomic=True), "y", "atomic")
+    assert (found.issued, found.lanes, found.contention) == (2, THREADS, 2 * contention)
+
+
+def test_barriers_count_simdgroups():
+    body = """for (uint k = 0; k < 3; ++k) {
+            threadgroup_barrier(mem_flags::mem_none);
+        }
+        y[i] = x[i];"""
+    assert line(profiled(body), 3).barriers == 6
+
+
+def test_header_lines_have_their_own_counts():
+    header = "inline float twice(float v) {\n    return v + v;\n}\n"
+    profile = profiled("y[i] = twice(x[i]);", header=header)
+    (found,) = (one for one in profile.lines if one.part == "header" and one.flops)
+    assert (found.line, found.issued["float32"]) == (2, 2)
+    assert profile.source["header"][1].strip() == "return v + v;"
+
+
+def test_registers_grow_with_values_that_stay():
+    few = profiled("y[i] = x[i];")
+    reads = " ".join(f"float v{k} = x[i + {k}];" for k in range(24))
+    sums = " + ".join(f"v{k} * metal::exp(v{23 - k})" for k in range(24))
+    many = profiled(f"{reads}\nthreadgroup_barrier(mem_flags::mem_none);\ny[i] = {sums};")
+    assert few.registers is not None
+    assert many.registers is not None
+    assert many.registers >= few.registers + 20
+
+
+def test_results_are_those_of_a_checked_run():
+    def run(**options):
+        with activate(**options):
+            return profiled_values()
+
+    def profiled_values():
+        kernel = mx.fast.metal_kernel(
+            name="twice",
+            input_names=["x"],
+            output_names=["y"],
+            source="uint i = thread_position_in_grid.x; y[i] = metal::exp(x[i]) * 2.0f;",
+        )
+        (y,) = kernel(
+            inputs=[mx.arange(64, dtype=mx.float32)],
+            grid=(64, 1, 1),
+            threadgroup=(32, 1, 1),
+            output_shapes=[(64,)],
+            output_dtypes=[mx.float32],
+        )
+        return y.tolist()
+
+    assert run(profile=True) == run()
