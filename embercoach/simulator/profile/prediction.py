@@ -161,7 +161,7 @@ def _device_bytes(profile: LaunchProfile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What the lines of a launch have in common.
+    """Factors that all lines of a launch share.
 
     Attributes:
         cycle: seconds of the whole GPU for one cycle of a core, as the busiest core has them.

@@ -66,7 +66,7 @@ def moved(family: Family, at: Point) -> Family:
 
 
 def loss(at: Point, prior: Point, cases: Sequence[Measured]) -> float:
-    """What is minimized."""
+    """Return the number that a fit minimizes."""
     gpu = replace(H200, family=moved(H200.family, at))
     logs = [
         abs(math.log(1e6 * predict(case.profile, gpu).seconds / case.microseconds))
