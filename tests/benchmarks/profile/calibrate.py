@@ -34,7 +34,12 @@ _PUBLISHED = {
     *(("cycles", "float32"), ("line_cycles", "")),
 }
 #: The least and the most of a constant.
-_BOUNDS = {"reached": (0.7, 0.95), "sharpness": (1.0, 8.0), "partial_write": (1e-3, 1.0)}
+_BOUNDS = {
+    "reached": (0.7, 0.95),
+    "sharpness": (1.0, 8.0),
+    "partial_write": (1e-3, 1.0),
+    "ordered": (1e-3, 1.0),
+}
 
 Point = dict[tuple[str, str], float]
 
