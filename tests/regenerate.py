@@ -15,6 +15,7 @@ import click
 
 from embercoach.config import json_schema
 from tests.benchmarks.advice import page
+from tests.benchmarks.profile import page as profile_page
 from tests.docs import documents
 from tests.examples import readme
 from tests.examples.programs import ROOT, imported
@@ -52,6 +53,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "readme": readme.regenerate,
     "documents": outputs,
     "advice": page.regenerate,
+    "profile": profile_page.regenerate,
     "counts": counts,
 }
 

@@ -78,6 +78,12 @@ NOT_RUN = {
     "python -m tests.benchmarks.advice --backend native": (
         "takes 15 s: tests/guides/test_kernel_advice.py"
     ),
+    "python -m tests.benchmarks.profile.measure --json times.json": "takes minutes on a GPU",
+    "python -m tests.benchmarks.profile.profiles --json profiles.json": (
+        "takes minutes: tests/simulator/test_profile_validation.py"
+    ),
+    "python -m tests.benchmarks.profile.compare": "tests/simulator/test_profile_validation.py",
+    "python -m tests.benchmarks.profile.calibrate": "tests/simulator/test_profile_validation.py",
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_language_model.py"
     ),

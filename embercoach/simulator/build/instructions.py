@@ -205,8 +205,12 @@ def _counted(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
     elif name in _ARITHMETIC or name in ("fdiv", "frem"):
         yield from _arithmetic(instruction)
     elif name in _INTEGERS or name in _INTEGER_DIVISIONS:
-        components, element = _shape(str(list(instruction.operands)[-1].type))
-        if name in _INTEGER_DIVISIONS:
+        second = list(instruction.operands)[-1]
+        components, element = _shape(str(second.type))
+        if name in _INTEGER_DIVISIONS and second.is_constant:
+            # By a constant a compiler shifts, or multiplies and shifts.
+            yield "integer", components, 0
+        elif name in _INTEGER_DIVISIONS:
             yield "division_integer", components, 0
         elif element != "i1":
             yield ("integer64" if element in ("i64", "i128") else "integer"), components, 0

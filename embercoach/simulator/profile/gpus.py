@@ -31,14 +31,25 @@ class Family:
         registers: 32-bit registers.
         threadgroup_bytes: threadgroup memory.
         cycles: of a core for one instruction of a simdgroup, by kind.
-        latency: cycles until a dependent instruction can follow, by kind; `memory` is threadgroup
-            memory.
-        device_latency: seconds until a read of device memory has its value.
+        latency: cycles until the next instruction can follow, by kind: those of a dependent one,
+            less what others of the simdgroup hide; `memory` without the wait for the value.
+        core_wait: cycles until a read of device memory has its value from a core's own cache.
+        cache_wait: likewise from the cache that all cores share.
+        device_wait: likewise from memory.
         requests: reads of device memory that one simdgroup has under way at once.
+        threadgroup_wait: cycles of an access to threadgroup memory without conflicts.
+        barrier_wait: cycles of a threadgroup barrier.
+        request_cycles: of a core for each stretch of 128 bytes that it reads from, or writes to,
+            the shared cache.
+        partial_write: what a write costs that fills a part of a stretch of 32 bytes, in parts of a
+            whole one.
         line_cycles: of a core for each stretch of 128 bytes that a simdgroup's access touches.
-        atomic_seconds: between two atomics at one address.
+        start_cycles: of a core to start a threadgroup.
+        atomic_seconds: between two atomics in the same part of the cache.
+        atomic_parts: of the cache, which work at the same time.
         launch_seconds: between two launches that depend on each other.
         reached: part of the published memory bandwidth that a plain copy reaches.
+        sharpness: the exponent of the norm that adds the times of resources.
         source: of the figures.
     """
 
@@ -48,12 +59,21 @@ class Family:
     threadgroup_bytes: int
     cycles: Mapping[Kind, float]
     latency: Mapping[Kind, float]
-    device_latency: float
+    core_wait: float
+    cache_wait: float
+    device_wait: float
     requests: float
+    threadgroup_wait: float
+    barrier_wait: float
+    request_cycles: float
+    partial_write: float
     line_cycles: float
+    start_cycles: float
     atomic_seconds: float
+    atomic_parts: float
     launch_seconds: float
     reached: float
+    sharpness: float
     source: str
 
 
@@ -120,12 +140,21 @@ _APPLE = Family(
         "control": 4.0,
         "memory": 30.0,
     },
-    device_latency=300e-9,
+    core_wait=40.0,
+    cache_wait=200.0,
+    device_wait=400.0,
     requests=4.0,
+    threadgroup_wait=30.0,
+    barrier_wait=30.0,
+    request_cycles=4.0,
+    partial_write=0.3,
     line_cycles=2.0,
-    atomic_seconds=10e-9,
+    start_cycles=100.0,
+    atomic_seconds=1e-9,
+    atomic_parts=16,
     launch_seconds=5e-6,
     reached=0.85,
+    sharpness=3.0,
     source=_BENCHMARKS,
 )
 
@@ -138,36 +167,45 @@ _NVIDIA = Family(
         "float32": 0.25,
         "float16": 0.25,
         "special": 2.0,
-        "division": 3.0,
+        "division": 2.5,
         "convert": 0.5,
         "matrix": 6.0,
-        "shuffle": 1.0,
-        "integer": 0.5,
-        "integer64": 1.0,
-        "division_integer": 10.0,
-        "control": 0.5,
-        "memory": 0.5,
+        "shuffle": 0.5,
+        "integer": 0.125,
+        "integer64": 0.25,
+        "division_integer": 5.0,
+        "control": 0.1,
+        "memory": 0.25,
     },
     latency={
         "float32": 4.0,
         "float16": 5.0,
-        "special": 20.0,
-        "division": 40.0,
-        "convert": 6.0,
+        "special": 30.0,
+        "division": 35.0,
+        "convert": 4.0,
         "matrix": 60.0,
-        "shuffle": 23.0,
-        "integer": 4.5,
-        "integer64": 9.0,
-        "division_integer": 60.0,
-        "control": 8.0,
-        "memory": 25.0,
+        "shuffle": 20.0,
+        "integer": 1.0,
+        "integer64": 2.0,
+        "division_integer": 40.0,
+        "control": 1.0,
+        "memory": 1.0,
     },
-    device_latency=600e-9,
-    requests=4.0,
+    core_wait=33.0,
+    cache_wait=270.0,
+    device_wait=650.0,
+    requests=6.0,
+    threadgroup_wait=25.0,
+    barrier_wait=30.0,
+    request_cycles=4.0,
+    partial_write=0.5,
     line_cycles=1.0,
-    atomic_seconds=2e-9,
-    launch_seconds=2.5e-6,
-    reached=0.85,
+    start_cycles=150.0,
+    atomic_seconds=0.6e-9,
+    atomic_parts=96,
+    launch_seconds=0.8e-6,
+    reached=0.9,
+    sharpness=3.0,
     source=_HOPPER,
 )
 

@@ -9,28 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from embercoach.simulator.profile.accesses import merged_vectors
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
     from embercoach.simulator.profile.gpus import Gpu
 
-Resource = Literal["memory", "cache", "load-store", "issue", "latency", "atomics"]
+Resource = Literal[
+    "memory", "cache", "load-store", "threadgroup", "issue", "latency", "atomics", "starts"
+]
 #: Names in messages.
 RESOURCES: Mapping[Resource, str] = {
     "memory": "memory bandwidth",
     "cache": "cache bandwidth",
     "load-store": "loads and stores",
+    "threadgroup": "threadgroup memory",
     "issue": "instructions",
     "latency": "latency",
     "atomics": "atomics",
+    "starts": "starts of threadgroups",
 }
 _SIMD_WIDTH = 32
 _SECTOR = 32
+_LINE = 128
+#: Of a core, each of which issues one instruction a cycle.
+_SCHEDULERS = 4
+#: Consecutive bytes in one part of the cache.
+_PART_BYTES = 4096
 #: Of the clock where none is published: that of M2, the newest that was measured.
 _CLOCK = 1.398e9
-#: How sharply the busiest resource hides the others: at most 1.2 times the busiest of two.
-_SHARPNESS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +102,15 @@ class Prediction:
 def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
     """The time of a launch on a GPU whose caches hold none of its buffers."""
     occupancy = occupancy_of(profile, gpu)
-    lines = [_line_busy(line, profile, gpu, occupancy) for line in profile.lines]
+    share = _Share.of(profile, gpu, occupancy)
+    lines = [_line_busy(line, share, gpu) for line in profile.lines]
     busy = {name: sum(line[name] for line in lines) for name in RESOURCES}
     busy["memory"] = _device_bytes(profile) / (gpu.bandwidth * gpu.family.reached)
+    busy["starts"] = profile.threadgroups * share.cycle * gpu.family.start_cycles
     bound = max(busy, key=lambda name: busy[name])
-    total = sum(seconds**_SHARPNESS for seconds in busy.values()) ** (1 / _SHARPNESS)
-    weight = "cache" if bound == "memory" else bound
+    sharpness = gpu.family.sharpness
+    total = sum(seconds**sharpness for seconds in busy.values()) ** (1 / sharpness)
+    weight = "cache" if bound == "memory" else "issue" if bound == "starts" else bound
     whole = sum(line[weight] for line in lines) or 1.0
     parts = [
         LinePrediction(counts, line, line[weight] / whole)
@@ -147,48 +159,122 @@ def _device_bytes(profile: LaunchProfile) -> int:
     return sum(b.read + b.written for b in profile.buffers if b.space == "device")
 
 
-def _line_busy(
-    line: LineCounts, profile: LaunchProfile, gpu: Gpu, occupancy: Occupancy
-) -> dict[Resource, float]:
-    family, clock = gpu.family, gpu.clock or _CLOCK
-    cores = min(gpu.cores, max(1, profile.threadgroups))
-    device = [one for one in line.memory if one.space == "device"]
-    moved = sum(one.sectors for one in device) * _SECTOR
-    issue = sum(family.cycles[kind] * count for kind, count in line.issued.items())
-    requests = sum(one.lines128 * family.line_cycles for one in device)
-    requests += sum(one.bank_cycles for one in line.memory)
-    # The chain of one simdgroup, as often as the GPU is filled.
-    rounds = occupancy.waves / max(1, profile.simdgroups)
-    chain = sum(family.latency[kind] * count for kind, count in line.issued.items()) / clock
-    chain += line.barriers * family.latency["memory"] / clock
-    reads = sum(one.issued for one in device if one.access != "write")
-    chain += reads * family.device_latency / family.requests
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What the lines of a launch have in common.
+
+    Attributes:
+        cycle: seconds of the whole GPU for one cycle of a core, as the busiest core has them.
+        issue: likewise, where a core has fewer simdgroups than schedulers.
+        chain: seconds for one cycle of every simdgroup's chain of instructions.
+        reuse: part of the reads that a core's own cache does not serve.
+        read_wait: cycles that each read of device memory adds to the chain.
+        write: bytes that a write moves, in parts of the stretches of 32 bytes that it touches.
+        sizes: of buffers, by name.
+    """
+
+    cycle: float
+    issue: float
+    chain: float
+    reuse: float
+    read_wait: float
+    write: float
+    sizes: Mapping[str, int]
+
+    def parts(self, one: MemoryCounts, gpu: Gpu) -> float:
+        """Parts of the cache that a buffer is in."""
+        parts = -(-self.sizes.get(one.buffer, 0) // _PART_BYTES)
+        return max(1.0, min(parts, gpu.family.atomic_parts))
+
+    @classmethod
+    def of(cls, profile: LaunchProfile, gpu: Gpu, occupancy: Occupancy) -> _Share:
+        family, clock = gpu.family, gpu.clock or _CLOCK
+        groups = max(1, profile.threadgroups)
+        of_core = -(-groups // gpu.cores)
+        cycle = of_core / groups / clock
+        in_group = occupancy.simdgroups / occupancy.groups
+        at_once = in_group * min(occupancy.groups, of_core)
+        rounds = max(1.0, groups / (occupancy.groups * gpu.cores))
+        device = [b for b in profile.buffers if b.space == "device"]
+        reads = _asked(profile, "read")
+        by_groups = sum(b.read_by_groups for b in device)
+        reuse = _part(by_groups, reads[1])
+        missed = _part(sum(b.read for b in device), by_groups)
+        wait = family.core_wait + reuse * (
+            family.cache_wait - family.core_wait + missed * (family.device_wait - family.cache_wait)
+        )
+        chain = reads[0] / max(1, profile.simdgroups)
+        under_way = min(1.0, chain) + max(0.0, chain - 1.0) / family.requests
+        written = _asked(profile, "write")[1]
+        filled = _part(sum(b.written_by_groups for b in device), written)
+        return cls(
+            cycle=cycle,
+            issue=cycle * max(1.0, _SCHEDULERS / at_once),
+            chain=rounds / max(1, profile.simdgroups) / clock,
+            reuse=reuse,
+            read_wait=wait * under_way / chain if chain else 0.0,
+            write=filled + (1 - filled) * family.partial_write,
+            sizes={buffer.name: buffer.size for buffer in profile.buffers},
+        )
+
+
+def _asked(profile: LaunchProfile, access: str) -> tuple[int, int]:
+    """Accesses of simdgroups to device memory, and the bytes of the stretches they touch."""
+    found = [
+        one
+        for line in profile.lines
+        for one in merged_vectors(line.memory)
+        if one.space == "device" and one.access == access
+    ]
+    return sum(one.issued for one in found), sum(one.sectors for one in found) * _SECTOR
+
+
+def _part(some: float, whole: float) -> float:
+    return min(1.0, some / whole) if whole else 1.0
+
+
+def _line_busy(line: LineCounts, share: _Share, gpu: Gpu) -> dict[Resource, float]:
+    family = gpu.family
+    memory = list(merged_vectors(line.memory))
+    device = [one for one in memory if one.space == "device"]
+    local = [one for one in memory if one.space == "threadgroup"]
+    reads = [one for one in device if one.access == "read"]
+    writes = [one for one in device if one.access == "write"]
+    from_cache = _SECTOR * (
+        share.reuse * sum(one.sectors for one in reads)
+        + share.write * sum(one.sectors for one in writes)
+    )
+    requests = share.reuse * sum(map(_lines, reads)) + share.write * sum(map(_lines, writes))
+    chain = sum(family.latency[kind] * count for kind, count in line.issued.items())
+    chain += line.barriers * family.barrier_wait
+    chain += sum(one.issued for one in local) * family.threadgroup_wait
+    chain += sum(one.issued for one in reads) * share.read_wait
     return {
         "memory": 0.0,
-        "cache": _reuse(profile) * moved / (gpu.cache_bandwidth or 2 * gpu.bandwidth),
-        "load-store": requests / (cores * clock),
-        "issue": issue / (cores * clock),
-        "latency": chain * rounds,
-        "atomics": sum(_contention(one) for one in device) * family.atomic_seconds,
+        "cache": max(
+            from_cache / (gpu.cache_bandwidth or 2 * gpu.bandwidth),
+            requests * family.request_cycles * share.cycle,
+        ),
+        "load-store": sum(map(_lines, device)) * family.line_cycles * share.cycle,
+        "threadgroup": sum(one.bank_cycles for one in local) * share.cycle,
+        "issue": share.issue * sum(family.cycles[k] * n for k, n in line.issued.items()),
+        "latency": chain * share.chain,
+        "atomics": family.atomic_seconds
+        * sum(_atomics(one) / share.parts(one, gpu) for one in device),
+        "starts": 0.0,
     }
 
 
-def _contention(counts: MemoryCounts) -> int:
-    return counts.contention if counts.access == "atomic" else 0
+def _lines(one: MemoryCounts) -> float:
+    """Stretches of 128 bytes that accesses touch, at least those that their bytes fill."""
+    return max(one.lines128, one.lanes * one.width / _LINE)
 
 
-def _reuse(profile: LaunchProfile) -> float:
-    """The part of what simdgroups ask for that a core's own cache does not have already."""
-    asked = sum(
-        one.sectors * _SECTOR
-        for line in profile.lines
-        for one in line.memory
-        if one.space == "device"
-    )
-    first = sum(
-        b.read_by_groups + b.written_by_groups for b in profile.buffers if b.space == "device"
-    )
-    return min(1.0, first / asked) if asked else 0.0
+def _atomics(one: MemoryCounts) -> float:
+    """Atomics of one part of the cache, after those of a simdgroup at one address are one."""
+    if one.access != "atomic":
+        return 0.0
+    return one.lanes * one.issued / max(1, one.contention)
 
 
 def gain(profile: LaunchProfile, gpu: Gpu, change: Callable[[LineCounts], LineCounts]) -> float:

@@ -14,68 +14,78 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embercoach.simulator.profile.h200 import H200
-from embercoach.simulator.profile.prediction import Rates, predicted_times
+from embercoach.simulator.profile.gpus import Family
+from embercoach.simulator.profile.prediction import predict
 from tests.benchmarks.profile.case import held_out
-from tests.benchmarks.profile.compare import load, parts, rows, summary
+from tests.benchmarks.profile.compare import H200, load, parts, rows, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.benchmarks.profile.compare import Measured
 
-ROUNDS = 40
+ROUNDS = 200
 #: Weight of a constant's distance from its prior.
-PRIOR = 0.004
-_TABLES = ("issue", "wait")
-#: What a constant may at most be: a part of a bandwidth, and the exponents that make sense.
-_BOUNDS = {"memory_fraction": (0.7, 0.95), "norm": (1.0, 8.0), "partial_write": (1e-3, 1.0)}
+PRIOR = 0.01
+_TABLES = ("cycles", "latency")
+#: Figures that are published, or follow from them.
+_PUBLISHED = {
+    *(("threads", ""), ("groups", ""), ("registers", ""), ("threadgroup_bytes", "")),
+    *(("cycles", "float32"), ("line_cycles", "")),
+}
+#: The least and the most of a constant.
+_BOUNDS = {"reached": (0.7, 0.95), "sharpness": (1.0, 8.0), "partial_write": (1e-3, 1.0)}
 
 Point = dict[tuple[str, str], float]
 
 
-def point(rates: Rates) -> Point:
+def point(family: Family) -> Point:
     """The constants by name, and of tables by kind."""
     found: Point = {}
-    for field in fields(rates):
-        value = getattr(rates, field.name)
+    for field in fields(family):
+        value = getattr(family, field.name)
         if field.name in _TABLES:
             found |= {(field.name, kind): count for kind, count in value.items()}
-        else:
+        elif field.name != "source":
             found[field.name, ""] = value
-    return found
+    return {name: value for name, value in found.items() if name not in _PUBLISHED}
 
 
-def rates(at: Point) -> Rates:
-    """The inverse of `point`."""
+def moved(family: Family, at: Point) -> Family:
+    """The family with the constants of a point."""
     tables = {
-        table: {kind: value for (name, kind), value in at.items() if name == table}
+        table: {
+            **getattr(family, table),
+            **{kind: value for (name, kind), value in at.items() if name == table},
+        }
         for table in _TABLES
     }
-    return Rates(**{name: value for (name, kind), value in at.items() if not kind}, **tables)
+    return replace(
+        family, **{name: value for (name, kind), value in at.items() if not kind}, **tables
+    )
 
 
 def loss(at: Point, prior: Point, cases: Sequence[Measured]) -> float:
     """What is minimized."""
-    machine = replace(H200, rates=rates(at))
+    gpu = replace(H200, family=moved(H200.family, at))
     logs = [
-        abs(math.log(1e6 * predicted_times(case.profile, machine).total / case.microseconds))
+        abs(math.log(1e6 * predict(case.profile, gpu).seconds / case.microseconds))
         for case in cases
     ]
-    away = sum(math.log(at[name] / prior[name]) ** 2 for name in at)
+    away = sum(math.log(value / prior[name]) ** 2 for name, value in at.items())
     return float(np.mean(logs)) + PRIOR * away
 
 
-def fit(prior: Rates, cases: Sequence[Measured]) -> Rates:
+def fit(family: Family, cases: Sequence[Measured], rounds: int = ROUNDS) -> Family:
     """Change one constant after another by a factor, as long as that helps; factors shrink."""
-    start = point(prior)
+    start = point(family)
     best, least = dict(start), loss(start, start, cases)
     factor = 2.0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         before = least
-        for name in best:
+        for name in start:
             for step in (factor, 1 / factor):
-                low, high = _BOUNDS.get(name[0], (1e-30, 1e30))
+                low, high = _BOUNDS.get(name[0], (0.0, math.inf))
                 tried = {**best, name: min(max(best[name] * step, low), high)}
                 found = loss(tried, start, cases)
                 if found < least:
@@ -84,16 +94,16 @@ def fit(prior: Rates, cases: Sequence[Measured]) -> Rates:
             factor = math.sqrt(factor)
         if factor < 1.01:
             break
-    return rates(best)
+    return moved(family, best)
 
 
 def main() -> int:
     """Print the constants and the figures of both halves."""
     _, cases = load()
-    fitted = fit(H200.rates, [case for case in cases if not held_out(case.name)])
+    fitted = fit(H200.family, [case for case in cases if not held_out(case.name)])
     for (name, kind), value in point(fitted).items():
         sys.stdout.write(f"{name} {kind}: {value:.3g}\n")
-    for name, some in parts(rows(cases, replace(H200, rates=fitted))).items():
+    for name, some in parts(rows(cases, replace(H200, family=fitted))).items():
         sys.stdout.write(f"{name}: {summary(some)}\n")
     return 0
 

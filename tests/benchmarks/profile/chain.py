@@ -123,7 +123,7 @@ class Chain:
         self._nanoseconds([self._launched.inputs], 1)
 
     def time(self) -> Time:
-        """Measure: the number of launches is that of about 20 ms, the first chain is not counted."""
+        """Measure chains of about 20 ms each; the first one is not counted."""
         launched = self._launched
         outputs = _output_bytes(launched)
         each = launched.nbytes + outputs

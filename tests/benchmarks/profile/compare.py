@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embercoach.simulator.profile.h200 import H200
-from embercoach.simulator.profile.prediction import Machine, predicted_times
+from embercoach.simulator.profile.gpus import GPUS
+from embercoach.simulator.profile.prediction import RESOURCES, predict
 from tests.benchmarks.profile.case import held_out
 from tests.benchmarks.profile.profiles import read
 
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from embercoach.simulator.profile.counts import LaunchProfile
+    from embercoach.simulator.profile.gpus import Gpu
 
 #: Figures that the documentation shows and a test keeps.
 SAVED = Path(__file__).resolve().parents[3] / "docs" / "images" / "profile-h200.json"
+H200 = GPUS["H200"]
 RANK_CORRELATION, MEDIAN_ERROR = 0.9, 0.4
 
 
@@ -70,6 +72,12 @@ class Row:
         """Of the predicted time, in parts of the measured one."""
         return abs(self.predicted / self.case.microseconds - 1)
 
+    @property
+    def factor(self) -> float:
+        """How many times the prediction is too long or too short."""
+        ratio = self.predicted / self.case.microseconds
+        return max(ratio, 1 / ratio)
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -97,12 +105,12 @@ def load(path: Path = SAVED) -> tuple[dict[str, Any], list[Measured]]:
     return document, cases
 
 
-def rows(cases: Sequence[Measured], machine: Machine = H200) -> list[Row]:
+def rows(cases: Sequence[Measured], gpu: Gpu = H200) -> list[Row]:
     """Predict each case."""
     found = []
     for case in cases:
-        times = predicted_times(case.profile, machine)
-        found.append(Row(case, 1e6 * times.total, times.bound))
+        prediction = predict(case.profile, gpu)
+        found.append(Row(case, 1e6 * prediction.seconds, RESOURCES[prediction.bound]))
     return found
 
 
@@ -110,12 +118,11 @@ def summary(found: Sequence[Row]) -> Summary:
     """Summarize rows."""
     measured = np.array([row.case.microseconds for row in found])
     predicted = np.array([row.predicted for row in found])
-    ratios = np.maximum(measured / predicted, predicted / measured)
     return Summary(
         len(found),
         spearman(measured, predicted),
         statistics.median(row.error for row in found),
-        float(np.mean(ratios <= 2)),
+        float(np.mean([row.factor <= 2 for row in found])),
     )
 
 

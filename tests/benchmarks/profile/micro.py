@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -37,28 +36,6 @@ ATOMICS = """\
 """
 
 
-def _drawn(
-    name: str,
-    body: str,
-    inputs: Sequence[tuple[Shape, mx.Dtype] | mx.array],
-    output: tuple[Shape, mx.Dtype],
-    grid: Shape,
-    threadgroup: Shape,
-    template: dict[str, Setting],
-    header: str,
-    init_value: float | None,
-) -> Launched:
-    arrays = tuple(
-        given if isinstance(given, mx.array) else random_array(*given, seed=place)
-        for place, given in enumerate(inputs)
-    )
-    grid, threadgroup = ((*size, 1, 1)[:3] for size in (grid, threadgroup))
-    launch = Launch(grid, threadgroup, (output[0],), (output[1],), tuple(template.items()))
-    names = tuple("abcd"[: len(arrays)])
-    kernel = Kernel(f"micro_{name}", names, ("y",), body, lambda *_: launch, header, init_value)
-    return Launched(kernel, arrays, launch)
-
-
 def micro(
     name: str,
     body: str,
@@ -72,9 +49,18 @@ def micro(
     **template: Setting,
 ) -> Case:
     """A case of one output `y`, and inputs `a`, `b`, `c`."""
-    draw = partial(
-        _drawn, name, body, inputs, output, grid, threadgroup, template, header, init_value
-    )
+    threads, group = ((*size, 1, 1)[:3] for size in (grid, threadgroup))
+    launch = Launch(threads, group, (output[0],), (output[1],), tuple(template.items()))
+    names = tuple("abcd"[: len(inputs)])
+    kernel = Kernel(f"micro_{name}", names, ("y",), body, lambda *_: launch, header, init_value)
+
+    def draw() -> Launched:
+        arrays = [
+            given if isinstance(given, mx.array) else random_array(*given, seed=place)
+            for place, given in enumerate(inputs)
+        ]
+        return Launched(kernel, tuple(arrays), launch)
+
     return Case(name, GROUP, draw)
 
 

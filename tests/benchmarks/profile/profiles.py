@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from embercoach.simulator import activate
+from embercoach.simulator.profile.accesses import merged_vectors
 from embercoach.simulator.profile.counts import (
     BufferCounts,
     LaunchProfile,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.profile.case import Case
 
+#: Seconds of a simulation.
+TIMEOUT = 300.0
 _TOTALS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
 
 
@@ -39,10 +42,13 @@ def profiled(case: Case) -> LaunchProfile:
     """
     launched = (case.simulated or case.draw)()
     mx.eval(launched.inputs)
-    with activate(profile=True) as recorder:
+    with activate(profile=True, timeout=TIMEOUT) as recorder:
         mx.eval(MetalExecutor().run(launched.kernel, launched.inputs, launched.launch))
     if len(recorder.profiles) != 1:
         raise RuntimeError(f"{case.name} must make one launch, got {len(recorder.profiles)}")
+    ended = {finding.kind for finding in recorder.findings} & {"crash", "timeout"}
+    if ended:
+        raise RuntimeError(f"{case.name} did not end: {ended}")
     return scaled(compact(recorder.profiles[0]), case.scale)
 
 
@@ -60,7 +66,7 @@ def compact(profile: LaunchProfile) -> LaunchProfile:
         dict(lanes),
         sum(line.flops for line in profile.lines),
         sum(line.barriers for line in profile.lines),
-        tuple(_merged(one for line in profile.lines for one in line.memory)),
+        tuple(_merged(one for line in profile.lines for one in merged_vectors(line.memory))),
     )
     return replace(profile, lines=(whole,), source={}, launched_at=None)
 

@@ -1,0 +1,48 @@
+"""Accesses as a GPU's compiler merges them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from embercoach.simulator.profile.counts import MemoryCounts
+
+#: Bytes of a lane's widest access.
+_WIDEST = 16
+_SECTOR = 32
+
+
+def merged_vectors(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]:
+    """Merge the accesses of one line that are the components of vectors or structures.
+
+    The simulator's compiler splits a vector into components, each an access with gaps between the
+    lanes. So equal accesses of one line with gaps are taken for one of up to 16 bytes.
+    """
+    alike: dict[tuple[object, ...], list[MemoryCounts]] = {}
+    for one in accesses:
+        key = (one.space, one.access, one.buffer, one.width, one.issued, one.lanes, one.sectors)
+        alike.setdefault(key, []).append(one)
+    for found in alike.values():
+        first = found[0]
+        together = _WIDEST // first.width
+        if first.access == "atomic" or together < 2 or not _has_gaps(first):
+            yield from found
+            continue
+        for begin in range(0, len(found), together):
+            yield _merged(found[begin : begin + together])
+
+
+def _has_gaps(one: MemoryCounts) -> bool:
+    return one.lanes * one.width < one.sectors * _SECTOR
+
+
+def _merged(found: Sequence[MemoryCounts]) -> MemoryCounts:
+    return replace(
+        found[0],
+        width=sum(one.width for one in found),
+        lines64=max(one.lines64 for one in found),
+        lines128=max(one.lines128 for one in found),
+    )
