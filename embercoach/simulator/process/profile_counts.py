@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.simulator.process.profile_records import SITE
+from embercoach.simulator.profile.accesses import SUMS
 from embercoach.simulator.profile.counts import (
     BufferCounts,
     LaunchProfile,
@@ -16,13 +17,12 @@ from embercoach.simulator.profile.counts import (
 from embercoach.simulator.reporting.runtime_findings import FIRST_ARRAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from embercoach.simulator.model import BuiltKernel, Part
     from embercoach.simulator.profile.counts import Access, Kind, Space
     from embercoach.simulator.reporting.runtime_findings import Scene
 
-_SUMS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
 _ACCESS: dict[int, Access] = {1: "read", 2: "write", 3: "atomic"}
 
 
@@ -41,7 +41,7 @@ def profile_of(run: Mapping[str, Any], scene: Scene, request: Mapping[str, Any])
     lines: dict[int, _Line] = {}
     _add_blocks(counted["blocks"], kernel, lines)
     spaces = {p.index: _space(p.space) for p in kernel.parameters if p.index is not None}
-    for number, memory in _merged(_memory(counted["sites"], scene, spaces)):
+    for number, memory in _memory(counted["sites"], scene, spaces):
         lines.setdefault(number, _Line()).memory.append(memory)
     grid = tuple(request["grid"])
     threadgroup = tuple(request["threadgroup"])
@@ -88,22 +88,9 @@ def _memory(
                 access=_ACCESS.get(site["access"], "atomic"),
                 buffer=scene.place(place),
                 width=site["width"],
-                **{name: max(0, site[name]) for name in _SUMS},
+                **{name: max(0, site[name]) for name in SUMS},
             ),
         )
-
-
-def _merged(
-    found: Iterable[tuple[int, MemoryCounts]],
-) -> Iterator[tuple[int, MemoryCounts]]:
-    """One for all instructions of a line that do the same: an unrolled loop has many."""
-    merged: dict[tuple[object, ...], tuple[int, MemoryCounts]] = {}
-    for line, memory in found:
-        key = (line, memory.space, memory.access, memory.buffer, memory.width)
-        _, known = merged.get(key, (line, None))
-        sums = {name: getattr(known, name, 0) + getattr(memory, name) for name in _SUMS}
-        merged[key] = line, replace(memory, **sums)
-    yield from merged.values()
 
 
 def _placed(kernel: BuiltKernel, lines: Mapping[int, _Line]) -> Iterator[LineCounts]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from embercoach.simulator.profile.accesses import SUMS, combined
 from embercoach.simulator.profile.prediction import occupancy_of, predict
 
 if TYPE_CHECKING:
@@ -70,10 +71,8 @@ def advise(profile: LaunchProfile, gpu: Gpu) -> tuple[Advice, ...]:
 
 
 def filled(profile: LaunchProfile, gpu: Gpu) -> LaunchProfile:
-    """The launch with as many equal threadgroups as fill a GPU."""
-    factor = -(-_FULL * gpu.cores // max(1, profile.threadgroups))
-    if factor <= 1:
-        return profile
+    """The launch with as many equal threadgroups as fill a GPU; accesses of a line are combined."""
+    factor = max(1, -(-_FULL * gpu.cores // max(1, profile.threadgroups)))
     return replace(
         profile,
         threadgroups=profile.threadgroups * factor,
@@ -90,13 +89,12 @@ def _times(line: LineCounts, factor: int) -> LineCounts:
         lanes={kind: count * factor for kind, count in line.lanes.items()},
         flops=line.flops * factor,
         barriers=line.barriers * factor,
-        memory=tuple(_times_memory(memory, factor) for memory in line.memory),
+        memory=tuple(_times_memory(memory, factor) for memory in combined(line.memory)),
     )
 
 
 def _times_memory(memory: MemoryCounts, factor: float) -> MemoryCounts:
-    names = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
-    return replace(memory, **{name: round(getattr(memory, name) * factor) for name in names})
+    return replace(memory, **{name: round(getattr(memory, name) * factor) for name in SUMS})
 
 
 def _times_buffer(buffer: BufferCounts, factor: float) -> BufferCounts:
@@ -166,7 +164,7 @@ def _moved(profile: LaunchProfile, access: MemoryCounts) -> int:
 
 
 def _narrow(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator[Advice]:
-    if predict(profile, gpu).bound != "load-store":
+    if predict(profile, gpu).bound not in ("load-store", "issue"):
         return
     for access in line.memory:
         if access.space != "device" or access.access == "atomic" or access.width >= _WIDEST:
