@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach import rulebook
+from embercoach.cli.profiled import print_profiles
 from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.json_report import span_members
@@ -18,7 +19,7 @@ from embercoach.rule_links import RULES_URL
 from embercoach.terminal_text import json_text, log_line, without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.table import Table
 
@@ -169,7 +170,15 @@ def document(simulated: Simulated) -> dict[str, Any]:
             "compiled_only": simulated.compiled_only,
             "exit_code": simulated.exit_code,
         },
+        **({"profiles": [_placed(one) for one in record.profiles]} if record.profiles else {}),
     }
+
+
+def _placed(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile whose path is shown as users write it."""
+    place = profile["launched_at"]
+    shown = place and {**place, "path": _shown(place["path"])}
+    return {**profile, "launched_at": shown}
 
 
 def _members(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
@@ -200,6 +209,7 @@ def _for_people(simulated: Simulated, stream: TextIO) -> None:
         width, wrap = width_of(stream), wraps(stream)
         lines = text.full(simulated, SourceTexts(), show_notes=shown, width=width, wrap=wrap)
     print_lines(lines, stream, rules_url=simulated.rules_url)
+    print_profiles([_placed(profile) for profile in simulated.record.profiles], stream)
     if simulated.record.kernels:
         _print_table(simulated, stream)
     print_lines(_summary(simulated), stream)

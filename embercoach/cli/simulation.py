@@ -19,6 +19,7 @@ from embercoach.cli.simulated import Simulated, render
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.report.styled import print_text
+from embercoach.simulator.profile.gpus import DEFAULT
 from embercoach.simulator.session.options import VARIABLE, Options
 from embercoach.simulator.session.record import read
 
@@ -47,6 +48,13 @@ class SimulationRequest:
     config: Path | None
     isolated: bool
     exit_zero: bool
+    profile: bool
+    gpu: str | None
+
+    @property
+    def profiled_gpu(self) -> str | None:
+        """The GPU for which launches are profiled; None to check them."""
+        return (self.gpu or DEFAULT) if self.profile else None
 
 
 def execute(request: SimulationRequest) -> int:
@@ -55,7 +63,9 @@ def execute(request: SimulationRequest) -> int:
     settings = _settings(request)
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
         record_file = Path(folder) / "record.json"
-        options = Options(settings.simulator, request.compile_only, str(record_file))
+        options = Options(
+            settings.simulator, request.compile_only, str(record_file), request.profiled_gpu
+        )
         code = _run(program, options, quiet=_wants_stdout(request))
         record = read(record_file)
     if record is None:
@@ -64,7 +74,7 @@ def execute(request: SimulationRequest) -> int:
         record=record,
         program=program.shown,
         compiled_only=request.compile_only,
-        show_notes=settings.show_notes,
+        show_notes=settings.show_notes or (request.profile and request.show_notes is None),
         in_short=program.is_pytest,
         profile=settings.profile,
         exit_code=_exit_code(code, found=record.faults, exit_zero=request.exit_zero),

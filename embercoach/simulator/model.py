@@ -43,6 +43,16 @@ CODE_OF_KIND = {
 }
 
 
+#: The same of what a profile advises.
+CODE_OF_COST = {
+    "uncoalesced-access": "SIM-COST-001",
+    "narrow-access": "SIM-COST-002",
+    "bank-conflict": "SIM-COST-003",
+    "frequent-barriers": "SIM-COST-004",
+    "low-occupancy": "SIM-COST-005",
+}
+
+
 class SimulatorError(RuntimeError):
     """The simulator can't do what it was asked for; the message says why and what helps."""
 
@@ -278,7 +288,7 @@ class KernelFinding:
     """A finding in the user's terms.
 
     Attributes:
-        kind: a key of ``CODE_OF_KIND``.
+        kind: a key of ``CODE_OF_KIND`` or ``CODE_OF_COST``.
         kernel: the name that the kernel was built with.
         part: the text that ``line`` counts in.
         line: from 1, None where there is none.
@@ -306,9 +316,9 @@ class KernelFinding:
     @property
     def code(self) -> str:
         """The code of the kind's rule page."""
-        return CODE_OF_KIND[self.kind]
+        return CODE_OF_COST.get(self.kind) or CODE_OF_KIND[self.kind]
 
     @property
     def is_note(self) -> bool:
-        """True for a finding of a benign class."""
-        return self.code.startswith("SIM-BENIGN")
+        """True for a finding of a benign class, or of a profile."""
+        return self.code.startswith(("SIM-BENIGN", "SIM-COST"))

@@ -64,7 +64,8 @@ def simulated(block: Block) -> list[Found]:
     from embercoach.simulator.session.compiling import compiling
 
     compiles = block.path.stem.startswith("SIM-COMPILE")
-    with compiling() if compiles else activate(timeout=PATIENCE) as recorder:
+    profile = block.path.stem.startswith("SIM-COST")
+    with compiling() if compiles else activate(timeout=PATIENCE, profile=profile) as recorder:
         execute(block)
     found = [*recorder.findings, *recorder.notes]
     return [Found(finding.code, finding.line or 0, None) for finding in found]
@@ -141,16 +142,18 @@ def test_checks_and_pages_are_the_same() -> None:
 
 
 def test_kinds_and_pages_are_the_same() -> None:
-    from embercoach.simulator.model import CODE_OF_KIND
+    from embercoach.simulator.model import CODE_OF_COST, CODE_OF_KIND
 
-    assert {kind: rule.code for kind, rule in rulebook.kinds().items()} == CODE_OF_KIND
+    codes = CODE_OF_KIND | CODE_OF_COST
+    assert {kind: rule.code for kind, rule in rulebook.kinds().items()} == codes
     assert {rule.code for rule in rulebook.kinds().values()} == (
         rulebook.codes() - rulebook.static_codes()
     )
     for kind, rule in rulebook.kinds().items():
         assert (rule.name, rule.fix) == (kind, "none")
         severities = {severity for table in rule.severity.values() for severity in table.values()}
-        assert (severities == {"note"}) == rule.code.startswith("SIM-BENIGN"), rule.code
+        is_note = rule.code.startswith(("SIM-BENIGN", "SIM-COST"))
+        assert (severities == {"note"}) == is_note, rule.code
 
 
 @pytest.mark.parametrize("block", blocks_in("Evidence"))

@@ -8,6 +8,7 @@ import click
 
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import files
+from embercoach.simulator.profile.gpus import DEFAULT, GPUS
 
 
 @click.command(
@@ -23,6 +24,16 @@ from embercoach.cli.option_types import files
     "--compile-only",
     is_flag=True,
     help="Only compile launched kernels, also for other dtypes; launches return zeros.",
+)
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Count what each line costs, in place of the checks, and predict the time on a GPU.",
+)
+@click.option(
+    "--gpu",
+    type=click.Choice(list(GPUS), case_sensitive=False),
+    help=f"The GPU of --profile (default: {DEFAULT}).",
 )
 @click.option(
     "--timeout",
@@ -60,4 +71,9 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     shared_options.refuse_two_sources(options)
     if options["compile_only"] and options["no_checks"]:
         raise click.UsageError("--compile-only and --no-checks exclude each other: nothing is run")
+    if options["profile"] and (options["compile_only"] or options["no_checks"]):
+        other = "--compile-only" if options["compile_only"] else "--no-checks"
+        raise click.UsageError(f"--profile and {other} exclude each other")
+    if options["gpu"] and not options["profile"]:
+        raise click.UsageError("--gpu needs --profile")
     ctx.exit(execute(SimulationRequest(**options)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.simulator.process.profile_records import SITE
+from embercoach.simulator.profile.accesses import SUMS
 from embercoach.simulator.profile.counts import (
     BufferCounts,
     LaunchProfile,
@@ -86,13 +87,8 @@ def _memory(
                 space="threadgroup" if place >= FIRST_ARRAY else spaces.get(place, "device"),
                 access=_ACCESS.get(site["access"], "atomic"),
                 buffer=scene.place(place),
-                **{
-                    name: max(0, site[name])
-                    for name in (
-                        *("width", "issued", "lanes", "sectors", "lines64", "lines128"),
-                        *("bank_cycles", "contention"),
-                    )
-                },
+                width=site["width"],
+                **{name: max(0, site[name]) for name in SUMS},
             ),
         )
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.profile.counts import Access, MemoryCounts
 
+#: Fields of an access that are sums.
+SUMS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
 #: Bytes of a lane's widest access.
 _WIDEST = 16
 _SECTOR = 32
@@ -50,3 +52,14 @@ def _merged(found: Sequence[MemoryCounts]) -> MemoryCounts:
         lines64=max(one.lines64 for one in found),
         lines128=max(one.lines128 for one in found),
     )
+
+
+def combined(accesses: Iterable[MemoryCounts]) -> tuple[MemoryCounts, ...]:
+    """One for all instructions of a line that do the same: an unrolled loop has many."""
+    sums: dict[tuple[object, ...], MemoryCounts] = {}
+    for one in merged_vectors(accesses):
+        key = (one.space, one.access, one.buffer, one.width)
+        known = sums.get(key)
+        total = {name: getattr(one, name) + getattr(known, name, 0) for name in SUMS}
+        sums[key] = replace(one, **total)
+    return tuple(sums.values())

@@ -6,13 +6,13 @@ takes as long as the busiest, or as its longest chain of dependent instructions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from embercoach.simulator.profile.accesses import merged_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
     from embercoach.simulator.profile.gpus import Family, Gpu
@@ -287,10 +287,3 @@ def _atomics(one: MemoryCounts) -> float:
     if one.access != "atomic":
         return 0.0
     return one.lanes * one.issued / max(1, one.contention)
-
-
-def gain(profile: LaunchProfile, gpu: Gpu, change: Callable[[LineCounts], LineCounts]) -> float:
-    """The part of the predicted time that a change of the lines would save, from 0 to 1."""
-    before = predict(profile, gpu).seconds
-    changed = replace(profile, lines=tuple(map(change, profile.lines)))
-    return max(0.0, 1 - predict(changed, gpu).seconds / before)

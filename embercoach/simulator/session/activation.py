@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import mlx.core as mx
 
 from embercoach.simulator.model import Limits, SimulatorError, require_unix
+from embercoach.simulator.profile.gpus import DEFAULT, GPUS
 from embercoach.simulator.session.capture import CapturedDefinition
 from embercoach.simulator.session.devices import SimulatedDevices
 from embercoach.simulator.session.launching import LaunchSettings, is_missing_metal, launch
@@ -239,7 +240,7 @@ def activate(
     limits: Limits | None = None,
     toolchain: Toolchain | None = None,
     machine: KernelRunner | None = None,
-    profile: bool = False,
+    profile: bool | str = False,
 ) -> Activation:
     """Simulate every `mx.fast.metal_kernel` kernel that is built and called inside a context.
 
@@ -261,14 +262,15 @@ def activate(
         limits: of time and memory of each launch.
         toolchain: what compiles; by default the one of the package `ziglang`.
         machine: what builds and runs, in place of compiler and child process.
-        profile: whether to count what each launch does, for `Recorder.profiles`, in place of the
-            checks: there are no findings.
+        profile: count what each launch does, for `Recorder.profiles`, in place of the checks. Notes
+            then say what costs time on a GPU: the one that is named, as a key of
+            `profile.gpus.GPUS`, or on True the default.
 
     Returns:
         A context manager, and a decorator of functions. Entering it gives a `Recorder`.
 
     Raises:
-        ValueError: for an unknown `on_finding`, or both `timeout` and `limits`.
+        ValueError: for an unknown `on_finding` or GPU, or both `timeout` and `limits`.
         SimulatorError: this is Windows.
     """
     require_unix()
@@ -276,17 +278,23 @@ def activate(
         raise ValueError(f"on_finding must be 'record' or 'raise', got {on_finding!r}")
     if timeout is not None and limits is not None:
         raise ValueError("give timeout or limits, not both: activate(limits=Limits(seconds=...))")
+    gpu = None
+    if profile:
+        name = DEFAULT if profile is True else profile
+        if name not in GPUS:
+            raise ValueError(f"profile must be True or one of {', '.join(GPUS)}, got {name!r}")
+        gpu = GPUS[name]
     if limits is None:
         limits = Limits() if timeout is None else Limits(seconds=timeout)
 
     def settings() -> LaunchSettings:
         return LaunchSettings(
-            checks=checks and not profile,
+            checks=checks and gpu is None,
             raises=on_finding == "raise",
             limits=limits,
             machine=machine or _host(toolchain),
             recorder=Recorder(),
-            profile=profile,
+            profile=gpu,
         )
 
     return Activation(settings)

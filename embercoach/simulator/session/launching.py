@@ -16,6 +16,7 @@ from embercoach.simulator.model import (
     SimulatorError,
     Traffic,
 )
+from embercoach.simulator.reporting.cost_messages import cost_findings
 from embercoach.simulator.reporting.messages import described
 from embercoach.simulator.session.buffers import buffers, to_array
 from embercoach.simulator.session.capture import capture
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
+    from embercoach.simulator.profile.gpus import Gpu
     from embercoach.simulator.session.capture import Capture, CapturedDefinition, Extent
     from embercoach.simulator.session.recorder import Recorder
 
@@ -62,7 +64,7 @@ class LaunchSettings:
         limits: of time and memory.
         machine: compiles and runs.
         recorder: gets each launch.
-        profile: whether to count each launch's work.
+        profile: the GPU for whose costs each launch's work is counted; None to count nothing.
     """
 
     checks: bool
@@ -70,7 +72,7 @@ class LaunchSettings:
     limits: Limits
     machine: KernelRunner
     recorder: Recorder
-    profile: bool = False
+    profile: Gpu | None = None
 
 
 def launch(
@@ -107,9 +109,9 @@ def launch(
 
 def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -> list[mx.array]:
     name = captured.definition.name
-    profile = {"profile": True} if settings.profile else {}
+    profiles = {"profile": True} if settings.profile else {}
     built = settings.machine.build(
-        captured, checks=settings.checks, limits=settings.limits, **profile
+        captured, checks=settings.checks, limits=settings.limits, **profiles
     )
     _check_geometry(name, captured.grid, captured.threadgroup)
     if 0 in captured.grid:
@@ -120,6 +122,9 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         result = settings.machine.run(built, bound, captured.grid, group, limits=settings.limits)
     place = calling_place()
     found = [described(raw, built, bound, place) for raw in result.findings]
+    profile = result.profile and replace(result.profile, launched_at=place)
+    if profile is not None and settings.profile is not None:
+        found += cost_findings(profile, settings.profile)
     done = SimulatedLaunch(
         kernel=name,
         grid=captured.grid,
@@ -131,7 +136,7 @@ def _run(captured: Capture, bound: Sequence[Buffer], settings: LaunchSettings) -
         notes=tuple(finding for finding in found if finding.is_note),
         launched_at=place,
         traffic=result.traffic,
-        profile=result.profile and replace(result.profile, launched_at=place),
+        profile=profile,
     )
     settings.recorder.add(done)
     if settings.raises and done.findings:

@@ -36,11 +36,13 @@ class Options:
         settings: compiler, limits, checks, and the allowed kinds of findings.
         compile_only: compile what would be launched, and its variants, and run nothing.
         record: a file to write at the end what was launched and found.
+        profile: the GPU for which the launches' work is counted; None to check instead.
     """
 
     settings: SimulatorSettings
     compile_only: bool = False
     record: str | None = None
+    profile: str | None = None
 
     def to_json(self) -> str:
         """As text, for another process."""
@@ -109,7 +111,12 @@ def begin(options: Options) -> tuple[ExitStack, Recorder]:
 
             simulation = compiling(toolchain, limits)
         else:
-            simulation = activate(checks=settings.checks, limits=limits, toolchain=toolchain)
+            simulation = activate(
+                checks=settings.checks,
+                limits=limits,
+                toolchain=toolchain,
+                profile=options.profile or False,
+            )
         entered = ExitStack()
         return entered, entered.enter_context(simulation)
     except ModuleNotFoundError as error:

@@ -6,13 +6,15 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embercoach.simulator.model import KernelFinding
+from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
+from embercoach.simulator.session.profile_document import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from embercoach.simulator.session.options import Options
     from embercoach.simulator.session.recorder import Recorder
@@ -45,11 +47,13 @@ class Record:
         kernels: in the order of their first launch.
         findings: faults and notes with their places in Python code, without allowed ones.
         allowed: how many findings were of an allowed kind.
+        profiles: of each kernel and geometry, as `profile_document.document` has them.
     """
 
     kernels: tuple[KernelRow, ...]
     findings: tuple[tuple[KernelFinding, LineSpan | None], ...]
     allowed: int
+    profiles: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def launches(self) -> int:
@@ -72,7 +76,7 @@ class Record:
         return sum(row.notes for row in self.kernels)
 
 
-def record_of(recorder: Recorder, allow: Sequence[str]) -> Record:
+def record_of(recorder: Recorder, allow: Sequence[str], gpu: str | None = None) -> Record:
     """The record of a recorder, findings sorted by the kernels' order."""
     rows: dict[str, KernelRow] = {}
     for launch in recorder.launches:
@@ -86,17 +90,19 @@ def record_of(recorder: Recorder, allow: Sequence[str]) -> Record:
         row.notes += finding.is_note
         row.findings += not finding.is_note
     placed = tuple((finding, place_of(finding)) for finding in kept)
-    return Record(tuple(rows.values()), placed, len(found) - len(kept))
+    profiles = documents(recorder.profiles, GPUS[gpu]) if gpu else ()
+    return Record(tuple(rows.values()), placed, len(found) - len(kept), profiles)
 
 
 def write(recorder: Recorder, options: Options) -> None:
     """Write the record to the file that the options name, whole or not at all."""
     assert options.record is not None
-    record = record_of(recorder, options.settings.allow)
+    record = record_of(recorder, options.settings.allow, options.profile)
     data = {
         "kernels": [asdict(row) for row in record.kernels],
         "findings": [(asdict(finding), place) for finding, place in record.findings],
         "allowed": record.allowed,
+        "profiles": record.profiles,
     }
     target = Path(options.record)
     draft = target.with_suffix(f".{os.getpid()}")
@@ -116,6 +122,7 @@ def read(path: Path) -> Record | None:
             (_finding(**finding), place and LineSpan(*place)) for finding, place in data["findings"]
         ),
         allowed=data["allowed"],
+        profiles=tuple(data["profiles"]),
     )
 
 
