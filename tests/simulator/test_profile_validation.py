@@ -41,7 +41,7 @@ def test_predictions_order_measured_times_and_are_near_them(part: str) -> None:
 def test_enough_kernels_of_each_origin_were_measured() -> None:
     groups = [case.group for case in CASES]
     assert len(groups) >= 60
-    least = {"microbenchmark": 30, "pack": 15, "mlx-lm": 8, "mlx-vlm": 2}
+    least = {"microbenchmark": 30, "pack": 20, "mlx-lm": 7, "mlx-vlm": 3}
     assert [name for name, number in least.items() if groups.count(name) < number] == []
     times = [case.microseconds for case in CASES]
     assert min(times) < 3
@@ -118,8 +118,10 @@ def test_counts_of_a_case_are_those_of_its_timed_launch(scale: int) -> None:
 
 
 def test_a_launch_that_does_not_end_has_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = "uint i = 0; while (i < 2) { i = a[i] > -1000.0f ? 0 : 2; } y[0] = i;"
-    case = micro("endless", body, [((8,), mx.float32)], ((8,), mx.float32), (1,), (1,))
+    body = "while (a[0] > -1000.0f) { y[0] = y[0] + 1.0f; }"
+    case = micro(
+        "endless", body, [((8,), mx.float32)], ((8,), mx.float32), (1,), (1,), init_value=0
+    )
     monkeypatch.setattr(profiles, "TIMEOUT", 3.0)
     with pytest.raises(RuntimeError, match="did not end"):
         profiles.profiled(case)

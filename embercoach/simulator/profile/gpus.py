@@ -1,6 +1,7 @@
 """Published figures of the GPUs that a profile is compared with, each with its source.
 
-Nothing here is guessed: `None` is a figure that no source gives.
+`None` is a figure of a GPU that no source gives. Of a family, waits and rates that no source gives
+are fitted to times of an H200 (`tests.benchmarks.profile.calibrate`), and estimates for Apple GPUs.
 """
 
 from __future__ import annotations
@@ -163,6 +164,7 @@ _APPLE = Family(
     source=_BENCHMARKS,
 )
 
+# Fitted to times of an H200: `docs/profile-validation.md`. No case has float16 or matrices.
 _NVIDIA = Family(
     threads=2048,
     groups=32,
@@ -171,48 +173,48 @@ _NVIDIA = Family(
     cycles={
         "float32": 0.25,
         "float16": 0.25,
-        "special": 2.0,
-        "division": 2.5,
-        "convert": 0.5,
+        "special": 2.2,
+        "division": 2.6,
+        "convert": 0.58,
         "matrix": 6.0,
-        "shuffle": 0.5,
-        "integer": 0.125,
-        "integer64": 0.25,
-        "division_integer": 5.0,
-        "control": 0.1,
-        "memory": 0.25,
+        "shuffle": 0.43,
+        "integer": 0.11,
+        "integer64": 0.26,
+        "division_integer": 5.1,
+        "control": 0.098,
+        "memory": 0.29,
     },
     latency={
-        "float32": 4.0,
+        "float32": 3.7,
         "float16": 5.0,
-        "special": 30.0,
-        "division": 35.0,
-        "convert": 4.0,
+        "special": 25.0,
+        "division": 41.0,
+        "convert": 5.0,
         "matrix": 60.0,
         "shuffle": 20.0,
-        "integer": 1.0,
-        "integer64": 2.0,
-        "division_integer": 40.0,
+        "integer": 1.5,
+        "integer64": 2.2,
+        "division_integer": 43.0,
         "control": 1.0,
-        "memory": 1.0,
+        "memory": 1.1,
     },
-    core_wait=33.0,
-    cache_wait=270.0,
-    device_wait=650.0,
-    requests=6.0,
-    ordered=0.5,
-    threadgroup_wait=25.0,
-    barrier_wait=30.0,
-    read_cycles=2.0,
+    core_wait=49.0,
+    cache_wait=250.0,
+    device_wait=320.0,
+    requests=7.1,
+    ordered=0.39,
+    threadgroup_wait=18.0,
+    barrier_wait=32.0,
+    read_cycles=4.0,
     write_cycles=4.0,
-    partial_write=0.5,
+    partial_write=0.53,
     line_cycles=1.0,
-    start_cycles=150.0,
-    atomic_seconds=0.6e-9,
+    start_cycles=160.0,
+    atomic_seconds=0.56e-9,
     atomic_parts=96,
-    launch_seconds=0.8e-6,
-    reached=0.9,
-    sharpness=3.0,
+    launch_seconds=0.81e-6,
+    reached=0.95,
+    sharpness=2.1,
     source=_HOPPER,
 )
 

@@ -7,4 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REASONS: Mapping[str, str] = {}
+_ALONE = "One simdgroup a threadgroup: 140 cycles for each dependent step; the cause is not known."
+_SERIAL = "The address of a read depends on the read before; the model overlaps reads."
+_ORDERED = (
+    "Reads of an iteration wait for its reductions and writes; the model overlaps more of them."
+)
+REASONS: Mapping[str, str] = {
+    **dict.fromkeys((f"solve_triangular_{s}" for s in ("1024x16", "64x64", "8x128")), _ALONE),
+    **dict.fromkeys(("pointer_chase_cache", "pointer_chase_memory"), _SERIAL),
+    **dict.fromkeys(
+        ("lm_gated_delta_64_narrow", "mlstm_chunkwise_chunk_rows", "softmax_16x65536"), _ORDERED
+    ),
+    "vlm_one_bit": "Few simdgroups, each with a long chain of dependent bit operations.",
+    "soft_cap_256": "One round of threadgroups: start and first read are not overlapped.",
+    "gather_in_cache": "Scattered reads of 4 bytes cost half of what whole lines cost.",
+}
