@@ -50,7 +50,9 @@ from embercoach.simulator.profile.gpus import DEFAULT, GPUS
     "text",
     "json",
     "sarif",
-    help_text="Output format. json and sarif move the program's output to standard error.",
+    "html",
+    help_text="Output format; html takes --profile. All but text move the program's output to "
+    "standard error.",
 )
 @shared_options.output_file
 @click.option(
@@ -76,4 +78,6 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError(f"--profile and {other} exclude each other")
     if options["gpu"] and not options["profile"]:
         raise click.UsageError("--gpu needs --profile")
+    if options["output_format"] == "html" and not options["profile"]:
+        raise click.UsageError("--output-format html needs --profile")
     ctx.exit(execute(SimulationRequest(**options)))
