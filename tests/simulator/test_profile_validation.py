@@ -80,8 +80,8 @@ def test_components_of_a_vector_are_one_access() -> None:
     assert found == [memory(16, 160)]
 
 
-def test_wide_and_gapless_accesses_stay_apart() -> None:
-    for one in (memory(4, 40), memory(16, 160)):
+def test_wide_gapless_and_narrow_read_accesses_stay_apart() -> None:
+    for one in (memory(4, 40), memory(16, 160), replace(memory(4, 160), access="read")):
         assert list(merged_vectors([one, one])) == [one, one]
 
 

@@ -65,6 +65,14 @@ _SPECIAL = frozenset(
         *("pow", "powr", "fmod", "remainder", "hypot", "erf", "cbrt", "ldexp", "frexp"),
     }
 )
+# GPUs have instructions for sqrt, exp2 and log2; what their libraries compute in addition for
+# others, such as the reduction of an angle. Roughly, as no count is published.
+_POLYNOMIALS: Mapping[str, int] = {
+    **dict.fromkeys(("exp", "exp10", "log", "log10"), 3),
+    **dict.fromkeys(("tanh", "sinh", "cosh", "expm1", "log1p", "pow", "powr", "fmod"), 16),
+    **dict.fromkeys(("sin", "cos", "asin", "acos", "atan", "atan2", "erf", "cbrt"), 20),
+    **dict.fromkeys(("tan", "asinh", "acosh", "atanh", "remainder"), 30),
+}
 _INTEGER_CALLS = frozenset(
     {
         *("smin", "smax", "umin", "umax", "abs", "ctpop", "ctlz", "cttz", "fshl", "fshr", "bswap"),
@@ -274,6 +282,7 @@ def _call(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
         yield kind, components, 2 * components
     elif base in _SPECIAL:
         yield "special", (2 if base in ("pow", "powr", "tan") else 1) * components, components
+        yield "float32", _POLYNOMIALS.get(base, 0) * components, 0
     elif callee.startswith("llvm.") and base in _INTEGER_CALLS:
         yield ("integer64" if element == "i64" else "integer"), components, 0
     elif callee.startswith("_Z") and not callee.startswith(("_ZN5ember", "_ZN5metal")):

@@ -6,22 +6,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from embercoach.simulator.profile.counts import MemoryCounts
+    from embercoach.simulator.profile.counts import Access, MemoryCounts
 
 #: Fields of an access that are sums.
 SUMS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "contention")
 #: Bytes of a lane's widest access.
 _WIDEST = 16
 _SECTOR = 32
+#: Bytes of the narrowest accesses that are merged.
+_NARROWEST: Mapping[Access, int] = {"read": 8, "write": 1}
 
 
 def merged_vectors(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]:
     """Merge the accesses of one line that are the components of vectors or structures.
 
-    The simulator's compiler splits a vector into components, each an access with gaps between the
-    lanes. So equal accesses of one line with gaps are taken for one of up to 16 bytes.
+    The simulator's compiler writes a structure by components, and reads it 8 bytes at a time, with
+    gaps between the lanes. So equal accesses of one line with gaps are taken for one of up to 16
+    bytes. Narrow reads are not: a loop over elements that was unrolled has such reads too.
     """
     alike: dict[tuple[object, ...], list[MemoryCounts]] = {}
     for one in accesses:
@@ -30,7 +33,8 @@ def merged_vectors(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]:
     for found in alike.values():
         first = found[0]
         together = _WIDEST // first.width
-        if first.access == "atomic" or together < 2 or not _has_gaps(first):
+        narrowest = _NARROWEST.get(first.access)
+        if narrowest is None or together < 2 or first.width < narrowest or not _has_gaps(first):
             yield from found
             continue
         for begin in range(0, len(found), together):

@@ -37,10 +37,11 @@ class Family:
         cache_wait: likewise from the cache that all cores share.
         device_wait: likewise from memory.
         requests: reads of device memory that one simdgroup has under way at once.
+        ordered: part of writes and barriers that a later read waits for.
         threadgroup_wait: cycles of an access to threadgroup memory without conflicts.
         barrier_wait: cycles of a threadgroup barrier.
-        request_cycles: of a core for each stretch of 128 bytes that it reads from, or writes to,
-            the shared cache.
+        read_cycles: of a core for each stretch of 128 bytes that it reads from the shared cache.
+        write_cycles: likewise for those that it writes.
         partial_write: what a write costs that fills a part of a stretch of 32 bytes, in parts of a
             whole one.
         line_cycles: of a core for each stretch of 128 bytes that a simdgroup's access touches.
@@ -63,9 +64,11 @@ class Family:
     cache_wait: float
     device_wait: float
     requests: float
+    ordered: float
     threadgroup_wait: float
     barrier_wait: float
-    request_cycles: float
+    read_cycles: float
+    write_cycles: float
     partial_write: float
     line_cycles: float
     start_cycles: float
@@ -144,9 +147,11 @@ _APPLE = Family(
     cache_wait=200.0,
     device_wait=400.0,
     requests=4.0,
+    ordered=0.5,
     threadgroup_wait=30.0,
     barrier_wait=30.0,
-    request_cycles=4.0,
+    read_cycles=2.0,
+    write_cycles=4.0,
     partial_write=0.3,
     line_cycles=2.0,
     start_cycles=100.0,
@@ -195,9 +200,11 @@ _NVIDIA = Family(
     cache_wait=270.0,
     device_wait=650.0,
     requests=6.0,
+    ordered=0.5,
     threadgroup_wait=25.0,
     barrier_wait=30.0,
-    request_cycles=4.0,
+    read_cycles=2.0,
+    write_cycles=4.0,
     partial_write=0.5,
     line_cycles=1.0,
     start_cycles=150.0,

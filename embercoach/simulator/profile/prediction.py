@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
-    from embercoach.simulator.profile.gpus import Gpu
+    from embercoach.simulator.profile.gpus import Family, Gpu
 
 Resource = Literal[
     "memory", "cache", "load-store", "threadgroup", "issue", "latency", "atomics", "starts"
@@ -161,7 +161,7 @@ def _device_bytes(profile: LaunchProfile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What the lines of a launch have in common.
+    """Factors that all lines of a launch share.
 
     Attributes:
         cycle: seconds of the whole GPU for one cycle of a core, as the busiest core has them.
@@ -203,16 +203,14 @@ class _Share:
         wait = family.core_wait + reuse * (
             family.cache_wait - family.core_wait + missed * (family.device_wait - family.cache_wait)
         )
-        chain = reads[0] / max(1, profile.simdgroups)
-        under_way = min(1.0, chain) + max(0.0, chain - 1.0) / family.requests
-        written = _asked(profile, "write")[1]
+        writes, written = _asked(profile, "write")
         filled = _part(sum(b.written_by_groups for b in device), written)
         return cls(
             cycle=cycle,
             issue=cycle * max(1.0, _SCHEDULERS / at_once),
             chain=rounds / max(1, profile.simdgroups) / clock,
             reuse=reuse,
-            read_wait=wait * under_way / chain if chain else 0.0,
+            read_wait=wait * _waits(reads[0], writes, profile, family),
             write=filled + (1 - filled) * family.partial_write,
             sizes={buffer.name: buffer.size for buffer in profile.buffers},
         )
@@ -227,6 +225,19 @@ def _asked(profile: LaunchProfile, access: str) -> tuple[int, int]:
         if one.space == "device" and one.access == access
     ]
     return sum(one.issued for one in found), sum(one.sectors for one in found) * _SECTOR
+
+
+def _waits(reads: int, writes: int, profile: LaunchProfile, family: Family) -> float:
+    """The part of a read's wait that nothing hides, on average.
+
+    Reads are under way together, but those after a write or a barrier wait for it, as both may be
+    of the same memory. A simdgroup waits for the first one in any case.
+    """
+    simdgroups = max(1, profile.simdgroups)
+    barriers = sum(line.barriers for line in profile.lines)
+    each = reads / simdgroups
+    alone = min(each, max(1.0, family.ordered * (writes + barriers) / simdgroups))
+    return (alone + (each - alone) / family.requests) / each if each else 0.0
 
 
 def _part(some: float, whole: float) -> float:
@@ -244,7 +255,8 @@ def _line_busy(line: LineCounts, share: _Share, gpu: Gpu) -> dict[Resource, floa
         share.reuse * sum(one.sectors for one in reads)
         + share.write * sum(one.sectors for one in writes)
     )
-    requests = share.reuse * sum(map(_lines, reads)) + share.write * sum(map(_lines, writes))
+    requests = share.reuse * family.read_cycles * sum(map(_lines, reads))
+    requests += family.write_cycles * sum(map(_lines, writes))
     chain = sum(family.latency[kind] * count for kind, count in line.issued.items())
     chain += line.barriers * family.barrier_wait
     chain += sum(one.issued for one in local) * family.threadgroup_wait
@@ -253,7 +265,7 @@ def _line_busy(line: LineCounts, share: _Share, gpu: Gpu) -> dict[Resource, floa
         "memory": 0.0,
         "cache": max(
             from_cache / (gpu.cache_bandwidth or 2 * gpu.bandwidth),
-            requests * family.request_cycles * share.cycle,
+            requests * share.cycle,
         ),
         "load-store": sum(map(_lines, device)) * family.line_cycles * share.cycle,
         "threadgroup": sum(one.bank_cycles for one in local) * share.cycle,

@@ -34,7 +34,12 @@ _PUBLISHED = {
     *(("cycles", "float32"), ("line_cycles", "")),
 }
 #: The least and the most of a constant.
-_BOUNDS = {"reached": (0.7, 0.95), "sharpness": (1.0, 8.0), "partial_write": (1e-3, 1.0)}
+_BOUNDS = {
+    "reached": (0.7, 0.95),
+    "sharpness": (1.0, 8.0),
+    "partial_write": (1e-3, 1.0),
+    "ordered": (1e-3, 1.0),
+}
 
 Point = dict[tuple[str, str], float]
 
@@ -66,7 +71,7 @@ def moved(family: Family, at: Point) -> Family:
 
 
 def loss(at: Point, prior: Point, cases: Sequence[Measured]) -> float:
-    """What is minimized."""
+    """Return the number that a fit minimizes."""
     gpu = replace(H200, family=moved(H200.family, at))
     logs = [
         abs(math.log(1e6 * predict(case.profile, gpu).seconds / case.microseconds))

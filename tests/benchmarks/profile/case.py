@@ -52,7 +52,7 @@ class Case:
 
 
 def held_out(name: str) -> bool:
-    """Whether constants of the model are not fitted to a case: half of all, by a hash."""
+    """Return whether the fit of constants leaves a case out: half of all, by a hash."""
     return sha256(name.encode()).digest()[0] % 2 == 1
 
 

@@ -181,5 +181,5 @@ def _output_bytes(launched: Launched) -> int:
 
 
 def _copy(array: mx.array) -> mx.array:
-    """Another array of the same values in memory of its own."""
+    """Return an array of the same values in other memory."""
     return mx.contiguous(mx.add(array, mx.zeros((), dtype=array.dtype)))

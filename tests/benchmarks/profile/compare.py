@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Figures that the documentation shows and a test keeps.
 SAVED = Path(__file__).resolve().parents[3] / "docs" / "images" / "profile-h200.json"
+#: Times of chains that differ by a larger part of their median judge no prediction.
+MOST_SPREAD = 0.3
 H200 = GPUS["H200"]
 RANK_CORRELATION, MEDIAN_ERROR = 0.9, 0.4
 
@@ -149,6 +151,9 @@ def join(times: Path, profiles: Path) -> dict[str, Any]:
             continue
         if [*profile["grid"]] != row["grid"]:
             raise ValueError(f"{row['name']}: grid must be {row['grid']}, got {profile['grid']}")
+        if row["spread"] > MOST_SPREAD:
+            sys.stdout.write(f"{row['name']}: left out: times differ by {row['spread']:.0%}\n")
+            continue
         kept = {key: row[key] for key in ("name", "group", "microseconds", "spread", "cold")}
         cases.append({**kept, "profile": profile})
     return {**document, "cases": cases}
