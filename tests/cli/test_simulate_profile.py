@@ -68,7 +68,8 @@ def test_text_names_the_bound_and_the_line(simulate: Simulate) -> None:
     assert "script.py:11:13: SIM-COST-001 note uncoalesced read of `x`" in out
     assert "kernel `rows`: 3 launches at script.py:17, grid (256, 1, 1)" in out
     assert "predicted for the M2 Max: " in out
-    (line,) = (line for line in out.splitlines() if line.endswith("sum += x[i * 64 + k];"))
+    table = out.partition("predicted for")[2]
+    (line,) = (line for line in table.splitlines() if line.endswith("sum += x[i * 64 + k];"))
     number, share, instructions, lanes, moved, *_ = line.split()
     assert (number, lanes) == ("5", "32")
     assert int(share.rstrip("%")) > 50

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach import rulebook
+from embercoach.cli.simulate.profile_text import print_profiles
 from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.excerpt import visible
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.profile_text import print_profiles
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
 from embercoach.rule_links import RULES_URL
 from embercoach.simulator.profile.prediction import RESOURCES
