@@ -50,7 +50,9 @@ from embercoach.simulator.profile.gpus import DEFAULT, GPUS
     "text",
     "json",
     "sarif",
-    help_text="Output format. json and sarif move the program's output to standard error.",
+    "html",
+    help_text="Output format; html takes --profile. All but text move the program's output to "
+    "standard error.",
 )
 @shared_options.output_file
 @click.option(
@@ -66,7 +68,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
     after `--`. `python` and `pytest` are those of the environment that embercoach is in.
     """
-    from embercoach.cli.simulation import SimulationRequest, execute
+    from embercoach.cli.simulate.simulation import SimulationRequest, execute
 
     shared_options.refuse_two_sources(options)
     if options["compile_only"] and options["no_checks"]:
@@ -76,4 +78,6 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError(f"--profile and {other} exclude each other")
     if options["gpu"] and not options["profile"]:
         raise click.UsageError("--gpu needs --profile")
+    if options["output_format"] == "html" and not options["profile"]:
+        raise click.UsageError("--output-format html needs --profile")
     ctx.exit(execute(SimulationRequest(**options)))

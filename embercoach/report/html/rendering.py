@@ -52,11 +52,11 @@ def render(
     rule_pages = pages({finding["code"] for finding in findings}, rules_url)
     shown = shown_paths(document, str(Path.cwd()))
     data = table(document, rule_pages, readable=readable, saved_at=saved_at, shown=shown)
-    environment = _environment()
-    environment.filters["shown"] = shown
-    style = _asset(environment, "report.css")
-    script = "\n".join(_asset(environment, name) for name in ("hot_spots.js", "report.js"))
-    return environment.get_template("report.html").render(
+    made = environment()
+    made.filters["shown"] = shown
+    style = asset(made, "report.css")
+    script = "\n".join(asset(made, name) for name in ("hot_spots.js", "report.js"))
+    return made.get_template("report.html").render(
         version=__version__,
         summary=document["summary"],
         details=details,
@@ -78,32 +78,34 @@ def render(
         data=data,
         style=style,
         script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        style_hash=content_hash(style),
+        script_hash=content_hash(script),
     )
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of pages, which escape what they are given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("embercoach.report.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
+    made.filters["visible"] = visible
     # ASCII alone: whatever a source holds, half a surrogate pair too, can be written.
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
-    return environment
+    made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
+    return made
 
 
-def _asset(environment: Environment, name: str) -> str:
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0].strip()
+def asset(templates: Environment, name: str) -> str:
+    """The text of a style sheet or script."""
+    assert templates.loader is not None
+    return templates.loader.get_source(templates, name)[0].strip()
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
     """The hash of a script or a style sheet for the content security policy."""
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"

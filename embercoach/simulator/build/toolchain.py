@@ -108,6 +108,13 @@ _COUNTED = (
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
+    # Accesses of different lines stay apart.
+    "-mllvm",
+    "-simplifycfg-hoist-common=false",
+    "-mllvm",
+    "-simplifycfg-sink-common=false",
+    "-mllvm",
+    "-enable-tail-merge=false",
 )
 _PLAIN = ("-O2", "-gline-tables-only", "-fdebug-compilation-dir=.")
 _RUNTIME = (

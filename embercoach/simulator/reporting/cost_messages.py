@@ -1,4 +1,4 @@
-"""What a profile advises, as findings in the user's terms."""
+"""The advice of a profile as findings in the user's terms."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ def _document(profile: LaunchProfile, launches: int, gpu: Gpu) -> dict[str, Any]
             "most": occupancy.most,
             "limit": occupancy.limit,
         },
+        "source": {part: list(lines) for part, lines in profile.source.items()},
         "lines": [_line(line, profile) for line in predicted.lines],
     }
 

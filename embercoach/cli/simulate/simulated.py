@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach import rulebook
-from embercoach.cli.profiled import print_profiles
+from embercoach.cli.simulate.profile_text import print_profiles
 from embercoach.finding import Finding
 from embercoach.report import text
+from embercoach.report.excerpt import visible
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
 from embercoach.rule_links import RULES_URL
+from embercoach.simulator.profile.prediction import RESOURCES
 from embercoach.terminal_text import json_text, log_line, without_commands
 
 if TYPE_CHECKING:
@@ -136,6 +138,17 @@ def render(simulated: Simulated, form: str, stream: TextIO) -> None:
                 rules_url=simulated.rules_url,
             )
         )
+    elif form == "html":
+        from embercoach.report.html.profile_page import render_profiles
+
+        stream.write(
+            render_profiles(
+                [_placed(profile) for profile in simulated.record.profiles],
+                program=simulated.program,
+                resources=RESOURCES,
+                shown=visible,
+            )
+        )
     else:
         _for_people(simulated, stream)
 
@@ -209,7 +222,8 @@ def _for_people(simulated: Simulated, stream: TextIO) -> None:
         width, wrap = width_of(stream), wraps(stream)
         lines = text.full(simulated, SourceTexts(), show_notes=shown, width=width, wrap=wrap)
     print_lines(lines, stream, rules_url=simulated.rules_url)
-    print_profiles([_placed(profile) for profile in simulated.record.profiles], stream)
+    profiles = [_placed(profile) for profile in simulated.record.profiles]
+    print_profiles(profiles, RESOURCES, stream)
     if simulated.record.kernels:
         _print_table(simulated, stream)
     print_lines(_summary(simulated), stream)

@@ -15,7 +15,7 @@ from embercoach.cli.config_warnings import warn
 from embercoach.cli.flow import UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of
-from embercoach.cli.simulated import Simulated, render
+from embercoach.cli.simulate.simulated import Simulated, render
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.config.load import compiler_allowed
 from embercoach.report.styled import print_text

@@ -6,7 +6,6 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.report.styled import STYLES, print_lines, wants_color, width_of
-from embercoach.simulator.profile.prediction import RESOURCES
 from embercoach.terminal_text import log_line, without_commands
 
 if TYPE_CHECKING:
@@ -20,20 +19,27 @@ if TYPE_CHECKING:
 _MOST_LINES, _LEAST_SHARE = 8, 0.02
 
 
-def print_profiles(profiles: Sequence[Mapping[str, Any]], stream: TextIO) -> None:
-    """Write each kernel's prediction and its lines, the most expensive first."""
+def print_profiles(
+    profiles: Sequence[Mapping[str, Any]], resources: Mapping[Any, str], stream: TextIO
+) -> None:
+    """Write each kernel's prediction and its lines, the most expensive first.
+
+    Args:
+        profiles: as the JSON report has them.
+        resources: names of what bounds a launch.
+        stream: to write to.
+    """
     for profile in profiles:
-        print_lines(_head(profile), stream)
+        print_lines(_head(profile, resources[profile["bound"]]), stream)
         _print_table(profile, stream)
 
 
-def _head(profile: Mapping[str, Any]) -> Iterator[Line]:
+def _head(profile: Mapping[str, Any], bound: str) -> Iterator[Line]:
     launches, place = profile["launches"], profile["launched_at"]
     called = f" at {place['path']}:{place['line']}" if place else ""
     count = f"{launches} launch{'' if launches == 1 else 'es'}{called}"
     geometry = f"grid {tuple(profile['grid'])}, threadgroup {tuple(profile['threadgroup'])}"
     yield [(f"kernel `{log_line(profile['kernel'])}`", "head"), (f": {count}, {geometry}", "")]
-    bound = RESOURCES[profile["bound"]]
     seconds = _time(profile["predicted_seconds"])
     yield [
         ("  predicted for the ", ""),

@@ -1,0 +1,200 @@
+"""``embercoach simulate --profile``: text, JSON, the page, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from embercoach.report.html.profile_page import roofline, source_rows
+from tests.simulator.programs import python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
+
+Simulate = Callable[..., subprocess.CompletedProcess[str]]
+NAME = "<script>alert(1)</script>"
+SCRIPT = f"""\
+import mlx.core as mx
+
+rows = mx.fast.metal_kernel(
+    name="rows",
+    input_names=["x"],
+    output_names=["y"],
+    source=\"\"\"
+        uint i = thread_position_in_grid.x;
+        float sum = 0.0f; // {NAME}
+        for (uint k = 0; k < 64; ++k) {{
+            sum += x[i * 64 + k];
+        }}
+        y[i] = sum;
+    \"\"\",
+)
+for _ in range(3):
+    (y,) = rows(
+        inputs=[mx.ones((256, 64))],
+        grid=(256, 1, 1),
+        threadgroup=(64, 1, 1),
+        output_shapes=[(256,)],
+        output_dtypes=[mx.float32],
+    )
+    print("sum", y[0].item())
+"""
+
+
+@pytest.fixture
+def simulate(tmp_path: Path) -> Simulate:
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return python(
+            "-m", "embercoach", "simulate", *arguments, "--", "python", "script.py", cwd=tmp_path
+        )
+
+    return run
+
+
+def test_text_names_the_bound_and_the_line(simulate: Simulate) -> None:
+    result = simulate("--profile")
+    assert result.returncode == 0, result.stderr
+    out = result.stdout
+    assert out.startswith("sum 64.0\n")
+    assert "script.py:11:13: SIM-COST-001 note uncoalesced read of `x`" in out
+    assert "kernel `rows`: 3 launches at script.py:17, grid (256, 1, 1)" in out
+    assert "predicted for the M2 Max: " in out
+    table = out.partition("predicted for")[2]
+    (line,) = (line for line in table.splitlines() if line.endswith("sum += x[i * 64 + k];"))
+    number, share, instructions, lanes, moved, *_ = line.split()
+    assert (number, lanes) == ("5", "32")
+    assert int(share.rstrip("%")) > 50
+    assert int(instructions.replace(",", "")) >= 8 * 64 * 2
+    assert moved == "512"
+
+
+def test_notes_can_be_left_out(simulate: Simulate) -> None:
+    assert "SIM-COST-001" not in simulate("--profile", "--no-notes").stdout
+
+
+def test_json_has_the_form_of_its_schema(simulate: Simulate) -> None:
+    result = simulate("--profile", "--gpu", "h200", "--output-format", "json")
+    reported = json.loads(result.stdout)
+    text = files("embercoach.report").joinpath("simulation.schema.json").read_text("utf-8")
+    jsonschema.Draft202012Validator(json.loads(text)).validate(reported)
+    (profile,) = reported["profiles"]
+    assert (profile["gpu"], profile["launches"]) == ("H200", 3)
+    assert profile["device_bytes"] == 4 * (256 * 64 + 256)
+    assert profile["flops"] == 256 * 64
+    assert profile["launched_at"] == {"path": "script.py", "line": 17}
+    assert profile["busy_seconds"][profile["bound"]] == max(profile["busy_seconds"].values())
+    assert profile["predicted_seconds"] >= max(profile["busy_seconds"].values())
+    assert sum(line["share"] for line in profile["lines"]) == pytest.approx(1, abs=0.01)
+
+
+class _Page(HTMLParser):
+    """Start tags, and what is in `pre`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.sources: list[str] = []
+        self._in_source = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._in_source = tag == "pre"
+        if self._in_source:
+            self.sources.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_source = self._in_source and tag != "pre"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_source:
+            self.sources[-1] += data
+
+
+def test_the_page_shows_sources_and_runs_nothing(simulate: Simulate, tmp_path: Path) -> None:
+    result = simulate("--profile", "--output-format", "html", "-o", "profile.html")
+    assert result.returncode == 0, result.stderr
+    page = _Page((tmp_path / "profile.html").read_text(encoding="utf-8"))
+    names = [tag for tag, _ in page.tags]
+    assert "script" not in names
+    assert names.count("circle") == 1
+    assert not any("style" in attributes for _, attributes in page.tags)
+    (policy,) = (a["content"] for _, a in page.tags if a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert any(NAME in source for source in page.sources)
+    hottest = next(n for n, source in enumerate(page.sources) if "sum += x" in source)
+    rows = [attributes["class"] for tag, attributes in page.tags if tag == "tr" and attributes]
+    assert rows[hottest] in ("heat-7", "heat-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--profile", "--no-checks"), "--profile and --no-checks exclude each other"),
+        (("--profile", "--compile-only"), "--profile and --compile-only exclude each other"),
+        (("--gpu", "M1"), "--gpu needs --profile"),
+        (("--profile", "--gpu", "M0"), "'M0' is not one of"),
+        (("--output-format", "html"), "--output-format html needs --profile"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], message: str, simulate: Simulate) -> None:
+    result = simulate(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+def profile(**changes: object) -> dict[str, object]:
+    return {
+        "kernel": "k",
+        "flops": 1000,
+        "device_bytes": 100,
+        "predicted_seconds": 1e-6,
+        "gpu_bandwidth": 1e11,
+        "gpu_flops": 2e12,
+        "source": {"header": ["a", "b"], "body": ["c", "d"]},
+        "lines": [
+            {"part": "header", "line": 2, "share": 0.75},
+            {"part": "body", "line": 1, "share": 0.005},
+        ],
+        **changes,
+    }
+
+
+def test_the_roof_bends_where_bandwidth_and_operations_meet() -> None:
+    plot = roofline([profile()])
+    assert plot is not None
+    left, corner, right = (tuple(map(float, point.split(","))) for point in plot.roof.split())
+    assert left[0] < corner[0] < right[0]
+    assert left[1] > corner[1] == right[1]
+    (point,) = plot.points
+    assert (point.intensity, point.speed) == (10, 1e9)
+
+
+def test_without_a_published_clock_the_roof_is_the_memory_alone() -> None:
+    plot = roofline([profile(gpu_flops=None)])
+    assert plot is not None
+    assert len(plot.roof.split()) == 2
+
+
+@pytest.mark.parametrize("missing", ["flops", "device_bytes"])
+def test_kernels_without_a_place_in_the_plot(missing: str) -> None:
+    assert roofline([profile(**{missing: 0})]) is None
+
+
+def test_lines_of_the_header_are_shown_where_they_cost() -> None:
+    rows = source_rows(profile())
+    assert [(row["part"], row["line"], row["shade"]) for row in rows] == [
+        ("header", 2, 7),
+        ("body", 1, 0),
+        ("body", 2, 0),
+    ]
