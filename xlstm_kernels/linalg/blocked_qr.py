@@ -66,7 +66,7 @@ def _undefined(v: mx.array, columns: int) -> mx.array:
 
     As in LAPACK, whose products skip the zeros of V and T; 0 times NaN would reach all columns.
     """
-    first = mx.cumsum(0.0 * mx.sum(v, axis=2), axis=1)
+    first = mx.cumsum(mx.sum(v - v, axis=2), axis=1)
     rest = (*first.shape[:1], columns - first.shape[1])
     return mx.concatenate([first, mx.broadcast_to(first[:, -1:], rest)], axis=1)
 
