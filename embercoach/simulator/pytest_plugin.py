@@ -32,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Simulate kernels, which is faster, without checking them.",
     )
+    group.addoption(
+        "--embercoach-profile",
+        metavar="GPU",
+        help="Count what simulated kernels cost, in place of the checks, and predict their times "
+        "on a GPU, for example 'M2 Max'.",
+    )
     parser.addini(
         MARKER,
         type="args",
@@ -54,19 +60,22 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Start before any conftest or test module is imported: they may build kernels."""
     chosen = early_config.known_args_namespace
     if chosen.embercoach_simulate:
-        _start(early_config, checks=not chosen.embercoach_no_checks)
+        gpu = chosen.embercoach_profile
+        _start(early_config, checks=not chosen.embercoach_no_checks, gpu=gpu)
     elif chosen.embercoach_no_checks:
         raise pytest.UsageError(f"--embercoach-no-checks needs {FLAG}")
+    elif chosen.embercoach_profile is not None:
+        raise pytest.UsageError(f"--embercoach-profile needs {FLAG}")
 
 
-def _start(config: pytest.Config, *, checks: bool) -> SimulatedSession:
+def _start(config: pytest.Config, *, checks: bool, gpu: str | None) -> SimulatedSession:
     from embercoach.config import ConfigError
     from embercoach.simulator.model import SimulatorError
     from embercoach.simulator.session.pytest_session import SimulatedSession
 
     try:
-        session = SimulatedSession.start(config, checks=checks)
-    except (ConfigError, SimulatorError) as error:
+        session = SimulatedSession.start(config, checks=checks, gpu=gpu)
+    except (ConfigError, SimulatorError, ValueError) as error:
         raise pytest.UsageError(f"{FLAG}: {error}") from error
     config.add_cleanup(session.close)
     config.pluginmanager.register(session, SESSION)

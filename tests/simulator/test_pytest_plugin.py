@@ -247,6 +247,16 @@ def test_without_checks_nothing_is_found(project: Path) -> None:
     assert "run on this CPU and are not checked" in result.stdout
 
 
+def test_profiled_launches_are_listed_and_not_checked(project: Path) -> None:
+    (project / "test_a.py").write_text(
+        "from kernels import launch, turn\n\n\ndef test_race():\n    launch(turn)\n"
+    )
+    result = run_pytest(SIMULATE, "--embercoach-profile", "M1 Pro", cwd=project)
+    assert result.returncode == 0, result.stdout
+    assert "run on this CPU and are profiled for the M1 Pro" in result.stdout
+    assert re.search(r"kernel 'turn' at \S+kernels.py:\d+: [\d.]+ us predicted", result.stdout)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("files", "options", "words"),
@@ -261,6 +271,8 @@ def test_without_checks_nothing_is_found(project: Path) -> None:
         ({"pyproject.toml": "[tool.embercoach.simulator]\ntimout = 3\n"}, [SIMULATE],
          "unknown key 'timout'; did you mean 'timeout'?"),
         ({}, ["--embercoach-no-checks"], "--embercoach-no-checks needs --embercoach-simulate"),
+        ({}, ["--embercoach-profile", "M1"], "--embercoach-profile needs --embercoach-simulate"),
+        ({}, [SIMULATE, "--embercoach-profile", "M0"], "profile must be True or one of M1, M1 Pro"),
     ],
 )  # fmt: skip
 def test_mistakes_of_usage(

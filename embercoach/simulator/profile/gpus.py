@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from embercoach.simulator.profile.counts import Kind
 
 _KIB, _MIB = 1 << 10, 1 << 20
-_NEWS = "https://www.apple.com/newsroom"
 #: Clocks, caches, registers and instruction throughputs of M1 and M2, measured.
 _BENCHMARKS = "https://github.com/philipturner/metal-benchmarks"
 _HOPPER = "https://resources.nvidia.com/en-us-hopper-architecture/nvidia-h100-tensor-c"
@@ -220,39 +219,51 @@ _NVIDIA = Family(
 
 
 def _apple(
-    name: str, cores: int, gigabytes: float, clock: float | None, cache: int | None, news: str
+    name: str, cores: int, gigabytes: float, clock: float | None, cache: int | None, source: str
 ) -> Gpu:
     size = None if cache is None else cache * _MIB
     speed = None if clock is None else clock * 1e9
-    return Gpu(name, cores, gigabytes * 1e9, speed, size, _APPLE, f"{_NEWS}/{news}/")
+    return Gpu(name, cores, gigabytes * 1e9, speed, size, _APPLE, source)
 
 
-_M3 = "2023/10/apple-unveils-m3-m3-pro-and-m3-max-the-most-advanced-chips-for-a-personal-computer"
-_M4 = "2024/10/apple-introduces-m4-pro-and-m4-max"
-_M1 = "2021/10/introducing-m1-pro-and-m1-max-the-most-powerful-chips-apple-has-ever-built"
-_M2 = "2023/01/apple-unveils-m2-pro-and-m2-max-next-generation-chips-for-next-level-workflows"
-_M5 = "2025/10/apple-unleashes-m5-the-next-big-leap-in-ai-performance-for-apple-silicon"
-_M5_MAX = "2026/03/apple-debuts-m5-pro-and-m5-max-to-supercharge-the-most-demanding-pro-workflows"
+_CHIPS = "https://gist.github.com/kellyshephard"
+_M1 = "https://www.frontpagetech.com/2021/10/18/apple-announces-new-m1-pro-and-m1-max-chips-worst-naming-ever/"
+_M1_ULTRA = (
+    "https://www.notebookcheck.net/Apple-M1-Ultra-revealed-with-UltraFusion-architecture-a-20-core-CPU-"
+    "and-up-to-a-64-core-GPU.607117.0.html"
+)
+_M2 = "https://technewsboy.com/apple-unveils-m2-pro-and-m2-max-processor-for-mac-devices-times-of-india"
+_M2_ULTRA = (
+    "https://propakistani.pk/2023/06/06/apple-m2-ultra-chip-unveiled-for-mac-pro-and-mac-studio/"
+)
+_M3 = "https://abachy.com/news/apples-m3-series-chips-enhanced-performance-and-advanced-gpus"
+_M3_PRO = "https://www.macrumors.com/2023/10/31/apple-m3-pro-less-memory-bandwidth/"
+_M3_ULTRA = "https://inforeader.com/i/?a=reader&rid=67c916097fa95&search=%23m3%2Bultra"
+_M4 = "https://mactrast.com/?p=168123"
+_M4_MAX = "https://sianzzz.com/apple-announces-m4-max-chip-debuting-on-the-macbook-pro"
+_M5 = "https://www.fonearena.com/blog/466700/apple-m5-specs-features.html"
+_M5_MAX = "https://www.lowyat.net/2026/385170/apple-m5-pro-m5-max"
 
-#: Clocks and caches of M1 and M2 are those of `metal-benchmarks`.
+#: Sources are reports of Apple's announcements; clocks and caches of M1 and M2 are those of
+#: `metal-benchmarks`.
 GPUS: Mapping[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
-        _apple("M1", 8, 68.25, 1.278, 8, "2020/11/apple-unleashes-m1"),
+        _apple("M1", 8, 68.25, 1.278, 8, _CHIPS),
         _apple("M1 Pro", 16, 200, 1.296, 24, _M1),
         _apple("M1 Max", 32, 400, 1.296, 48, _M1),
-        _apple("M1 Ultra", 64, 800, 1.296, 96, "2022/03/apple-unveils-m1-ultra"),
-        _apple("M2", 10, 100, 1.398, 8, "2022/06/apple-unveils-m2"),
+        _apple("M1 Ultra", 64, 800, 1.296, 96, _M1_ULTRA),
+        _apple("M2", 10, 100, 1.398, 8, _M3),
         _apple("M2 Pro", 19, 200, 1.398, 24, _M2),
         _apple("M2 Max", 38, 400, 1.398, 48, _M2),
-        _apple("M2 Ultra", 76, 800, None, None, "2023/06/apple-introduces-m2-ultra"),
+        _apple("M2 Ultra", 76, 800, None, None, _M2_ULTRA),
         _apple("M3", 10, 100, None, None, _M3),
-        _apple("M3 Pro", 18, 150, None, None, _M3),
-        _apple("M3 Max", 40, 400, None, None, _M3),
-        _apple("M3 Ultra", 80, 819, None, None, "2025/03/apple-reveals-m3-ultra"),
-        _apple("M4", 10, 120, None, None, "2024/05/apple-introduces-m4-chip"),
-        _apple("M4 Pro", 20, 273, None, None, _M4),
-        _apple("M4 Max", 40, 546, None, None, _M4),
+        _apple("M3 Pro", 18, 150, None, None, _M3_PRO),
+        _apple("M3 Max", 40, 400, None, None, _M3_PRO),
+        _apple("M3 Ultra", 80, 819, None, None, _M3_ULTRA),
+        _apple("M4", 10, 120, None, None, _M4),
+        _apple("M4 Pro", 20, 273, None, None, _M4_MAX),
+        _apple("M4 Max", 40, 546, None, None, _M4_MAX),
         _apple("M5", 10, 153, None, None, _M5),
         _apple("M5 Pro", 20, 307, None, None, _M5_MAX),
         _apple("M5 Max", 40, 614, None, None, _M5_MAX),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach.simulator.profile.prediction import predict
+from embercoach.simulator.profile.prediction import RESOURCES, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts
     from embercoach.simulator.profile.gpus import Gpu
@@ -29,6 +29,17 @@ def documents(profiles: Iterable[LaunchProfile], gpu: Gpu) -> tuple[dict[str, An
         first.setdefault(key, profile)
         launches[key] = launches.get(key, 0) + 1
     return tuple(_document(profile, launches[key], gpu) for key, profile in first.items())
+
+
+def predictions(profiles: Iterable[LaunchProfile], gpu: Gpu) -> Iterator[str]:
+    """A line for each kernel, call and geometry."""
+    for one in documents(profiles, gpu):
+        place = one["launched_at"]
+        called = f" at {place['path']}:{place['line']}" if place else ""
+        yield (
+            f"kernel {one['kernel']!r}{called}: {one['predicted_seconds'] * 1e6:.1f} us predicted, "
+            f"bound by {RESOURCES[one['bound']]}"
+        )
 
 
 def _document(profile: LaunchProfile, launches: int, gpu: Gpu) -> dict[str, Any]:

@@ -9,8 +9,11 @@ import pytest
 
 from embercoach.config import ConfigError
 from embercoach.config.setting_types import check_kind
+from embercoach.simulator.model import CODE_OF_COST
+from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.reporting.messages import report
 from embercoach.simulator.session.options import Options, begin, options_for
+from embercoach.simulator.session.profile_document import predictions
 from embercoach.simulator.session.recorder import merged
 from embercoach.terminal_text import log_line
 
@@ -53,12 +56,20 @@ class SimulatedSession:
         self._of_tests: dict[str, _TestFindings] = {}
 
     @classmethod
-    def start(cls, config: pytest.Config, *, checks: bool) -> SimulatedSession:
+    def start(
+        cls, config: pytest.Config, *, checks: bool, gpu: str | None = None
+    ) -> SimulatedSession:
         """Activate the simulator.
+
+        Args:
+            config: of the session.
+            checks: whether launches are checked.
+            gpu: for which launches are profiled instead; None for none.
 
         Raises:
             ConfigError: a mistake in the project's configuration or in pytest's.
             SimulatorError: the simulator can't run here.
+            ValueError: an unknown GPU.
         """
         options = options_for(config.rootpath)
         kinds = (check_kind(word) for word in config.getini(MARKER))
@@ -67,7 +78,7 @@ class SimulatedSession:
             checks=options.settings.checks and checks,
             allow=(*options.settings.allow, *kinds),
         )
-        options = replace(options, settings=settings)
+        options = replace(options, settings=settings, profile=gpu or options.profile)
         return cls(*begin(options), options)
 
     def close(self) -> None:
@@ -82,6 +93,8 @@ class SimulatedSession:
         """Return the line of the session's header."""
         settings = self._options.settings
         checked = "checked" if settings.checks else "not checked"
+        if self._options.profile is not None:
+            checked = f"profiled for the {self._options.profile}"
         return f"embercoach: Metal kernels run on this CPU and are {checked}"
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -166,6 +179,9 @@ class SimulatedSession:
         for note in self._recorder.notes:
             if note.kind not in self._allowed:
                 terminalreporter.write_line(_in_short(note))
+        if self._options.profile is not None:
+            for line in predictions(self._recorder.profiles, GPUS[self._options.profile]):
+                terminalreporter.write_line(log_line(line))
         terminalreporter.write_line(self._summary())
 
     def _summary(self) -> str:
@@ -239,7 +255,8 @@ def _joined(findings: Iterable[KernelFinding]) -> str:
 
 def _in_short(note: KernelFinding) -> str:
     line = "" if note.line is None else f", {note.part} line {note.line}"
-    excerpt = f": {note.excerpt}" if note.excerpt else ""
+    text = note.message if note.kind in CODE_OF_COST else note.excerpt
+    excerpt = f": {text}" if text else ""
     return log_line(f"note {note.kind} in kernel {note.kernel!r}{line}{excerpt}")
 
 
