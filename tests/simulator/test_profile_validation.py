@@ -19,7 +19,8 @@ from embercoach.simulator.profile.counts import (
 from tests.benchmarks.profile import calibrate, chain, compare, page, profiles
 from tests.benchmarks.profile.case import Case, held_out, launch_of
 from tests.benchmarks.profile.failures import REASONS
-from tests.benchmarks.profile.micro import micro, streamed
+from tests.benchmarks.profile.micro import streamed
+from tests.benchmarks.profile.micro_case import micro
 from xlstm_kernels import soft_cap
 
 if TYPE_CHECKING:
