@@ -45,6 +45,7 @@ class Measured:
         spread: of the measured times, in parts of their median.
         cold: whether the data came from device memory.
         profile: counts of the simulator.
+        is_later: whether it was measured when the model and its constants were complete.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Measured:
     spread: float
     cold: bool
     profile: LaunchProfile
+    is_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +183,13 @@ def main() -> int:
 
 
 def parts(found: Sequence[Row]) -> dict[str, list[Row]]:
-    """All rows, those held out, and those that constants were fitted to."""
-    held = [row for row in found if held_out(row.case.name)]
+    """All rows, those measured later, those held out, and those that constants were fitted to."""
+    earlier = [row for row in found if not row.case.is_later]
     return {
         "all": [*found],
-        "held out": held,
-        "fitted": [row for row in found if not held_out(row.case.name)],
+        "measured later": [row for row in found if row.case.is_later],
+        "held out": [row for row in earlier if held_out(row.case.name)],
+        "fitted": [row for row in earlier if not held_out(row.case.name)],
     }
 
 

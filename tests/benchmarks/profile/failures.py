@@ -18,6 +18,9 @@ REASONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("lm_gated_delta_64_narrow", "mlstm_chunkwise_chunk_rows", "softmax_16x65536"), _ORDERED
     ),
+    "lm_wkv7": "Each step needs the sums of the step before; the model overlaps more of its reads.",
+    "rsqrt_chain": "Probably more instructions for a reciprocal square root than the one counted.",
+    "rms_norm_256": "One round of threadgroups: start and first read are not overlapped.",
     "vlm_one_bit": "Few simdgroups, each with a long chain of dependent bit operations.",
     "soft_cap_256": "One round of threadgroups: start and first read are not overlapped.",
     "gather_in_cache": "Scattered reads of 4 bytes cost half of what whole lines cost.",

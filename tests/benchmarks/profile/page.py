@@ -69,7 +69,8 @@ def _cases(found: Sequence[Row]) -> Iterator[str]:
     yield "| --- | --- | ---: | ---: | ---: | --- |"
     for row in sorted(found, key=lambda row: row.case.microseconds):
         case = row.case
-        name = case.name if held_out(case.name) else f"{case.name} \\*"
+        is_fitted = not (held_out(case.name) or case.is_later)
+        name = f"{case.name} \\*" if is_fitted else case.name
         yield (
             f"| {name} | {case.group} | {_time(case.microseconds)} | {_time(row.predicted)} |"
             f" {row.predicted / case.microseconds:.2f} | {row.bound} |"
