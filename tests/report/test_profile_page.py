@@ -1,0 +1,96 @@
+"""The page of profiles in Chromium: accessibility by axe, width, themes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from embercoach.report.excerpt import visible
+from embercoach.report.html.profile_page import render_profiles
+from tests.report.test_html_browser import BROWSER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
+axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium"),
+]
+SHARES = (0.0, 0.005, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
+
+
+def profile(name: str, flops: int) -> dict[str, Any]:
+    """A kernel with a line of each shade."""
+    texts = [f"float v{n} = x[i + {n}]; // {'long ' * 12}" for n in range(len(SHARES))]
+    cost = {"instructions": {"float32": 4}, "active_lanes": 12.5}
+    moved = {"device_bytes_moved": 4096, "device_bytes_requested": 512}
+    return {
+        "kernel": name,
+        "launched_at": {"path": "model.py", "line": 7},
+        "launches": 3,
+        "grid": [256, 1, 1],
+        "threadgroup": [64, 1, 1],
+        "threadgroup_bytes": 0,
+        "registers": 20,
+        "flops": flops,
+        "device_bytes": 1 << 16,
+        "predicted_seconds": 2e-5,
+        "gpu": "M2 Max",
+        "gpu_bandwidth": 4e11,
+        "gpu_flops": 1.3e13,
+        "bound": "memory",
+        "occupancy": {"simdgroups": 96, "most": 96, "limit": "threads"},
+        "source": {"body": texts},
+        "lines": [
+            {"part": "body", "line": n, "share": share, **cost, **moved}
+            for n, share in enumerate(SHARES, start=1)
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("profile") / "profile.html"
+    profiles = [profile("rows", 1 << 18), profile("<b>products</b>", 1 << 24)]
+    text = render_profiles(
+        profiles, program="train.py", resources={"memory": "memory bandwidth"}, shown=visible
+    )
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_accessible(browser: Any, page_file: Path, scheme: str, width: int) -> None:
+    page = browser.new_page(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
+    )
+    page.goto(page_file.as_uri())
+    violations = axe_api.Axe().run(page).response["violations"]
+    found = [(one["id"], node["html"]) for one in violations for node in one["nodes"]]
+    is_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    page.close()
+    assert (found, is_wide) == ([], False)
+
+
+def test_hot_lines_stand_out_under_the_policy(browser: Any, page_file: Path) -> None:
+    page = browser.new_page()
+    page.goto(page_file.as_uri())
+    color = "getComputedStyle(document.querySelector('{} pre')).backgroundColor"
+    colors = [page.evaluate(color.format(row)) for row in (".heat-0", ".heat-1", ".heat-8")]
+    circles = page.locator("svg.roofline circle").count()
+    bold = page.locator("main b").count()
+    page.close()
+    assert (len(set(colors)), circles, bold) == (3, 2, 0)
