@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "Check MLX and Metal code (the default command).",
     "baseline": "Record today's findings, so that checks report only new ones.",
     "simulate": "Run a program's Metal kernels on the CPU and check them at run time.",
+    "trace": "Run a program and list where it waits for MLX: evaluations, host copies, retraces.",
     "port": "Port kernels of a .metal file to mx.fast.metal_kernel.",
     "merge": "Merge saved reports: shards of a run, or runs over several checkouts.",
     "report": "Write an HTML report: charts, a searchable list, annotated sources.",
@@ -164,7 +165,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     Raises:
         click.UsageError: a file can't be read.
     """
-    if [*arguments[:1]] == ["simulate"]:
+    if [*arguments[:1]] in (["simulate"], ["trace"]):
         return [*arguments]
     words: list[str] = []
     for number, argument in enumerate(arguments):

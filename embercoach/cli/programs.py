@@ -1,4 +1,4 @@
-"""The command lines that ``embercoach simulate`` can run, and how each is started."""
+"""The command lines that ``simulate`` and ``trace`` can run, and how each is started."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ if root and root not in sys.path:
 """
 _PROGRAM = f"""\
 {_BOOT}
-form, target, *rest = rest
-from embercoach.simulator.session.runner import main
-sys.exit(main(form, target, rest))
+runner, form, target, *rest = rest
+from importlib import import_module
+sys.exit(import_module(runner).main(form, target, rest))
 """
+#: Modules that run a program simulated, or traced.
+SIMULATOR, TRACE = "embercoach.simulator.session.runner", "embercoach.trace.runner"
 #: Nothing of ours is imported before pytest: it would warn that it can't rewrite our assertions.
 _PYTEST = f"""\
 {_BOOT}
@@ -60,8 +62,8 @@ class ProgramCommand:
     is_pytest: bool
 
 
-def program_of(words: tuple[str, ...]) -> ProgramCommand:
-    """The program of a command line.
+def program_of(words: tuple[str, ...], runner: str = SIMULATOR) -> ProgramCommand:
+    """The program of a command line, run by one of our modules.
 
     Raises:
         click.UsageError: it is neither Python nor pytest, or has no script.
@@ -69,13 +71,13 @@ def program_of(words: tuple[str, ...]) -> ProgramCommand:
     first, *rest = words
     name = Path(first).name
     if name in ("pytest", "py.test"):
-        return _pytest(_interpreter_beside(first), rest, here=False)
+        return _pytest(_interpreter_beside(first, runner), rest, runner, here=False)
     if re.fullmatch(r"python(\d+(\.\d+)?)?", name):
-        return _python(_interpreter(first), rest)
+        return _python(_interpreter(first, runner), rest, runner)
     if first.startswith("-"):
-        return _python(_Interpreter(sys.executable), list(words))
+        return _python(_Interpreter(sys.executable), list(words), runner)
     if first.endswith(".py") and Path(first).is_file():
-        return _python(_Interpreter(sys.executable), list(words))
+        return _python(_Interpreter(sys.executable), list(words), runner)
     raise click.UsageError(
         f"program must be `python script.py`, `-m module` or `pytest`, got '{first}'"
     )
@@ -96,7 +98,7 @@ class _Interpreter:
         return (self.path, *self.options, "-c", code, root, place, *arguments)
 
 
-def _interpreter(word: str) -> _Interpreter:
+def _interpreter(word: str, runner: str) -> _Interpreter:
     """``python`` is the one that runs us; one with a folder is just that one."""
     if os.sep not in word:
         version = word.removeprefix("python")
@@ -108,23 +110,23 @@ def _interpreter(word: str) -> _Interpreter:
         )
     if shutil.which(word) is None:
         raise click.UsageError(f"interpreter '{word}' not found")
-    _require_simulator(word)
+    _require(runner, word)
     return _Interpreter(word)
 
 
-def _interpreter_beside(word: str) -> _Interpreter:
+def _interpreter_beside(word: str, runner: str) -> _Interpreter:
     if os.sep not in word:
         return _Interpreter(sys.executable)
     beside = Path(word).parent / "python"
     if not beside.exists():
         raise click.UsageError(f"interpreter '{beside}' of '{word}' not found")
-    return _interpreter(str(beside))
+    return _interpreter(str(beside), runner)
 
 
-def _require_simulator(interpreter: str) -> None:
+def _require(runner: str, interpreter: str) -> None:
     if Path(interpreter).absolute() == Path(sys.executable).absolute():
         return
-    asked = [interpreter, "-c", "import embercoach.simulator.session.runner"]
+    asked = [interpreter, "-c", f"import {runner}"]
     if subprocess.run(asked, capture_output=True, check=False).returncode:
         raise click.UsageError(
             f"'{interpreter}' has no embercoach; install it with: "
@@ -132,7 +134,7 @@ def _require_simulator(interpreter: str) -> None:
         )
 
 
-def _python(interpreter: _Interpreter, words: list[str]) -> ProgramCommand:
+def _python(interpreter: _Interpreter, words: list[str], runner: str) -> ProgramCommand:
     options: list[str] = []
     while words and (words[0] in FLAGS or words[0][:2] in WITH_VALUE):
         option = words.pop(0)
@@ -145,26 +147,31 @@ def _python(interpreter: _Interpreter, words: list[str]) -> ProgramCommand:
     first, *rest = words
     form = {"-m": "module", "-c": "code"}.get(first, "script")
     if form == "script" and first.startswith("-"):
-        raise click.UsageError(f"cannot simulate `python {first}`: name a script or `-m module`")
+        raise click.UsageError(f"cannot run `python {first}`: name a script or `-m module`")
     if form == "script" and not Path(first).exists():
         raise click.UsageError(f"script '{first}' not found")
     if form == "script":
-        return _program(interpreter, form, first, rest, shown=first)
+        return _program(interpreter, (runner, form, first), rest, shown=first)
     if not rest:
         raise click.UsageError(f"`python {first}` requires an argument")
     target, *rest = rest
     if (form, target) == ("module", "pytest"):
-        return _pytest(interpreter, rest, here=True)
-    return _program(interpreter, form, target, rest, shown=f"{first} {target.splitlines()[0]}")
+        return _pytest(interpreter, rest, runner, here=True)
+    shown = f"{first} {target.splitlines()[0]}"
+    return _program(interpreter, (runner, form, target), rest, shown=shown)
 
 
 def _program(
-    interpreter: _Interpreter, form: str, target: str, rest: list[str], *, shown: str
+    interpreter: _Interpreter, what: tuple[str, str, str], rest: list[str], *, shown: str
 ) -> ProgramCommand:
-    command = interpreter.boot(_PROGRAM, here=False, arguments=[form, target, *rest])
+    command = interpreter.boot(_PROGRAM, here=False, arguments=[*what, *rest])
     return ProgramCommand(command, shown, is_pytest=False)
 
 
-def _pytest(interpreter: _Interpreter, rest: list[str], *, here: bool) -> ProgramCommand:
+def _pytest(
+    interpreter: _Interpreter, rest: list[str], runner: str, *, here: bool
+) -> ProgramCommand:
+    if runner == TRACE:
+        return _program(interpreter, (runner, "module", "pytest"), rest, shown="pytest")
     command = interpreter.boot(_PYTEST, here=here, arguments=rest)
     return ProgramCommand(command, "pytest", is_pytest=True)

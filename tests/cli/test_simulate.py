@@ -266,7 +266,7 @@ def test_the_simulator_is_active_before_anything_is_imported(
         (["python"], "`python` requires a script"),
         (["python", "-m"], "`python -m` requires an argument"),
         (["python", "none.py"], "script 'none.py' not found"),
-        (["python", "--version"], "cannot simulate `python --version`"),
+        (["python", "--version"], "cannot run `python --version`"),
         (["python2.7", "script.py"], "Python must be 3."),
         (["/no/python", "script.py"], "interpreter '/no/python' not found"),
         (["/no/pytest", "tests"], "interpreter '/no/python' of '/no/pytest' not found"),

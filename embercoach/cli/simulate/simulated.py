@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach import rulebook
 from embercoach.cli.simulate.profile_text import print_profiles
+from embercoach.cli.tables import new_table, print_table
 from embercoach.finding import Finding
 from embercoach.report import text
 from embercoach.report.excerpt import visible
 from embercoach.report.json_report import span_members
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.styled import STYLES, print_lines, wants_color, width_of, wraps
+from embercoach.report.styled import STYLES, print_lines, width_of, wraps
 from embercoach.rule_links import RULES_URL
 from embercoach.simulator.profile.prediction import RESOURCES
-from embercoach.terminal_text import json_text, log_line, without_commands
+from embercoach.terminal_text import json_text, log_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -225,31 +225,14 @@ def _for_people(simulated: Simulated, stream: TextIO) -> None:
     profiles = [_placed(profile) for profile in simulated.record.profiles]
     print_profiles(profiles, RESOURCES, stream)
     if simulated.record.kernels:
-        _print_table(simulated, stream)
+        print_table(_table(simulated), stream)
     print_lines(_summary(simulated), stream)
 
 
-def _print_table(simulated: Simulated, stream: TextIO) -> None:
-    from rich.console import Console
-
-    color = wants_color(stream)
-    drawn = StringIO()
-    console = Console(
-        file=drawn, width=width_of(stream), force_terminal=color, no_color=not color, markup=False
-    )
-    console.print(_table(simulated))
-    lines = (line.rstrip() for line in drawn.getvalue().splitlines())
-    # Folding a name may put text at the start of a line, where it becomes a command.
-    stream.writelines(f"{without_commands(line)}\n" for line in lines if line)
-    stream.write("\n")
-
-
 def _table(simulated: Simulated) -> Table:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=STYLES["head"])
+    table = new_table()
     table.add_column("kernel", overflow="fold")
     numbers = ["variants"] if simulated.compiled_only else ["launches", "seconds"]
     for name in (*numbers, "findings", "notes"):

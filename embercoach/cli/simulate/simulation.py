@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from embercoach.cli.config_warnings import warn
 from embercoach.cli.flow import UserError
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import program_of
+from embercoach.cli.run_program import SIGNALLED, run_program
 from embercoach.cli.simulate.simulated import Simulated, render
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.config.load import compiler_allowed
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 #: pytest's exit code for an invalid command line, which it reports itself.
 PYTEST_USAGE = 4
-#: What shells add to the number of the signal that ended a program.
-SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +64,8 @@ def execute(request: SimulationRequest) -> int:
         options = Options(
             settings.simulator, request.compile_only, str(record_file), request.profiled_gpu
         )
-        code = _run(program, options, quiet=_wants_stdout(request))
+        environment = {**os.environ, VARIABLE: options.to_json()}
+        code = run_program(program, environment, quiet=_wants_stdout(request))
         record = read(record_file)
     if record is None:
         return _without_record(program, code)
@@ -114,24 +113,6 @@ def _settings(request: SimulationRequest) -> Settings:
 def _wants_stdout(request: SimulationRequest) -> bool:
     """Return whether standard output is for the report alone."""
     return request.output_format != "text" and request.output_file is None
-
-
-def _run(program: ProgramCommand, options: Options, *, quiet: bool) -> int:
-    """Run the program to its end; what it prints goes where ours goes, or to standard error."""
-    environment = {**os.environ, VARIABLE: options.to_json()}
-    sys.stdout.flush()
-    try:
-        process = subprocess.Popen(
-            program.command, env=environment, stdout=sys.stderr if quiet else None
-        )
-    except OSError as error:
-        raise UserError(f"cannot start {program.command[0]}: {error.strerror or error}") from error
-    while True:
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            continue  # the terminal interrupts the program as well; it may finish
-        return code if code >= 0 else SIGNALLED - code
 
 
 def _exit_code(code: int, *, found: int, exit_zero: bool) -> int:

@@ -1,0 +1,52 @@
+"""Tables of the commands that run programs, and the quantities in them."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
+
+from embercoach.report.styled import STYLES, wants_color, width_of
+from embercoach.terminal_text import without_commands
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def new_table() -> Table:
+    """A table in the style of the reports."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=STYLES["head"])
+
+
+def print_table(table: Table, stream: TextIO) -> None:
+    """Write a table and an empty line, with escapes for a terminal alone."""
+    from rich.console import Console
+
+    color = wants_color(stream)
+    drawn = StringIO()
+    console = Console(
+        file=drawn, width=width_of(stream), force_terminal=color, no_color=not color, markup=False
+    )
+    console.print(table)
+    lines = (line.rstrip() for line in drawn.getvalue().splitlines())
+    # Folding a name may put text at the start of a line, where it becomes a command.
+    stream.writelines(f"{without_commands(line)}\n" for line in lines if line)
+    stream.write("\n")
+
+
+def duration(seconds: float) -> str:
+    """Three digits, in seconds or a part of them."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def size_of(count: int) -> str:
+    """Three digits, in bytes or powers of 1,024 of them."""
+    for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"

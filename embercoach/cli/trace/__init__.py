@@ -1,0 +1,3 @@
+"""The run and the report of ``embercoach trace``."""
+
+from __future__ import annotations

@@ -1,0 +1,141 @@
+"""The report of ``embercoach trace``: text with a table, and JSON."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from embercoach.cli.tables import duration, new_table, print_table, size_of
+from embercoach.report.styled import print_lines
+from embercoach.terminal_text import json_text, log_line
+from embercoach.trace.record import WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+    from embercoach.report.styled import Line
+    from embercoach.trace.record import Site, TraceRecord
+
+#: Of the JSON report; raised when something in it is removed or changes its meaning.
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A run to report.
+
+    Attributes:
+        record: its events.
+        program: how it is named.
+        lines: how many sites text lists.
+        exit_code: of the program.
+    """
+
+    record: TraceRecord
+    program: str
+    lines: int
+    exit_code: int
+
+
+def render(traced: Traced, form: str, stream: TextIO) -> None:
+    """Write the report in one of the command's formats."""
+    if form == "json":
+        stream.write(json_text(document(traced)) + "\n")
+        return
+    if traced.record.sites:
+        print_table(_table(traced), stream)
+        print_lines(_retraces(traced), stream)
+    print_lines(_summary(traced), stream)
+
+
+def document(traced: Traced) -> dict[str, Any]:
+    """The JSON report as plain data; its form is that of ``trace.schema.json``."""
+    record = traced.record
+    return {
+        "version": VERSION,
+        "sites": [
+            {
+                **asdict(site),
+                "path": _shown(site.path),
+                "text": _text(site),
+                "waits": site.kind in WAITING,
+                "details": list(site.details),
+            }
+            for site in record.sites
+        ],
+        "summary": {
+            "program": traced.program,
+            "exit_code": traced.exit_code,
+            "seconds": record.seconds,
+            "waited_seconds": record.waited,
+            "events": sum(site.count for site in record.sites),
+            "device": record.device,
+            "mlx": record.mlx,
+            "peak_bytes": record.peak_bytes,
+        },
+    }
+
+
+def _shown(path: str) -> str:
+    """A path as users write it: relative where it lies below the current folder."""
+    return path.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def _text(site: Site) -> str:
+    return linecache.getline(site.path, site.line).strip()
+
+
+def _table(traced: Traced) -> Table:
+    from rich.text import Text
+
+    table = new_table()
+    for name in ("waited", "share", "count", "mean", "copied"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("event", no_wrap=True)
+    table.add_column("place", overflow="fold")
+    table.add_column("", overflow="ellipsis", no_wrap=True)
+    total = traced.record.seconds or 1.0
+    for site in traced.record.sites[: traced.lines]:
+        waits = site.kind in WAITING
+        table.add_row(
+            duration(site.seconds) if waits else "",
+            f"{site.seconds / total:.0%}" if waits else "",
+            f"{site.count:,}",
+            duration(site.seconds / site.count),
+            size_of(site.bytes) if site.bytes else "",
+            Text(log_line(site.operation)),
+            Text(log_line(f"{_shown(site.path)}:{site.line}")),
+            Text(log_line(_text(site))),
+        )
+    return table
+
+
+def _retraces(traced: Traced) -> Iterator[Line]:
+    for site in traced.record.sites:
+        if site.kind != "retrace":
+            continue
+        times = f"{site.count} time{'' if site.count == 1 else 's'}"
+        place = f"{_shown(site.path)}:{site.line}"
+        yield [(log_line(f"{place}: {site.operation} was traced again {times}:"), "warning")]
+        for detail in site.details:
+            yield [(log_line(f"  {detail}"), "")]
+
+
+def _summary(traced: Traced) -> Iterator[Line]:
+    record = traced.record
+    if not record.sites:
+        yield [(f"{traced.program} evaluated no array.", "warning")]
+        return
+    hidden = len(record.sites) - traced.lines
+    if hidden > 0:
+        yield [(f"{hidden} more lines (--lines).", "")]
+    events = sum(site.count for site in record.sites if site.kind in WAITING)
+    share = record.waited / record.seconds if record.seconds else 0.0
+    whole = f" of {duration(record.seconds)} ({share:.0%}) in {events:,} events on {record.device}"
+    tail = f"{whole}; peak memory {size_of(record.peak_bytes)}."
+    yield [(f"Waited {duration(record.waited)}", "head"), (tail, "")]

@@ -1,0 +1,3 @@
+"""Evaluations and synchronizations of a program that runs, by file and line."""
+
+from __future__ import annotations

@@ -1,0 +1,66 @@
+"""What a trace costs, as a ratio of steps in one run: ``python -m tests.benchmarks.trace``.
+
+A training step of a small language model, traced and not, in turn. Nothing here is a test.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+
+import mlx.core as mx
+from mlx import nn, optimizers
+
+from embercoach.trace.instruments import Instruments
+from embercoach.trace.recorder import Recorder
+
+ROUNDS, STEPS = 30, 4
+
+
+def main() -> None:
+    """Print the median time of a step without a trace and with one, and the ratio of both."""
+    mx.random.seed(0)
+    model = nn.Sequential(
+        nn.Embedding(512, 128), *(nn.TransformerEncoderLayer(128, 4) for _ in range(3))
+    )
+    head = nn.Linear(128, 512)
+    optimizer = optimizers.AdamW(1e-3)
+    tokens = mx.random.randint(0, 512, (2, 33))
+
+    def loss(model: nn.Module) -> mx.array:
+        hidden = tokens[:, :-1]
+        for index, layer in enumerate(model.layers):
+            hidden = layer(hidden) if index == 0 else layer(hidden, None)
+        return nn.losses.cross_entropy(head(hidden), tokens[:, 1:], reduction="mean")
+
+    gradient = nn.value_and_grad(model, loss)
+
+    def step() -> float:
+        value, gradients = gradient(model)
+        optimizer.update(model, gradients)
+        mx.eval(model.parameters(), optimizer.state)
+        return value.item()  # type: ignore[return-value]
+
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(2 * ROUNDS + 2):
+        instruments = Instruments(Recorder())
+        if number % 2:
+            instruments.install()
+        begin = time.perf_counter()
+        for _ in range(STEPS):
+            step()
+        taken = (time.perf_counter() - begin) / STEPS
+        instruments.remove()
+        if number > 1:
+            seconds[bool(number % 2)].append(taken)
+    plain, traced = (statistics.median(seconds[way]) for way in (False, True))
+    ratios = [b / a for a, b in zip(seconds[False], seconds[True], strict=True)]
+    sys.stdout.write(
+        f"step {plain * 1e3:.2f} ms, traced {traced * 1e3:.2f} ms, "
+        f"median of paired ratios {statistics.median(ratios):.4f}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

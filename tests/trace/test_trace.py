@@ -1,0 +1,212 @@
+"""``embercoach trace``: what it counts, where, and what it leaves as it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+pytest.importorskip("mlx.core")
+ROOT = Path(__file__).parents[2]
+PROGRAM = """\
+import sys
+import mlx.core as mx
+import numpy as np
+from mlx.core import eval as evaluate
+
+
+@mx.compile
+def loss(x, scale):
+    return (x * scale).sum()
+
+
+def step(x, scale):
+    value = loss(x, scale)
+    if value > 1e9:
+        raise ValueError
+    return value.item()
+
+
+x = mx.arange(64, dtype=mx.float32).reshape(8, 8)
+total = sum(step(x, 2.0) for _ in range(3))
+total += step(x[:4], 2.0)
+total += step(x[:4], 3.0)
+y = mx.exp(x)
+mx.eval(y, x)
+evaluate(y + 1)
+mx.async_eval(y + 2)
+mx.synchronize()
+print(y[0, 0], f"{y[0, 1]:.2f}")
+host = np.array(y), y.tolist(), float(y[0, 0]), int(x[0, 1]), bool(x[0, 0])
+[10, 20, 30][mx.array(1)]
+print(total, host[0].sum())
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+LINES = PROGRAM.splitlines()
+
+
+def line(text: str) -> int:
+    (number,) = (n for n, one in enumerate(LINES, 1) if text in one)
+    return number
+
+
+def trace(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "embercoach", "trace", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def traced(folder: Path, *program: str) -> dict[str, Any]:
+    result = trace(folder, "--output-format", "json", "--", *program)
+    assert result.stdout, result.stderr
+    document = json.loads(result.stdout)
+    text = files("embercoach.report").joinpath("trace.schema.json").read_text("utf-8")
+    jsonschema.Draft202012Validator(json.loads(text)).validate(document)
+    assert document["summary"]["exit_code"] == result.returncode
+    return document  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("traced")
+    (made / "train.py").write_text(PROGRAM, encoding="utf-8")
+    return made
+
+
+def test_every_event_is_counted_at_its_line_and_none_else(folder: Path) -> None:
+    document = traced(folder, "python", "train.py")
+    found = {
+        (site["line"], site["kind"], site["operation"], site["function"]): site["count"]
+        for site in document["sites"]
+    }
+    host, text = line("host = "), line("print(y[0, 0]")
+    assert found == {
+        (line("value = loss"), "compile", "mx.compile of loss", "step"): found[
+            line("value = loss"), "compile", "mx.compile of loss", "step"
+        ],
+        (line("value = loss"), "retrace", "mx.compile of loss", "step"): 2,
+        (line("if value"), "truth", "bool", "step"): 5,
+        (line("return value.item"), "item", "array.item", "step"): 5,
+        (line("mx.eval(y, x)"), "eval", "mx.eval", "<module>"): 1,
+        (line("evaluate(y + 1)"), "eval", "mx.eval", "<module>"): 1,
+        (line("mx.async_eval"), "async-eval", "mx.async_eval", "<module>"): 1,
+        (line("mx.synchronize"), "synchronize", "mx.synchronize", "<module>"): 1,
+        (text, "text", "repr", "<module>"): 1,
+        (text, "text", "format", "<module>"): 1,
+        (host, "numpy", "np.array", "<module>"): 1,
+        (host, "tolist", "array.tolist", "<module>"): 1,
+        (host, "number", "float", "<module>"): 1,
+        (host, "number", "int", "<module>"): 1,
+        (host, "truth", "bool", "<module>"): 1,
+        (line("[10, 20, 30]"), "number", "index", "<module>"): 1,
+    }
+    assert {site["path"] for site in document["sites"]} == {"train.py"}
+    (copied,) = (site for site in document["sites"] if site["operation"] == "array.tolist")
+    assert copied["bytes"] == 4 * 64
+    assert copied["text"] == LINES[host - 1]
+    assert document["summary"]["peak_bytes"] >= 4 * 64
+
+
+def test_a_retrace_names_the_argument_that_changed(folder: Path) -> None:
+    sites = traced(folder, "python", "train.py")["sites"]
+    (retrace,) = (site for site in sites if site["kind"] == "retrace")
+    assert retrace["details"] == [
+        "argument 0: float32 of shape (8, 8), then float32 of shape (4, 8)",
+        "argument 1: 2.0, then 3.0",
+    ]
+    assert not retrace["waits"]
+
+
+def test_the_program_prints_and_exits_as_without_a_trace(folder: Path) -> None:
+    command = [sys.executable, "train.py", "3"]
+    plain = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    result = trace(folder, "--", "python", "train.py", "3")
+    assert plain.returncode == result.returncode == 3
+    assert result.stdout.startswith(plain.stdout)
+
+
+def test_text_lists_the_lines_and_what_was_traced_again(folder: Path) -> None:
+    out = trace(folder, "--lines", "3", "--", "python", "train.py").stdout
+    assert f"train.py:{line('value = loss')}: mx.compile of loss was traced again 2 times:" in out
+    assert "  argument 1: 2.0, then 3.0\n" in out
+    assert "13 more lines (--lines).\nWaited " in out
+
+
+THREADS = """\
+import threading
+import mlx.core as mx
+
+
+def work():
+    mx.ones((2,)).tolist()
+
+
+made = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in made]
+[thread.join() for thread in made]
+"""
+DISABLED = """\
+import mlx.core as mx
+
+mx.disable_compile()
+f = mx.compile(lambda x: x + 1)
+f(mx.array(1)), f(mx.array(1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "kinds"),
+    [
+        ("import mlx.core as mx\nmx.array(1).item()\nraise ValueError('mine')\n", 1, ["item"]),
+        ("import mlx.core as mx\nmx.array([1, 2]).item()\n", 1, ["item"]),
+        ("print('no array')\n", 0, []),
+        (THREADS, 0, ["tolist"]),
+        (DISABLED, 0, []),
+    ],
+)
+def test_programs_that_end_in_other_ways(
+    program: str, code: int, kinds: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "other.py").write_text(program, encoding="utf-8")
+    document = traced(tmp_path, "python", "other.py")
+    assert document["summary"]["exit_code"] == code
+    assert [site["kind"] for site in document["sites"]] == kinds
+
+
+def test_a_program_that_leaves_no_record(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
+    result = trace(tmp_path, "--", "python", "gone.py")
+    assert result.returncode == 2
+    assert "gone.py ended without a report (exit code 0; os._exit skips it)" in result.stderr
+
+
+def test_tests_and_modules_can_be_traced(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(
+        "import mlx.core as mx\n\n\ndef test_one():\n    assert mx.array(1).item() == 1\n",
+        encoding="utf-8",
+    )
+    for program in (["pytest", "-q", "test_one.py"], ["-m", "pytest", "-q", "test_one.py"]):
+        (site,) = traced(tmp_path, *program)["sites"]
+        assert (Path(site["path"]).name, site["line"], site["count"]) == ("test_one.py", 5, 1)
+
+
+def test_everything_is_put_back() -> None:
+    program = (
+        "import mlx.core as mx, numpy as np\n"
+        "from embercoach.trace.instruments import Instruments\n"
+        "from embercoach.trace.recorder import Recorder\n"
+        "names = ('eval', 'compile', 'synchronize', 'save')\n"
+        "before = [getattr(mx, n) for n in names] + [mx.array.item, mx.array.__bool__, np.array]\n"
+        "made = Instruments(Recorder())\n"
+        "made.install()\n"
+        "assert mx.array.item is not before[4]\n"
+        "made.remove()\n"
+        "after = [getattr(mx, n) for n in names] + [mx.array.item, mx.array.__bool__, np.array]\n"
+        "assert before == after\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
