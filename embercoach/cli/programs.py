@@ -35,7 +35,7 @@ from importlib import import_module
 sys.exit(import_module(runner).main(form, target, rest))
 """
 #: Modules that run a program simulated, or traced.
-SIMULATOR, TRACE = "embercoach.simulator.session.runner", "embercoach.trace.runner"
+SIMULATOR, TRACE = "embercoach.simulator.session.runner", "embercoach.trace.trace_runner"
 #: Nothing of ours is imported before pytest: it would warn that it can't rewrite our assertions.
 _PYTEST = f"""\
 {_BOOT}

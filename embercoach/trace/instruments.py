@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from embercoach.trace.recorder import clock
+from embercoach.trace.trace_recorder import clock
 from embercoach.trace.traces import replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.trace.record import Kind
-    from embercoach.trace.recorder import Recorder
+    from embercoach.trace.trace_record import Kind
+    from embercoach.trace.trace_recorder import Recorder
 
 _FUNCTIONS: dict[str, Kind] = {
     "eval": "eval",

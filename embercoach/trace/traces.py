@@ -7,12 +7,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.trace.recorder import clock
+from embercoach.trace.trace_recorder import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embercoach.trace.recorder import Recorder
+    from embercoach.trace.trace_recorder import Recorder
 
 _MOST_TEXT = 60
 _Signature = dict[str, str]
@@ -49,7 +49,7 @@ def replacements(mx: Any, recorder: Recorder) -> dict[str, Callable[..., Any]]:
 
 @dataclass(slots=True)
 class _State:
-    """Whether functions are compiled; if they are not, MLX calls them each time."""
+    """The state of compilation: without it, MLX calls functions each time."""
 
     compiles: bool
 

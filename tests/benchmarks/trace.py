@@ -13,7 +13,7 @@ import mlx.core as mx
 from mlx import nn, optimizers
 
 from embercoach.trace.instruments import Instruments
-from embercoach.trace.recorder import Recorder
+from embercoach.trace.trace_recorder import Recorder
 
 ROUNDS, STEPS = 30, 4
 

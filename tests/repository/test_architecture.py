@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "relative_paths": set(),
     "safe_read": set(),
     "terminal_text": set(),
+    "user_program": set(),
     "toml": set(),
     "rule_links": {"rulebook"},
     "rulebook": {"finding", "toml"},
@@ -58,7 +59,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"fixes", "notebooks", "metal"} | BOTTOM,
     "config": {"plugins"} | BOTTOM,
     "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config", "plugins"} | BOTTOM,
-    "simulator": {"metal", "config"} | BOTTOM,
+    "simulator": {"metal", "config", "user_program"} | BOTTOM,
+    "trace": {"terminal_text", "user_program"},
     "server": {"engine", "checks", "fixes", "notebooks", "config", "report", "plugins"} | BOTTOM,
     "cli": {
         "engine",
@@ -72,6 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "simulator",
         "server",
+        "trace",
     }
     | BOTTOM,
     "testing": {"api", "checks", "finding", "plugins", "rulebook"},
@@ -238,6 +241,8 @@ WRITERS = {
     "cli/place.py",
     "cli/commands/rules.py",
     "simulator/session/runner.py",
+    "trace/trace_runner.py",
+    "user_program.py",
 }
 
 

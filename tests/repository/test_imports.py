@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"process"},
         {"session"},
     ),
-    "embercoach.cli": ({"simulate"}, {"commands"}),
+    "embercoach.cli": ({"simulate", "trace"}, {"commands"}),
 }
 
 

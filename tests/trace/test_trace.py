@@ -199,7 +199,7 @@ def test_everything_is_put_back() -> None:
     program = (
         "import mlx.core as mx, numpy as np\n"
         "from embercoach.trace.instruments import Instruments\n"
-        "from embercoach.trace.recorder import Recorder\n"
+        "from embercoach.trace.trace_recorder import Recorder\n"
         "names = ('eval', 'compile', 'synchronize', 'save')\n"
         "before = [getattr(mx, n) for n in names] + [mx.array.item, mx.array.__bool__, np.array]\n"
         "made = Instruments(Recorder())\n"

@@ -36,6 +36,6 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
     after `--`. `python` and `pytest` are those of the environment that embercoach is in.
     """
-    from embercoach.cli.trace.tracing import TraceRequest, execute
+    from embercoach.cli.trace.trace_run import TraceRequest, execute
 
     ctx.exit(execute(TraceRequest(**options)))

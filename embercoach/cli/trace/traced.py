@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from embercoach.cli.tables import duration, new_table, print_table, size_of
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text, log_line
-from embercoach.trace.record import WAITING
+from embercoach.trace.trace_record import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from embercoach.report.styled import Line
-    from embercoach.trace.record import Site, TraceRecord
+    from embercoach.trace.trace_record import Site, TraceRecord
 
 #: Of the JSON report; raised when something in it is removed or changes its meaning.
 VERSION = 1

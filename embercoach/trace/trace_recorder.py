@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.trace.record import Site
+from embercoach.trace.trace_record import Site
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
-    from embercoach.trace.record import Kind
+    from embercoach.trace.trace_record import Kind
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _STANDARD = tuple(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from embercoach.terminal_text import log_line
 from embercoach.trace.instruments import Instruments
-from embercoach.trace.record import TraceRecord, write
-from embercoach.trace.recorder import Recorder, clock
+from embercoach.trace.trace_record import TraceRecord, write
+from embercoach.trace.trace_recorder import Recorder, clock
 from embercoach.user_program import run
 
 #: The variable that names the file of the record.

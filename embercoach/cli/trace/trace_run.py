@@ -14,8 +14,8 @@ from embercoach.cli.programs import TRACE, program_of
 from embercoach.cli.run_program import SIGNALLED, run_program
 from embercoach.cli.trace.traced import Traced, render
 from embercoach.report.styled import print_text
-from embercoach.trace.record import read
-from embercoach.trace.runner import VARIABLE
+from embercoach.trace.trace_record import read
+from embercoach.trace.trace_runner import VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
