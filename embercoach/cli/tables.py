@@ -11,6 +11,8 @@ from embercoach.terminal_text import without_commands
 if TYPE_CHECKING:
     from rich.table import Table
 
+_MOST_OF_LINE = 40
+
 
 def new_table() -> Table:
     """A table in the style of the reports."""
@@ -34,6 +36,11 @@ def print_table(table: Table, stream: TextIO) -> None:
     # Folding a name may put text at the start of a line, where it becomes a command.
     stream.writelines(f"{without_commands(line)}\n" for line in lines if line)
     stream.write("\n")
+
+
+def shortened(text: str) -> str:
+    """The first characters of a source line, so that numbers next to it keep their columns."""
+    return text if len(text) <= _MOST_OF_LINE else f"{text[: _MOST_OF_LINE - 3]}..."
 
 
 def duration(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table, size_of
+from embercoach.cli.tables import duration, new_table, print_table, shortened, size_of
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import log_line
 
@@ -60,8 +60,8 @@ def _table(profile: Mapping[str, Any]) -> Table:
 
     table = new_table()
     for name in ("line", "share", "instructions", "lanes", "moved"):
-        table.add_column(name, justify="right")
-    table.add_column("", overflow="ellipsis", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     shown = [line for line in profile["lines"] if line["share"] >= _LEAST_SHARE]
     for line in shown[:_MOST_LINES]:
         lanes = line["active_lanes"]
@@ -71,6 +71,6 @@ def _table(profile: Mapping[str, Any]) -> Table:
             f"{sum(line['instructions'].values()):,}",
             "" if lanes is None else f"{lanes:.3g}",
             size_of(line["device_bytes_moved"]) if line["device_bytes_moved"] else "",
-            Text(log_line(line["text"])),
+            Text(shortened(log_line(line["text"]))),
         )
     return table

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table, size_of
+from embercoach.cli.tables import duration, new_table, print_table, shortened, size_of
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import WAITING
@@ -98,7 +98,7 @@ def _table(traced: Traced) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     table.add_column("place", overflow="fold")
-    table.add_column("", overflow="ellipsis", no_wrap=True)
+    table.add_column("")
     total = traced.record.seconds or 1.0
     for site in traced.record.sites[: traced.lines]:
         waits = site.kind in WAITING
@@ -110,7 +110,7 @@ def _table(traced: Traced) -> Table:
             size_of(site.bytes) if site.bytes else "",
             Text(log_line(site.operation)),
             Text(log_line(f"{_shown(site.path)}:{site.line}")),
-            Text(log_line(_text(site))),
+            Text(shortened(log_line(_text(site)))),
         )
     return table
 
