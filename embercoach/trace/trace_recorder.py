@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 import threading
@@ -17,14 +18,18 @@ if TYPE_CHECKING:
 
     from embercoach.trace.trace_record import Kind
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
+_PACKAGE = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _STANDARD = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")} | {"<frozen", "<string>"}
 )
 _SITE = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 #: Packages whose frames are not the program's.
-_LIBRARIES = tuple(f"{folder}/{name}/" for folder in _SITE for name in ("mlx", "numpy"))
+_LIBRARIES = tuple(
+    f"{folder}{os.sep}{name}{os.sep}" for folder in _SITE for name in ("mlx", "numpy")
+)
 _MOST_DETAILS = 8
+#: Code objects whose file is remembered; a program may make any number of them.
+_MOST_CODES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -90,6 +95,8 @@ class Recorder:
             code = frame.f_code
             own = self._is_own.get(code)
             if own is None:
+                if len(self._is_own) >= _MOST_CODES:
+                    self._is_own.clear()
                 own = self._is_own[code] = is_of_program(code.co_filename)
             if own:
                 return frame

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+
+from embercoach.trace.trace_recorder import is_of_program
 
 pytest.importorskip("mlx.core")
 ROOT = Path(__file__).parents[2]
@@ -193,6 +196,20 @@ def test_tests_and_modules_can_be_traced(tmp_path: Path) -> None:
     for program in (["pytest", "-q", "test_one.py"], ["-m", "pytest", "-q", "test_one.py"]):
         (site,) = traced(tmp_path, *program)["sites"]
         assert (Path(site["path"]).name, site["line"], site["count"]) == ("test_one.py", 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (ROOT / "embercoach_train" / "train.py", True),
+        (ROOT / "embercoach" / "trace" / "instruments.py", False),
+        (Path(sysconfig.get_path("purelib")) / "mlx_lm" / "generate.py", True),
+        (Path(sysconfig.get_path("purelib")) / "mlx" / "nn" / "losses.py", False),
+        (Path(sysconfig.get_path("stdlib")) / "functools.py", False),
+    ],
+)
+def test_files_of_the_program(file: Path, expected: bool) -> None:
+    assert is_of_program(str(file)) == expected
 
 
 def test_everything_is_put_back() -> None:
