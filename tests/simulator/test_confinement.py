@@ -271,6 +271,51 @@ def test_malformed_result_is_refused(change: Callable[[dict[str, Any]], None]) -
         check(result, _REQUEST)
 
 
+_SITE = [16, 0, 4, 1, 2, 64, 8, 4, 2, 0, 0]
+_PROFILE = {
+    "simdgroups": 2,
+    "buffers": [[256, 0, 256, 0]],
+    "sites": [_SITE],
+    "blocks": [[0, 2, 64]],
+}
+
+
+def _profiled(**fields: Any) -> dict[str, Any]:
+    result = _result()
+    result["runs"][0]["profile"] = {**_PROFILE, **fields}
+    return result
+
+
+def test_valid_profile_passes() -> None:
+    check(_profiled(), {**_REQUEST, "profiled": 1})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"simdgroups": -1},
+        {"buffers": []},
+        {"buffers": [[1, 2, 3]]},
+        {"sites": [_SITE[:-1]]},
+        {"sites": [[*_SITE[:1], -1, *_SITE[2:]]]},
+        {"sites": [[*_SITE[:1], 64, *_SITE[2:]]]},
+        {"sites": [[*_SITE[:4], 2**70, *_SITE[5:]]]},
+        {"sites": [_SITE] * (1 << 15)},
+        {"blocks": [[0, 1]]},
+        {"blocks": [[0, -1, 1]]},
+        {"blocks": {}},
+    ],
+)
+def test_malformed_profile_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(MalformedError):
+        check(_profiled(**fields), {**_REQUEST, "profiled": 1})
+
+
+def test_a_profile_that_was_asked_for_must_be_there() -> None:
+    with pytest.raises(MalformedError):
+        check(_result(), {**_REQUEST, "profiled": 1})
+
+
 @linux
 def test_process_gets_no_secrets_and_no_files(
     toolchain: Toolchain, bench: Bench, monkeypatch: pytest.MonkeyPatch
