@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from embercoach.trace.graph_size import operations_of
+from embercoach.trace.promotions import Promotions
 from embercoach.trace.trace_recorder import clock
 from embercoach.trace.traces import replacements
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embercoach.trace.trace_record import Kind
-    from embercoach.trace.trace_recorder import Recorder
+    from embercoach.trace.trace_recorder import Events, Recorder
 
 _FUNCTIONS: dict[str, Kind] = {
     "eval": "eval",
@@ -51,6 +53,7 @@ class Instruments:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._mx: Any = None
         self._replaced: list[tuple[Any, str, Any]] = []
 
     def install(self) -> None:
@@ -58,6 +61,7 @@ class Instruments:
         import mlx.core as mx
         import numpy as np
 
+        self._mx = mx
         for name, kind in _FUNCTIONS.items():
             self._replace(mx, name, self._recorded(getattr(mx, name), kind, f"mx.{name}"))
         for name, (kind, operation) in _METHODS.items():
@@ -67,7 +71,10 @@ class Instruments:
         for name in _OF_NUMPY:
             real = getattr(np, name)
             self._replace(np, name, self._from_mlx(real, mx.array, f"np.{name}"))
-        for name, function in replacements(mx, self._recorder).items():
+        promotions = Promotions(mx, self._recorder)
+        for name, method in promotions.operators().items():
+            self._replace(mx.array, name, method)
+        for name, function in (replacements(mx, self._recorder) | promotions.functions()).items():
             self._replace(mx, name, function)
 
     def remove(self) -> None:
@@ -81,52 +88,59 @@ class Instruments:
         setattr(owner, name, value)
 
     def _recorded(self, real: Callable[..., Any], kind: Kind, operation: str) -> Any:
-        recorder = self._recorder
+        recorder, count = self._recorder, self._count
 
         @functools.wraps(real)
         def recorded(*arguments: Any, **named: Any) -> Any:
-            if not recorder.begin():
+            events = recorder.begin(kind, operation)
+            if events is None:
                 return real(*arguments, **named)
+            count(events, arguments)
             begin = clock()
             try:
                 return real(*arguments, **named)
             finally:
-                seconds = clock() - begin
-                recorder.end()
-                recorder.add(kind, operation, seconds)
+                recorder.end(events, begin)
 
         return recorded
 
     def _pull(self, real: Callable[..., Any], kind: Kind, operation: str) -> Any:
-        recorder = self._recorder
+        recorder, count = self._recorder, self._count
 
         @functools.wraps(real)
         def pulled(self: Any, *arguments: Any, **named: Any) -> Any:
-            if not recorder.begin():
+            events = recorder.begin(kind, operation)
+            if events is None:
                 return real(self, *arguments, **named)
+            count(events, (self,))
             begin = clock()
             try:
                 return real(self, *arguments, **named)
             finally:
-                seconds = clock() - begin
-                recorder.end()
-                recorder.add(kind, operation, seconds, self.nbytes)
+                recorder.end(events, begin, self.nbytes)
 
         return pulled
 
     def _from_mlx(self, real: Callable[..., Any], array: type, operation: str) -> Any:
-        recorder = self._recorder
+        recorder, count = self._recorder, self._count
 
         @functools.wraps(real)
         def converted(*arguments: Any, **named: Any) -> Any:
-            if not arguments or not isinstance(arguments[0], array) or not recorder.begin():
+            if not arguments or not isinstance(arguments[0], array):
                 return real(*arguments, **named)
+            events = recorder.begin("numpy", operation)
+            if events is None:
+                return real(*arguments, **named)
+            count(events, arguments[:1])
             begin = clock()
             try:
                 return real(*arguments, **named)
             finally:
-                seconds = clock() - begin
-                recorder.end()
-                recorder.add("numpy", operation, seconds, arguments[0].nbytes)  # type: ignore[attr-defined]
+                recorder.end(events, begin, arguments[0].nbytes)  # type: ignore[attr-defined]
 
         return converted
+
+    def _count(self, events: Events, values: tuple[Any, ...]) -> None:
+        # Counting takes a microsecond for an operation: the 1st, 2nd, 4th, 8th time only.
+        if events.begun & (events.begun - 1) == 0:
+            events.operations = max(events.operations, operations_of(values, self._mx))

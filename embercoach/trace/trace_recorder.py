@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.trace.trace_record import Site
+from embercoach.trace.trace_record import Event, Site
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, FrameType
 
     from embercoach.trace.trace_record import Kind
@@ -30,64 +31,139 @@ _LIBRARIES = tuple(
 _MOST_DETAILS = 8
 #: Code objects whose file is remembered; a program may make any number of them.
 _MOST_CODES = 1 << 16
+#: Events that a timeline keeps: about 10 MB.
+_MOST_EVENTS = 100_000
 
 
 @dataclass(slots=True)
-class _Events:
+class Events:
+    """The events of one kind at one line so far."""
+
+    index: int
+    begun: int = 0
     count: int = 0
     seconds: float = 0.0
     most: float = 0.0
+    first: float = 0.0
     bytes: int = 0
+    operations: int = 0
+    cache: int = 0
     details: dict[str, None] = field(default_factory=dict)
 
 
 class Recorder:
-    """The events so far. Any thread may add some; an event within another is part of it."""
+    """The events so far. Any thread may add some; an event within another is part of it.
 
-    def __init__(self) -> None:
+    Args:
+        memory: gives the bytes of MLX's arrays, and those of its cache.
+        timeline: whether to keep single events.
+    """
+
+    def __init__(
+        self, memory: Callable[[], tuple[int, int]] = lambda: (0, 0), *, timeline: bool = False
+    ) -> None:
+        self._memory = memory
+        self._timeline = timeline
         self._lock = threading.Lock()
-        self._events: dict[tuple[str, int, str, Kind, str], _Events] = {}
+        self._events: dict[tuple[str, int, str, Kind, str], Events] = {}
+        self._single: list[Event] = []
+        self._left_out = 0
+        self._cache = 0
+        self._begin = clock()
         self._is_own: dict[CodeType, bool] = {}
         self._thread = threading.local()
 
-    def begin(self) -> bool:
-        """Enter an event; False inside of another one of this thread."""
+    def begin(self, kind: Kind, operation: str) -> Events | None:
+        """Enter an event at the nearest line of the program; None inside of another one."""
         if getattr(self._thread, "inside", False):
-            return False
-        self._thread.inside = True
-        return True
+            return None
+        events = self._at(kind, operation)
+        if events is not None:
+            self._thread.inside = True
+            events.begun += 1
+        return events
 
-    def end(self) -> None:
-        """Leave an event that `begin` has entered."""
+    def end(self, events: Events, begin: float, copied: int = 0, detail: str = "") -> None:
+        """Leave an event that `begin` has entered, and count it."""
+        seconds = clock() - begin
         self._thread.inside = False
+        self._count(events, begin, seconds, copied, detail)
 
     def add(
         self, kind: Kind, operation: str, seconds: float, copied: int = 0, detail: str = ""
     ) -> None:
-        """Count an event at the nearest line of the program."""
-        frame = self._frame()
-        if frame is None:
-            return
-        code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name)
-        key = (code.co_filename, frame.f_lineno, name, kind, operation)
-        with self._lock:
-            events = self._events.setdefault(key, _Events())
-            events.count += 1
-            events.seconds += seconds
-            events.most = max(events.most, seconds)
-            events.bytes += copied
-            if detail and len(events.details) < _MOST_DETAILS:
-                events.details[detail] = None
+        """Count an event that has just ended at the nearest line of the program."""
+        events = self._at(kind, operation)
+        if events is not None:
+            self._count(events, clock() - seconds, seconds, copied, detail)
 
     def sites(self) -> tuple[Site, ...]:
         """The events by place and kind, the longest waits first."""
         with self._lock:
-            found = [
-                Site(*key, e.count, e.seconds, e.most, e.bytes, tuple(e.details))
-                for key, e in self._events.items()
-            ]
-        return tuple(sorted(found, key=lambda site: (-site.seconds, site.path, site.line)))
+            found = [site for site, _ in self._sorted()]
+        return tuple(found)
+
+    def timeline(self) -> tuple[tuple[Event, ...], int]:
+        """The single events, and how many more there were."""
+        with self._lock:
+            places = {events.index: place for place, (_, events) in enumerate(self._sorted())}
+            single = tuple(event._replace(site=places[event.site]) for event in self._single)
+            return single, self._left_out
+
+    def _sorted(self) -> list[tuple[Site, Events]]:
+        found = [
+            (
+                Site(
+                    *key,
+                    count=e.count,
+                    seconds=e.seconds,
+                    most_seconds=e.most,
+                    first_seconds=e.first,
+                    bytes=e.bytes,
+                    operations=e.operations,
+                    cache_bytes=e.cache,
+                    details=tuple(e.details),
+                ),
+                e,
+            )
+            for key, e in self._events.items()
+            if e.count
+        ]
+        return sorted(found, key=lambda pair: (-pair[0].seconds, pair[0].path, pair[0].line))
+
+    def _at(self, kind: Kind, operation: str) -> Events | None:
+        frame = self._frame()
+        if frame is None:
+            return None
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        key = (code.co_filename, frame.f_lineno, name, kind, operation)
+        with self._lock:
+            return self._events.setdefault(key, Events(len(self._events)))
+
+    def _count(
+        self, events: Events, begin: float, seconds: float, copied: int, detail: str
+    ) -> None:
+        active, cache = self._memory()
+        with self._lock:
+            if not events.count:
+                events.first = seconds
+            events.count += 1
+            events.seconds += seconds
+            events.most = max(events.most, seconds)
+            events.bytes += copied
+            events.cache += cache - self._cache
+            self._cache = cache
+            if detail and len(events.details) < _MOST_DETAILS:
+                events.details[detail] = None
+            if not self._timeline:
+                return
+            if len(self._single) >= _MOST_EVENTS:
+                self._left_out += 1
+                return
+            thread = threading.get_native_id()
+            after = begin - self._begin
+            self._single.append(Event(events.index, after, seconds, thread, active, cache))
 
     def _frame(self) -> FrameType | None:
         frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  (it costs no traceback)

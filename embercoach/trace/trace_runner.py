@@ -18,6 +18,8 @@ from embercoach.user_program import run
 
 #: The variable that names the file of the record.
 VARIABLE = "EMBERCOACH_TRACE"
+#: The variable that asks for single events.
+TIMELINE = "EMBERCOACH_TRACE_TIMELINE"
 #: The exit code of a program that could not be started, as of `embercoach.cli.codes.INCOMPLETE`.
 FAILED = 2
 
@@ -31,7 +33,7 @@ def main(form: str, target: str, arguments: list[str]) -> int:
         arguments: of the program.
     """
     record_file, owner = os.environ.pop(VARIABLE), os.getpid()
-    recorder = Recorder()
+    recorder = Recorder(_memory, timeline=os.environ.pop(TIMELINE, "") == "1")
     instruments = Instruments(recorder)
     try:
         instruments.install()
@@ -52,10 +54,20 @@ def main(form: str, target: str, arguments: list[str]) -> int:
 def _record(recorder: Recorder, seconds: float) -> TraceRecord:
     import mlx.core as mx
 
+    events, left_out = recorder.timeline()
     return TraceRecord(
         sites=recorder.sites(),
         seconds=seconds,
         device=str(mx.default_device()),
         mlx=metadata.version("mlx"),
         peak_bytes=mx.get_peak_memory(),
+        cache_bytes=mx.get_cache_memory(),
+        events=events,
+        events_left_out=left_out,
     )
+
+
+def _memory() -> tuple[int, int]:
+    import mlx.core as mx
+
+    return mx.get_active_memory(), mx.get_cache_memory()

@@ -309,6 +309,8 @@ def test_third_party_imports_are_declared() -> None:
             return server
         if path == PACKAGE / "cli" / "watching.py":
             return watch
+        if PACKAGE / "trace" in path.parents:
+            return kernels
         return simulator if PACKAGE / "simulator" in path.parents else core
 
     undeclared = [

@@ -77,6 +77,7 @@ def document(traced: Traced) -> dict[str, Any]:
             "device": record.device,
             "mlx": record.mlx,
             "peak_bytes": record.peak_bytes,
+            "cache_bytes": record.cache_bytes,
         },
     }
 
