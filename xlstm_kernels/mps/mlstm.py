@@ -185,7 +185,8 @@ def _chunk_length(q: torch.Tensor, v: torch.Tensor, size: int | None = None) -> 
     """Steps of a chunk: at most `size`, or what the table has for None."""
     if size is None:
         size = choice.chosen(q, v, "metal", form=choice.CHUNKWISE).chunk_size
-    return min(size, q.shape[2], choice.GREATEST)
+    steps: int = q.shape[2]
+    return min(size, steps, choice.GREATEST)
 
 
 def _checked(
@@ -262,7 +263,7 @@ class _Sequence(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *tensors, mask = ctx.saved_tensors
         length = _chunk_length(tensors[0], tensors[2])
-        call = Call(*tensors, ctx.eps, length, mask, ctx.normalizer_grad)
+        call = Call(*(*tensors, ctx.eps, length, mask, ctx.normalizer_grad))
         return *backward_pass(call, forward_pass(call), cotangents), None, None, None
 
 
