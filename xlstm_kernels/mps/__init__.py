@@ -21,7 +21,7 @@ except ImportError as error:
 
 from xlstm_kernels.mps.causal_conv import causal_conv1d
 from xlstm_kernels.mps.launching import launched
-from xlstm_kernels.mps.mlstm import mlstm_chunkwise, mlstm_step
+from xlstm_kernels.mps.mlstm import mlstm_chunkwise, mlstm_sequence, mlstm_step
 from xlstm_kernels.mps.norms import multi_head_layer_norm, multi_head_rms_norm, rms_norm
 from xlstm_kernels.mps.scalar_lstm import slstm
 from xlstm_kernels.mps.soft_caps import soft_cap
@@ -30,6 +30,7 @@ __all__ = [
     "causal_conv1d",
     "launched",
     "mlstm_chunkwise",
+    "mlstm_sequence",
     "mlstm_step",
     "multi_head_layer_norm",
     "multi_head_rms_norm",

@@ -34,7 +34,8 @@ _DTYPES = {
     torch.float32: mx.float32,
 }
 _TORCH_DTYPES = {dtype: of_torch for of_torch, dtype in _DTYPES.items()}
-_FLOATING = (torch.float32, torch.float16, torch.bfloat16)
+#: Dtypes of the inputs and states of operators.
+FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def require_tensors(operator: str, **tensors: object) -> None:
@@ -51,7 +52,7 @@ def require_tensors(operator: str, **tensors: object) -> None:
             raise TypeError(
                 f"{operator}: {name} must be a torch.Tensor, got {type(tensor).__name__}"
             )
-        if tensor.dtype not in _FLOATING:
+        if tensor.dtype not in FLOATING:
             raise TypeError(
                 f"{operator}: {name} must be float32, float16 or bfloat16, got {tensor.dtype}"
             )
@@ -83,6 +84,22 @@ def require_shape(
         raise ValueError(
             f"{operator}: {name} must have shape {shape}, {meaning}; got {tuple(tensor.shape)}"
         )
+
+
+def require_mask(operator: str, mask: object, shape: tuple[int, ...], meaning: str) -> None:
+    """Accept None, or booleans of `shape` on the device "mps".
+
+    Raises:
+        TypeError: for anything else than a tensor of booleans.
+        ValueError: for another shape or device.
+    """
+    if mask is None:
+        return
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
+        raise TypeError(f"{operator}: mask must be a tensor of booleans, got {kind}")
+    require_device(operator, "mask", mask)
+    require_shape(operator, "mask", mask, shape, meaning)
 
 
 def launched(kernel: Kernel, *inputs: Input, **settings: Setting) -> tuple[torch.Tensor, ...]:

@@ -1,4 +1,4 @@
-"""The mLSTM of tensors, in chunks and by one step: see `xlstm_kernels.mlstm`."""
+"""The mLSTM of tensors, in chunks, step by step, and by one step: see `xlstm_kernels.mlstm`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import torch
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.arguments import require_eps
 from xlstm_kernels.mlstm.chunked.operation import require_chunk_size
-from xlstm_kernels.mlstm.step import KERNELS
+from xlstm_kernels.mlstm.sequence_kernel import KERNELS as SEQUENCE_KERNELS
+from xlstm_kernels.mlstm.step import KERNELS as STEP_KERNELS
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_shape, require_tensors
+from xlstm_kernels.mps.launching import (
+    FLOATING,
+    launched,
+    require_mask,
+    require_shape,
+    require_tensors,
+)
 from xlstm_kernels.mps.mlstm_passes import Call, backward_pass, forward_pass
 
 #: c (B, NH, DK, DV), n (B, NH, DK) and m (B, NH, 1), float32; c and n are scaled by exp(-m).
@@ -64,12 +71,74 @@ def mlstm_chunkwise(
         raise ValueError(f"{operator}: q must be a tensor (B, NH, S, DK)")
     c, n, m = _checked(operator, (q, k, v, i, f), (c_initial, n_initial, m_initial))
     epsilon, size = require_eps(operator, eps), require_chunk_size(operator, chunk_size)
-    if size is None:
-        row = choice.chosen(q, v, "metal", form=choice.CHUNKWISE)
-        size = row.chunk_size
-    length = min(size, q.shape[2], choice.GREATEST)
+    length = _chunk_length(q, v, size)
     h, *last = _Chunkwise.apply(q, k, v, i, f, c, n, m, epsilon, length)
     return (h, (last[0], last[1], last[2])) if return_last_states else h
+
+
+def mlstm_sequence(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    i: torch.Tensor,
+    f: torch.Tensor,
+    c_initial: torch.Tensor | None = None,
+    n_initial: torch.Tensor | None = None,
+    m_initial: torch.Tensor | None = None,
+    return_last_states: bool = False,
+    eps: float = 1e-6,
+    dtype_state: torch.dtype = torch.float32,
+    *,
+    normalizer_grad: bool = True,
+    mask: torch.Tensor | None = None,
+) -> torch.Tensor | tuple[torch.Tensor, States]:
+    """Run the mLSTM over a sequence, one step after the other, by one kernel.
+
+    Computed in float32 and rounded once. The gradient is computed in chunks.
+
+    Args:
+        q: (B, NH, S, DK), the queries; float32, float16 or bfloat16. Any S, 0 included. Tensors
+            that are transposed are read as they lie.
+        k: (B, NH, S, DK), the keys, not scaled; the dtype of q.
+        v: (B, NH, S, DV), the values; the dtype of q.
+        i: (B, NH, S), the input gates before their exp. They may be minus infinity.
+        f: (B, NH, S), the forget gates before their sigmoid. They may be infinite.
+        c_initial: (B, NH, DK, DV), the state C that the sequence begins with, scaled by
+            exp(-m_initial); None for zeros. The three initial states come together.
+        n_initial: (B, NH, DK), the normaliser's state, likewise.
+        m_initial: (B, NH, 1) or (B, NH), the logarithm of their scale.
+        return_last_states: whether to return the states after the last step.
+        eps: a number, zero or positive, added to the denominator. It is not scaled by exp(-m).
+        dtype_state: the dtype of the c and n returned; m is float32.
+        normalizer_grad: whether gradients flow through the normaliser and m.
+        mask: (B, S), booleans; a step that is False leaves the states as they are and has an h of
+            zero, whatever q, k, v, i and f hold. None for all True.
+
+    Returns:
+        h (B, NH, S, DV) in the dtype of v; with `return_last_states` the pair of it and the states
+        c (B, NH, DK, DV), n (B, NH, DK), m (B, NH, 1).
+
+    Raises:
+        TypeError: for a dtype that is not listed, or an `eps` that is not a number.
+        ValueError: for shapes that do not fit, initial states of which one is missing, an `eps`
+            that is negative or infinite, a DK beyond 16384, a tensor on another device than "mps".
+    """
+    operator = "mlstm_sequence"
+    if not isinstance(q, torch.Tensor) or q.ndim != 4:
+        raise ValueError(f"{operator}: q must be a tensor (B, NH, S, DK)")
+    given = (c_initial, n_initial, m_initial)
+    c, n, m = _checked(operator, (q, k, v, i, f), given, may_be_empty=True)
+    require_mask(operator, mask, (q.shape[0], q.shape[2]), "(B, S)")
+    if dtype_state not in FLOATING:
+        raise TypeError(
+            f"{operator}: dtype_state must be float32, float16 or bfloat16, got {dtype_state}"
+        )
+    epsilon = require_eps(operator, eps)
+    if q.numel():
+        h, c, n, m = _Sequence.apply(q, k, v, i, f, c, n, m, epsilon, mask, bool(normalizer_grad))
+    else:
+        h = torch.zeros_like(v)
+    return (h, (c.to(dtype_state), n.to(dtype_state), m)) if return_last_states else h
 
 
 def mlstm_step(
@@ -112,28 +181,50 @@ def mlstm_step(
     return h, (last[0], last[1], last[2])
 
 
+def _chunk_length(q: torch.Tensor, v: torch.Tensor, size: int | None = None) -> int:
+    """Steps of a chunk: at most `size`, or what the table has for None."""
+    if size is None:
+        size = choice.chosen(q, v, "metal", form=choice.CHUNKWISE).chunk_size
+    steps: int = q.shape[2]
+    return min(size, steps, choice.GREATEST)
+
+
 def _checked(
-    operator: str, inputs: tuple[torch.Tensor, ...], given: tuple[torch.Tensor | None, ...]
+    operator: str,
+    inputs: tuple[torch.Tensor, ...],
+    given: tuple[torch.Tensor | None, ...],
+    *,
+    may_be_empty: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """The initial states, of inputs and states that fit each other."""
     named = dict(zip("qkvif", inputs, strict=True))
     require_tensors(operator, **named, **dict(zip("cnm", given, strict=True)))
     q, k, v, i, f = inputs
     if not q.dtype == k.dtype == v.dtype:
-        raise TypeError(f"{operator}: q, k and v must have one dtype")
-    if not q.numel() or not v.numel():
+        raise TypeError(
+            f"{operator}: q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}"
+        )
+    if not may_be_empty and not (q.numel() and v.numel()):
         raise ValueError(f"{operator}: q, k and v must not be empty")
     require_shape(operator, "k", k, tuple(q.shape), "that of q")
     require_shape(operator, "v", v, (*q.shape[:-1], v.shape[-1]), "that of q but for DV")
     require_shape(operator, "i", i, tuple(q.shape[:-1]), "that of q without DK")
     require_shape(operator, "f", f, tuple(q.shape[:-1]), "that of q without DK")
+    if not q.shape[-1] or not v.shape[-1]:
+        raise ValueError(f"{operator}: q, k and v need a last axis that is not empty")
     leading, keys, values = tuple(q.shape[:2]), q.shape[-1], v.shape[-1]
     shapes = ((*leading, keys, values), (*leading, keys), (*leading, 1))
     present = [state for state in given if state is not None]
     if len(present) not in {0, len(given)}:
-        raise ValueError(f"{operator}: the states c, n and m come together")
+        missing = [name for name, state in zip("cnm", given, strict=True) if state is None]
+        raise ValueError(
+            f"{operator}: the initial states c, n and m come together, {' and '.join(missing)} "
+            "is missing: c and n are scaled by exp(-m)"
+        )
     if not present:
         return tuple(torch.zeros(shape, device=q.device) for shape in shapes)
+    if present[2].shape == leading:
+        present[2] = present[2].unsqueeze(2)
     for name, state, shape in zip("cnm", present, shapes, strict=True):
         require_shape(operator, name, state, shape, "that of the state")
     return tuple(state.float().contiguous() for state in present)
@@ -157,6 +248,25 @@ class _Chunkwise(torch.autograd.Function):
         return *backward_pass(call, saved[8:], cotangents), None, None
 
 
+class _Sequence(torch.autograd.Function):
+    """(q, k, v, i, f, c, n, m, eps, mask, normaliser's gradient?) to (h, c, n, m)."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
+        *tensors, ctx.eps, mask, ctx.normalizer_grad = arguments
+        ctx.save_for_backward(*tensors, mask)
+        masks = () if mask is None else (mask,)
+        return launched(SEQUENCE_KERNELS[True][len(masks)], *tensors, *masks, ctx.eps)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        *tensors, mask = ctx.saved_tensors
+        length = _chunk_length(tensors[0], tensors[2])
+        call = Call(*(*tensors, ctx.eps, length, mask, ctx.normalizer_grad))
+        return *backward_pass(call, forward_pass(call), cotangents), None, None, None
+
+
 class _Step(torch.autograd.Function):
     """(q, k, v, i, f, c, n, m, eps) to (h, c, n, m): a sequence of one step."""
 
@@ -164,7 +274,7 @@ class _Step(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
         *tensors, ctx.eps = arguments
         ctx.save_for_backward(*tensors)
-        return launched(KERNELS[mx.float32], *tensors, ctx.eps)
+        return launched(STEP_KERNELS[mx.float32], *tensors, ctx.eps)
 
     @staticmethod
     @first_order

@@ -63,6 +63,8 @@ class Call(NamedTuple):
         m: (B, NH, 1) float32.
         eps: added to the normaliser.
         length: steps of a chunk.
+        mask: (B, S) booleans, or None for all True.
+        normalizer_grad: whether gradients flow through the normaliser and m.
     """
 
     q: torch.Tensor
@@ -75,11 +77,21 @@ class Call(NamedTuple):
     m: torch.Tensor
     eps: float
     length: int
+    mask: torch.Tensor | None = None
+    normalizer_grad: bool = True
 
     def log_gates(self) -> LogGates:
         """The log-gates, in chunks."""
-        kernel = gates.KERNELS[False, False]
-        return LogGates(*launched(kernel, self.i, self.f, self.m, chunk_size=self.length))
+        masks = () if self.mask is None else (self.mask,)
+        kernel = gates.KERNELS[bool(masks), False]
+        return LogGates(*launched(kernel, self.i, self.f, self.m, *masks, chunk_size=self.length))
+
+    def live(self, tensor: torch.Tensor) -> torch.Tensor:
+        """(B, NH, S, ...), zero where a step is masked: it may hold NaN."""
+        if self.mask is None:
+            return tensor
+        mask = self.mask.reshape(self.mask.shape[0], 1, -1, *[1] * (tensor.ndim - 3))
+        return torch.where(mask, tensor, 0)
 
     def in_chunks(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, NH, S, ...) as (B, NH, NC, L, ...), the last chunk filled up with zeros."""
@@ -96,7 +108,7 @@ class Call(NamedTuple):
 def forward_pass(call: Call) -> tuple[torch.Tensor, ...]:
     """Return h (B, NH, S, DV), the last c, n and m, and the normaliser's sums (B, NH, S)."""
     log_gates = call.log_gates()
-    q, k, v = map(call.in_chunks, (call.q, call.k, call.v))
+    q, k, v = (call.in_chunks(call.live(rows)) for rows in (call.q, call.k, call.v))
     _, before = _states(call, k, v, log_gates)
     within, of_state, sums = launched(
         chunk_rows.KERNELS[True],
@@ -130,7 +142,8 @@ def backward_pass(
     h_cotangent, *of_states, m_cotangent = cotangents
     c_cotangent, n_cotangent = (cotangent.contiguous() for cotangent in of_states)
     log_gates = call.log_gates()
-    q, k, v, dh = map(call.in_chunks, (call.q, call.k, call.v, h_cotangent))
+    rows = (call.q, call.k, call.v, h_cotangent)
+    q, k, v, dh = (call.in_chunks(call.live(each)) for each in rows)
     weighted, before = _states(call, k, v, log_gates)
     inverse, bias, by_eps = _normalizer_gradients(call, log_gates, h, dh, sums)
     reading, n_pulled = launched(
@@ -172,17 +185,19 @@ def backward_pass(
     )
     # The last states are scaled by exp(-m).
     last = m_cotangent - _inner(c_last, n_last, c_cotangent, n_cotangent)
+    if not call.normalizer_grad:
+        last = torch.zeros_like(last)
     by_m = call.in_sequence(by_eps) + pad(last, (call.q.shape[2] - 1, 0))
     admit = key_dots + to_end
     forget = past_dots + from_start.flip(-1).cumsum(dim=-1).flip(-1)
     forget = forget + pad(to_end.cumsum(dim=-1)[..., :-1], (1, 0)) + across.unsqueeze(-1)
     di, df, dm = _gate_gradients(call, log_gates, admit, forget, by_m)
     dm = dm + _inner(call.c, call.n, behind.c_end, behind.n_end)
-    rows = (
+    of_rows = (
         call.in_sequence(gradient).to(tensor.dtype)
         for gradient, tensor in ((dq, call.q), (dk, call.k), (dv, call.v))
     )
-    return *rows, di.to(call.i.dtype), df.to(call.f.dtype), behind.c_end, behind.n_end, dm
+    return *of_rows, di.to(call.i.dtype), df.to(call.f.dtype), behind.c_end, behind.n_end, dm
 
 
 def _states(
@@ -210,6 +225,8 @@ def _normalizer_gradients(
     inverse = torch.where(live, 1 / (torch.maximum(size, floor) + call.eps), nothing)
     (dots,) = launched(normalizer.DOTS, call.in_chunks(h), dh)
     pulled = torch.where(live, dots, nothing) * inverse
+    if not call.normalizer_grad:
+        return inverse, nothing, nothing
     bias = torch.where(size > floor, -pulled * sums.sign(), nothing)
     return inverse, bias, -pulled * call.eps
 
@@ -227,7 +244,7 @@ def _gate_gradients(
     passed = torch.where(chosen, torch.zeros_like(flowing), flowing)
     of_i = call.in_sequence(admit) + flowing - passed
     of_f = (call.in_sequence(forget) + passed) * torch.sigmoid(-call.f.float())
-    return of_i, of_f, passed[..., :1]
+    return call.live(of_i), call.live(of_f), passed[..., :1]
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from xlstm_kernels.executors.metal import MetalExecutor
 from xlstm_kernels.mps.first_order import first_order
-from xlstm_kernels.mps.launching import launched, require_device, require_shape, require_tensors
+from xlstm_kernels.mps.launching import launched, require_mask, require_shape, require_tensors
 from xlstm_kernels.recurrent.slstm import gradient_kernel, sequence_kernel
 from xlstm_kernels.recurrent.slstm.arguments import STATES
 from xlstm_kernels.recurrent.slstm.layout import MAX_CAPACITY, Shares, most_threads
@@ -65,17 +65,9 @@ def slstm(
     elif states.ndim == 5:
         states = states.squeeze(2)
     require_shape(_OPERATOR, "states", states, plain, "(4, B, N, D)")
-    if mask is not None:
-        _require_mask(mask, (batch, steps))
+    require_mask(_OPERATOR, mask, (batch, steps), "(B, T)")
     after_each, last = _Slstm.apply(Wx, R, b, states.float(), mask)
     return after_each, last.unsqueeze(2)
-
-
-def _require_mask(mask: torch.Tensor, shape: tuple[int, int]) -> None:
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
-        raise TypeError(f"{_OPERATOR}: mask must be a tensor of booleans")
-    require_device(_OPERATOR, "mask", mask)
-    require_shape(_OPERATOR, "mask", mask, shape, "(B, T)")
 
 
 def _arranged(shares: Shares, recurrent: torch.Tensor, *, backward: bool = False) -> torch.Tensor:

@@ -99,17 +99,24 @@ def slstm(gate_input, recurrent, bias, states, *, mask):
     return torch.stack(after_each, dim=2), torch.stack((y, c, n, m)).unsqueeze(2)
 
 
-def mlstm(q, k, v, i, f, c, n, m):
+def mlstm(q, k, v, i, f, c, n, m, *, mask=None, through_normalizer=True):
+    constant = (lambda x: x) if through_normalizer else torch.detach
+    mask = torch.ones(q.shape[0], q.shape[2], dtype=torch.bool) if mask is None else mask
     read = []
     for step in range(q.shape[2]):
         query, key, value = q[:, :, step] * q.shape[-1] ** -0.5, k[:, :, step], v[:, :, step]
         decayed = functional.logsigmoid(f[:, :, step, None]) + m
-        m = torch.maximum(decayed, i[:, :, step, None])
-        forget, admit = torch.exp(decayed - m), torch.exp(i[:, :, step, None] - m)
-        c = forget[..., None] * c + (admit * key)[..., None] * value[..., None, :]
-        n = forget * n + admit * key
-        bound = torch.maximum((query * n).sum(-1, keepdim=True).abs(), torch.exp(-m))
-        read.append((query[..., None] * c).sum(-2) / (bound + 1e-6))
+        m_new = constant(torch.maximum(decayed, i[:, :, step, None]))
+        forget, admit = torch.exp(decayed - m_new), torch.exp(i[:, :, step, None] - m_new)
+        c_new = forget[..., None] * c + (admit * key)[..., None] * value[..., None, :]
+        n_new = forget * n + admit * key
+        bound = torch.maximum((query * n_new).sum(-1, keepdim=True).abs(), torch.exp(-m_new))
+        h = (query[..., None] * c_new).sum(-2) / (constant(bound) + 1e-6)
+        live = mask[:, step, None, None]
+        pairs = ((n_new, n), (m_new, m))
+        n, m = (torch.where(live, new, old) for new, old in pairs)
+        c = torch.where(live[..., None], c_new, c)
+        read.append(h * live)
     return torch.stack(read, dim=2), c, n, m
 
 
@@ -165,6 +172,38 @@ def masked_slstm_definition(gate_input, recurrent, bias, states):
     return slstm(gate_input, recurrent, bias, states, mask=mask)
 
 
+def masked_mlstm_sequence(*arrays):
+    """Masked steps hold NaN, and the initial m has no last axis."""
+    mask = torch.tensor(MASK, device=arrays[0].device)
+    hole = torch.where(mask, 0.0, torch.nan)[:, None].to(arrays[0].dtype)
+    rows = (array + hole[..., None] for array in arrays[:3])
+    gates = (array + hole for array in arrays[3:5])
+    states = (*arrays[5:7], arrays[7].squeeze(2))
+    h, states = mps.mlstm_sequence(*rows, *gates, *states, True, mask=mask)
+    return h, *states
+
+
+def masked_mlstm(*arrays):
+    return mlstm(*arrays, mask=torch.tensor(MASK))
+
+
+def mlstm_with_constant_normalizer(*arrays):
+    return mlstm(*arrays, through_normalizer=False)[:3]
+
+
+def sequence_with_constant_normalizer(*arrays):
+    h, states = mps.mlstm_sequence(*arrays, True, normalizer_grad=False)
+    return h, *states[:2]
+
+
+def sequence_shapes(steps: int, batch: int = 1) -> tuple[tuple[int, ...], ...]:
+    """Of q, k, v, i, f and the states, with odd sizes."""
+    heads, keys, values = (batch, 2), 9, 7
+    gates = (*heads, steps)
+    inputs = ((*gates, keys), (*gates, keys), (*gates, values), gates, gates)
+    return (*inputs, (*heads, keys, values), (*heads, keys), (*heads, 1))
+
+
 def packed(x, weight):
     return mps.causal_conv1d(x, weight, seq_idx=torch.tensor(SEQ_IDX, device=x.device))
 
@@ -195,6 +234,15 @@ CASES = {
         mlstm,
         ((*HEADS, 11, 8), (*HEADS, 11, 8), (*HEADS, 11, 12), (*HEADS, 11), (*HEADS, 11), *STATES),
         5,
+    ),
+    "mlstm_sequence": Case(
+        states_after(mps.mlstm_sequence, return_last_states=True), mlstm, sequence_shapes(35), 5
+    ),
+    "mlstm_sequence of masked steps": Case(
+        masked_mlstm_sequence, masked_mlstm, sequence_shapes(5, batch=2), 5
+    ),
+    "mlstm_sequence with a constant normaliser": Case(
+        sequence_with_constant_normalizer, mlstm_with_constant_normalizer, sequence_shapes(5), 5
     ),
     "mlstm_step": Case(
         states_after(mps.mlstm_step),
@@ -241,7 +289,8 @@ def test_values_and_gradients(name, dtype, device) -> None:
     assert [g.dtype for g in gradients] == [a.dtype for a in arrays]
     pairs = zip((*results, *gradients), (*expected, *exact_gradients), strict=True)
     errors = [relative_error(found, e.detach()) for found, e in pairs]
-    assert max(errors) < TOLERANCES[dtype], errors
+    # `max` would ignore a NaN that is not the first.
+    assert all(error < TOLERANCES[dtype] for error in errors), errors
 
 
 @pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
@@ -253,6 +302,32 @@ def test_launches_without_threads_give_empty_results(device) -> None:
     assert y.shape == (0, 8)
     assert [g.shape for g in gradients] == [(0, 8), (8,)]
     assert mps.rms_norm(torch.ones((1, 8), device=device)).cpu().allclose(torch.ones(1, 8))
+
+
+@pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
+def test_sequences_begin_with_zero_states_and_give_states_of_a_dtype(device) -> None:
+    case = Case(mps.mlstm_sequence, mlstm, sequence_shapes(3))
+    arrays = [array.to(device) for array in drawn(case, torch.float32)]
+    zeros = [torch.zeros_like(state) for state in arrays[5:]]
+    h, (c, n, m) = mps.mlstm_sequence(*arrays[:5], None, None, None, True, 1e-6, torch.float16)
+    assert [c.dtype, n.dtype, m.dtype] == [torch.float16, torch.float16, torch.float32]
+    expected = mlstm(*(array.cpu().double() for array in (*arrays[:5], *zeros)))
+    assert relative_error(h, expected[0]) < 3e-6
+    assert relative_error(c, expected[1]) < 2e-3
+    assert torch.equal(mps.mlstm_sequence(*arrays[:5]), h)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("steps", "batch"), [(0, 1), (3, 0)])
+def test_empty_sequences_keep_their_states(steps, batch, monkeypatch) -> None:
+    monkeypatch.setattr(launching, "DEVICE", "cpu")
+    case = Case(mps.mlstm_sequence, mlstm, sequence_shapes(steps, batch))
+    arrays = [array.requires_grad_() for array in drawn(case, torch.float32)]
+    h, states = mps.mlstm_sequence(*arrays, return_last_states=True)
+    assert h.shape == arrays[2].shape
+    assert all(map(torch.equal, states, arrays[5:]))
+    gradients = torch.autograd.grad(sum(state.sum() for state in states), arrays[5:])
+    assert all(torch.equal(g, torch.ones_like(g)) for g in gradients)
 
 
 @pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
@@ -286,6 +361,7 @@ def test_a_tensor_on_another_device_is_an_error(name) -> None:
         (lambda x: mps.causal_conv1d(x, x), r"x must be \(B, S, C\)"),
         (lambda x: mps.slstm(x, x, x), r"Wx must be \(B, T, 4, N, D\)"),
         (lambda x: mps.mlstm_chunkwise(*(x,) * 5), r"q must be a tensor \(B, NH, S, DK\)"),
+        (lambda x: mps.mlstm_sequence(*(x,) * 5), r"q must be a tensor \(B, NH, S, DK\)"),
         (lambda x: mps.mlstm_step(*(x,) * 8), r"q must be a tensor \(B, NH, DK\)"),
     ],
 )
@@ -293,3 +369,26 @@ def test_arguments_that_do_not_fit(call, message, monkeypatch) -> None:
     monkeypatch.setattr(launching, "DEVICE", "cpu")
     with pytest.raises((TypeError, ValueError), match=message):
         call(torch.ones(3, 4))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"k": torch.ones(1, 2, 3, 4).half()}, "q, k and v must have one dtype, got torch.float32"),
+        ({"k": torch.ones(1, 2, 3, 5)}, r"k must have shape \(1, 2, 3, 4\), that of q"),
+        ({"v": torch.ones(1, 2, 3, 0)}, "need a last axis that is not empty"),
+        ({"i": torch.ones(1, 2, 4)}, r"i must have shape \(1, 2, 3\)"),
+        ({"c_initial": torch.ones(1, 2, 4, 4)}, "c, n and m come together, n and m is missing"),
+        ({"eps": -1.0}, "eps must not be negative"),
+        ({"dtype_state": torch.float64}, "dtype_state must be float32, float16 or bfloat16"),
+        ({"mask": torch.ones(1, 3)}, "mask must be a tensor of booleans, got torch.float32"),
+        ({"mask": torch.ones(1, 4) > 0}, r"mask must have shape \(1, 3\), \(B, S\)"),
+    ],
+)
+def test_sequences_refuse_arguments_that_do_not_fit(changed, message, monkeypatch) -> None:
+    monkeypatch.setattr(launching, "DEVICE", "cpu")
+    rows, gates = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3)
+    arguments = {"q": rows, "k": rows, "v": rows, "i": gates, "f": gates, **changed}
+    with pytest.raises((TypeError, ValueError), match=f"mlstm_sequence: .*{message}"):
+        mps.mlstm_sequence(**arguments)
