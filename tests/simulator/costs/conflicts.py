@@ -161,6 +161,8 @@ FAULTS = (
         expected=lambda: (_HALVES.astype(np.float32).sum(1),),
         rtol=1e-3,
         atol=1e-3,
+        # 8 KB for 64 threads leave 14 of 96 simdgroups on a core, which was not intended.
+        also=frozenset({"low-occupancy"}),
     ),
     Case(
         "delay_lines_of_16_elements",
