@@ -158,7 +158,7 @@ def _uncoalesced(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator
 
 
 def _is_half_of_a_run(access: MemoryCounts) -> bool:
-    """Whether lanes read 32 neighbouring bytes each, by two of the widest accesses."""
+    """True where each lane accesses 32 neighbouring bytes, by two of the widest accesses."""
     asked = access.lanes * access.width
     return access.width >= _WIDEST and access.lines128 * _LINE <= 2 * asked
 
@@ -190,7 +190,7 @@ def _narrow(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator[Advi
 
 
 def _is_narrow(access: MemoryCounts) -> bool:
-    """Whether whole simdgroups access neighbouring elements.
+    """True where whole simdgroups access neighbouring elements.
 
     A simdgroup's elements of less than a word may begin anywhere, as those of a blur do. Then they
     touch one stretch more, and a thread that computes several results can use all of a word.
