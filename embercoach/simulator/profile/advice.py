@@ -13,7 +13,7 @@ from embercoach.simulator.profile.accesses import SUMS, combined
 from embercoach.simulator.profile.prediction import occupancy_of, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from embercoach.simulator.model import Part
     from embercoach.simulator.profile.counts import (
@@ -31,7 +31,7 @@ _FULL = 64  # threadgroups for each core
 _SIMD_WIDTH = 32
 _SECTOR, _LINE = 32, 128
 _WIDEST = 16  # bytes that a thread's access can move
-_BANK_BYTES = 4
+_WORD = 4  # bytes of a register, and of a bank of threadgroup memory
 #: Barriers of a simdgroup, and instructions between two, that make them frequent.
 _MANY_BARRIERS, _FEW_INSTRUCTIONS = 16, 32
 #: Part of a core's simdgroups below which too few are left to hide latency.
@@ -105,20 +105,21 @@ def _times_buffer(buffer: BufferCounts, factor: float) -> BufferCounts:
 def _gain(
     profile: LaunchProfile,
     gpu: Gpu,
-    old: MemoryCounts,
-    new: MemoryCounts,
+    changes: Sequence[tuple[MemoryCounts, MemoryCounts]],
     *,
     of_buffer: float = 1.0,
 ) -> float:
-    """The part of the time that a changed access saves, and with it a buffer's traffic."""
+    """The part of the time that changed accesses save, and with them the buffers' traffic."""
+    names = {old.buffer for old, _ in changes}
+    news = {id(old): new for old, new in changes}
     changed = replace(
         profile,
         lines=tuple(
-            replace(line, memory=tuple(new if one is old else one for one in line.memory))
+            replace(line, memory=tuple(news.get(id(one), one) for one in line.memory))
             for line in profile.lines
         ),
         buffers=tuple(
-            _times_buffer(buffer, of_buffer) if buffer.name == old.buffer else buffer
+            _times_buffer(buffer, of_buffer) if buffer.name in names else buffer
             for buffer in profile.buffers
         ),
     )
@@ -131,7 +132,7 @@ def _uncoalesced(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator
             continue
         needed = _ceil(access.lanes * access.width, _SECTOR)
         needed = max(needed, access.issued)
-        if access.sectors < 2 * needed:
+        if access.sectors < 2 * needed or _is_half_of_a_run(access):
             continue
         kept = needed / access.sectors
         better = replace(
@@ -143,7 +144,7 @@ def _uncoalesced(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator
         moved = _moved(profile, access)
         asked = access.lanes * access.width
         gain = _gain(
-            profile, gpu, access, better, of_buffer=min(1.0, asked / moved) if moved else 1
+            profile, gpu, [(access, better)], of_buffer=min(1.0, asked / moved) if moved else 1
         )
         if gain >= LEAST_GAIN:
             now, then = _mean(access.sectors, access.issued), _mean(needed, access.issued)
@@ -156,6 +157,12 @@ def _uncoalesced(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator
             )
 
 
+def _is_half_of_a_run(access: MemoryCounts) -> bool:
+    """True where each lane accesses 32 neighbouring bytes, by two of the widest accesses."""
+    asked = access.lanes * access.width
+    return access.width >= _WIDEST and access.lines128 * _LINE <= 2 * asked
+
+
 def _moved(profile: LaunchProfile, access: MemoryCounts) -> int:
     for buffer in profile.buffers:
         if buffer.name == access.buffer:
@@ -164,41 +171,54 @@ def _moved(profile: LaunchProfile, access: MemoryCounts) -> int:
 
 
 def _narrow(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator[Advice]:
-    if predict(profile, gpu).bound not in ("load-store", "issue"):
+    """The narrowest access of a line; the gain is that of widening all of the line's."""
+    before = predict(profile, gpu)
+    changes = [(one, _widened(one)) for one in line.memory if _is_narrow(one)]
+    if before.bound not in ("load-store", "issue") or not changes:
         return
-    for access in line.memory:
-        if access.space != "device" or access.access == "atomic" or access.width >= _WIDEST:
-            continue
-        bytes_asked = access.lanes * access.width
-        is_dense = _SECTOR * access.sectors <= bytes_asked * 1.1
-        if not is_dense or access.lanes < access.issued * _SIMD_WIDTH * 0.9:
-            continue
-        wider = _WIDEST // access.width
-        better = replace(
-            access,
-            issued=_ceil(access.issued, wider),
-            lanes=_ceil(access.lanes, wider),
-            width=_WIDEST,
-            lines128=_ceil(bytes_asked, _LINE),
+    fewer = _with_fewer_instructions(profile, line, changes)
+    gain = 1 - (1 - _gain(fewer, gpu, changes)) * predict(fewer, gpu).seconds / before.seconds
+    if gain >= LEAST_GAIN:
+        access = min((old for old, _ in changes), key=lambda one: (one.width, -one.issued))
+        yield _advice(
+            "narrow-access",
+            line,
+            f"narrow {access.access} of `{access.buffer}`: {access.width} bytes a thread, of "
+            f"the {_WIDEST} that one access can move",
+            gain,
         )
-        fewer = _with_fewer_instructions(profile, line, access, wider)
-        gain = _gain(fewer, gpu, access, better)
-        before = predict(profile, gpu).seconds
-        gain = 1 - (1 - gain) * predict(fewer, gpu).seconds / before
-        if gain >= LEAST_GAIN:
-            yield _advice(
-                "narrow-access",
-                line,
-                f"narrow {access.access} of `{access.buffer}`: {access.width} bytes a thread, of "
-                f"the {_WIDEST} that one access can move",
-                gain,
-            )
+
+
+def _is_narrow(access: MemoryCounts) -> bool:
+    """True where whole simdgroups access neighbouring elements.
+
+    A simdgroup's elements of less than a word may begin anywhere, as those of a blur do. Then they
+    touch one stretch more, and a thread that computes several results can use all of a word.
+    """
+    if access.space != "device" or access.access == "atomic" or access.width >= _WIDEST:
+        return False
+    stretches = access.lanes * access.width * 1.1 / _SECTOR
+    if access.width < _WORD:
+        stretches = max(stretches, access.issued * (access.width + 1))
+    is_dense = access.sectors <= stretches
+    return is_dense and access.lanes >= access.issued * _SIMD_WIDTH * 0.9
+
+
+def _widened(access: MemoryCounts) -> MemoryCounts:
+    wider = _WIDEST // access.width
+    return replace(
+        access,
+        issued=_ceil(access.issued, wider),
+        lanes=_ceil(access.lanes, wider),
+        width=_WIDEST,
+        lines128=_ceil(access.lanes * access.width, _LINE),
+    )
 
 
 def _with_fewer_instructions(
-    profile: LaunchProfile, line: LineCounts, access: MemoryCounts, wider: int
+    profile: LaunchProfile, line: LineCounts, changes: Sequence[tuple[MemoryCounts, MemoryCounts]]
 ) -> LaunchProfile:
-    saved = access.issued - _ceil(access.issued, wider)
+    saved = sum(old.issued - new.issued for old, new in changes)
     issued = dict(line.issued)
     issued["memory"] = max(0, issued.get("memory", 0) - saved)
     changed = replace(line, issued=issued)
@@ -206,15 +226,20 @@ def _with_fewer_instructions(
 
 
 def _bank_conflicts(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator[Advice]:
-    for access in line.memory:
-        if access.space != "threadgroup" or access.access == "atomic" or not access.issued:
-            continue
-        least = max(access.issued, _ceil(access.lanes * access.width, _SIMD_WIDTH * _BANK_BYTES))
-        if access.bank_cycles < 2 * least:
-            continue
-        gain = _gain(profile, gpu, access, replace(access, bank_cycles=least))
+    """The accesses of a line that conflict; padding an array helps its reads and its writes."""
+    found = [one for one in line.memory if one.space == "threadgroup" and one.access != "atomic"]
+    changes = [
+        (one, replace(one, bank_cycles=_least_cycles(one)))
+        for one in found
+        if one.issued and one.bank_cycles >= 2 * _least_cycles(one)
+    ]
+    for name in dict.fromkeys(old.buffer for old, _ in changes):
+        of_array = [(old, new) for old, new in changes if old.buffer == name]
+        gain = _gain(profile, gpu, of_array)
         if gain >= LEAST_GAIN:
-            now, then = _mean(access.bank_cycles, access.issued), _mean(least, access.issued)
+            access, better = max(of_array, key=lambda pair: pair[0].bank_cycles)
+            now = _mean(access.bank_cycles, access.issued)
+            then = _mean(better.bank_cycles, access.issued)
             yield _advice(
                 "bank-conflict",
                 line,
@@ -222,6 +247,10 @@ def _bank_conflicts(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Itera
                 f"cycles, where {then} would do",
                 gain,
             )
+
+
+def _least_cycles(access: MemoryCounts) -> int:
+    return max(access.issued, _ceil(access.lanes * access.width, _SIMD_WIDTH * _WORD))
 
 
 def _barriers(profile: LaunchProfile) -> Iterator[Advice]:

@@ -1,0 +1,219 @@
+"""Kernels without a cost fault: reductions, norms and gathers over rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from tests.simulator.suite.case import Array, Case, Out, floats, integers
+
+_ROWS = floats(64, 512)
+_WEIGHT = floats(512, seed=1)
+_SCORES = floats(128, 256, seed=2)
+_LOGITS = floats(64, 1024, seed=3)
+_LABELS = integers(0, 1024, 64, seed=4)
+_TABLE = floats(500, 256, seed=5)
+_TOKENS = integers(0, 500, 64, seed=6)
+_BATCH = floats(64, 1024, seed=7)
+_ENDS = np.array([0, 7, 20, 21, 40, 52, 55, 64], np.int32)
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def _layer_norm(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+
+
+def _cross_entropy() -> np.ndarray:
+    return -np.log(_softmax(_LOGITS))[np.arange(64), _LABELS]
+
+
+CLEAN = (
+    Case(
+        "rms_norm",
+        """
+        constexpr uint D = 512;
+        uint row = threadgroup_position_in_grid.x;
+        uint lid = thread_position_in_threadgroup.x;
+        uint lane = thread_index_in_simdgroup;
+        threadgroup float partial[8];
+        float sum = 0;
+        for (uint j = lid; j < D; j += 256) {
+          float v = x[row * D + j];
+          sum += v * v;
+        }
+        sum = simd_sum(sum);
+        if (lane == 0) partial[simdgroup_index_in_threadgroup] = sum;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        sum = simd_sum(lane < 8 ? partial[lane] : 0.0f);
+        float scale = rsqrt(sum / D + 1e-5f);
+        for (uint j = lid; j < D; j += 256) {
+          y[row * D + j] = x[row * D + j] * scale * w[j];
+        }
+        """,
+        {"x": Array(_ROWS), "w": Array(_WEIGHT)},
+        {"y": Out((64, 512))},
+        (64 * 256, 1, 1),
+        (256, 1, 1),
+        expected=lambda: (_ROWS / np.sqrt((_ROWS**2).mean(1, keepdims=True) + 1e-5) * _WEIGHT,),
+        atol=1e-4,
+    ),
+    Case(
+        "softmax_by_simdgroup",
+        """
+        constexpr uint C = 256;
+        uint lane = thread_index_in_simdgroup;
+        uint row = thread_position_in_grid.y;
+        const device float* from = x + row * C;
+        device float* to = y + row * C;
+        float best = -INFINITY;
+        for (uint c = lane; c < C; c += 32) best = max(best, from[c]);
+        best = simd_max(best);
+        float total = 0;
+        for (uint c = lane; c < C; c += 32) total += fast::exp(from[c] - best);
+        total = simd_sum(total);
+        for (uint c = lane; c < C; c += 32) to[c] = fast::exp(from[c] - best) / total;
+        """,
+        {"x": Array(_SCORES)},
+        {"y": Out((128, 256))},
+        (32, 128, 1),
+        (32, 8, 1),
+        expected=lambda: (_softmax(_SCORES),),
+        rtol=1e-4,
+    ),
+    Case(
+        "layer_norm_of_vectors",
+        """
+        constexpr uint D4 = 128;
+        uint row = threadgroup_position_in_grid.x;
+        uint lid = thread_position_in_threadgroup.x;
+        uint lane = thread_index_in_simdgroup;
+        threadgroup float2 partial[4];
+        float4 v = ((const device float4*)x)[row * D4 + lid];
+        float2 sums = float2(v.x + v.y + v.z + v.w, dot(v, v));
+        sums = float2(simd_sum(sums.x), simd_sum(sums.y));
+        if (lane == 0) partial[simdgroup_index_in_threadgroup] = sums;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        sums = partial[0] + partial[1] + partial[2] + partial[3];
+        float mean = sums.x / 512;
+        float scale = rsqrt(sums.y / 512 - mean * mean + 1e-5f);
+        ((device float4*)y)[row * D4 + lid] = (v - mean) * scale;
+        """,
+        {"x": Array(_ROWS)},
+        {"y": Out((64, 512))},
+        (64 * 128, 1, 1),
+        (128, 1, 1),
+        expected=lambda: (_layer_norm(_ROWS),),
+        rtol=1e-3,
+        atol=1e-4,
+    ),
+    Case(
+        "argmax_of_rows",
+        """
+        constexpr uint C = 256;
+        uint lane = thread_index_in_simdgroup;
+        uint row = thread_position_in_grid.y;
+        float best = -INFINITY;
+        uint at = 0;
+        for (uint c = lane; c < C; c += 32) {
+          float v = x[row * C + c];
+          if (v > best) { best = v; at = c; }
+        }
+        for (ushort m = 16; m > 0; m >>= 1) {
+          float other = simd_shuffle_xor(best, m);
+          uint other_at = simd_shuffle_xor(at, m);
+          if (other > best || (other == best && other_at < at)) { best = other; at = other_at; }
+        }
+        if (lane == 0) y[row] = at;
+        """,
+        {"x": Array(_SCORES)},
+        {"y": Out((128,), "uint32")},
+        (32, 128, 1),
+        (32, 8, 1),
+        expected=lambda: (_SCORES.argmax(1),),
+    ),
+    Case(
+        "cross_entropy_of_logits",
+        """
+        constexpr uint V4 = 256;
+        uint lane = thread_index_in_simdgroup;
+        uint row = thread_position_in_grid.y;
+        const device float4* from = (const device float4*)x + row * V4;
+        float best = -INFINITY, total = 0;
+        for (uint c = lane; c < V4; c += 32) {
+          float4 v = from[c];
+          float next = max(best, max(max(v.x, v.y), max(v.z, v.w)));
+          float4 p = fast::exp(v - next);
+          total = total * fast::exp(best - next) + p.x + p.y + p.z + p.w;
+          best = next;
+        }
+        float all = simd_max(best);
+        total = simd_sum(total * fast::exp(best - all));
+        if (lane == 0) y[row] = all + log(total) - x[row * 4 * V4 + labels[row]];
+        """,
+        {"x": Array(_LOGITS), "labels": Array(_LABELS)},
+        {"y": Out((64,))},
+        (32, 64, 1),
+        (32, 8, 1),
+        expected=lambda: (_cross_entropy(),),
+        rtol=1e-4,
+        atol=1e-4,
+    ),
+    Case(
+        "embedding_gather",
+        """
+        uint d = thread_position_in_grid.x;
+        uint t = thread_position_in_grid.y;
+        uint token = tokens[t];
+        ((device float4*)y)[t * 64 + d] = ((const device float4*)table)[token * 64 + d];
+        """,
+        {"table": Array(_TABLE), "tokens": Array(_TOKENS)},
+        {"y": Out((64, 256))},
+        (64, 64, 1),
+        (64, 4, 1),
+        expected=lambda: (_TABLE[_TOKENS],),
+    ),
+    Case(
+        "channel_statistics_of_a_batch",
+        """
+        uint c = thread_position_in_grid.x;
+        float mean = 0, square = 0;
+        for (uint b = 0; b < 64; b++) {
+          float v = x[b * 1024 + c];
+          mean += v;
+          square += v * v;
+        }
+        mean /= 64;
+        m[c] = mean;
+        s[c] = square / 64 - mean * mean;
+        """,
+        {"x": Array(_BATCH)},
+        {"m": Out((1024,)), "s": Out((1024,))},
+        (1024, 1, 1),
+        (256, 1, 1),
+        expected=lambda: (_BATCH.mean(0), _BATCH.var(0)),
+        rtol=1e-4,
+        atol=1e-5,
+    ),
+    Case(
+        "mean_of_segments",
+        """
+        uint c = thread_position_in_grid.x;
+        uint s = thread_position_in_grid.y;
+        int first = ends[s], last = ends[s + 1];
+        float sum = 0;
+        for (int r = first; r < last; r++) sum += x[r * 1024 + c];
+        y[s * 1024 + c] = sum / (last - first);
+        """,
+        {"x": Array(_BATCH), "ends": Array(_ENDS)},
+        {"y": Out((7, 1024))},
+        (1024, 7, 1),
+        (256, 1, 1),
+        expected=lambda: (np.stack([_BATCH[a:b].mean(0) for a, b in pairwise(_ENDS)]),),
+        rtol=1e-4,
+    ),
+)
