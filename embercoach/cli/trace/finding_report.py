@@ -29,6 +29,8 @@ def print_findings(
         lines: of findings and of such sites, each at most.
         stream: where to.
     """
+    from rich.text import Text
+
     findings = checked.join.findings
     if findings or unfound:
         table = new_table()
@@ -39,9 +41,10 @@ def print_findings(
         table.add_column("place", overflow="fold")
         table.add_column("")
         for one in findings[:lines]:
-            table.add_row(*_finding_cells(one))
+            table.add_row(*map(Text, _finding_cells(one)))
         for place, site in unfound[:lines]:
-            table.add_row("", "not found", *_cost(site), log_line(place), log_line(site.operation))
+            cells = ("", "not found", *_cost(site), log_line(place), log_line(site.operation))
+            table.add_row(*map(Text, cells))
         print_table(table, stream)
         hidden = max(len(findings) - lines, 0) + max(len(unfound) - lines, 0)
         if hidden:

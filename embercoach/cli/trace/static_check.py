@@ -127,7 +127,7 @@ def _of_project(paths: Iterable[str]) -> Iterator[str]:
         try:
             real = os.path.realpath(path)
             is_file = Path(real).is_file()
-        except ValueError:  # a null byte
+        except (OSError, ValueError):  # too long, or with a null byte
             continue
         if is_file and language_of(real) == PYTHON and is_inside(real, project):
             yield path
