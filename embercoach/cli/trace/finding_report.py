@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def print_findings(
     checked: CheckedTrace, unfound: Sequence[tuple[str, Site]], lines: int, stream: TextIO
 ) -> None:
-    """Write a table of findings, and the files that could not be checked.
+    """Write a table of findings, the files that could not be checked, and a summary.
 
     Args:
         checked: the trace with its findings.
@@ -45,11 +45,14 @@ def print_findings(
         for place, site in unfound[:lines]:
             cells = ("", "not found", *_cost(site), log_line(place), log_line(site.operation))
             table.add_row(*map(Text, cells))
+        stream.write("\n")
         print_table(table, stream)
         hidden = max(len(findings) - lines, 0) + max(len(unfound) - lines, 0)
         if hidden:
             print_lines([[(f"{hidden} more rows (--lines).", "")]], stream)
     print_lines(problem_lines(checked.problems), stream)
+    if summary := finding_summary(checked):
+        print_lines([[(summary, "")]], stream)
 
 
 def _finding_cells(one: JoinedFinding) -> tuple[str, ...]:

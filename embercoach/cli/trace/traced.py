@@ -12,7 +12,6 @@ from embercoach.cli.tables import duration, new_table, print_table, shortened, s
 from embercoach.cli.trace.finding_report import (
     finding_counts,
     finding_members,
-    finding_summary,
     print_findings,
     problem_members,
 )
@@ -68,6 +67,7 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
     if traced.record.sites:
         print_table(_table(traced), stream)
         print_lines(_retraces(traced), stream)
+    print_lines(_summary(traced), stream)
     if traced.checked is not None:
         unfound = [
             (f"{_shown(site.path)}:{site.line}", site)
@@ -75,7 +75,6 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
             if traced.checked.join.states.get(site) == "not-found"
         ]
         print_findings(traced.checked, unfound, traced.lines, stream)
-    print_lines(_summary(traced), stream)
 
 
 def document(traced: Traced) -> dict[str, Any]:
@@ -188,7 +187,5 @@ def _summary(traced: Traced) -> Iterator[Line]:
     events = sum(site.count for site in record.sites if site.kind in WAITING)
     share = record.waited / record.seconds if record.seconds else 0.0
     whole = f" of {duration(record.seconds)} ({share:.0%}) in {events:,} events on {record.device}"
-    if traced.checked is not None and (line := finding_summary(traced.checked)):
-        yield [(line, "")]
     tail = f"{whole}; peak memory {size_of(record.peak_bytes)}."
     yield [(f"Waited {duration(record.waited)}", "head"), (tail, "")]
