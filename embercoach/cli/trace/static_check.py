@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.cli.baseline_filter import guards, judge
-from embercoach.cli.config_warnings import problems_of
+from embercoach.cli.config_warnings import problems_of, warn
 from embercoach.cli.flow import UserError
 from embercoach.cli.trace.finding_join import join
 from embercoach.config import ConfigError, Configurations
@@ -77,6 +77,7 @@ def configurations_here() -> Configurations:
         configurations.of(".")
     except ConfigError as error:
         raise UserError(str(error)) from error
+    warn(configurations.warnings)
     return configurations
 
 
