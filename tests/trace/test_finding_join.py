@@ -215,3 +215,11 @@ def test_excerpts_have_lines_around_waits_and_gaps() -> None:
     marked = {row.line: (row.events, row.seconds, row.shade) for row in rows if row.events}
     assert marked == {2: ("op (2)", 0.5, 6), 20: ("op (2)", 0.5, 6)}
     assert rows[1].parts == (("", "x2 = "), ("n", "1"), ("", ""))
+
+
+def test_events_of_a_page_are_a_list_of_texts() -> None:
+    page = rulebook.page_path("GRAPH-BREAK-001")
+    text = page.read_text(encoding="utf-8")
+    assert rulebook.parse_page(text, page).events == ("item",)
+    with pytest.raises(rulebook.RulePageError, match="events must be a list of kinds of events"):
+        rulebook.parse_page(text.replace('events = ["item"]', 'events = "item"'), page)

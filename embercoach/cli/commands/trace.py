@@ -28,7 +28,7 @@ from embercoach.cli.option_types import files
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Number of lines of the program that text lists.",
+    help="Number of rows of each table that text lists.",
 )
 @click.option(
     "--no-check",
