@@ -43,7 +43,8 @@ class Rule:
     """A rule's metadata, read from its page's front matter.
 
     ``severity`` maps a profile to a mapping from context to severity; ``default`` is always there.
-    ``kind`` is what the simulator calls such a finding; None for what a check finds.
+    ``kind`` is what the simulator calls such a finding; None for what a check finds. ``events`` are
+    the kinds of events of `embercoach trace` that such a line causes as it runs.
     """
 
     code: str
@@ -55,6 +56,7 @@ class Rule:
     severity: dict[str, dict[str, Severity]]
     page: str
     kind: str | None = None
+    events: tuple[str, ...] = ()
 
     def severity_in(self, profile: str, context: str) -> Severity:
         """The severity of a finding of this rule, by profile and by where it stands."""
@@ -160,6 +162,7 @@ def parse_page(text: str, path: Path) -> Rule:
         severity=data["severity"],
         page=body.strip() + "\n",
         kind=data.get("kind"),
+        events=tuple(data.get("events", ())),
     )
 
 
@@ -167,7 +170,7 @@ def _require(data: dict[str, Any], path: Path) -> None:
     for key in ("code", "name", "family", "summary", "since", "fix"):
         if not isinstance(data.get(key), str):
             raise RulePageError(f"{path}: front matter lacks the text '{key}'")
-    known = {"code", "name", "family", "summary", "since", "fix", "severity", "kind"}
+    known = {"code", "name", "family", "summary", "since", "fix", "severity", "kind", "events"}
     unknown = data.keys() - known
     if unknown:
         raise RulePageError(f"{path}: front matter has unknown keys: {', '.join(sorted(unknown))}")
@@ -175,6 +178,7 @@ def _require(data: dict[str, Any], path: Path) -> None:
         raise RulePageError(f"{path}: is the page of '{data['code']}'")
     if data["code"].startswith(SIMULATED) != isinstance(data.get("kind"), str):
         raise RulePageError(f"{path}: a text 'kind' belongs to {SIMULATED} codes, and to no other")
+    _require_events(data, path)
     if data["fix"] not in get_args(Fixability):
         raise RulePageError(f"{path}: fix must be one of {', '.join(get_args(Fixability))}")
     severity = data.get("severity", {})
@@ -190,6 +194,12 @@ def _require(data: dict[str, Any], path: Path) -> None:
                 )
 
 
+def _require_events(data: dict[str, Any], path: Path) -> None:
+    events = data.get("events", [])
+    if not isinstance(events, list) or not all(isinstance(event, str) for event in events):
+        raise RulePageError(f"{path}: events must be a list of kinds of events, got {events!r}")
+
+
 def described(rule: Rule, *, page: bool) -> dict[str, object]:
     """Return a rule as plain data, for JSON."""
     data: dict[str, object] = {
@@ -201,5 +211,6 @@ def described(rule: Rule, *, page: bool) -> dict[str, object]:
         "fix": rule.fix,
         "severity": rule.severity,
         "kind": rule.kind,
+        "events": list(rule.events),
     }
     return data | {"page": rule.page} if page else data

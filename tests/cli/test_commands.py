@@ -90,6 +90,7 @@ def test_explain_in_json(embercoach: Cli) -> None:
         "family": rule.family,
         "summary": rule.summary,
         "since": rule.since,
+        "events": list(rule.events),
         "fix": rule.fix,
         "severity": rule.severity,
         "kind": None,

@@ -19,7 +19,8 @@ from embercoach.cli.option_types import files
 @shared_options.output_format(
     "text",
     "json",
-    help_text="Output format. json moves the program's output to standard error.",
+    "html",
+    help_text="Output format. All but text move the program's output to standard error.",
 )
 @shared_options.output_file
 @click.option(
@@ -27,7 +28,12 @@ from embercoach.cli.option_types import files
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Number of lines of the program that text lists.",
+    help="Number of rows of each table that text lists.",
+)
+@click.option(
+    "--no-check",
+    is_flag=True,
+    help="Do not compare the trace with the findings of `embercoach check`.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:

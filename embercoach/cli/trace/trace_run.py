@@ -12,6 +12,7 @@ from embercoach.cli import codes
 from embercoach.cli.output import deliver
 from embercoach.cli.programs import TRACE, program_of
 from embercoach.cli.run_program import SIGNALLED, run_program
+from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
 from embercoach.report.styled import print_text
 from embercoach.trace.trace_record import read
@@ -26,11 +27,13 @@ class TraceRequest:
     output_format: str
     output_file: Path | None
     lines: int
+    no_check: bool
 
 
 def execute(request: TraceRequest) -> int:
     """Run the program and return its exit code."""
     program = program_of(request.program, TRACE)
+    configurations = None if request.no_check else configurations_here()
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
         record_file = Path(folder) / "record.json"
         environment = {**os.environ, VARIABLE: str(record_file)}
@@ -43,6 +46,7 @@ def execute(request: TraceRequest) -> int:
             message = f"{program.shown} ended without a report ({how}; os._exit skips it)"
             print_text(f"embercoach: {message}", sys.stderr)
         return code or codes.INCOMPLETE
-    traced = Traced(record, program.shown, request.lines, code)
+    checked = None if configurations is None else checked_trace(record.sites, configurations)
+    traced = Traced(record, program.shown, request.lines, code, checked)
     deliver(lambda stream: render(traced, request.output_format, stream), request.output_file)
     return code

@@ -1,4 +1,4 @@
-"""The report of ``embercoach trace``: text with a table, and JSON."""
+"""The report of ``embercoach trace``: text with tables, JSON, and a page."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.cli.tables import duration, new_table, print_table, shortened, size_of
+from embercoach.cli.trace.finding_report import (
+    finding_counts,
+    finding_members,
+    print_findings,
+    problem_members,
+)
+from embercoach.report.excerpt import visible
+from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import WAITING
@@ -18,6 +26,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from embercoach.cli.trace.static_check import CheckedTrace
+    from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import Line
     from embercoach.trace.trace_record import Site, TraceRecord
 
@@ -34,12 +44,14 @@ class Traced:
         program: how it is named.
         lines: how many sites text lists.
         exit_code: of the program.
+        checked: the findings of its files; None if they were not linted.
     """
 
     record: TraceRecord
     program: str
     lines: int
     exit_code: int
+    checked: CheckedTrace | None = None
 
 
 def render(traced: Traced, form: str, stream: TextIO) -> None:
@@ -47,10 +59,22 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
     if form == "json":
         stream.write(json_text(document(traced)) + "\n")
         return
+    if form == "html":
+        from embercoach.report.html.trace_page import render_trace
+
+        stream.write(render_trace(document(traced), sources=_sources(traced), shown=visible))
+        return
     if traced.record.sites:
         print_table(_table(traced), stream)
         print_lines(_retraces(traced), stream)
     print_lines(_summary(traced), stream)
+    if traced.checked is not None:
+        unfound = [
+            (f"{_shown(site.path)}:{site.line}", site)
+            for site in traced.record.sites
+            if traced.checked.join.states.get(site) == "not-found"
+        ]
+        print_findings(traced.checked, unfound, traced.lines, stream)
 
 
 def document(traced: Traced) -> dict[str, Any]:
@@ -65,9 +89,12 @@ def document(traced: Traced) -> dict[str, Any]:
                 "text": _text(site),
                 "waits": site.kind in WAITING,
                 "details": list(site.details),
+                **_static_members(site, traced.checked),
             }
             for site in record.sites
         ],
+        "findings": None if traced.checked is None else finding_members(traced.checked),
+        "problems": problem_members(traced.checked),
         "summary": {
             "program": traced.program,
             "exit_code": traced.exit_code,
@@ -78,6 +105,7 @@ def document(traced: Traced) -> dict[str, Any]:
             "mlx": record.mlx,
             "peak_bytes": record.peak_bytes,
             "cache_bytes": record.cache_bytes,
+            **finding_counts(traced.checked),
         },
     }
 
@@ -89,6 +117,28 @@ def _shown(path: str) -> str:
 
 def _text(site: Site) -> str:
     return linecache.getline(site.path, site.line).strip()
+
+
+def _static_members(site: Site, checked: CheckedTrace | None) -> dict[str, Any]:
+    if checked is None:
+        return {"codes": [], "check": None}
+    return {
+        "codes": list(checked.join.codes.get(site, ())),
+        "check": checked.join.states.get(site),
+    }
+
+
+def _sources(traced: Traced) -> dict[str, LineIndex]:
+    """The text of the files that were linted, by their shown paths."""
+    if traced.checked is None:
+        return {}
+    sources = SourceTexts()
+    paths = {site.path for site in traced.record.sites}
+    return {
+        _shown(path): sources.index(path)
+        for path in sorted(paths)
+        if os.path.realpath(path) in traced.checked.files
+    }
 
 
 def _table(traced: Traced) -> Table:
