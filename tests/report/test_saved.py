@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.report import json_report
-from embercoach.report.html.saved import SavedReportError, parse
+from embercoach.report.html.saved import parse
 from embercoach.report.outcome import SourceTexts
+from embercoach.report.saved_json import SavedReportError
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
 
 if TYPE_CHECKING:

@@ -10,8 +10,28 @@ from embercoach.cli import shared_options
 from embercoach.cli.option_types import files
 
 
+class TraceCommand(click.Command):
+    """Runs a program, whose name is never `compare`, or compares two reports."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The context of this command, or of `compare` if that is the first argument."""
+        if args[:1] != ["compare"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from embercoach.cli.trace import compare_command
+
+        name = f"{info_name} compare"
+        return compare_command.command.make_context(name, args[1:], parent, **extra)
+
+
 @click.command(
     "trace",
+    cls=TraceCommand,
     context_settings={"allow_interspersed_args": False},
     epilog="Exit code: the program's; 2 if it cannot be run. Requires MLX.",
 )
@@ -35,6 +55,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
     after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+
+    `embercoach trace compare BEFORE.json AFTER.json` compares two saved reports of JSON.
     """
     from embercoach.cli.trace.trace_run import TraceRequest, execute
 
