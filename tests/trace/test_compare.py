@@ -162,6 +162,12 @@ def test_sites_match_by_name_and_text(
     assert states(trace(ITEM, EVAL), trace(*after)) == expected
 
 
+def test_a_compiled_function_matches_by_its_name() -> None:
+    assert states(trace(RETRACE), trace(replace(RETRACE, text="loss(x, scale)"))) == []
+    renamed = trace(replace(RETRACE, operation="mx.compile of error"))
+    assert [state for _, state, _ in states(trace(RETRACE), renamed)] == ["new", "gone"]
+
+
 def test_a_renamed_file_and_packages_of_other_machines_match() -> None:
     here = replace(ITEM, path="/home/me/.venv/lib/python3.12/site-packages/mlx_lm/generate.py")
     there = replace(here, path="/opt/lib/python3.13/site-packages/mlx_lm/generate.py")
@@ -194,10 +200,10 @@ def test_text_has_the_worse_sites_first_and_the_totals() -> None:
     lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
     assert lines[0] == "count waited copied event place"
     assert lines[2:6] == [
-        "changed 4 -> 5 mx.compile of loss train.py:7",
-        "loss(x, 1.0)",
-        "changed 4 -> 1 500 ms -> 125 ms 16 bytes -> 4 bytes array.item train.py:14",
-        "loss.item()",
+        "changed before 4 mx.compile of loss train.py:7",
+        "after 5 loss(x, 1.0)",
+        "changed before 4 500 ms 16 bytes array.item train.py:14",
+        "after 1 125 ms 4 bytes loss.item()",
     ]
     assert lines[lines.index("") + 1 :] == [
         "train.py:7: mx.compile of loss was traced again 4 -> 5 times:",

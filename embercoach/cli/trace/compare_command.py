@@ -55,7 +55,7 @@ def command(
     """Compare two reports of `embercoach trace --output-format json`.
 
     A site is all events of one kind in one function of a file at lines of the same text, so that
-    moved lines are the same site.
+    moved lines are the same site. Traces of a compiled function match by its name.
     """
     comparison = compare(_read(before), _read(after), dict(renamed))
     deliver(lambda stream: render(comparison, output_format, lines, stream), output_file)

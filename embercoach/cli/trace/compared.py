@@ -42,7 +42,11 @@ def document(comparison: TraceComparison) -> dict[str, Any]:
         "version": VERSION,
         "sites": [
             {
-                **asdict(site.key),
+                "path": site.key.path,
+                "function": site.key.function,
+                "kind": site.key.kind,
+                "operation": site.key.operation,
+                "text": site.text,
                 "waits": site.waits,
                 "state": site.state,
                 "worse": site.is_worse,
@@ -81,23 +85,23 @@ def _table(sites: tuple[ComparedSite, ...]) -> Table:
     from rich.text import Text
 
     table = new_table()
-    table.add_column("")
+    for name in ("", ""):
+        table.add_column(name, no_wrap=True)
     for name in ("count", "waited", "copied"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     table.add_column("place", overflow="fold")
     for site in sites:
-        before, after = site.before, site.after
-        line = (after.lines or before.lines)[0]
+        totals = (site.before, site.after)
+        place = log_line(f"{site.key.path}:{(site.after.lines or site.before.lines)[0]}")
         table.add_row(
             Text(site.state, "bold red" if site.is_worse else "green"),
-            f"{before.count:,} -> {after.count:,}",
-            f"{duration(before.seconds)} -> {duration(after.seconds)}" if site.waits else "",
-            f"{size_of(before.bytes)} -> {size_of(after.bytes)}"
-            if before.bytes or after.bytes
-            else "",
+            "before\nafter",
+            "\n".join(f"{one.count:,}" for one in totals),
+            "\n".join(duration(one.seconds) for one in totals) if site.waits else "",
+            "\n".join(size_of(one.bytes) for one in totals) if any(t.bytes for t in totals) else "",
             Text(log_line(site.key.operation)),
-            Text(log_line(f"{site.key.path}:{line}") + f"\n{shortened(log_line(site.key.text))}"),
+            Text(f"{place}\n{shortened(log_line(site.text))}"),
         )
     return table
 

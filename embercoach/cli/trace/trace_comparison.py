@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from embercoach.cli.trace.saved_trace import SavedSite, SavedSummary, SavedTrace
 
 State = Literal["new", "gone", "changed", "unchanged"]
+#: Kinds whose operation names a function that is compiled, whatever the line is that calls it.
+_COMPILED = ("compile", "retrace")
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 
@@ -23,14 +25,14 @@ class SiteKey:
         function: its last name, because Python 3.10 records no other.
         kind: of the events.
         operation: such as `array.item`.
-        text: of the line.
+        source: of the line; empty for traces of compiled functions, which the operation names.
     """
 
     path: str
     function: str
     kind: str
     operation: str
-    text: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class ComparedSite:
     """A site before and after."""
 
     key: SiteKey
+    text: str
     waits: bool
     before: SiteTotals
     after: SiteTotals
@@ -124,13 +127,12 @@ def compare(
         renamed: paths of the first by which the second names these files.
     """
     old, new = _by_key(before.sites, renamed or {}), _by_key(after.sites, {})
-    waits = {
-        key: site.waits for sites in (old, new) for key, group in sites.items() for site in group
-    }
-    compared = [
-        ComparedSite(key, waits[key], _totals(old.get(key, [])), _totals(new.get(key, [])))
-        for key in waits
-    ]
+    compared = []
+    for key in {**old, **new}:
+        before_sites, after_sites = old.get(key, []), new.get(key, [])
+        latest = (after_sites or before_sites)[0]
+        totals = _totals(before_sites), _totals(after_sites)
+        compared.append(ComparedSite(key, latest.text, latest.waits, *totals))
     compared.sort(key=lambda site: (not site.is_worse, -abs(site.seconds_change), site.key))
     return TraceComparison(before.summary, after.summary, tuple(compared))
 
@@ -142,7 +144,8 @@ def _by_key(
     for site in sites:
         path = _portable(renamed.get(site.path, site.path))
         function = site.function.rpartition(".")[2]
-        key = SiteKey(path, function, site.kind, site.operation, site.text)
+        source = "" if site.kind in _COMPILED else site.text
+        key = SiteKey(path, function, site.kind, site.operation, source)
         groups.setdefault(key, []).append(site)
     return groups
 
