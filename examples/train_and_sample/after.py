@@ -36,7 +36,7 @@ class Size:
 
 
 SIZES = {
-    "small": Size(2, 64, 4, 64, batch=8, length=32, steps=60, sampled=24),
+    "small": Size(2, 64, 4, 32, batch=4, length=32, steps=60, sampled=24),
     "h200": Size(12, 512, 8, 4096, batch=16, length=512, steps=200, sampled=256),
 }
 
