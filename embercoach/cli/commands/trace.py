@@ -9,9 +9,23 @@ import click
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import files
 
+COMPARE = "compare"
+
 
 class TraceCommand(click.Command):
     """Runs a program, whose name is never `compare`, or compares two reports."""
+
+    def list_commands(self, _: click.Context | None) -> list[str]:
+        """The names of subcommands, as of `click.Group`."""
+        return [COMPARE]
+
+    def get_command(self, _: click.Context | None, name: str) -> click.Command | None:
+        """A subcommand by its name, as of `click.Group`."""
+        if name != COMPARE:
+            return None
+        from embercoach.cli.trace import compare_command
+
+        return compare_command.command
 
     def make_context(
         self,
@@ -20,13 +34,11 @@ class TraceCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """The context of this command, or of `compare` if that is the first argument."""
-        if args[:1] != ["compare"]:
+        """The context of a subcommand if the first argument is its name, else of this one."""
+        inner = self.get_command(parent, args[0]) if args else None
+        if inner is None:
             return super().make_context(info_name, args, parent, **extra)
-        from embercoach.cli.trace import compare_command
-
-        name = f"{info_name} compare"
-        return compare_command.command.make_context(name, args[1:], parent, **extra)
+        return inner.make_context(f"{info_name} {inner.name}", args[1:], parent, **extra)
 
 
 @click.command(
