@@ -209,6 +209,7 @@ def test_options_in_prose_exist(document: str) -> None:
         "training.md": "examples/train_xlstm.py",
         "training-language-models.md": "examples/train_lm.py",
         "performance.md": "tests/benchmarks/gpu/__main__.py",
+        "trace.md": "examples/train_and_sample/measure.py",
         "language-models.md": "xlstm_kernels/generate.py",
     }
     if document in scripts:

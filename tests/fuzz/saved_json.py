@@ -21,10 +21,10 @@ from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.html.changes import has_fingerprints
 from embercoach.report.html.rendering import render
 from embercoach.report.html.saved import parse
+from embercoach.report.html.saved_json import SavedReportError
 from embercoach.report.merging import Saved, merge
 from embercoach.report.origin import Checkout, Portion, RunOrigin
 from embercoach.report.outcome import Comparison, RuleChange, SourceTexts
-from embercoach.report.saved_json import SavedReportError
 from tests.fuzz import seeds
 from tests.fuzz.mutation import json_mutation
 from tests.fuzz.soundness import require_plain, sampled

@@ -19,7 +19,7 @@ from embercoach.cli.entry import start
 from embercoach.cli.trace.compared import document, render
 from embercoach.cli.trace.saved_trace import SavedSite, SavedSummary, SavedTrace, saved_trace
 from embercoach.cli.trace.trace_comparison import compare
-from embercoach.report.saved_json import SavedReportError
+from embercoach.report.html.saved_json import SavedReportError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -73,8 +73,8 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
     """
     from embercoach.cli.flow import UserError
     from embercoach.report.html.saved import parse
+    from embercoach.report.html.saved_json import SavedReportError
     from embercoach.report.merging import Saved, merge
-    from embercoach.report.saved_json import SavedReportError
     from embercoach.report.styled import print_text
     from embercoach.safe_read import read_bytes
 

@@ -12,7 +12,7 @@ from embercoach.cli.output import deliver
 from embercoach.cli.trace.compared import render
 from embercoach.cli.trace.saved_trace import MOST_BYTES, SavedTrace, saved_trace
 from embercoach.cli.trace.trace_comparison import compare
-from embercoach.report.saved_json import SavedReportError
+from embercoach.report.html.saved_json import SavedReportError
 from embercoach.safe_read import read_bytes
 
 _REPORT = click.Path(path_type=Path, dir_okay=False)

@@ -29,7 +29,7 @@ def render(comparison: TraceComparison, form: str, most: int, stream: TextIO) ->
     differing = comparison.differing
     if differing:
         print_table(_table(differing[:most]), stream)
-    print_lines(_retraces(differing), stream)
+    print_lines(_retraces(differing[:most]), stream)
     if len(differing) > most:
         print_lines([[(f"{len(differing) - most} more lines (--lines).", "")]], stream)
     print_lines(_summary(comparison), stream)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from embercoach.cli.trace.traced import VERSION
-from embercoach.report.saved_json import boolean, integer, items, number, parse, record, text
+from embercoach.report.html.saved_json import boolean, integer, items, number, parse, record, text
 
 #: Bytes of a report. A site takes 500, so that this is far more than any program has lines.
 MOST_BYTES = 32_000_000

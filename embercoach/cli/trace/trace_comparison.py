@@ -82,7 +82,7 @@ class ComparedSite:
 
     @property
     def is_worse(self) -> bool:
-        """Whether it is new, or has more events or bytes."""
+        """True if it is new, or has more events or bytes."""
         return self.count_change > 0 or self.bytes_change > 0
 
 
@@ -107,12 +107,12 @@ class TraceComparison:
 
     @property
     def fails(self) -> bool:
-        """Whether the second program exits with an error, and the first one does not."""
+        """True if the second program exits with an error, and the first one does not."""
         return self.after.exit_code != 0 and self.before.exit_code == 0
 
     @property
     def is_worse(self) -> bool:
-        """Whether a site is worse, or the second program fails."""
+        """True if a site is worse, or the second program fails."""
         return self.fails or any(site.is_worse for site in self.sites)
 
 

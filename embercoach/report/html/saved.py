@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from embercoach.finding import SEVERITIES
-from embercoach.report import saved_json
-from embercoach.report.json_report import VERSION
-from embercoach.report.saved_json import (
+from embercoach.report.html import saved_json
+from embercoach.report.html.saved_json import (
     SavedReportError,
     boolean,
     integer,
@@ -17,6 +16,7 @@ from embercoach.report.saved_json import (
     record,
     text,
 )
+from embercoach.report.json_report import VERSION
 
 
 def parse(data: bytes) -> dict[str, Any]:
