@@ -124,6 +124,9 @@ NOT_RUN = {
     "python examples/train_lm.py --checkpoints run --save-every 100": "test_train_lm.py",
     "python examples/train_lm.py --checkpoints run --resume": "test_train_lm.py",
     "mlx.launch -n 2 python examples/train_lm.py": "test_train_lm.py",
+    "python examples/train_and_sample/measure.py --size small --rounds 9 --json figures.json": (
+        "takes a minute: test_train_and_sample.py"
+    ),
 }
 #: Packages of others that readers are told to install, each for the tests that need it.
 OTHERS = {"mlstm_kernels", "xlstm", "flashrnn", "mlx-vlm", "mlx-audio"}

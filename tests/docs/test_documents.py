@@ -17,6 +17,7 @@ from mlx.utils import tree_flatten
 import xlstm_kernels
 from embercoach import __version__, rulebook
 from embercoach.cli.commands.check import FORMATS
+from embercoach.cli.commands.trace import TraceCommand
 from embercoach.cli.entry import group
 from embercoach.config import load
 from tests import regenerate
@@ -189,7 +190,8 @@ def test_commands_are_read_from_blocks() -> None:
 
 
 def options(command: click.Command, context: click.Context) -> set[str]:
-    inner = command.list_commands(context) if isinstance(command, click.Group) else ()
+    grouped = isinstance(command, click.Group | TraceCommand)
+    inner = command.list_commands(context) if grouped else ()  # type: ignore[attr-defined]
     found = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
     for name in inner:
         below = command.get_command(context, name)  # type: ignore[attr-defined]
@@ -207,6 +209,7 @@ def test_options_in_prose_exist(document: str) -> None:
         "training.md": "examples/train_xlstm.py",
         "training-language-models.md": "examples/train_lm.py",
         "performance.md": "tests/benchmarks/gpu/__main__.py",
+        "trace.md": "examples/train_and_sample/measure.py",
         "language-models.md": "xlstm_kernels/generate.py",
     }
     if document in scripts:

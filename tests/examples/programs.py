@@ -20,6 +20,8 @@ RACE = "examples/softmax_race.py"
 XLSTM = "examples/run_xlstm.py"
 TRAINING = "examples/train_xlstm.py"
 LANGUAGE = "examples/train_lm.py"
+BEFORE = "examples/train_and_sample/before.py"
+AFTER = "examples/train_and_sample/after.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,41 @@ import click
 from embercoach.cli import shared_options
 from embercoach.cli.option_types import files
 
+COMPARE = "compare"
+
+
+class TraceCommand(click.Command):
+    """Runs a program, whose name is never `compare`, or compares two reports."""
+
+    def list_commands(self, _: click.Context | None) -> list[str]:
+        """The names of subcommands, as of `click.Group`."""
+        return [COMPARE]
+
+    def get_command(self, _: click.Context | None, name: str) -> click.Command | None:
+        """A subcommand by its name, as of `click.Group`."""
+        if name != COMPARE:
+            return None
+        from embercoach.cli.trace import compare_command
+
+        return compare_command.command
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The context of a subcommand if the first argument is its name, else of this one."""
+        inner = self.get_command(parent, args[0]) if args else None
+        if inner is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return inner.make_context(f"{info_name} {inner.name}", args[1:], parent, **extra)
+
 
 @click.command(
     "trace",
+    cls=TraceCommand,
     context_settings={"allow_interspersed_args": False},
     epilog="Exit code: the program's; 2 if it cannot be run. Requires MLX.",
 )
@@ -41,6 +73,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
     after `--`. `python` and `pytest` are those of the environment that embercoach is in.
+
+    `embercoach trace compare BEFORE.json AFTER.json` compares two saved reports of JSON.
     """
     from embercoach.cli.trace.trace_run import TraceRequest, execute
 
