@@ -51,11 +51,12 @@ class Site:
         first_seconds: in the first, which often compiles kernels.
         most_seconds: in the longest.
         bytes: of the arrays whose values were copied; of promotions, of the results.
+        details: of retraces, the changes that caused them, and of promotions the dtypes, each
+            once.
+        first_seconds: in the first event, which often compiles kernels.
         operations: in the largest graph that was counted; 0 if none was.
         cache_bytes: by which MLX's cache of freed memory grew up to these events, each time
             since the event before it; negative if it became smaller.
-        details: of retraces, the changes that caused them, and of promotions the dtypes, each
-            once.
     """
 
     path: str
@@ -66,11 +67,11 @@ class Site:
     count: int
     seconds: float
     most_seconds: float
-    first_seconds: float = 0.0
     bytes: int = 0
+    details: tuple[str, ...] = ()
+    first_seconds: float = 0.0
     operations: int = 0
     cache_bytes: int = 0
-    details: tuple[str, ...] = ()
 
 
 class Event(NamedTuple):

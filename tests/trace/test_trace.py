@@ -227,3 +227,47 @@ def test_everything_is_put_back() -> None:
         "assert before == after\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_a_timeline_has_each_event_and_the_memory_after_it(folder: Path) -> None:
+    result = trace(folder, "--output-format", "perfetto", "--", "python", "train.py")
+    events = json.loads(result.stdout)["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    (once,) = (event for event in spans if event["name"] == f"mx.eval train.py:{line('mx.eval(')}")
+    assert once["cat"] == "eval"
+    assert once["dur"] > 0
+    assert sum(event["name"].startswith("array.item") for event in spans) == 5
+    ends = [event["ts"] + event["dur"] for event in spans]
+    assert ends == sorted(ends)
+    memory = [event["args"]["arrays"] for event in events if event["ph"] == "C"]
+    assert len(memory) == len(spans)
+    assert max(memory) >= 4 * 64
+
+
+def test_graph_sizes_and_promotions_are_recorded(tmp_path: Path) -> None:
+    code = """\
+import mlx.core as mx
+narrow, wide = mx.ones((4, 4), dtype=mx.bfloat16), mx.ones((4,))
+for _ in range(3):
+    y = narrow * wide
+    z = mx.where(narrow > 0, narrow, wide)
+    same = narrow * 2.0 + narrow
+    mx.eval(y, [z, {"same": same}])
+deep = wide
+for _ in range(200_000):
+    deep = -deep
+deep[0].item()
+"""
+    (tmp_path / "promoted.py").write_text(code, encoding="utf-8")
+    sites = {
+        site["line"]: site
+        for site in traced(tmp_path, "python", "promoted.py")["sites"]
+        if site["kind"] != "compile"
+    }
+    assert [(sites[n]["kind"], sites[n]["count"]) for n in (4, 5)] == [("promotion", 3)] * 2
+    assert sites[4]["details"] == ["bfloat16 with float32"]
+    assert sites[4]["bytes"] == 3 * 4 * 16
+    assert 6 not in sites
+    assert sites[7]["operations"] >= 5
+    assert 0 < sites[7]["first_seconds"] <= sites[7]["seconds"]
+    assert sites[11]["operations"] > 200_000

@@ -52,6 +52,7 @@ class TraceCommand(click.Command):
     "text",
     "json",
     "html",
+    "perfetto",
     help_text="Output format. All but text move the program's output to standard error.",
 )
 @shared_options.output_file

@@ -16,7 +16,7 @@ from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
 from embercoach.report.styled import print_text
 from embercoach.trace.trace_record import read
-from embercoach.trace.trace_runner import VARIABLE
+from embercoach.trace.trace_runner import TIMELINE, VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ def execute(request: TraceRequest) -> int:
     with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
         record_file = Path(folder) / "record.json"
         environment = {**os.environ, VARIABLE: str(record_file)}
+        if request.output_format == "perfetto":
+            environment[TIMELINE] = "1"
         quiet = request.output_format != "text" and request.output_file is None
         code = run_program(program, environment, quiet=quiet)
         record = read(record_file)

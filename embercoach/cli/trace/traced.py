@@ -15,6 +15,7 @@ from embercoach.cli.trace.finding_report import (
     print_findings,
     problem_members,
 )
+from embercoach.cli.trace.perfetto import timeline
 from embercoach.report.excerpt import visible
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
@@ -56,6 +57,10 @@ class Traced:
 
 def render(traced: Traced, form: str, stream: TextIO) -> None:
     """Write the report in one of the command's formats."""
+    if form == "perfetto":
+        places = [f"{_shown(site.path)}:{site.line}" for site in traced.record.sites]
+        stream.write(json_text(timeline(traced.record, traced.program, places)) + "\n")
+        return
     if form == "json":
         stream.write(json_text(document(traced)) + "\n")
         return
