@@ -28,7 +28,7 @@ def operations_of(values: tuple[Any, ...], mx: Any) -> int:
     """The number of operations whose results arrays wait for.
 
     Args:
-        values: arrays, or lists, tuples and dicts of them; other values are passed over.
+        values: arrays, or lists, tuples and dicts of them; other values do not count.
         mx: ``mlx.core``.
 
     Returns:

@@ -48,7 +48,6 @@ class Site:
         operation: as one writes it, such as `array.item`.
         count: of the events.
         seconds: in all of them.
-        first_seconds: in the first, which often compiles kernels.
         most_seconds: in the longest.
         bytes: of the arrays whose values were copied; of promotions, of the results.
         details: of retraces, the changes that caused them, and of promotions the dtypes, each
