@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 
     from embercoach.trace.trace_recorder import Recorder
 
+#: Bytes of an element before and after a promotion, and of one of each operand together.
+_NARROW, _WIDE = 2, 4
+_BOTH = (_NARROW + _NARROW, _NARROW + _WIDE)
+#: The bytes of what has no elements: with those of any operand not in `_BOTH`.
+_NEITHER = -16
 _OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 _FUNCTIONS = (
     "add",
@@ -31,13 +36,18 @@ _FUNCTIONS = (
 
 
 class Promotions:
-    """Makes the replacements of MLX's operations."""
+    """Makes the replacements of MLX's operations.
+
+    They run at each operation of a program: the sizes of elements, which are cheap to read, decide
+    whether a promotion is possible, before any dtype is read.
+    """
 
     def __init__(self, mx: Any, recorder: Recorder) -> None:
         self._mx = mx
         self._recorder = recorder
         self._wide = mx.float32
         self._narrow = (mx.float16, mx.bfloat16)
+        self._details: dict[frozenset[Any], str] = {}
 
     def operators(self) -> dict[str, Callable[..., Any]]:
         """Methods of `mx.array` by name."""
@@ -50,43 +60,56 @@ class Promotions:
         return {name: self._function(getattr(self._mx, name), name) for name in _FUNCTIONS}
 
     def _operator(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
-        numbers = (int, float, bool)
-        note, plain = self._note, name.strip("_")
+        array, note, plain = self._mx.array, self._note, name.strip("_")
 
         @functools.wraps(real)
         def operator(self: Any, other: Any) -> Any:
-            if type(other) in numbers:
+            # NumPy's arrays and scalars have the attribute; Python's numbers promote nothing.
+            size = other.itemsize if type(other) is array else getattr(other, "itemsize", _NEITHER)
+            if self.itemsize + size not in _BOTH:
                 return real(self, other)
             # Before the call: an operator in place changes it.
             dtype = self.dtype
             result = real(self, other)
-            if getattr(other, "dtype", dtype) != dtype:
-                note(plain, result, (dtype, other.dtype))
+            if result.itemsize == _WIDE:
+                note(plain, result, {dtype, other.dtype})
             return result
 
         return operator
 
     def _function(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
-        array, wide, note = self._mx.array, self._wide, self._note
+        array, note = self._mx.array, self._note
 
         @functools.wraps(real)
         def function(*arguments: Any, **named: Any) -> Any:
             result = real(*arguments, **named)
-            if result.dtype == wide:
-                first = arguments[0] if arguments else ()
-                parts = first if type(first) in (list, tuple) else arguments
-                note(f"mx.{name}", result, [x.dtype for x in parts if type(x) is array])
+            first = arguments[0] if arguments else ()
+            parts = first if type(first) in (list, tuple) else arguments
+            for part in parts:
+                if type(part) is array and part.itemsize == _NARROW:
+                    if result.itemsize == _WIDE:
+                        dtypes = {x.dtype for x in parts if type(x) is array}
+                        note(f"mx.{name}", result, dtypes)
+                    break
             return result
 
         return function
 
-    def _note(self, operation: str, result: Any, dtypes: Any) -> None:
-        if getattr(result, "dtype", None) != self._wide:
+    def _note(self, operation: str, result: Any, dtypes: set[Any]) -> None:
+        if result.dtype != self._wide:
             return
-        narrow = next((dtype for dtype in dtypes if dtype in self._narrow), None)
+        key = frozenset(dtypes)
+        detail = self._details.get(key)
+        if detail is None:
+            detail = self._details[key] = self._detail(key)
+        if detail:
+            self._recorder.add("promotion", operation, 0.0, copied=result.nbytes, detail=detail)
+
+    def _detail(self, dtypes: frozenset[Any]) -> str:
+        """The dtypes by name, a 16-bit one first; empty if none is."""
+        narrow = next((dtype for dtype in self._narrow if dtype in dtypes), None)
         if narrow is None:
-            return
+            return ""
         others = (str(dtype) for dtype in dtypes if dtype != narrow)
         names = sorted({name.rpartition(".")[2] for name in others} - {"bool"})
-        detail = f"{str(narrow).rpartition('.')[2]} with {' and '.join(names)}"
-        self._recorder.add("promotion", operation, 0.0, copied=result.nbytes, detail=detail)
+        return f"{str(narrow).rpartition('.')[2]} with {' and '.join(names)}"

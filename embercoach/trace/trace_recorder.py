@@ -139,7 +139,10 @@ class Recorder:
         name = getattr(code, "co_qualname", code.co_name)
         key = (code.co_filename, frame.f_lineno, name, kind, operation)
         with self._lock:
-            return self._events.setdefault(key, Events(len(self._events)))
+            events = self._events.get(key)
+            if events is None:
+                events = self._events[key] = Events(len(self._events))
+            return events
 
     def _count(
         self, events: Events, begin: float, seconds: float, copied: int, detail: str

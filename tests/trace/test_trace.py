@@ -251,8 +251,11 @@ narrow, wide = mx.ones((4, 4), dtype=mx.bfloat16), mx.ones((4,))
 for _ in range(3):
     y = narrow * wide
     z = mx.where(narrow > 0, narrow, wide)
-    same = narrow * 2.0 + narrow
+    same = narrow * 2.0 + narrow + 1
     mx.eval(y, [z, {"same": same}])
+half = narrow + narrow.astype(mx.float16)
+narrow -= wide
+narrow -= wide * 1.0 + 1
 deep = wide
 for _ in range(200_000):
     deep = -deep
@@ -270,4 +273,7 @@ deep[0].item()
     assert 6 not in sites
     assert sites[7]["operations"] >= 5
     assert 0 < sites[7]["first_seconds"] <= sites[7]["seconds"]
-    assert sites[11]["operations"] > 200_000
+    assert sites[8]["details"] == ["float16 with bfloat16"]
+    assert (sites[9]["details"], sites[9]["bytes"]) == (["bfloat16 with float32"], 4 * 16)
+    assert 10 not in sites
+    assert sites[14]["operations"] > 200_000
