@@ -60,7 +60,8 @@ class Promotions:
         return {name: self._function(getattr(self._mx, name), name) for name in _FUNCTIONS}
 
     def _operator(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
-        array, note, plain = self._mx.array, self._note, name.strip("_")
+        array, note = self._mx.array, self._note
+        plain, in_place = name.strip("_"), name.startswith("__i")
 
         @functools.wraps(real)
         def operator(self: Any, other: Any) -> Any:
@@ -68,11 +69,11 @@ class Promotions:
             size = other.itemsize if type(other) is array else getattr(other, "itemsize", _NEITHER)
             if self.itemsize + size not in _BOTH:
                 return real(self, other)
-            # Before the call: an operator in place changes it.
-            dtype = self.dtype
+            # An operator in place changes it; elsewhere reading it early would take time.
+            dtype = self.dtype if in_place else None
             result = real(self, other)
             if result.itemsize == _WIDE:
-                note(plain, result, {dtype, other.dtype})
+                note(plain, result, {dtype or self.dtype, other.dtype})
             return result
 
         return operator

@@ -33,11 +33,14 @@ class Size:
     length: int
     steps: int
     sampled: int
+    learning_rate: float
 
 
 SIZES = {
-    "small": Size(2, 64, 4, 32, batch=4, length=32, steps=60, sampled=24),
-    "h200": Size(12, 512, 8, 4096, batch=16, length=512, steps=200, sampled=256),
+    "small": Size(2, 64, 4, 32, batch=4, length=32, steps=60, sampled=24, learning_rate=2e-3),
+    "h200": Size(
+        12, 512, 8, 1024, batch=16, length=512, steps=300, sampled=256, learning_rate=5e-4
+    ),
 }
 
 
@@ -125,9 +128,9 @@ class Model(nn.Module):
         return mx.argmax(self.head(self.norm(x)), axis=-1), caches
 
 
-def train(model: Model, batches: mx.array) -> tuple[float, float]:
+def train(model: Model, batches: mx.array, learning_rate: float) -> tuple[float, float]:
     """Update the model in place; the last loss, and the seconds of a step."""
-    optimizer = optim.AdamW(learning_rate=2e-3, betas=[0.9, 0.95])
+    optimizer = optim.AdamW(learning_rate, betas=[0.9, 0.95])
 
     def loss_of(model: Model, x: mx.array, y: mx.array) -> tuple[mx.array, mx.array]:
         logits = model(x)
@@ -173,7 +176,7 @@ def run(size: Size) -> Result:
     batches = sequences(size, size.steps)
     model = Model(size)
     mx.eval(batches, model.parameters())
-    loss, step_seconds = train(model, batches)
+    loss, step_seconds = train(model, batches, size.learning_rate)
     tokens, token_seconds = sample(model, batches[0, :1, :1].astype(mx.uint32), size)
     per_step = size.batch * size.length
     return Result(loss, tokens, step_seconds, per_step / step_seconds, 1 / token_seconds)
