@@ -20,7 +20,7 @@ SESSION = "embercoach-session"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The flag, and what a project allows."""
-    group = parser.getgroup("embercoach", "EmberCoach: Metal kernels on a CPU")
+    group = parser.getgroup("embercoach", "EmberCoach")
     group.addoption(
         FLAG,
         action="store_true",
