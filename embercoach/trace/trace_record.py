@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 #: The kinds of event. `eval` is an evaluation that waits, `async-eval` one that does not;
@@ -36,6 +37,13 @@ WAITING = frozenset(
 )
 
 
+def label_of(kind: str, operation: str) -> str:
+    """The name of events of a kind in reports for people."""
+    if kind == "promotion":
+        return f"promotion by {operation}"
+    return f"{operation} again" if kind == "retrace" else operation
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The events of one kind at one line.
@@ -54,8 +62,8 @@ class Site:
             once.
         first_seconds: in the first event, which often compiles kernels.
         operations: in the largest graph that was counted; 0 if none was.
-        cache_bytes: by which MLX's cache of freed memory grew up to these events, each time
-            since the event before it; negative if it became smaller.
+        cache_bytes: by which the most that MLX's cache of freed memory held was raised in and
+            after these events.
     """
 
     path: str
@@ -71,6 +79,11 @@ class Site:
     first_seconds: float = 0.0
     operations: int = 0
     cache_bytes: int = 0
+
+    @property
+    def label(self) -> str:
+        """The operation as reports for people name it."""
+        return label_of(self.kind, self.operation)
 
 
 class Event(NamedTuple):
@@ -106,6 +119,8 @@ class TraceRecord:
         cache_bytes: of MLX's cache of freed memory at the end.
         events: in order of their ends, if they were asked for.
         events_left_out: how many came after the most that are kept.
+        files: of the program's modules, without installed ones.
+        reached: the lines that ran, by file; None if they are unknown.
     """
 
     sites: tuple[Site, ...]
@@ -116,6 +131,8 @@ class TraceRecord:
     cache_bytes: int = 0
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
+    files: tuple[str, ...] = ()
+    reached: Mapping[str, tuple[int, ...]] | None = None
 
     @property
     def waited(self) -> float:
@@ -123,20 +140,77 @@ class TraceRecord:
         return sum(site.seconds for site in self.sites if site.kind in WAITING)
 
 
+def to_text(record: TraceRecord) -> str:
+    """A record as text, for another process."""
+    return json.dumps({**asdict(replace(record, events=())), "events": record.events})
+
+
+def from_text(text: str) -> TraceRecord:
+    """The record of a text that `to_text` made."""
+    data: dict[str, Any] = json.loads(text)
+    sites = (Site(**{**site, "details": tuple(site["details"])}) for site in data.pop("sites"))
+    events = tuple(Event(*row) for row in data.pop("events"))
+    files, reached = tuple(data.pop("files")), data.pop("reached")
+    if reached is not None:
+        reached = {file: tuple(lines) for file, lines in reached.items()}
+    return TraceRecord(sites=tuple(sites), events=events, files=files, reached=reached, **data)
+
+
 def write(record: TraceRecord, target: Path) -> None:
     """Write a record, whole or not at all."""
     draft = target.with_suffix(f".{os.getpid()}")
-    data = {**asdict(replace(record, events=())), "events": record.events}
-    draft.write_text(json.dumps(data), encoding="utf-8")
+    draft.write_text(to_text(record), encoding="utf-8")
     draft.replace(target)
 
 
 def read(path: Path) -> TraceRecord | None:
     """The record in a file; None if the program ended without writing it."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError:
         return None
-    sites = (Site(**{**site, "details": tuple(site["details"])}) for site in data.pop("sites"))
-    events = tuple(Event(*row) for row in data.pop("events"))
-    return TraceRecord(sites=tuple(sites), events=events, **data)
+    return from_text(text)
+
+
+def merged(records: Sequence[TraceRecord]) -> TraceRecord:
+    """One record of processes that ran the same program, such as those of a test run.
+
+    Seconds, counts and bytes are sums, memory is that of the process with the most. Single events
+    are left out: the processes have no common clock.
+
+    Args:
+        records: at least one.
+    """
+    sites: dict[tuple[str, int, str, str, str], Site] = {}
+    for site in (site for record in records for site in record.sites):
+        key = site.path, site.line, site.function, site.kind, site.operation
+        sites[key] = _added(sites[key], site) if key in sites else site
+    known = [record.reached for record in records if record.reached is not None]
+    reached: dict[str, tuple[int, ...]] = {}
+    for file in sorted({file for lines in known for file in lines}):
+        reached[file] = tuple(sorted({n for lines in known for n in lines.get(file, ())}))
+    return replace(
+        records[0],
+        sites=tuple(sorted(sites.values(), key=lambda one: (-one.seconds, one.path, one.line))),
+        seconds=sum(record.seconds for record in records),
+        peak_bytes=max(record.peak_bytes for record in records),
+        cache_bytes=max(record.cache_bytes for record in records),
+        events=(),
+        events_left_out=sum(len(one.events) + one.events_left_out for one in records),
+        files=tuple(sorted({file for record in records for file in record.files})),
+        reached=reached if len(known) == len(records) else None,
+    )
+
+
+def _added(site: Site, other: Site) -> Site:
+    return replace(
+        site,
+        count=site.count + other.count,
+        seconds=site.seconds + other.seconds,
+        most_seconds=max(site.most_seconds, other.most_seconds),
+        bytes=site.bytes + other.bytes,
+        details=tuple(dict.fromkeys((*site.details, *other.details))),
+        first_seconds=max(site.first_seconds, other.first_seconds),
+        operations=max(site.operations, other.operations),
+        cache_bytes=max(site.cache_bytes, other.cache_bytes),
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
 import threading
 import time
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +26,8 @@ _STANDARD = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")} | {"<frozen", "<string>"}
 )
 _SITE = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
-#: Packages whose frames are not the program's.
-_LIBRARIES = tuple(
-    f"{folder}{os.sep}{name}{os.sep}" for folder in _SITE for name in ("mlx", "numpy")
-)
+#: Packages whose frames are not the program's: events in them belong to the line that called them.
+_PACKAGES = ("mlx", "numpy", "_pytest", "pluggy", "pytest", "xdist")
 _MOST_DETAILS = 8
 #: Code objects whose file is remembered; a program may make any number of them.
 _MOST_CODES = 1 << 16
@@ -68,7 +68,8 @@ class Recorder:
         self._events: dict[tuple[str, int, str, Kind, str], Events] = {}
         self._single: list[Event] = []
         self._left_out = 0
-        self._cache = 0
+        self._cache = 0  # the most so far
+        self._last: Events | None = None
         self._begin = clock()
         self._is_own: dict[CodeType, bool] = {}
         self._thread = threading.local()
@@ -81,6 +82,8 @@ class Recorder:
         if events is not None:
             self._thread.inside = True
             events.begun += 1
+            # Memory that was freed since the last event had its values from that.
+            self._grow(self._last or events, self._memory()[1])
         return events
 
     def end(self, events: Events, begin: float, copied: int = 0, detail: str = "") -> None:
@@ -155,8 +158,8 @@ class Recorder:
             events.seconds += seconds
             events.most = max(events.most, seconds)
             events.bytes += copied
-            events.cache += cache - self._cache
-            self._cache = cache
+            self._grow(events, cache)
+            self._last = events
             if detail and len(events.details) < _MOST_DETAILS:
                 events.details[detail] = None
             if not self._timeline:
@@ -168,8 +171,15 @@ class Recorder:
             after = begin - self._begin
             self._single.append(Event(events.index, after, seconds, thread, active, cache))
 
+    def _grow(self, events: Events, cache: int) -> None:
+        if cache > self._cache:
+            events.cache += cache - self._cache
+            self._cache = cache
+
     def _frame(self) -> FrameType | None:
+        """The nearest frame of the program; of a thread without one, of the standard library."""
         frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  (it costs no traceback)
+        spare = None
         while frame is not None:
             code = frame.f_code
             own = self._is_own.get(code)
@@ -179,15 +189,30 @@ class Recorder:
                 own = self._is_own[code] = is_of_program(code.co_filename)
             if own:
                 return frame
+            if spare is None and not code.co_filename.startswith(_folders()):
+                spare = frame
             frame = frame.f_back
-        return None
+        return spare
+
+
+@functools.cache
+def _folders() -> tuple[str, ...]:
+    """Where the packages are that are not the program's; they need not be in site-packages."""
+    specs = (find_spec(name) for name in _PACKAGES)
+    found = (spec.submodule_search_locations or () for spec in specs if spec is not None)
+    return (_PACKAGE, *(f"{folder}{os.sep}" for folders in found for folder in folders))
 
 
 def is_of_program(file: str) -> bool:
     """Return whether a file is the program's or a package's that it uses: not MLX's or ours."""
-    if file.startswith((_PACKAGE, *_LIBRARIES)):
+    if file.startswith(_folders()):
         return False
     return file.startswith(_SITE) or not file.startswith(_STANDARD) or file == "<string>"
+
+
+def is_of_project(file: str) -> bool:
+    """Return whether a file may be the user's own: of the program, and not installed."""
+    return is_of_program(file) and not file.startswith((*_SITE, "<"))
 
 
 clock = time.perf_counter

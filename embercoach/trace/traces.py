@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.trace.trace_recorder import clock
@@ -15,11 +16,21 @@ if TYPE_CHECKING:
     from embercoach.trace.trace_recorder import Recorder
 
 _MOST_TEXT = 60
+#: Arguments of a function that are remembered.
+_MOST_THREADS = 4096
+_CAPTURED = "captured state, with the same arguments"
+#: Functions of `mlx.core` that return a transformed function, and those that call one at once.
+_MAKERS = ("grad", "value_and_grad", "vmap")
+_CALLERS = ("vjp", "jvp", "export_function")
 _Signature = dict[str, str]
 
 
 def replacements(mx: Any, recorder: Recorder) -> dict[str, Callable[..., Any]]:
-    """Functions of `mlx.core` by name; each trace of what they compile is recorded."""
+    """Functions of `mlx.core` by name; each trace of what they compile is recorded.
+
+    Inside of a transformation MLX calls a compiled function's Python function each time, as part
+    of the graph around it. That is not a trace, and is not recorded.
+    """
     real = mx.compile
     state = _State(compiles=not os.environ.get("MLX_DISABLE_COMPILE"))
 
@@ -28,6 +39,15 @@ def replacements(mx: Any, recorder: Recorder) -> dict[str, Callable[..., Any]]:
         if not callable(fun):
             return real(fun, *arguments, **named)
         return real(_recording(fun, mx.array, recorder, state), *arguments, **named)
+
+    def maker(name: str) -> Callable[..., Any]:
+        make = getattr(mx, name)
+
+        @functools.wraps(make)
+        def making(*arguments: Any, **named: Any) -> Any:
+            return state.within(make(*arguments, **named))
+
+        return making
 
     def switched(name: str, *, compiles: bool) -> Callable[..., Any]:
         switch = getattr(mx, name)
@@ -44,37 +64,75 @@ def replacements(mx: Any, recorder: Recorder) -> dict[str, Callable[..., Any]]:
         "compile": compile,
         "enable_compile": switched("enable_compile", compiles=True),
         "disable_compile": switched("disable_compile", compiles=False),
+        **{name: maker(name) for name in _MAKERS},
+        **{name: state.within(getattr(mx, name)) for name in _CALLERS},
     }
+
+
+class _Depth(threading.local):
+    """How many transformations a thread is inside of."""
+
+    value = 0
 
 
 @dataclass(slots=True)
 class _State:
-    """The state of compilation: without it, MLX calls functions each time."""
+    """The state of compilation.
+
+    Attributes:
+        compiles: without it, MLX calls compiled functions each time.
+        depth: of transformations around the running code.
+    """
 
     compiles: bool
+    depth: _Depth = field(default_factory=_Depth)
+
+    def within(self, transformation: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that is as deep as a transformation while it runs."""
+
+        @functools.wraps(transformation)
+        def transforming(*arguments: Any, **named: Any) -> Any:
+            self.depth.value += 1
+            try:
+                return transformation(*arguments, **named)
+            finally:
+                self.depth.value -= 1
+
+        return transforming
 
 
 def _recording(
     fun: Callable[..., Any], array: type, recorder: Recorder, state: _State
 ) -> Callable[..., Any]:
-    before: list[_Signature] = []
+    before: _Signature | None = None
+    # The last thread that traced with some arguments, by a hash of them.
+    threads: dict[int, int] = {}
     name = f"mx.compile of {getattr(fun, '__qualname__', type(fun).__qualname__)}"
 
     @functools.wraps(fun)
     def traced(*arguments: Any, **named: Any) -> Any:
-        if not state.compiles:
+        nonlocal before
+        if state.depth.value or not state.compiles:
             return fun(*arguments, **named)
         now = dict(_leaves((arguments, named), array, "arguments"))
+        arguments_hash, thread = hash(frozenset(now.items())), threading.get_ident()
         begin = clock()
+        state.depth.value += 1
         try:
             return fun(*arguments, **named)
         finally:
+            state.depth.value -= 1
             seconds = clock() - begin
-            if not before or now == before[-1]:
+            if before is None:
                 recorder.add("compile", name, seconds)
             else:
-                recorder.add("retrace", name, seconds, detail=_change(before[-1], now))
-            before.append(now)
+                other = threads.get(arguments_hash)
+                detail = _change(before, now) if other is None else _same_arguments(other, thread)
+                recorder.add("retrace", name, seconds, detail=detail)
+            before = now
+            if len(threads) >= _MOST_THREADS:
+                threads.clear()
+            threads[arguments_hash] = thread
 
     return traced
 
@@ -104,7 +162,12 @@ def _change(before: _Signature, now: _Signature) -> str:
     gone = [path for path in before if path not in now]
     if gone:
         return f"{_shown(gone[0])}: {before[gone[0]]}, then absent"
-    return "no argument"
+    return _CAPTURED
+
+
+def _same_arguments(before: int, now: int) -> str:
+    """The reason for a trace with arguments of an earlier one, from the threads of both."""
+    return _CAPTURED if before == now else "another thread"
 
 
 def _shown(path: str) -> str:

@@ -200,7 +200,7 @@ def test_text_has_the_worse_sites_first_and_the_totals() -> None:
     lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
     assert lines[0] == "count waited copied event place"
     assert lines[2:6] == [
-        "changed before 4 mx.compile of loss train.py:7",
+        "changed before 4 mx.compile of loss again train.py:7",
         "after 5 loss(x, 1.0)",
         "changed before 4 500 ms 16 bytes array.item train.py:14",
         "after 1 125 ms 4 bytes loss.item()",

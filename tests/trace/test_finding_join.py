@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -16,7 +17,14 @@ from embercoach.engine.suppression.suppression_coverage import CoveredLines
 from embercoach.engine.suppression.suppressions import read_directives, read_lines
 from embercoach.finding import Finding
 from embercoach.report.html.trace_page import excerpts, render_trace
-from embercoach.trace.trace_record import Kind, Site, TraceRecord
+from embercoach.trace.trace_record import (
+    Kind,
+    Site,
+    TraceRecord,
+    from_text,
+    merged,
+    to_text,
+)
 
 SOURCE = """\
 first = x.item()
@@ -129,6 +137,46 @@ def traced() -> Traced:
     return Traced(record, "train.py", 20, 0, checked)
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (None, ["confirmed", "no-event", "no-event"]),
+        ({}, ["confirmed", "not-reached", "not-reached"]),
+        # Python may name any line of a statement.
+        ({"/p/a.py": {2}}, ["confirmed", "no-event", "not-reached"]),
+        ({"/p/a.py": {5, 8}}, ["confirmed", "no-event", "no-event"]),
+        ({"/p/b.py": {5, 8}}, ["confirmed", "not-reached", "not-reached"]),
+    ],
+)
+def test_a_finding_whose_lines_did_not_run_is_not_reached(
+    lines: dict[str, set[int]] | None, expected: list[str]
+) -> None:
+    statements = tuple(sorted(read_lines(SOURCE).logical))
+    findings = [finding("GRAPH-BREAK-001", line) for line in (1, 5, 8)]
+    file = CheckedFile(tuple(findings), (), statements, None)
+    made = join({"/p/a.py": [site("item", 1)]}, {"/p/a.py": file}, lines)
+    by_line = {one.finding.line: one.state for one in made.findings}
+    assert [by_line[line] for line in (1, 5, 8)] == expected
+
+
+def test_records_of_processes_are_added_up() -> None:
+    one = TraceRecord(
+        (site("item", 1, 2, 1.0), site("eval", 9)),
+        2.0,
+        "Device(cpu, 0)",
+        "0.32.4",
+        10,
+        files=("a.py",),
+        reached={"a.py": (1, 2)},
+    )
+    two = replace(one, sites=(site("item", 1, 3, 4.0),), peak_bytes=30, reached={"a.py": (2, 9)})
+    both = merged([one, two])
+    assert both.sites == (replace(site("item", 1, 5, 5.0), most_seconds=4.0), site("eval", 9))
+    assert (both.seconds, both.peak_bytes, both.reached) == (4.0, 30, {"a.py": (1, 2, 9)})
+    assert merged([one, replace(two, reached=None)]).reached is None
+    assert from_text(to_text(both)) == both
+
+
 def test_text_lists_confirmed_findings_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     stream = io.StringIO()
@@ -140,7 +188,7 @@ def test_text_lists_confirmed_findings_and_others(monkeypatch: pytest.MonkeyPatc
         ["GRAPH-BREAK-003", "no", "event", "a.py:8", "message", "8"],
         ["not", "found", "1", "250", "ms", "4", "bytes", "a.py:6", "op", "tolist"],
     ]
-    assert "1 of 2 findings confirmed, the others have no event; 1 wait not found by check." in out
+    assert "1 of 2 findings confirmed, 1 without an event; 1 wait not found by check." in out
 
 
 def test_nothing_is_said_of_nothing() -> None:
@@ -153,9 +201,10 @@ def test_nothing_of_a_trace_gets_raw_into_the_page() -> None:
 
     evil = "<script>alert(1)</script>\x1b[31m\u202e"
     one = {
-        **dict.fromkeys(("path", "function", "operation", "text"), evil),
+        **dict.fromkeys(("path", "function", "operation", "label", "text"), evil),
         "line": 1,
         "kind": "retrace",
+        "operations": 2,
         "waits": True,
         "count": 1,
         "seconds": 1.0,
@@ -169,6 +218,7 @@ def test_nothing_of_a_trace_gets_raw_into_the_page() -> None:
         **dict.fromkeys(("path", "code", "message", "help"), evil),
         "line": 1,
         "confirmed": True,
+        "state": "confirmed",
         "count": 1,
         "seconds": 1.0,
         "bytes": 0,
@@ -205,7 +255,7 @@ def test_excerpts_have_lines_around_waits_and_gaps() -> None:
 
     text = "".join(f"x{n} = 1\n" for n in range(1, 31))
     sites = [
-        {**dict.fromkeys(("operation",), "op"), "path": "a.py", "line": line, "count": 2}
+        {**dict.fromkeys(("operation", "label"), "op"), "path": "a.py", "line": line, "count": 2}
         | {"seconds": 0.5, "waits": True}
         for line in (2, 20)
     ]

@@ -149,7 +149,8 @@ def work():
     mx.ones((2,)).tolist()
 
 
-made = [threading.Thread(target=work) for _ in range(4)]
+made = [threading.Thread(target=work) for _ in range(3)]
+made.append(threading.Thread(target=mx.ones((2,)).tolist))
 [thread.start() for thread in made]
 [thread.join() for thread in made]
 """
@@ -168,7 +169,8 @@ f(mx.array(1)), f(mx.array(1))
         ("import mlx.core as mx\nmx.array(1).item()\nraise ValueError('mine')\n", 1, ["item"]),
         ("import mlx.core as mx\nmx.array([1, 2]).item()\n", 1, ["item"]),
         ("print('no array')\n", 0, []),
-        (THREADS, 0, ["tolist"]),
+        # Of a thread without a line of the program, threading's own line is named.
+        (THREADS, 0, ["tolist", "tolist"]),
         (DISABLED, 0, []),
     ],
 )
@@ -277,3 +279,118 @@ deep[0].item()
     assert (sites[9]["details"], sites[9]["bytes"]) == (["bfloat16 with float32"], 4 * 16)
     assert 10 not in sites
     assert sites[14]["operations"] > 200_000
+
+
+COMPILED = """\
+import threading
+
+import mlx.core as mx
+from mlx import nn
+
+calls = 0
+
+
+@mx.compile
+def square(x):
+    global calls
+    calls += 1
+    return x * x
+
+
+x = mx.ones(4)
+gradient = mx.value_and_grad(lambda x: square(x).sum())
+for _ in range(3):
+    gradient(x)
+mx.vmap(square)(mx.ones((2, 4)))
+mx.jvp(square, [x], [x])
+outer = mx.compile(lambda x: square(x) + 1)
+outer(x)
+inside = calls
+square(x)
+square(x)
+square(mx.ones(5))
+def target():
+    square(x)
+
+
+thread = threading.Thread(target=target)
+thread.start()
+thread.join()
+state = [mx.ones(3)]
+sums = mx.compile(lambda x: state[0].sum() + x, inputs=state)
+for size in (3, 3, 5):
+    state[0] = mx.ones(size)
+    sums(x)
+layer = nn.Linear(4, 4)
+train = nn.value_and_grad(layer, lambda layer, x: nn.silu(layer(x)).sum())
+for _ in range(3):
+    mx.eval(train(layer, x))
+assert (inside, calls) == (6, 9)
+"""
+
+
+def test_traces_inside_of_transformations_are_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "compiled.py").write_text(COMPILED, encoding="utf-8")
+    document = traced(tmp_path, "python", "compiled.py")
+    assert document["summary"]["exit_code"] == 0
+    lines = COMPILED.splitlines()
+    found = {
+        (lines[site["line"] - 1].strip(), site["kind"]): (site["count"], site["details"])
+        for site in document["sites"]
+        if site["kind"] in ("compile", "retrace")
+    }
+    assert found == {
+        ("outer(x)", "compile"): (1, []),
+        ("square(x)", "compile"): (1, []),
+        ("square(mx.ones(5))", "retrace"): (
+            1,
+            ["argument 0: float32 of shape (4,), then float32 of shape (5,)"],
+        ),
+        ("square(x)", "retrace"): (1, ["another thread"]),
+        ("sums(x)", "compile"): (1, []),
+        ("sums(x)", "retrace"): (1, ["captured state, with the same arguments"]),
+    }
+
+
+def test_growth_of_the_cache_is_what_raised_its_largest_size(tmp_path: Path) -> None:
+    code = """\
+import mlx.core as mx
+
+for _ in range(3):
+    mx.eval(mx.zeros((1 << 20,)) + 1)
+mx.clear_cache()
+mx.eval(mx.zeros((1 << 22,)) + 1)
+mx.ones(1).item()
+"""
+    (tmp_path / "cache.py").write_text(code, encoding="utf-8")
+    sites = traced(tmp_path, "python", "cache.py")["sites"]
+    grown = {site["line"]: site["cache_bytes"] for site in sites}
+    assert grown[4] >= 1 << 22
+    assert grown[6] >= (1 << 24) - grown[4]
+    assert sum(grown.values()) < 1 << 25
+    text = trace(tmp_path, "--", "python", "cache.py").stdout
+    assert "MLX's cache of freed memory grew to " in text
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 added sys.monitoring")
+def test_findings_at_lines_that_did_not_run_are_not_reached(tmp_path: Path) -> None:
+    (tmp_path / "values.py").write_text(
+        "def value(x):\n    return x.item()\n\n\ndef never(x):\n    return x.item()\n", "utf-8"
+    )
+    (tmp_path / "main.py").write_text(
+        "import mlx.core as mx\n"
+        "import values\n"
+        "x = mx.ones(1)\n"
+        "if x.shape[0] > 1:\n"
+        "    print(\n"
+        "        x.tolist(),\n"
+        "    )\n"
+        "print(values.value(x))\n",
+        "utf-8",
+    )
+    document = traced(tmp_path, "python", "main.py")
+    states = {(one["path"], one["line"]): one["state"] for one in document["findings"]}
+    assert states.pop(("main.py", 6)) == "not-reached"
+    assert (
+        document["summary"]["not_reached"] == sum(s == "not-reached" for s in states.values()) + 1
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from embercoach.cli.tables import duration, new_table, print_table, shortened, size_of
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text, log_line
+from embercoach.trace.trace_record import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,7 @@ def _table(sites: tuple[ComparedSite, ...]) -> Table:
             "\n".join(f"{one.count:,}" for one in totals),
             "\n".join(duration(one.seconds) for one in totals) if site.waits else "",
             "\n".join(size_of(one.bytes) for one in totals) if any(t.bytes for t in totals) else "",
-            Text(log_line(site.key.operation)),
+            Text(log_line(label_of(site.key.kind, site.key.operation))),
             Text(f"{place}\n{shortened(log_line(site.text))}"),
         )
     return table

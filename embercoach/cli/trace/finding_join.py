@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from embercoach import rulebook
 from embercoach.trace.trace_record import WAITING
@@ -24,14 +24,31 @@ if TYPE_CHECKING:
 SiteState = Literal["found", "not-found", "suppressed", "explicit"]
 #: Kinds of calls whose purpose is to wait.
 _EXPLICIT = frozenset(("eval", "synchronize", "save"))
+#: The result of the run for a finding: events of its kinds at its lines; none, although the lines
+#: ran or nobody knows whether they did; lines that did not run.
+FindingState = Literal["confirmed", "no-event", "not-reached"]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedFinding:
-    """A finding with the events of its kinds at its lines; none of them if it is not confirmed."""
+    """A finding with the events of its kinds at its lines.
+
+    Attributes:
+        finding: as of `embercoach check`.
+        sites: none of them if it is not confirmed.
+        ran: whether one of its lines ran; None if that is unknown.
+    """
 
     finding: Finding
     sites: tuple[Site, ...]
+    ran: bool | None = None
+
+    @property
+    def state(self) -> FindingState:
+        """The result of the run for it."""
+        if self.sites:
+            return "confirmed"
+        return "not-reached" if self.ran is False else "no-event"
 
     @property
     def count(self) -> int:
@@ -64,10 +81,9 @@ class Join:
     codes: Mapping[Site, tuple[str, ...]]
     states: Mapping[Site, SiteState]
 
-    @property
-    def confirmed(self) -> int:
-        """The number of findings with events."""
-        return sum(bool(one.sites) for one in self.findings)
+    def count_of(self, state: FindingState) -> int:
+        """The number of findings in a state."""
+        return sum(one.state == state for one in self.findings)
 
     @property
     def not_found(self) -> int:
@@ -75,7 +91,11 @@ class Join:
         return sum(state == "not-found" for state in self.states.values())
 
 
-def join(sites: Mapping[str, Collection[Site]], files: Mapping[str, CheckedFile]) -> Join:
+def join(
+    sites: Mapping[str, Collection[Site]],
+    files: Mapping[str, CheckedFile],
+    reached: Mapping[str, Collection[int]] | None = None,
+) -> Join:
     """Match sites with findings.
 
     A site belongs to the findings whose own lines include it, or else to those of its statement
@@ -84,6 +104,7 @@ def join(sites: Mapping[str, Collection[Site]], files: Mapping[str, CheckedFile]
     Args:
         sites: the events of each file, by real path.
         files: those that were checked, by real path.
+        reached: the lines that ran, by real path; None if they are unknown.
     """
     findings: list[JoinedFinding] = []
     codes: dict[Site, tuple[str, ...]] = {}
@@ -94,7 +115,11 @@ def join(sites: Mapping[str, Collection[Site]], files: Mapping[str, CheckedFile]
         hidden = {
             site for _, some in _matched(own, file.baselined, file.statements) for site in some
         }
-        findings += [JoinedFinding(finding, tuple(some)) for finding, some in matched]
+        lines = None if reached is None else reached.get(path, ())
+        findings += [
+            JoinedFinding(finding, tuple(some), _ran(finding, file.statements, lines))
+            for finding, some in matched
+        ]
         found: defaultdict[Site, set[str]] = defaultdict(set)
         for finding, some in matched:
             for site in some:
@@ -106,7 +131,10 @@ def join(sites: Mapping[str, Collection[Site]], files: Mapping[str, CheckedFile]
                 state = _unfound(site, file, is_baselined=site in hidden)
             if state is not None:
                 states[site] = state
-    findings.sort(key=lambda one: (not one.sites, -one.seconds, one.finding.sort_key))
+    states_in_order = get_args(FindingState)
+    findings.sort(
+        key=lambda one: (states_in_order.index(one.state), -one.seconds, one.finding.sort_key)
+    )
     return Join(tuple(findings), codes, states)
 
 
@@ -137,6 +165,16 @@ def _matched(
             if _is_of(site, finding):
                 some.append(site)
     return matched
+
+
+def _ran(
+    finding: Finding, statements: Sequence[tuple[int, int]], lines: Collection[int] | None
+) -> bool | None:
+    """Return whether a line of a finding's statement ran; None if the lines are unknown."""
+    if lines is None:
+        return None
+    first, last = _statement(statements, finding.line)
+    return any(line in lines for line in range(first, max(last, finding.end_line) + 1))
 
 
 def _is_of(site: Site, finding: Finding) -> bool:

@@ -57,14 +57,13 @@ def print_findings(
 
 def _finding_cells(one: JoinedFinding) -> tuple[str, ...]:
     place, message = log_line(line_of(one.finding)), log_line(one.finding.message)
-    if not one.sites:
-        return (one.finding.code, "no event", "", "", "", place, message)
-    return (one.finding.code, "confirmed", *_cost(one), place, message)
+    cost = _cost(one) if one.sites else ("", "", "")
+    return (one.finding.code, one.state.replace("-", " "), *cost, place, message)
 
 
 def _cost(events: JoinedFinding | Site) -> tuple[str, str, str]:
     copied = size_of(events.bytes) if events.bytes else ""
-    return f"{events.count:,}", duration(events.seconds), copied
+    return f"{events.count:,}", duration(events.seconds) if events.seconds else "", copied
 
 
 def finding_summary(checked: CheckedTrace) -> str:
@@ -73,8 +72,10 @@ def finding_summary(checked: CheckedTrace) -> str:
     parts = []
     if join.findings:
         total = plural(len(join.findings), "finding")
-        rest = "" if join.confirmed == len(join.findings) else ", the others have no event"
-        parts.append(f"{join.confirmed} of {total} confirmed{rest}")
+        counted = [(join.count_of("no-event"), "without an event")]
+        counted.append((join.count_of("not-reached"), "not reached"))
+        rest = "".join(f", {count} {state}" for count, state in counted if count)
+        parts.append(f"{join.count_of('confirmed')} of {total} confirmed{rest}")
     if join.not_found:
         parts.append(f"{plural(join.not_found, 'wait')} not found by check")
     return f"{'; '.join(parts)}." if parts else ""
@@ -87,7 +88,8 @@ def finding_counts(checked: CheckedTrace | None) -> dict[str, int]:
     join = checked.join
     return {
         "findings": len(join.findings),
-        "confirmed": join.confirmed,
+        "confirmed": join.count_of("confirmed"),
+        "not_reached": join.count_of("not-reached"),
         "not_found": join.not_found,
     }
 
@@ -106,6 +108,7 @@ def finding_members(checked: CheckedTrace) -> list[dict[str, Any]]:
             "message": one.finding.message,
             "help": one.finding.help,
             "confirmed": bool(one.sites),
+            "state": one.state,
             "count": one.count,
             "seconds": one.seconds,
             "bytes": one.bytes,

@@ -43,7 +43,7 @@ def _events(record: TraceRecord, places: list[str]) -> Iterator[dict[str, Any]]:
         site = record.sites[event.site]
         begin, taken = event.begin * 1e6, event.seconds * 1e6
         yield {
-            "name": f"{site.operation} {places[event.site]}",
+            "name": f"{site.label} {places[event.site]}",
             "cat": site.kind,
             "ph": "X",
             "ts": begin,

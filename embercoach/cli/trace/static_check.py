@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from embercoach.cli.trace.finding_join import Join
     from embercoach.engine.problem import Problem
     from embercoach.finding import Finding
-    from embercoach.trace.trace_record import Site
+    from embercoach.trace.trace_record import Site, TraceRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +149,18 @@ class CheckedTrace:
     files: frozenset[str]
 
 
-def checked_trace(sites: Iterable[Site], configurations: Configurations) -> CheckedTrace:
+def checked_trace(record: TraceRecord, configurations: Configurations) -> CheckedTrace:
     """Lint the files of a trace, and join both."""
     by_file: defaultdict[str, list[Site]] = defaultdict(list)
-    for site in sites:
+    for site in record.sites:
         by_file[site.path].append(site)
-    real: defaultdict[str, list[Site]] = defaultdict(list)
-    for path in _of_project(by_file):
-        real[os.path.realpath(path)] += by_file[path]
-    checked = check_files(real, configurations)
-    return CheckedTrace(join(real, checked.files), checked.problems, frozenset(checked.files))
+    sites: defaultdict[str, list[Site]] = defaultdict(list)
+    reached: defaultdict[str, set[int]] = defaultdict(set)
+    for path in _of_project({*by_file, *record.files}):
+        real = os.path.realpath(path)
+        sites[real] += by_file.get(path, ())
+        reached[real].update((record.reached or {}).get(path, ()))
+    checked = check_files(sites, configurations)
+    lines = None if record.reached is None else reached
+    joined = join(sites, checked.files, lines)
+    return CheckedTrace(joined, checked.problems, frozenset(checked.files))

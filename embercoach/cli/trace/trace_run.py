@@ -48,7 +48,7 @@ def execute(request: TraceRequest) -> int:
             message = f"{program.shown} ended without a report ({how}; os._exit skips it)"
             print_text(f"embercoach: {message}", sys.stderr)
         return code or codes.INCOMPLETE
-    checked = None if configurations is None else checked_trace(record.sites, configurations)
+    checked = None if configurations is None else checked_trace(record, configurations)
     traced = Traced(record, program.shown, request.lines, code, checked)
     deliver(lambda stream: render(traced, request.output_format, stream), request.output_file)
     return code

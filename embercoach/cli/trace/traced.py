@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -23,7 +24,7 @@ from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import WAITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.table import Table
 
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 #: Of the JSON report; raised when something in it is removed or changes its meaning.
 VERSION = 1
+#: Bytes of MLX's cache from which text says where it grew.
+_CACHE_TO_SHOW = 1 << 20
+_MOST_PLACES = 3
+#: Characters of a place up to which the table does not fold it.
+_WIDTH_OF_PLACE = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ def document(traced: Traced) -> dict[str, Any]:
                 **asdict(site),
                 "path": _shown(site.path),
                 "text": _text(site),
+                "label": site.label,
                 "waits": site.kind in WAITING,
                 "details": list(site.details),
                 **_static_members(site, traced.checked),
@@ -150,22 +157,26 @@ def _table(traced: Traced) -> Table:
     from rich.text import Text
 
     table = new_table()
-    for name in ("waited", "share", "count", "mean", "copied"):
+    for name in ("waited", "share", "count", "mean", "copied", "graph"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
-    table.add_column("place", overflow="fold")
+    sites = traced.record.sites[: traced.lines]
+    places = [log_line(f"{_shown(site.path)}:{site.line}") for site in sites]
+    widest = max(map(len, places), default=0)
+    table.add_column("place", overflow="fold", min_width=min(widest, _WIDTH_OF_PLACE))
     table.add_column("")
     total = traced.record.seconds or 1.0
-    for site in traced.record.sites[: traced.lines]:
+    for site, place in zip(sites, places, strict=True):
         waits = site.kind in WAITING
         table.add_row(
             duration(site.seconds) if waits else "",
             f"{site.seconds / total:.0%}" if waits else "",
             f"{site.count:,}",
-            duration(site.seconds / site.count),
+            duration(site.seconds / site.count) if site.seconds else "",
             size_of(site.bytes) if site.bytes else "",
-            Text(log_line(site.operation)),
-            Text(log_line(f"{_shown(site.path)}:{site.line}")),
+            f"{site.operations:,}" if site.operations else "",
+            Text(log_line(site.label)),
+            Text(place),
             Text(shortened(log_line(_text(site)))),
         )
     return table
@@ -195,3 +206,19 @@ def _summary(traced: Traced) -> Iterator[Line]:
     whole = f" of {duration(record.seconds)} ({share:.0%}) in {events:,} events on {record.device}"
     tail = f"{whole}; peak memory {size_of(record.peak_bytes)}."
     yield [(f"Waited {duration(record.waited)}", "head"), (tail, "")]
+    yield from _cache_growth(record.sites)
+
+
+def _cache_growth(sites: Sequence[Site]) -> Iterator[Line]:
+    """The places at which MLX's cache of freed memory grew to its largest size."""
+    by_place: Counter[str] = Counter()
+    for site in sites:
+        by_place[f"{_shown(site.path)}:{site.line}"] += site.cache_bytes
+    total = by_place.total()
+    if total < _CACHE_TO_SHOW:
+        return
+    most = by_place.most_common(_MOST_PLACES)
+    # A hundredth of it is not worth a place.
+    grown = [f"{size_of(count)} at {place}" for place, count in most if count * 100 >= total]
+    text = f"MLX's cache of freed memory grew to {size_of(total)}: {', '.join(grown)}."
+    yield [(log_line(text), "")]

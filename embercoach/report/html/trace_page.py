@@ -116,7 +116,7 @@ def _rows(
         yield SourceRow(
             line=line,
             parts=tuple(_parts(index.line(line)[:MOST_OF_LINE], colors.get(line, ()))),
-            events=", ".join(f"{site['operation']} ({site['count']:,})" for site in sites),
+            events=", ".join(f"{site['label']} ({site['count']:,})" for site in sites),
             seconds=seconds,
             shade=_shade(seconds / total),
         )

@@ -1,0 +1,62 @@
+"""The lines of the program that ran: from Python 3.12 on, where this costs little."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from embercoach.trace.trace_recorder import is_of_project
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+#: Python's module of this name; None before 3.12.
+_MONITORING: Any = getattr(sys, "monitoring", None)
+#: Identifiers that Python leaves to tools other than debuggers, coverage and profilers.
+_TOOLS = (3, 4)
+
+
+class ReachedLines:
+    """The lines that ran since the start; each costs time once, the first time it runs."""
+
+    def __init__(self) -> None:
+        self._lines: defaultdict[str, set[int]] = defaultdict(set)
+        self._tool: int | None = None
+
+    def start(self) -> None:
+        """Begin, unless Python is older or other tools have taken the identifiers."""
+        if _MONITORING is None:
+            return
+        self._tool = next((tool for tool in _TOOLS if _MONITORING.get_tool(tool) is None), None)
+        if self._tool is None:
+            return
+        _MONITORING.use_tool_id(self._tool, "embercoach")
+        events = _MONITORING.events
+        _MONITORING.register_callback(self._tool, events.PY_START, self._started)
+        _MONITORING.register_callback(self._tool, events.LINE, self._reached)
+        _MONITORING.set_events(self._tool, events.PY_START)
+
+    def stop(self) -> dict[str, tuple[int, ...]] | None:
+        """End.
+
+        Returns:
+            The lines by the file's name, sorted; None if they are unknown.
+        """
+        if self._tool is None:
+            return None
+        _MONITORING.set_events(self._tool, 0)
+        for event in (_MONITORING.events.PY_START, _MONITORING.events.LINE):
+            _MONITORING.register_callback(self._tool, event, None)
+        _MONITORING.free_tool_id(self._tool)
+        self._tool = None
+        return {file: tuple(sorted(lines)) for file, lines in [*self._lines.items()]}
+
+    def _started(self, code: CodeType, _offset: int) -> Any:
+        if self._tool is not None and is_of_project(code.co_filename):
+            _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
+        return _MONITORING.DISABLE
+
+    def _reached(self, code: CodeType, line: int) -> Any:
+        self._lines[code.co_filename].add(line)
+        return _MONITORING.DISABLE
