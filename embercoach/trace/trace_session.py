@@ -14,6 +14,8 @@ from embercoach.trace.trace_recorder import Recorder, clock, is_of_project
 class TraceSession:
     """Instruments MLX and NumPy, and collects what the program does with them.
 
+    Events are added up if it is started again after a stop.
+
     Args:
         timeline: whether to keep single events.
     """
