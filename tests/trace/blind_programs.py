@@ -230,8 +230,8 @@ def run(program: Program, folder: Path) -> Score:
         differences.append(("wrong program", f"{plain.returncode}\n{plain.stderr[-800:]}"))
     if result.returncode != plain.returncode:
         differences.append(("wrong exit code", f"{result.returncode}\n{result.stderr[-800:]}"))
-    if plain.stdout not in result.stderr and not program.ignored_output:
-        differences.append(("wrong output", f"{plain.stdout}\n---\n{result.stderr}"))
+    if plain.stdout != result.stdout and not program.ignored_output:
+        differences.append(("wrong output", f"{plain.stdout}---\n{result.stdout}"))
     if program.text:
         shown = traced(program, write(program, folder / "text"), [])
         if shown.returncode != plain.returncode or not shown.stdout.startswith(plain.stdout):
