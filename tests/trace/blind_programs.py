@@ -3,7 +3,8 @@
 A file has `key: value` lines and then one `=== path` before the text of each source. Comments in
 the sources are the expected events: `# expect: KIND OPERATION xCOUNT BYTESB; ...`. The kind
 `compile|retrace` adds up two, `any` is any operation, `expect-at -3:` is three lines above, and
-`allow:` accepts an event without requiring one. A line without a comment has none.
+`allow:` accepts an event without requiring one. A line without a comment has none. The key
+`defect` has what the trace does not do yet.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Program:
     name: str
     command: str = ""
     about: str = ""
+    defect: str = ""
     exit_code: int = 0
     text: bool = False
     environment: dict[str, str] = field(default_factory=dict)
@@ -107,24 +109,13 @@ def read(path: Path) -> Program:
     found: list[Expected] = []
     for line in header.splitlines():
         key, value = line.split(": ", 1)
-        if key == "run":
-            program.command = value
-        elif key == "exit":
-            program.exit_code = int(value)
-        elif key == "env":
-            program.environment = dict([value.split("=", 1)])
-        elif key == "stdout":
-            program.ignored_output = True
-        elif key == "text":
-            program.text = True
-        elif key == "outside":
-            file, text = value.split(" ", 1)
+        file, _, text = value.partition(" ")
+        if key == "outside":
             found += events(file, None, text)
         elif key == "outside-allow":
             found += events(value, None, "any any", allow=True)
         else:
-            assert key == "about", key
-            program.about = value
+            configure(program, key, value)
     for file, text in program.sources.items():
         for number, line in enumerate(text.splitlines(), 1):
             if match := COMMENT.search(line):
@@ -133,6 +124,25 @@ def read(path: Path) -> Program:
     program.expected = [item for item in found if item.count is not None]
     program.allowed = [item for item in found if item.count is None]
     return program
+
+
+def configure(program: Program, key: str, value: str) -> None:
+    """Set what a line of the header has."""
+    if key == "run":
+        program.command = value
+    elif key == "exit":
+        program.exit_code = int(value)
+    elif key == "env":
+        program.environment = dict([value.split("=", 1)])
+    elif key == "stdout":
+        program.ignored_output = value == "ignored"
+    elif key == "text":
+        program.text = value == "yes"
+    elif key == "defect":
+        program.defect = value
+    else:
+        assert key == "about", key
+        program.about = value
 
 
 def start(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Any:
