@@ -63,6 +63,9 @@ def _execute(loader: SourceFileLoader) -> None:
 
 def _main_module() -> ModuleType:
     module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__dict__["__cached__"] = None
+    if sys.version_info < (3, 14):
+        module.__annotations__ = {}
     return module
 
 

@@ -34,7 +34,7 @@ def operations_of(values: tuple[Any, ...], mx: Any) -> int:
     Returns:
         0 for arrays that are evaluated, and where no thread can be started.
     """
-    arrays = list(_arrays(values, mx.array))
+    arrays = list(arrays_in(values, mx.array))
     if not arrays:
         return 0
     counter = _Counter()
@@ -52,12 +52,13 @@ def operations_of(values: tuple[Any, ...], mx: Any) -> int:
     return counter.operations
 
 
-def _arrays(value: Any, array: type) -> Iterator[Any]:
+def arrays_in(value: Any, array: type) -> Iterator[Any]:
+    """The arrays in a value: itself, or those of lists, tuples and dicts."""
     if isinstance(value, array):
         yield value
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _arrays(inner, array)
+            yield from arrays_in(inner, array)
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from _arrays(inner, array)
+            yield from arrays_in(inner, array)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from embercoach.trace.graph_size import operations_of
-from embercoach.trace.promotions import Promotions
+from embercoach.trace.graph_size import arrays_in, operations_of
+from embercoach.trace.promotions import FAST, FUNCTIONS, Promotions
 from embercoach.trace.trace_recorder import clock
 from embercoach.trace.traces import replacements
 
@@ -74,7 +74,10 @@ class Instruments:
         promotions = Promotions(mx, self._recorder)
         for name, method in promotions.operators().items():
             self._replace(mx.array, name, method)
-        for name, function in (replacements(mx, self._recorder) | promotions.functions()).items():
+        for name, function in promotions.functions(mx.fast, FAST, "mx.fast").items():
+            self._replace(mx.fast, name, function)
+        functions = promotions.functions(mx, FUNCTIONS, "mx")
+        for name, function in (replacements(mx, self._recorder) | functions).items():
             self._replace(mx, name, function)
 
     def remove(self) -> None:
@@ -84,8 +87,11 @@ class Instruments:
         self._replaced.clear()
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
-        self._replaced.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
+        real = getattr(owner, name)
+        self._replaced.append((owner, name, real))
+        # A class may have a function of MLX as an attribute: MLX's do not bind to its instances.
+        binds = isinstance(owner, type) or hasattr(type(real), "__get__")
+        setattr(owner, name, value if binds else staticmethod(value))
 
     def _recorded(self, real: Callable[..., Any], kind: Kind, operation: str) -> Any:
         recorder, count = self._recorder, self._count
@@ -115,9 +121,12 @@ class Instruments:
             count(events, (self,))
             begin = clock()
             try:
-                return real(self, *arguments, **named)
-            finally:
-                recorder.end(events, begin, self.nbytes)
+                result = real(self, *arguments, **named)
+            except BaseException:
+                recorder.end(events, begin)
+                raise
+            recorder.end(events, begin, self.nbytes)
+            return result
 
         return pulled
 
@@ -126,17 +135,21 @@ class Instruments:
 
         @functools.wraps(real)
         def converted(*arguments: Any, **named: Any) -> Any:
-            if not arguments or not isinstance(arguments[0], array):
+            value = arguments[0] if arguments else next(iter(named.values()), None)
+            if not _begins_with(array, value):
                 return real(*arguments, **named)
             events = recorder.begin("numpy", operation)
             if events is None:
                 return real(*arguments, **named)
-            count(events, arguments[:1])
+            count(events, (value,))
             begin = clock()
             try:
-                return real(*arguments, **named)
-            finally:
-                recorder.end(events, begin, arguments[0].nbytes)  # type: ignore[attr-defined]
+                result = real(*arguments, **named)
+            except BaseException:
+                recorder.end(events, begin)
+                raise
+            recorder.end(events, begin, sum(one.nbytes for one in arrays_in(value, array)))
+            return result
 
         return converted
 
@@ -144,3 +157,10 @@ class Instruments:
         # Counting takes a microsecond for an operation: the 1st, 2nd, 4th, 8th time only.
         if events.begun & (events.begun - 1) == 0:
             events.operations = max(events.operations, operations_of(values, self._mx))
+
+
+def _begins_with(array: type, value: Any) -> bool:
+    """Return whether a value is an array, or a list whose first element is one."""
+    while type(value) in (list, tuple) and value:
+        value = value[0]
+    return isinstance(value, array)

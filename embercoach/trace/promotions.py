@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from embercoach.trace.trace_recorder import Recorder
 
@@ -16,23 +16,39 @@ _BOTH = (_NARROW + _NARROW, _NARROW + _WIDE)
 #: The bytes of what has no elements: with those of any operand not in `_BOTH`.
 _NEITHER = -16
 _OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-_FUNCTIONS = (
+#: Functions of `mlx.core`, and of `mlx.core.fast`, whose result has the widest of their dtypes.
+FUNCTIONS = (
     "add",
     "addmm",
+    "arctan2",
+    "clip",
     "concatenate",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_general",
+    "conv_transpose1d",
+    "conv_transpose2d",
     "divide",
+    "einsum",
     "floor_divide",
+    "inner",
+    "kron",
     "logaddexp",
     "matmul",
     "maximum",
     "minimum",
     "multiply",
+    "outer",
     "power",
+    "quantized_matmul",
     "remainder",
     "stack",
     "subtract",
+    "tensordot",
     "where",
 )
+FAST = ("layer_norm", "rms_norm", "scaled_dot_product_attention")
 
 
 class Promotions:
@@ -55,9 +71,17 @@ class Promotions:
         own = self._mx.array.__dict__
         return {name: self._operator(own[name], name) for name in names if name in own}
 
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """Functions of `mlx.core` by name."""
-        return {name: self._function(getattr(self._mx, name), name) for name in _FUNCTIONS}
+    def functions(
+        self, module: Any, names: Sequence[str], prefix: str
+    ) -> dict[str, Callable[..., Any]]:
+        """Functions of a module by name.
+
+        Args:
+            module: `mlx.core`, or `mlx.core.fast`.
+            names: of functions.
+            prefix: of the module's names in reports.
+        """
+        return {name: self._function(getattr(module, name), f"{prefix}.{name}") for name in names}
 
     def _operator(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
         array, note = self._mx.array, self._note
@@ -86,11 +110,11 @@ class Promotions:
             result = real(*arguments, **named)
             first = arguments[0] if arguments else ()
             parts = first if type(first) in (list, tuple) else arguments
-            for part in parts:
+            for part in (*parts, *named.values()) if named else parts:
                 if type(part) is array and part.itemsize == _NARROW:
-                    if result.itemsize == _WIDE:
-                        dtypes = {x.dtype for x in parts if type(x) is array}
-                        note(f"mx.{name}", result, dtypes)
+                    if type(result) is array and result.itemsize == _WIDE:
+                        given = (*parts, *named.values())
+                        note(name, result, {one.dtype for one in given if type(one) is array})
                     break
             return result
 
@@ -113,4 +137,6 @@ class Promotions:
             return ""
         others = (str(dtype) for dtype in dtypes if dtype != narrow)
         names = sorted({name.rpartition(".")[2] for name in others} - {"bool"})
+        if not names:
+            return ""
         return f"{str(narrow).rpartition('.')[2]} with {' and '.join(names)}"

@@ -25,9 +25,11 @@ _PACKAGE = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _STANDARD = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")} | {"<frozen", "<string>"}
 )
+_STRING = "<string>"
 _SITE = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 #: Packages whose frames are not the program's: events in them belong to the line that called them.
-_PACKAGES = ("mlx", "numpy", "_pytest", "pluggy", "pytest", "xdist")
+_OF_PYTEST = ("_pytest", "pluggy", "pytest", "xdist")
+_PACKAGES = ("mlx", "numpy", *_OF_PYTEST)
 _MOST_DETAILS = 8
 #: Code objects whose file is remembered; a program may make any number of them.
 _MOST_CODES = 1 << 16
@@ -135,7 +137,7 @@ class Recorder:
         return sorted(found, key=lambda pair: (-pair[0].seconds, pair[0].path, pair[0].line))
 
     def _at(self, kind: Kind, operation: str) -> Events | None:
-        frame = self._frame()
+        frame = self._frame(kind)
         if frame is None:
             return None
         code = frame.f_code
@@ -176,10 +178,14 @@ class Recorder:
             events.cache += cache - self._cache
             self._cache = cache
 
-    def _frame(self) -> FrameType | None:
-        """The nearest frame of the program; of a thread without one, of the standard library."""
+    def _frame(self, kind: Kind) -> FrameType | None:
+        """The nearest frame of the program's files.
+
+        Without one, the nearest of code in a string, such as of ``python -c``, or else of the
+        standard library, such as of a thread's start. None for text that pytest shows of a failure.
+        """
         frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  (it costs no traceback)
-        spare = None
+        in_string = in_library = None
         while frame is not None:
             code = frame.f_code
             own = self._is_own.get(code)
@@ -187,27 +193,36 @@ class Recorder:
                 if len(self._is_own) >= _MOST_CODES:
                     self._is_own.clear()
                 own = self._is_own[code] = is_of_program(code.co_filename)
-            if own:
+            if own and code.co_filename != _STRING:
                 return frame
-            if spare is None and not code.co_filename.startswith(_folders()):
-                spare = frame
+            if kind == "text" and code.co_filename.startswith(_folders_of(*_OF_PYTEST)):
+                return None
+            if own:
+                in_string = in_string or frame
+            elif in_library is None and not code.co_filename.startswith(_library()):
+                in_library = frame
             frame = frame.f_back
-        return spare
+        return in_string or in_library
 
 
 @functools.cache
-def _folders() -> tuple[str, ...]:
-    """Where the packages are that are not the program's; they need not be in site-packages."""
-    specs = (find_spec(name) for name in _PACKAGES)
+def _folders_of(*packages: str) -> tuple[str, ...]:
+    """The folders of packages that are installed, which need not be in site-packages."""
+    specs = (find_spec(name) for name in packages)
     found = (spec.submodule_search_locations or () for spec in specs if spec is not None)
-    return (_PACKAGE, *(f"{folder}{os.sep}" for folders in found for folder in folders))
+    return tuple(f"{folder}{os.sep}" for folders in found for folder in folders)
+
+
+@functools.cache
+def _library() -> tuple[str, ...]:
+    return (_PACKAGE, *_folders_of(*_PACKAGES))
 
 
 def is_of_program(file: str) -> bool:
     """Return whether a file is the program's or a package's that it uses: not MLX's or ours."""
-    if file.startswith(_folders()):
+    if file.startswith(_library()):
         return False
-    return file.startswith(_SITE) or not file.startswith(_STANDARD) or file == "<string>"
+    return file.startswith(_SITE) or not file.startswith(_STANDARD) or file == _STRING
 
 
 def is_of_project(file: str) -> bool:

@@ -5,6 +5,7 @@ It is started in a fresh interpreter, before anything of the user's is imported.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from pathlib import Path
@@ -37,9 +38,12 @@ def main(form: str, target: str, arguments: list[str]) -> int:
     except ImportError as error:
         print(log_line(f"embercoach: a trace needs {error.name}: {error}"), file=sys.stderr)  # noqa: T201
         return FAILED
-    try:
-        return run(form, target, arguments)
-    finally:
+
+    def finish() -> None:
         # Of a forked child nobody waits for a record.
         if os.getpid() == owner:
             write(session.stop(), Path(record_file))
+
+    # It runs last, after the program's own such functions and its threads.
+    atexit.register(finish)
+    return run(form, target, arguments)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from embercoach.trace.trace_recorder import clock
 
@@ -16,9 +18,8 @@ if TYPE_CHECKING:
     from embercoach.trace.trace_recorder import Recorder
 
 _MOST_TEXT = 60
-#: Arguments of a function that are remembered.
-_MOST_THREADS = 4096
-_CAPTURED = "captured state, with the same arguments"
+#: Traces of a function whose arguments are remembered.
+_MOST_SIGNATURES = 4096
 #: Functions of `mlx.core` that return a transformed function, and those that call one at once.
 _MAKERS = ("grad", "value_and_grad", "vmap")
 _CALLERS = ("vjp", "jvp", "export_function")
@@ -32,13 +33,19 @@ def replacements(mx: Any, recorder: Recorder) -> dict[str, Callable[..., Any]]:
     of the graph around it. That is not a trace, and is not recorded.
     """
     real = mx.compile
+    # MLX compares functions by identity: compiled functions of one function share its traces.
+    known: WeakValueDictionary[int, _TracedFunction] = WeakValueDictionary()
     state = _State(compiles=not os.environ.get("MLX_DISABLE_COMPILE"))
 
     @functools.wraps(real)
     def compile(fun: Any, *arguments: Any, **named: Any) -> Any:  # noqa: A001  (MLX's name)
         if not callable(fun):
             return real(fun, *arguments, **named)
-        return real(_recording(fun, mx.array, recorder, state), *arguments, **named)
+        traced = known.get(id(fun))
+        if traced is None:
+            traced = known[id(fun)] = _TracedFunction(fun, mx, recorder, state)
+        traced.captured = arguments[0] if arguments else named.get("inputs", traced.captured)
+        return real(traced, *arguments, **named)
 
     def maker(name: str) -> Callable[..., Any]:
         make = getattr(mx, name)
@@ -101,40 +108,77 @@ class _State:
         return transforming
 
 
-def _recording(
-    fun: Callable[..., Any], array: type, recorder: Recorder, state: _State
-) -> Callable[..., Any]:
-    before: _Signature | None = None
-    # The last thread that traced with some arguments, by a hash of them.
-    threads: dict[int, int] = {}
-    name = f"mx.compile of {getattr(fun, '__qualname__', type(fun).__qualname__)}"
+class _TracedFunction:
+    """A function that MLX calls in place of the one that a program compiles.
 
-    @functools.wraps(fun)
-    def traced(*arguments: Any, **named: Any) -> Any:
-        nonlocal before
+    Attributes:
+        captured: the state that it was compiled with last.
+    """
+
+    def __init__(self, fun: Callable[..., Any], mx: Any, recorder: Recorder, state: _State) -> None:
+        functools.update_wrapper(self, fun)
+        self.captured: Any = None
+        self._fun, self._mx, self._recorder, self._state = fun, mx, recorder, state
+        self._name = f"mx.compile of {getattr(fun, '__qualname__', type(fun).__qualname__)}"
+        self._parameters = _parameters(fun)
+        self._before: _Signature | None = None
+        # The thread and stream that traced with some arguments last, by a hash of them.
+        self._traced: dict[int, tuple[int, str]] = {}
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        state = self._state
         if state.depth.value or not state.compiles:
-            return fun(*arguments, **named)
-        now = dict(_leaves((arguments, named), array, "arguments"))
-        arguments_hash, thread = hash(frozenset(now.items())), threading.get_ident()
+            return self._fun(*arguments, **named)
+        now = dict(self._signature(arguments, named))
         begin = clock()
         state.depth.value += 1
         try:
-            return fun(*arguments, **named)
+            return self._fun(*arguments, **named)
         finally:
             state.depth.value -= 1
-            seconds = clock() - begin
-            if before is None:
-                recorder.add("compile", name, seconds)
-            else:
-                other = threads.get(arguments_hash)
-                detail = _change(before, now) if other is None else _same_arguments(other, thread)
-                recorder.add("retrace", name, seconds, detail=detail)
-            before = now
-            if len(threads) >= _MOST_THREADS:
-                threads.clear()
-            threads[arguments_hash] = thread
+            self._record(now, clock() - begin)
 
-    return traced
+    def _record(self, now: _Signature, seconds: float) -> None:
+        key = hash(tuple(now.items()))
+        # MLX keeps traces by thread, and by the stream of operations that name none.
+        place = threading.get_ident(), str(self._mx.default_stream(self._mx.default_device()))
+        earlier = self._traced.get(key, place)
+        before, self._before = self._before, now
+        if before is None:
+            self._recorder.add("compile", self._name, seconds)
+        else:
+            detail = _change(before, now)
+            if earlier != place:
+                detail = "another thread"
+                if earlier[0] == place[0]:
+                    detail = f"default stream: {earlier[1]}, then {place[1]}"
+            self._recorder.add("retrace", self._name, seconds, detail=detail)
+        if len(self._traced) >= _MOST_SIGNATURES:
+            self._traced.clear()
+        self._traced[key] = place
+
+    def _signature(
+        self, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """All that MLX compares before it uses an earlier trace, by path."""
+        array = self._mx.array
+        for index, value in enumerate(arguments):
+            name = self._parameters[index] if index < len(self._parameters) else str(index + 1)
+            yield from _leaves(value, array, f"argument {name}")
+        for name, value in named.items():
+            yield from _leaves(value, array, f"argument {name}")
+        yield "order of keyword arguments", ", ".join(named)
+        yield from _leaves(self.captured, array, "captured state")
+
+
+def _parameters(fun: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of positional parameters; without those that ``*args`` takes."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(one.name for one in parameters if one.kind in positional)
 
 
 def _leaves(value: Any, array: type, path: str) -> Iterator[tuple[str, str]]:
@@ -158,23 +202,8 @@ def _leaves(value: Any, array: type, path: str) -> Iterator[tuple[str, str]]:
 def _change(before: _Signature, now: _Signature) -> str:
     for path, text in now.items():
         if before.get(path) != text:
-            return f"{_shown(path)}: {before.get(path, 'absent')}, then {text}"
+            return f"{path}: {before.get(path, 'absent')}, then {text}"
     gone = [path for path in before if path not in now]
     if gone:
-        return f"{_shown(gone[0])}: {before[gone[0]]}, then absent"
-    return _CAPTURED
-
-
-def _same_arguments(before: int, now: int) -> str:
-    """The reason for a trace with arguments of an earlier one, from the threads of both."""
-    return _CAPTURED if before == now else "another thread"
-
-
-def _shown(path: str) -> str:
-    """`arguments[0][1]` is the second positional argument, `arguments[1]['x']` one by name."""
-    positional, named = "arguments[0][", "arguments[1]["
-    if path.startswith(positional):
-        return f"argument {path.removeprefix(positional).replace(']', '', 1)}"
-    if path.startswith(named):
-        return f"argument {path.removeprefix(named).replace(']', '', 1)}"
-    return path
+        return f"{gone[0]}: {before[gone[0]]}, then absent"
+    return "the same arguments"

@@ -119,8 +119,8 @@ def test_a_retrace_names_the_argument_that_changed(folder: Path) -> None:
     sites = traced(folder, "python", "train.py")["sites"]
     (retrace,) = (site for site in sites if site["kind"] == "retrace")
     assert retrace["details"] == [
-        "argument 0: float32 of shape (8, 8), then float32 of shape (4, 8)",
-        "argument 1: 2.0, then 3.0",
+        "argument x: float32 of shape (8, 8), then float32 of shape (4, 8)",
+        "argument scale: 2.0, then 3.0",
     ]
     assert not retrace["waits"]
 
@@ -136,7 +136,7 @@ def test_the_program_prints_and_exits_as_without_a_trace(folder: Path) -> None:
 def test_text_lists_the_lines_and_what_was_traced_again(folder: Path) -> None:
     out = trace(folder, "--lines", "3", "--", "python", "train.py").stdout
     assert f"train.py:{line('value = loss')}: mx.compile of loss was traced again 2 times:" in out
-    assert "  argument 1: 2.0, then 3.0\n" in out
+    assert "  argument scale: 2.0, then 3.0\n" in out
     assert "13 more lines (--lines).\nWaited " in out
 
 
@@ -344,11 +344,14 @@ def test_traces_inside_of_transformations_are_not_counted(tmp_path: Path) -> Non
         ("square(x)", "compile"): (1, []),
         ("square(mx.ones(5))", "retrace"): (
             1,
-            ["argument 0: float32 of shape (4,), then float32 of shape (5,)"],
+            ["argument x: float32 of shape (4,), then float32 of shape (5,)"],
         ),
         ("square(x)", "retrace"): (1, ["another thread"]),
         ("sums(x)", "compile"): (1, []),
-        ("sums(x)", "retrace"): (1, ["captured state, with the same arguments"]),
+        ("sums(x)", "retrace"): (
+            1,
+            ["captured state[0]: float32 of shape (3,), then float32 of shape (5,)"],
+        ),
     }
 
 
