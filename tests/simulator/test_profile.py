@@ -8,6 +8,7 @@ import mlx.core as mx
 import pytest
 
 from embercoach.simulator import activate
+from embercoach.simulator.profile.accesses import combined, merged_vectors
 
 if TYPE_CHECKING:
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
@@ -172,6 +173,24 @@ def test_matrix_of_threadgroup_memory_has_no_conflicts():
     (read,) = line(profile, 7).memory
     # 64 words of 32 banks
     assert (read.width, read.issued, read.bank_cycles) == (8, 1, 2)
+
+
+@pytest.mark.parametrize("used", ["v.x + v.y + v.z + v.w", "v.x * 2"])
+def test_a_vector_that_is_used_by_components_is_one_read(used):
+    body = f"uint4 v = ((const device uint4*)x)[i]; y[i] = {used};"
+    profile = profiled(body, dtype=mx.uint32)
+    (found,) = merged_vectors(one for one in line(profile, 2).memory if one.buffer == "x")
+    # 32 lanes read 512 bytes
+    assert (found.issued, found.sectors) == (2, 2 * 16)
+
+
+def test_elements_side_by_side_are_separate_reads():
+    profile = profiled("y[i] = x[2 * i] + x[2 * i + 1];")
+    reads = [one for one in line(profile, 2).memory if one.buffer == "x"]
+    assert len(list(merged_vectors(reads))) == 2
+    assert {(one.issued, one.sectors) for one in reads} == {(2, 2 * 8)}
+    (found,) = combined(reads)
+    assert found.components == 2
 
 
 @pytest.mark.parametrize(

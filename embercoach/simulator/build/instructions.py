@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.simulator.build.narrow_integers import is_free, narrow_integers
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.build.register_pressure import registers_of
+from embercoach.simulator.build.vector_parts import vector_parts
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
 
@@ -106,6 +107,7 @@ def read_blocks(bitcode: Path) -> KernelBlocks:
     module = binding.parse_bitcode(bitcode.read_bytes())
     lines = _Lines.of(str(module))
     blocks: list[tuple[BlockLine, ...]] = []
+    vectors: dict[tuple[int, int], int] = {}
     registers = 0
     for function in module.functions:
         if function.is_declaration:
@@ -124,7 +126,11 @@ def read_blocks(bitcode: Path) -> KernelBlocks:
             for found in found_in.values()
             if any(f"@{_GUARD}(" in text for _, text in found)
         )
-    return KernelBlocks(tuple(blocks), registers or None)
+        if is_own:
+            for found in found_in.values():
+                vectors |= vector_parts(found, lines.at)
+    parts = tuple((line, part, whole) for (line, part), whole in vectors.items())
+    return KernelBlocks(tuple(blocks), registers or None, parts)
 
 
 @dataclass(frozen=True, slots=True)

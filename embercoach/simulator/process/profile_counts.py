@@ -78,16 +78,21 @@ def _add_blocks(
 def _memory(
     sites: Sequence[Sequence[int]], scene: Scene, spaces: Mapping[int, Space]
 ) -> Iterator[tuple[int, MemoryCounts]]:
+    blocks = scene.kernel.blocks
+    vectors = {(line, part): whole for line, part, whole in (blocks.vectors if blocks else ())}
     for numbers in sites:
         site = dict(zip(SITE, numbers, strict=True))
         place = site["place"]
+        line = scene.line(site["pc"]) or 0
         yield (
-            scene.line(site["pc"]) or 0,
+            line,
             MemoryCounts(
                 space="threadgroup" if place >= FIRST_ARRAY else spaces.get(place, "device"),
                 access=_ACCESS.get(site["access"], "atomic"),
                 buffer=scene.place(place),
                 width=site["width"],
+                first=site["first"],
+                vector=vectors.get((line, site["width"]), 0),
                 **{name: max(0, site[name]) for name in SUMS},
             ),
         )

@@ -57,7 +57,7 @@ def _uncoalesced(profile: LaunchProfile, line: LineCounts, gpu: Gpu) -> Iterator
             continue
         needed = ceil_division(access.lanes * access.width, SECTOR)
         needed = max(needed, access.issued)
-        if access.sectors < 2 * needed or _is_half_of_a_run(access):
+        if access.sectors < 2 * needed or access.components > 1 or _is_half_of_a_run(access):
             continue
         kept = needed / access.sectors
         better = replace(

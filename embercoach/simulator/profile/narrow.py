@@ -54,8 +54,9 @@ def narrow_accesses(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:
         yield advice_at(
             "narrow-access",
             line,
-            f"narrow {access.access} of `{access.buffer}`: {access.width} bytes a thread, of "
-            f"the {WIDEST} that one access can move",
+            f"narrow {access.access} of `{access.buffer}`: {access.width} "
+            f"byte{'' if access.width == 1 else 's'} a thread, of the {WIDEST} that one access can "
+            "move",
             gain,
         )
 
@@ -93,7 +94,7 @@ def _is_narrow(access: MemoryCounts) -> bool:
     """
     if access.space != "device" or access.access == "atomic" or access.width >= WIDEST:
         return False
-    stretches = access.lanes * access.width * 1.1 / SECTOR
+    stretches = access.lanes * access.width * access.components * 1.1 / SECTOR
     if access.width < WORD:
         stretches = max(stretches, access.issued * (access.width + 1))
     is_dense = access.sectors <= stretches and _is_one_run(access)
@@ -102,13 +103,17 @@ def _is_narrow(access: MemoryCounts) -> bool:
 
 def _is_one_run(access: MemoryCounts) -> bool:
     """False for the tiles of `simdgroup_load`, whose rows are far apart."""
-    return access.lines128 <= access.lanes * access.width / LINE + access.issued
+    asked = access.lanes * access.width * access.components
+    return access.lines128 <= asked / LINE + access.issued
 
 
 def _widened(access: MemoryCounts, most: int) -> MemoryCounts:
-    wider = min(WIDEST // access.width, most)
+    together = access.components
+    wider = together * min(WIDEST // (access.width * together), most)
     return replace(
         access,
+        components=1,
+        sectors=access.sectors // together,
         issued=ceil_division(access.issued, wider),
         lanes=ceil_division(access.lanes, wider),
         width=access.width * wider,

@@ -151,6 +151,10 @@ i64 place_of(u64 address) {
   return -1;
 }
 
+u64 start_of(i64 place) {
+  return place < MAX_SLOTS ? hot.slots[place].start : launch->arrays[place - MAX_SLOTS * 2].start;
+}
+
 Site* site_of(u64 pc, u32 width, u32 access, u64 address) {
   u64 key = pc << 2 | access;
   u32 at = (u32)(key * 0x9E3779B97F4A7C15u >> 40) % (2 * MOST_SITES);
@@ -167,6 +171,7 @@ Site* site_of(u64 pc, u32 width, u32 access, u64 address) {
   site.counts.place = place;
   site.counts.width = width;
   site.counts.access = access;
+  site.counts.first = address - start_of(place);
   site.first = NONE;
   table[at] = site_count;
   return &site;

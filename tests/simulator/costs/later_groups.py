@@ -114,7 +114,9 @@ FAULTS = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float sum = 0;
-        for (uint d = 0; d < 128; d++) sum += keys[lid * 128 + (d + lid) % 128] * q[batch * 128 + d];
+        for (uint d = 0; d < 128; d++) {
+          sum += keys[lid * 128 + (d + lid) % 128] * q[batch * 128 + d];
+        }
         y[batch * 64 + lid] = sum;
         """,
         {"x": Array(_KEYS), "q": Array(_QUERIES)},

@@ -201,16 +201,17 @@ CLEAN = (
         """
         uint lane = thread_index_in_simdgroup;
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
-        const device uint4* words = (const device uint4*)(w + row * 512);
-        const device half4* from = (const device half4*)(x + token * 1024);
+        const device uint* words = (const device uint*)(w + row * 512);
+        const device uint4* eights = (const device uint4*)(x + token * 1024);
         float sum = 0;
-        uint4 four = words[lane];
-        for (uint j = 0; j < 4; j++) {
-          uint word = four[j];
+        for (uint j = lane; j < 128; j += 32) {
+          uint word = words[j];
+          uint4 eight = eights[j];
           float4 low = float4(word & 15, word >> 4 & 15, word >> 8 & 15, word >> 12 & 15) - 8;
           float4 high = float4(word >> 16 & 15, word >> 20 & 15, word >> 24 & 15, word >> 28) - 8;
-          sum += dot(low, float4(from[lane * 8 + 2 * j]));
-          sum += dot(high, float4(from[lane * 8 + 2 * j + 1]));
+          float4 first = float4(float2(as_type<half2>(eight.x)), float2(as_type<half2>(eight.y)));
+          float4 last = float4(float2(as_type<half2>(eight.z)), float2(as_type<half2>(eight.w)));
+          sum += dot(low, first) + dot(high, last);
         }
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum;

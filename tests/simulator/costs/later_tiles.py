@@ -100,8 +100,8 @@ FAULTS = (
         float sum = 0;
         for (uint k = 0; k < 16; k++) {
           float4 v = block[r * 16 + k];  // <- bank-conflict
-          float4 w = float4(b[32 * k + j], b[32 * k + 8 + j], b[32 * k + 16 + j], b[32 * k + 24 + j]);
-          sum += dot(v, w);
+          uint at = 32 * k + j;
+          sum += dot(v, float4(b[at], b[at + 8], b[at + 16], b[at + 24]));
         }
         y[(batch * 8 + j) * 64 + r] = sum;
         """,
