@@ -194,7 +194,7 @@ def _block_lines(
     found: _Instructions, lines: _Lines, checks: set[Any], narrow: frozenset[Any]
 ) -> Iterator[BlockLine]:
     counts: dict[int, Counter[Kind]] = {}
-    flops: Counter[int] = Counter()
+    flops: dict[int, Counter[Kind]] = {}
     barriers: Counter[int] = Counter()
     line = 0
     for instruction, text in found:
@@ -203,12 +203,14 @@ def _block_lines(
         line = lines.at(text) or line
         for kind, count, operations in _counted(instruction, text, narrow):
             counts.setdefault(line, Counter())[kind] += count
-            flops[line] += operations
+            if operations:
+                flops.setdefault(line, Counter())[kind] += operations
         if "@ember_threadgroup_barrier(" in text:
             barriers[line] += 1
             counts.setdefault(line, Counter())
     for number, kinds in counts.items():
-        yield BlockLine(number, dict(kinds), flops[number], barriers[number])
+        of_kind = dict(flops.get(number, {}))
+        yield BlockLine(number, dict(kinds), sum(of_kind.values()), barriers[number], of_kind)
 
 
 def _targets(instruction: Any) -> list[Any]:

@@ -31,6 +31,7 @@ class _Line:
     issued: Counter[Kind] = field(default_factory=Counter)
     lanes: Counter[Kind] = field(default_factory=Counter)
     flops: int = 0
+    flops_of: Counter[Kind] = field(default_factory=Counter)
     barriers: int = 0
     memory: list[MemoryCounts] = field(default_factory=list)
 
@@ -72,6 +73,8 @@ def _add_blocks(
                 line.issued[kind] += count * issued
                 line.lanes[kind] += count * lanes
             line.flops += part.flops * lanes
+            for kind, count in part.flops_of.items():
+                line.flops_of[kind] += count * lanes
             line.barriers += part.barriers * issued
 
 
@@ -108,6 +111,7 @@ def _placed(kernel: BuiltKernel, lines: Mapping[int, _Line]) -> Iterator[LineCou
             issued=dict(counts.issued),
             lanes=dict(counts.lanes),
             flops=counts.flops,
+            flops_of=dict(counts.flops_of),
             barriers=counts.barriers,
             memory=tuple(counts.memory),
         )

@@ -15,10 +15,17 @@ SUMS = ("issued", "lanes", "sectors", "lines64", "lines128", "bank_cycles", "con
 #: Bytes of a lane's widest access.
 _WIDEST = 16
 _SECTOR = 32
+#: Bytes that 32 banks of threadgroup memory serve in a cycle.
+_BANKS_BYTES = 128
 #: Stretches of accesses that are not aligned, over those of aligned ones.
 _SLACK = 1.1
 #: Bytes of the narrowest accesses that are merged.
 _NARROWEST: Mapping[Access, int] = {"read": 8, "write": 1}
+
+
+def least_bank_cycles(one: MemoryCounts) -> int:
+    """Cycles of accesses to threadgroup memory without conflicts."""
+    return max(one.issued, -(-one.lanes * one.width // _BANKS_BYTES))
 
 
 def merged_vectors(accesses: Iterable[MemoryCounts]) -> Iterator[MemoryCounts]:

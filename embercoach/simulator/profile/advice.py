@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from embercoach.simulator.profile.accesses import least_bank_cycles
 from embercoach.simulator.profile.changes import (
     LEAST_GAIN,
     LEAST_PART,
     LINE,
     SECTOR,
-    SIMD_WIDTH,
     WIDEST,
-    WORD,
     Advice,
     advice_at,
     ceil_division,
@@ -98,12 +97,12 @@ def _moved(profile: LaunchProfile, access: MemoryCounts) -> int:
 def _bank_conflicts(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:
     """The lines that conflict most; padding an array helps all of its reads and writes."""
     found = [
-        (line, one, replace(one, bank_cycles=_least_cycles(one)))
+        (line, one, replace(one, bank_cycles=least_bank_cycles(one)))
         for line in profile.lines
         if line.part != "generated"
         for one in line.memory
         if one.space == "threadgroup" and one.access != "atomic" and one.issued
-        if one.bank_cycles >= 2 * _least_cycles(one)
+        if one.bank_cycles >= 2 * least_bank_cycles(one)
     ]
     for name in dict.fromkeys(old.buffer for _, old, _ in found):
         of_array = [each for each in found if each[1].buffer == name]
@@ -127,10 +126,6 @@ def _bank_conflicts(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:
                 f"cycles, where {then} would do",
                 gain,
             )
-
-
-def _least_cycles(access: MemoryCounts) -> int:
-    return max(access.issued, ceil_division(access.lanes * access.width, SIMD_WIDTH * WORD))
 
 
 def _barriers(profile: LaunchProfile) -> Iterator[Advice]:

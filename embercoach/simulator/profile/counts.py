@@ -48,12 +48,14 @@ class BlockLine:
         instructions: by kind; a vector instruction counts once a component.
         flops: of a thread; of matrix operations, its part.
         barriers: threadgroup barriers.
+        flops_of: the same by kind.
     """
 
     line: int
     instructions: Mapping[Kind, int]
     flops: int = 0
     barriers: int = 0
+    flops_of: Mapping[Kind, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class LineCounts:
             accumulate 1,024 a simdgroup.
         barriers: arrivals of simdgroups at threadgroup barriers.
         memory: accesses.
+        flops_of: operations on floats by kind of instruction.
     """
 
     part: Part
@@ -139,6 +142,7 @@ class LineCounts:
     flops: int = 0
     barriers: int = 0
     memory: tuple[MemoryCounts, ...] = ()
+    flops_of: Mapping[Kind, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
