@@ -13,7 +13,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from embercoach.report.html.profile_page import roofline, source_rows
+from embercoach.cli.simulate.profile_text import table
+from embercoach.report.html.profile_page import roofline, shown_columns, source_rows
+from embercoach.report.profile_facts import place_of, profile_facts
 from tests.simulator.programs import python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
@@ -70,11 +72,39 @@ def test_text_names_the_bound_and_the_line(simulate: Simulate) -> None:
     assert "predicted for the M2 Max: " in out
     table = out.partition("predicted for")[2]
     (line,) = (line for line in table.splitlines() if line.endswith("sum += x[i * 64 + k];"))
-    number, share, instructions, lanes, moved, *_ = line.split()
-    assert (number, lanes) == ("5", "32")
+    number, share, issued, lanes, flops, asked, unit, moved, *_ = line.split()
+    assert (number, lanes, flops) == ("5", "32", f"{256 * 64:,}")
     assert int(share.rstrip("%")) > 50
-    assert int(instructions.replace(",", "")) >= 8 * 64 * 2
-    assert moved == "512"
+    assert int(issued.replace(",", "")) >= 8 * 64 * 2
+    assert (asked, unit, moved) == ("64", "KiB", "512")
+
+
+def test_text_has_the_counts_of_the_launch(simulate: Simulate) -> None:
+    out = simulate("--profile").stdout
+    # 8 simdgroups read 64 times in 32 rows, and write 4 stretches of 32 bytes.
+    assert "most at line 5\n" in out
+    assert (
+        "device memory: 65 KiB in use, 65 KiB requested, 513 KiB moved by stretches of 32 bytes, "
+        "1 MiB by 64, 2 MiB by 128\n"
+    ) in out
+    assert "operations: 16,384 on floats (16,384 float32)\n" in out
+    assert "active lanes: 32 of 32, on average\n" in out
+    assert "occupancy: 96 of 96 simdgroups a core, limited by threads, about " in out
+    assert "roofline: 0.246 operations for each byte, " in out
+    assert "M2 Max: 400 GB/s, 13.6 TFLOP/s; from https://" in out
+
+
+def test_columns_that_do_not_fit_are_left_out() -> None:
+    work = {**WORK, "active_lanes": 32.0, "flops": 10**6, "barriers": 64, "atomics": 64}
+    line = {"part": "body", "line": 1, "share": 1.0, "text": "sum += x[i];", **work}
+    headers = {
+        width: [str(column.header) for column in table({"lines": [line]}, width).columns]
+        for width in (60, 100)
+    }
+    assert headers == {
+        60: ["line", "share", "issued", "lanes", "flops", ""],
+        100: ["line", "share", "issued", "lanes", "flops", "barriers", "atomics", ""],
+    }
 
 
 def test_notes_can_be_left_out(simulate: Simulate) -> None:
@@ -90,6 +120,15 @@ def test_json_has_the_form_of_its_schema(simulate: Simulate) -> None:
     assert (profile["gpu"], profile["launches"]) == ("H200", 3)
     assert profile["device_bytes"] == 4 * (256 * 64 + 256)
     assert profile["flops"] == 256 * 64
+    assert profile["flops_by_kind"] == {"float32": 256 * 64}
+    assert profile["bound_at"] == {"part": "body", "line": 5}
+    assert profile["device_bytes_requested"] == 4 * (256 * 64 + 256)
+    # Each of 8 * 64 accesses touches 32 lines; each of 8 writes 4, 2 and 1.
+    moved = [profile[f"device_bytes_moved{by}"] for by in ("", "_by_64", "_by_128")]
+    assert moved == [size * (8 * 64 * 32 + 8 * 128 // size) for size in (32, 64, 128)]
+    assert profile["gpu_sources"][0].startswith("https://www.nvidia.com/")
+    for count in ("flops", "barriers", "device_bytes_moved", "atomics"):
+        assert profile[count] == sum(line[count] for line in profile["lines"])
     assert profile["launched_at"] == {"path": "script.py", "line": 17}
     assert profile["busy_seconds"][profile["bound"]] == max(profile["busy_seconds"].values())
     assert profile["predicted_seconds"] >= max(profile["busy_seconds"].values())
@@ -153,18 +192,38 @@ def test_refusals(arguments: tuple[str, ...], message: str, simulate: Simulate) 
     assert message in result.stderr
 
 
+#: Counts of a line without any work.
+WORK = {
+    "instructions": {},
+    "active_lanes": None,
+    "flops": 0,
+    "flops_by_kind": {},
+    "barriers": 0,
+    "device_bytes_requested": 0,
+    "device_bytes_moved": 0,
+    "device_bytes_moved_by_64": 0,
+    "device_bytes_moved_by_128": 0,
+    "threadgroup_bytes_requested": 0,
+    "threadgroup_cycles": 0,
+    "bank_conflict_cycles": 0,
+    "atomics": 0,
+    "atomics_in_turn": 0,
+}
+
+
 def profile(**changes: object) -> dict[str, object]:
     return {
         "kernel": "k",
         "flops": 1000,
+        "bound_at": None,
         "device_bytes": 100,
         "predicted_seconds": 1e-6,
         "gpu_bandwidth": 1e11,
         "gpu_flops": 2e12,
         "source": {"header": ["a", "b"], "body": ["c", "d"]},
         "lines": [
-            {"part": "header", "line": 2, "share": 0.75},
-            {"part": "body", "line": 1, "share": 0.005},
+            {"part": "header", "line": 2, "share": 0.75, **WORK},
+            {"part": "body", "line": 1, "share": 0.005, **WORK},
         ],
         **changes,
     }
@@ -198,3 +257,58 @@ def test_lines_of_the_header_are_shown_where_they_cost() -> None:
         ("body", 1, 0),
         ("body", 2, 0),
     ]
+
+
+def test_facts_name_what_the_launch_does() -> None:
+    counted = {
+        **profile(),
+        **WORK,
+        "instructions": {"matrix": 8, "special": 4, "float32": 3},
+        "active_lanes": 16.0,
+        "flops": 8200,
+        "flops_by_kind": {"matrix": 8192, "special": 8},
+        "device_bytes_requested": 4096,
+        "device_bytes_moved": 2048,
+        "device_bytes_moved_by_64": 4096,
+        "device_bytes_moved_by_128": 8192,
+        "threadgroup_bytes": 4096,
+        "threadgroup_bytes_requested": 8192,
+        "threadgroup_cycles": 2048,
+        "bank_conflict_cycles": 1984,
+        "barriers": 6,
+        "atomics": 64,
+        "atomics_in_turn": 32,
+        "registers": None,
+        "occupancy": {"simdgroups": 30, "most": 96, "limit": "threadgroup memory"},
+    }
+    assert dict(profile_facts(counted)) == {
+        "device memory": "100 bytes in use, 4 KiB requested, 2 KiB moved by stretches of 32 bytes,"
+        " 4 KiB by 64, 8 KiB by 128",
+        "threadgroup memory": "4 KiB a threadgroup, 8 KiB requested in 2,048 cycles, 1,984 of them"
+        " by bank conflicts",
+        "operations": "8,200 on floats (8 of special functions, 8,192 of matrices), 8 matrix"
+        " instructions, 4 special instructions",
+        "active lanes": "16 of 32, on average",
+        "synchronization": "6 barriers of simdgroups, 64 atomics, 32 in turn",
+        "occupancy": "30 of 96 simdgroups a core, limited by threadgroup memory",
+        "roofline": "82 operations for each byte, 8.2 GFLOP/s of the 2,000.0 that the GPU can"
+        " reach there",
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (None, ""),
+        ({"part": "body", "line": 3}, "line 3"),
+        ({"part": "header", "line": 3}, "line 3 of the header"),
+        ({"part": "generated", "line": 0}, "generated code"),
+    ],
+)
+def test_the_line_that_sets_the_bound(place: dict[str, object] | None, text: str) -> None:
+    assert place_of({"bound_at": place}) == text
+
+
+def test_columns_without_a_number_are_left_out() -> None:
+    line = {"part": "body", "line": 1, "share": 1.0, **WORK, "barriers": 2}
+    assert shown_columns({"lines": [line]}) == ["Instructions", "Barriers"]

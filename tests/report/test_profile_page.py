@@ -8,6 +8,7 @@ import pytest
 
 from embercoach.report.excerpt import visible
 from embercoach.report.html.profile_page import render_profiles
+from tests.cli.test_simulate_profile import WORK
 from tests.report.test_html_browser import BROWSER
 
 if TYPE_CHECKING:
@@ -26,8 +27,13 @@ SHARES = (0.0, 0.005, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
 def profile(name: str, flops: int) -> dict[str, Any]:
     """A kernel with a line of each shade."""
     texts = [f"float v{n} = x[i + {n}]; // {'long ' * 12}" for n in range(len(SHARES))]
-    cost = {"instructions": {"float32": 4}, "active_lanes": 12.5}
-    moved = {"device_bytes_moved": 4096, "device_bytes_requested": 512}
+    cost = {
+        **WORK,
+        "instructions": {"float32": 4},
+        "active_lanes": 12.5,
+        "device_bytes_moved": 4096,
+        "device_bytes_requested": 512,
+    }
     return {
         "kernel": name,
         "launched_at": {"path": "model.py", "line": 7},
@@ -36,17 +42,20 @@ def profile(name: str, flops: int) -> dict[str, Any]:
         "threadgroup": [64, 1, 1],
         "threadgroup_bytes": 0,
         "registers": 20,
+        **cost,
         "flops": flops,
         "device_bytes": 1 << 16,
         "predicted_seconds": 2e-5,
         "gpu": "M2 Max",
         "gpu_bandwidth": 4e11,
         "gpu_flops": 1.3e13,
+        "gpu_sources": ["https://www.example.com/m2"],
         "bound": "memory",
+        "bound_at": {"part": "body", "line": 10},
         "occupancy": {"simdgroups": 96, "most": 96, "limit": "threads"},
         "source": {"body": texts},
         "lines": [
-            {"part": "body", "line": n, "share": share, **cost, **moved}
+            {"part": "body", "line": n, "share": share, **cost}
             for n, share in enumerate(SHARES, start=1)
         ],
     }

@@ -271,7 +271,7 @@ def test_malformed_result_is_refused(change: Callable[[dict[str, Any]], None]) -
         check(result, _REQUEST)
 
 
-_SITE = [16, 0, 4, 1, 2, 64, 8, 4, 2, 0, 0]
+_SITE = [16, 0, 4, 1, 2, 64, 8, 4, 2, 0, 0, 0]
 _PROFILE = {
     "simdgroups": 2,
     "buffers": [[256, 0, 256, 0]],

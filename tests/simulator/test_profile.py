@@ -8,6 +8,7 @@ import mlx.core as mx
 import pytest
 
 from embercoach.simulator import activate
+from embercoach.simulator.profile.accesses import combined, merged_vectors
 
 if TYPE_CHECKING:
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
@@ -129,6 +130,82 @@ def test_operations_on_floats():
     last = line(profile, 6)
     # An addition, and what exp takes in addition to exp2.
     assert (last.issued["special"], last.issued["float32"], last.flops) == (4, 2 + 2 * 3, 64 * 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "transposed", "width", "issued", "sectors"),
+    [
+        # 8 rows of 32 bytes, in whole stretches
+        (mx.float32, "float", False, 8, 1, 8),
+        # 8 rows of 16 bytes
+        (mx.float16, "half", False, 4, 1, 8),
+        # a lane's elements are in two rows: two accesses of 4 rows each
+        (mx.float32, "float", True, 4, 2, 8),
+    ],
+)
+def test_matrix_load_and_store_are_one_access_of_a_lane(
+    dtype, name, transposed, width, issued, sectors
+):
+    more = ", 64, ulong2(0, 0), true" if transposed else ", 64"
+    body = f"""simdgroup_{name}8x8 m;
+        simdgroup_load(m, x{more});
+        simdgroup_store(m, y, 64);"""
+    profile = profiled(body, threads=32, threadgroup=32, dtype=dtype)
+    reads = line(profile, 3).memory
+    assert sum(one.issued for one in reads) == issued
+    assert {(one.width, one.lanes) for one in reads} == {(width, 32)}
+    assert sum(one.sectors for one in reads) == sectors
+    assert not line(profile, 3).issued.get("shuffle", 0)
+    written = access(profile, "y", "write")
+    size = dtype.size
+    assert (written.width, written.issued, written.sectors) == (2 * size, 1, 8)
+
+
+def test_matrix_of_threadgroup_memory_has_no_conflicts():
+    body = """threadgroup float t[64];
+        t[i] = x[i];
+        t[i + 32] = x[i + 32];
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        simdgroup_float8x8 m;
+        simdgroup_load(m, t);
+        simdgroup_store(m, y, 64);"""
+    profile = profiled(body, threads=32, threadgroup=32)
+    (read,) = line(profile, 7).memory
+    # 64 words of 32 banks
+    assert (read.width, read.issued, read.bank_cycles) == (8, 1, 2)
+
+
+@pytest.mark.parametrize("used", ["v.x + v.y + v.z + v.w", "v.x * 2"])
+def test_a_vector_that_is_used_by_components_is_one_read(used):
+    body = f"uint4 v = ((const device uint4*)x)[i]; y[i] = {used};"
+    profile = profiled(body, dtype=mx.uint32)
+    (found,) = merged_vectors(one for one in line(profile, 2).memory if one.buffer == "x")
+    # 32 lanes read 512 bytes
+    assert (found.issued, found.sectors) == (2, 2 * 16)
+
+
+def test_elements_side_by_side_are_separate_reads():
+    profile = profiled("y[i] = x[2 * i] + x[2 * i + 1];")
+    reads = [one for one in line(profile, 2).memory if one.buffer == "x"]
+    assert len(list(merged_vectors(reads))) == 2
+    assert {(one.issued, one.sectors) for one in reads} == {(2, 2 * 8)}
+    (found,) = combined(reads)
+    assert found.components == 2
+
+
+@pytest.mark.parametrize(
+    ("index", "is_long"),
+    [
+        ("k * 64 + i", False),
+        ("(k + i / 8) * 64 + i % 8", False),
+        ("(i * 4 + k) % 128", False),
+        ("(ulong(k) * (x_shape[0] + 0x100000000ul) >> 36) % 64", True),
+    ],
+)
+def test_indices_have_the_width_of_their_type(index, is_long):
+    body = f"float s = 0; for (uint k = 0; k < 16; ++k) s += x[{index}]; y[i] = s;"
+    found = line(profiled(body), 2)
+    assert bool(found.issued.get("integer64", 0)) is is_long
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,13 @@ def memory(width: int, sectors: int, **more: object) -> MemoryCounts:
 
 
 def test_components_of_a_vector_are_one_access() -> None:
-    found = list(merged_vectors([memory(2, 160)] * 8))
-    assert found == [memory(16, 160)]
+    halves = [memory(2, 160, first=2 * component) for component in (*range(4, 8), *range(4))]
+    assert list(merged_vectors(halves)) == [memory(16, 160)]
+
+
+def test_accesses_far_apart_stay_apart() -> None:
+    rows = [memory(4, 160), memory(4, 160, first=512)]
+    assert list(merged_vectors(rows)) == rows
 
 
 def test_wide_gapless_and_narrow_read_accesses_stay_apart() -> None:

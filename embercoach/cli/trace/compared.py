@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table, shortened, size_of
+from embercoach.cli.tables import duration, new_table, print_table, shortened
+from embercoach.report.quantities import size_of
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import label_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table, size_of
+from embercoach.cli.tables import duration, new_table, print_table
 from embercoach.report.locations import line_of
+from embercoach.report.quantities import size_of
 from embercoach.report.styled import print_lines
 from embercoach.report.text import plural, problem_lines
 from embercoach.terminal_text import log_line

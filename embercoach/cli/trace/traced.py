@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table, shortened, size_of
+from embercoach.cli.tables import duration, new_table, print_table, shortened
 from embercoach.cli.trace.finding_report import (
     finding_counts,
     finding_members,
@@ -19,6 +19,7 @@ from embercoach.cli.trace.finding_report import (
 from embercoach.cli.trace.perfetto import timeline
 from embercoach.report.excerpt import visible
 from embercoach.report.outcome import SourceTexts
+from embercoach.report.quantities import size_of
 from embercoach.report.styled import print_lines
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import WAITING

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
 from embercoach.report.html.rendering import asset, content_hash, environment
+from embercoach.report.profile_facts import place_of, profile_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,12 +73,16 @@ def render_profiles(
     """
     made = environment()
     made.filters["shown"] = shown
+    made.filters["source_name"] = _source_name
     style = asset(made, "report.css") + asset(made, "profile.css")
     return made.get_template("profile.html").render(
         version=__version__,
         program=program,
         profiles=profiles,
         rows=[source_rows(profile) for profile in profiles],
+        columns=[shown_columns(profile) for profile in profiles],
+        facts=[list(profile_facts(profile)) for profile in profiles],
+        places=[place_of(profile) for profile in profiles],
         plot=roofline(profiles),
         resources=resources,
         width=WIDTH,
@@ -147,6 +152,7 @@ def source_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
             "line": number,
             "text": text,
             "cost": cost,
+            "cells": _cells(cost) if cost else {},
             "shade": _shade(cost["share"]) if cost else 0,
         }
         for part, lines in profile["source"].items()
@@ -154,6 +160,49 @@ def source_rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
         for cost in [costs.get((part, number))]
         if cost or part == "body"
     ]
+
+
+#: Columns of a source, and the counts that they show; kinds of instruction are those of `issued`.
+_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "Instructions": lambda cost: f"{sum(cost['instructions'].values()):,}",
+    "Lanes": lambda cost: "" if cost["active_lanes"] is None else f"{cost['active_lanes']:.3g}",
+    "Flops": lambda cost: _number(cost["flops"]),
+    "Matrices": lambda cost: _number(cost["instructions"].get("matrix", 0)),
+    "Special": lambda cost: _number(cost["instructions"].get("special", 0)),
+    "Bytes requested": lambda cost: _number(cost["device_bytes_requested"]),
+    "Moved by 32": lambda cost: _number(cost["device_bytes_moved"]),
+    "By 64": lambda cost: _number(cost["device_bytes_moved_by_64"]),
+    "By 128": lambda cost: _number(cost["device_bytes_moved_by_128"]),
+    "Used": lambda cost: _part(cost["device_bytes_requested"], cost["device_bytes_moved"]),
+    "Threadgroup bytes": lambda cost: _number(cost["threadgroup_bytes_requested"]),
+    "Cycles": lambda cost: _number(cost["threadgroup_cycles"]),
+    "By conflicts": lambda cost: _number(cost["bank_conflict_cycles"]),
+    "Barriers": lambda cost: _number(cost["barriers"]),
+    "Atomics": lambda cost: _number(cost["atomics"]),
+    "In turn": lambda cost: _number(cost["atomics_in_turn"]),
+}
+
+
+def shown_columns(profile: Mapping[str, Any]) -> list[str]:
+    """The columns that have a number in some line."""
+    cells = [_cells(line) for line in profile["lines"]]
+    return [name for name in _COLUMNS if any(one[name] for one in cells)]
+
+
+def _cells(cost: Mapping[str, Any]) -> dict[str, str]:
+    return {name: column(cost) for name, column in _COLUMNS.items()}
+
+
+def _number(count: int) -> str:
+    return f"{count:,}" if count else ""
+
+
+def _part(some: int, whole: int) -> str:
+    return f"{min(1.0, some / whole):.0%}" if whole else ""
+
+
+def _source_name(address: str) -> str:
+    return address.partition("://")[2].partition("/")[0].removeprefix("www.")
 
 
 def _shade(share: float) -> int:

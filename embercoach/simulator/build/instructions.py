@@ -12,8 +12,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from embercoach.simulator.build.narrow_integers import is_free, narrow_integers
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.build.register_pressure import registers_of
+from embercoach.simulator.build.vector_parts import vector_parts
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
 
@@ -105,24 +107,30 @@ def read_blocks(bitcode: Path) -> KernelBlocks:
     module = binding.parse_bitcode(bitcode.read_bytes())
     lines = _Lines.of(str(module))
     blocks: list[tuple[BlockLine, ...]] = []
+    vectors: dict[tuple[int, int], int] = {}
     registers = 0
     for function in module.functions:
         if function.is_declaration:
             continue
         text = _instruction_texts(str(function))
         is_own = "!dbg" in str(function).partition("{")[0] and function.name != _ENTRY
+        narrow = narrow_integers(function) if is_own else frozenset()
         if is_own:
-            registers = max(registers, registers_of(function))
+            registers = max(registers, registers_of(function, narrow))
         found_in = {
             block: [(one, next(text)) for one in block.instructions] for block in function.blocks
         }
         checks = {block for block, found in found_in.items() if _reports(found)}
         blocks += (
-            tuple(_block_lines(found, lines, checks)) if is_own else ()
+            tuple(_block_lines(found, lines, checks, narrow)) if is_own else ()
             for found in found_in.values()
             if any(f"@{_GUARD}(" in text for _, text in found)
         )
-    return KernelBlocks(tuple(blocks), registers or None)
+        if is_own:
+            for found in found_in.values():
+                vectors |= vector_parts(found, lines.at)
+    parts = tuple((line, part, whole) for (line, part), whole in vectors.items())
+    return KernelBlocks(tuple(blocks), registers or None, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,30 +190,36 @@ def _reports(found: _Instructions) -> bool:
     return any("@__ubsan_handle" in text for _, text in found)
 
 
-def _block_lines(found: _Instructions, lines: _Lines, checks: set[Any]) -> Iterator[BlockLine]:
+def _block_lines(
+    found: _Instructions, lines: _Lines, checks: set[Any], narrow: frozenset[Any]
+) -> Iterator[BlockLine]:
     counts: dict[int, Counter[Kind]] = {}
-    flops: Counter[int] = Counter()
+    flops: dict[int, Counter[Kind]] = {}
     barriers: Counter[int] = Counter()
     line = 0
     for instruction, text in found:
         if "!nosanitize" in text or not checks.isdisjoint(_targets(instruction)):
             continue
         line = lines.at(text) or line
-        for kind, count, operations in _counted(instruction, text):
+        for kind, count, operations in _counted(instruction, text, narrow):
             counts.setdefault(line, Counter())[kind] += count
-            flops[line] += operations
+            if operations:
+                flops.setdefault(line, Counter())[kind] += operations
         if "@ember_threadgroup_barrier(" in text:
             barriers[line] += 1
             counts.setdefault(line, Counter())
     for number, kinds in counts.items():
-        yield BlockLine(number, dict(kinds), flops[number], barriers[number])
+        of_kind = dict(flops.get(number, {}))
+        yield BlockLine(number, dict(kinds), sum(of_kind.values()), barriers[number], of_kind)
 
 
 def _targets(instruction: Any) -> list[Any]:
     return list(instruction.operands) if instruction.opcode == "br" else []
 
 
-def _counted(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
+def _counted(
+    instruction: Any, text: str, narrow: frozenset[Any]
+) -> Iterator[tuple[Kind, int, int]]:
     """Kinds of an instruction, how many of them, and how many operations on floats."""
     name = instruction.opcode
     if name == "call":
@@ -213,15 +227,7 @@ def _counted(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
     elif name in _ARITHMETIC or name in ("fdiv", "frem"):
         yield from _arithmetic(instruction)
     elif name in _INTEGERS or name in _INTEGER_DIVISIONS:
-        second = list(instruction.operands)[-1]
-        components, element = _shape(str(second.type))
-        if name in _INTEGER_DIVISIONS and second.is_constant:
-            # By a constant a compiler shifts, or multiplies and shifts.
-            yield "integer", components, 0
-        elif name in _INTEGER_DIVISIONS:
-            yield "division_integer", components, 0
-        elif element != "i1":
-            yield ("integer64" if element in ("i64", "i128") else "integer"), components, 0
+        yield from _integers(instruction, narrow)
     elif name in _CONVERSIONS:
         yield "convert", _shape(str(instruction.type))[0], 0
     elif name == "getelementptr":
@@ -229,6 +235,20 @@ def _counted(instruction: Any, text: str) -> Iterator[tuple[Kind, int, int]]:
             yield "integer", 1, 0
     elif name == "switch" or (name == "br" and len(list(instruction.operands)) > 1):
         yield "control", 1, 0
+
+
+def _integers(instruction: Any, narrow: frozenset[Any]) -> Iterator[tuple[Kind, int, int]]:
+    operands = list(instruction.operands)
+    components, element = _shape(str(operands[-1].type))
+    if instruction.opcode in _INTEGER_DIVISIONS and operands[-1].is_constant:
+        # By a constant a compiler shifts, or multiplies and shifts.
+        yield "integer", components, 0
+    elif instruction.opcode in _INTEGER_DIVISIONS:
+        yield "division_integer", components, 0
+    elif element != "i1" and not is_free(instruction):
+        is_compared = instruction.opcode == "icmp" and not narrow.isdisjoint(operands)
+        is_long = element in ("i64", "i128") and instruction not in narrow and not is_compared
+        yield ("integer64" if is_long else "integer"), components, 0
 
 
 def _arithmetic(instruction: Any) -> Iterator[tuple[Kind, int, int]]:
@@ -295,6 +315,8 @@ def _exchange(operation: str) -> Iterator[tuple[Kind, int, int]]:
     if name.startswith("simdgroup_multiply"):
         yield "matrix", 1, _MATRIX_FLOPS
         return
+    if name.startswith("simdgroup_"):
+        return  # simdgroup_load and simdgroup_store: the accesses follow
     _, _, verb = name.partition("_")
     is_reduction = verb in ("sum", "product", "min", "max", "and", "or", "xor")
     steps = _STEPS_OF_REDUCTION if is_reduction or verb.startswith("prefix") else 1

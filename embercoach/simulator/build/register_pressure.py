@@ -11,19 +11,23 @@ _REGISTER_BITS = 32
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": _POINTER_BITS}
 
 
-def registers_of(function: Any) -> int:
+def registers_of(function: Any, narrow: frozenset[Any]) -> int:
     """The most 32-bit registers that values of an LLVM function hold at any instruction.
 
     A value is alive from its instruction to its last use. Arrays in a thread's own memory hold
     none, and conditions neither. What a compiler of a GPU computes twice to save a register, or
     keeps longer to hide latency, is unknown here.
+
+    Args:
+        function: of LLVM.
+        narrow: 64-bit values of which a GPU keeps 32 bits.
     """
     blocks = [list(block.instructions) for block in function.blocks]
     at_block = {block: index for index, block in enumerate(function.blocks)}
     numbers: dict[Any, int] = {}
     widths: list[int] = []
     for value in [*function.arguments, *(one for block in blocks for one in block)]:
-        width = _registers(str(value.type))
+        width = 1 if value in narrow else _registers(str(value.type))
         if width:
             numbers[value] = len(widths)
             widths.append(width)

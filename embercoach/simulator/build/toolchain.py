@@ -108,6 +108,9 @@ _COUNTED = (
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
+    # Of a GPU's compiler, which has 32-bit registers.
+    "-mllvm",
+    "-indvars-widen-indvars=false",
     # Accesses of different lines stay apart.
     "-mllvm",
     "-simplifycfg-hoist-common=false",

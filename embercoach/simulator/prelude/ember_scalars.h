@@ -132,7 +132,9 @@ EMBER_CFN float widened(ushort bits) {
 
 #if !defined(__aarch64__)
 extern "C" {
-#define EMBER_LIBCALL [[clang::sycl_external]] __attribute__((visibility("hidden"), nodebug, used))
+#define EMBER_LIBCALL                                                                \
+  [[clang::sycl_external]] __attribute__((visibility("hidden"), nodebug, used)) \
+  EMBER_HIDDEN_FROM_COUNTS
 EMBER_LIBCALL inline half __truncsfhf2(float value) {
   return __builtin_bit_cast(half, ember::narrowed<5, 10>(value));
 }

@@ -14,8 +14,17 @@ struct place {
 EMBER_CFN place place_of(uint lane) {
   return {(lane / 4 & 4) + lane / 2 % 4, (lane / 4 & 2) * 2 + lane % 2 * 2};
 }
+// Computed once on a GPU, so that its instructions do not count at each use.
+EMBER_OWN inline place own_place() { return place_of(own_lane()); }
 EMBER_CFN uint lane_of(uint row, uint column) {
   return (row & 4) * 4 + (column & 4) * 2 + (row & 3) * 2 + (column >> 1 & 1);
+}
+
+// What the checks do for themselves is not counted in a profile.
+EMBER_FN void expect_whole(const char* operation, uint active) {
+#ifndef EMBER_COUNTED
+  if (active != 0xffffffffu) ember_partial_simdgroup(operation, active);
+#endif
 }
 
 // All lanes have to come here; the caller's own memory access follows.
@@ -23,8 +32,29 @@ EMBER_FN void whole_simdgroup(const char* operation) {
   uchar nothing = 0;
   uint active = 0;
   ember_exchange_in_simdgroup(operation, &nothing, 1, &active);
-  if (active != 0xffffffffu) ember_partial_simdgroup(operation, active);
+  expect_whole(operation, active);
 }
+
+// A lane's two elements, which are neighbours unless the matrix is transposed. A GPU moves neighbours
+// at once, so a profiled run counts one access; a checked run has one for each element.
+#ifdef EMBER_COUNTED
+template <class T>
+struct pair_bits {
+  typedef uint __attribute__((may_alias, aligned(sizeof(half)))) type;
+};
+template <>
+struct pair_bits<float> {
+  typedef ulong __attribute__((may_alias, aligned(sizeof(float)))) type;
+};
+#define EMBER_PAIR_AT(T, space, place) \
+  __builtin_bit_cast(vec<T, 2>, *(const space typename ember::pair_bits<T>::type*)(place))
+#define EMBER_PUT_PAIR(T, space, place, pair)            \
+  (*(space typename ember::pair_bits<T>::type*)(place) = \
+       __builtin_bit_cast(typename ember::pair_bits<T>::type, pair))
+#else
+#define EMBER_PAIR_AT(T, space, place) vec<T, 2>((place)[0], (place)[1])
+#define EMBER_PUT_PAIR(T, space, place, pair) ((place)[0] = (pair).x, (place)[1] = (pair).y)
+#endif
 
 template <class A, class B>
 struct factors {
@@ -59,7 +89,7 @@ class simdgroup_matrix {
   using value_type = T;
   simdgroup_matrix() = default;
   explicit EMBER_FN simdgroup_matrix(T diagonal) {
-    ember::place at = ember::place_of(ember::own_lane());
+    ember::place at = ember::own_place();
     elements_ = vec<T, 2>(at.row == at.column ? diagonal : T(0),
                           at.row == at.column + 1 ? diagonal : T(0));
   }
@@ -84,14 +114,14 @@ EMBER_FN simdgroup_matrix<T, Cols, Rows> make_filled_simdgroup_matrix(type_ident
                                ulong elements_per_row = 8, ulong2 origin = ulong2(0),          \
                                bool transpose_matrix = false) {                                \
     ember::whole_simdgroup("simdgroup_load");                                                  \
-    ember::place at = ember::place_of(ember::own_lane());                                      \
+    ember::place at = ember::own_place();                                                      \
     const space T* corner = source + origin.y * elements_per_row + origin.x;                   \
     if (transpose_matrix) {                                                                    \
       m.thread_elements() = vec<T, 2>(corner[at.column * elements_per_row + at.row],           \
                                       corner[(at.column + 1) * elements_per_row + at.row]);    \
     } else {                                                                                   \
-      m.thread_elements() = vec<T, 2>(corner[at.row * elements_per_row + at.column],           \
-                                      corner[at.row * elements_per_row + at.column + 1]);      \
+      m.thread_elements() =                                                                    \
+          EMBER_PAIR_AT(T, space, corner + at.row * elements_per_row + at.column);             \
     }                                                                                          \
   }
 #define EMBER_STORES(space)                                                                    \
@@ -100,14 +130,14 @@ EMBER_FN simdgroup_matrix<T, Cols, Rows> make_filled_simdgroup_matrix(type_ident
                                 ulong elements_per_row = 8, ulong2 origin = ulong2(0),         \
                                 bool transpose_matrix = false) {                               \
     ember::whole_simdgroup("simdgroup_store");                                                 \
-    ember::place at = ember::place_of(ember::own_lane());                                      \
+    ember::place at = ember::own_place();                                                      \
     space T* corner = target + origin.y * elements_per_row + origin.x;                         \
     if (transpose_matrix) {                                                                    \
       corner[at.column * elements_per_row + at.row] = m.thread_elements().x;                   \
       corner[(at.column + 1) * elements_per_row + at.row] = m.thread_elements().y;             \
     } else {                                                                                   \
-      corner[at.row * elements_per_row + at.column] = m.thread_elements().x;                   \
-      corner[at.row * elements_per_row + at.column + 1] = m.thread_elements().y;               \
+      EMBER_PUT_PAIR(T, space, corner + at.row * elements_per_row + at.column,                 \
+                     m.thread_elements());                                                     \
     }                                                                                          \
   }
 EMBER_LOADS(device)
@@ -116,6 +146,8 @@ EMBER_LOADS(threadgroup)
 EMBER_STORES(device)
 EMBER_STORES(threadgroup)
 #undef EMBER_LOADS
+#undef EMBER_PAIR_AT
+#undef EMBER_PUT_PAIR
 #undef EMBER_STORES
 
 template <class D, class A, class B, class C>
@@ -127,7 +159,7 @@ EMBER_FN void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d,
   uint active = 0;
   const uchar* lanes =
       ember_exchange_in_simdgroup("simdgroup_multiply_accumulate", &mine, sizeof(mine), &active);
-  if (active != 0xffffffffu) ember_partial_simdgroup("simdgroup_multiply_accumulate", active);
+  ember::expect_whole("simdgroup_multiply_accumulate", active);
   vec<float, 2> sum(c.thread_elements());
   d.thread_elements() = vec<D, 2>(ember::product<A, B>(lanes, ember::own_lane(), sum));
 }
@@ -137,7 +169,7 @@ EMBER_FN void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<
   ember::factors<A, B> mine = {a.thread_elements(), b.thread_elements()};
   uint active = 0;
   const uchar* lanes = ember_exchange_in_simdgroup("simdgroup_multiply", &mine, sizeof(mine), &active);
-  if (active != 0xffffffffu) ember_partial_simdgroup("simdgroup_multiply", active);
+  ember::expect_whole("simdgroup_multiply", active);
   vec<float, 2> sum(0.0f);
   d.thread_elements() = vec<D, 2>(ember::product<A, B>(lanes, ember::own_lane(), sum));
 }

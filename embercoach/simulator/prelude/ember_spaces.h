@@ -15,9 +15,12 @@
 // A call is reported at the user's line: inlined, and without its own lines.
 #define EMBER_FN inline __attribute__((always_inline, nodebug))
 #define EMBER_CFN constexpr EMBER_FN
-// Work on memory that is not the user's, hidden from the checks. It must not call the runtime, which
-// takes the place of an operation from its return address.
-#define EMBER_OWN __attribute__((noinline, nodebug, no_sanitize("thread"), no_sanitize("array-bounds")))
+// Work on memory that is not the user's, hidden from the checks, and from the counts of a profile. It
+// must not call the runtime, which takes the place of an operation from its return address.
+#define EMBER_HIDDEN_FROM_COUNTS __attribute__((no_sanitize("coverage")))
+#define EMBER_OWN                                                                           \
+  __attribute__((noinline, nodebug, no_sanitize("thread"), no_sanitize("array-bounds"))) \
+  EMBER_HIDDEN_FROM_COUNTS
 
 #define METAL_FUNC inline __attribute__((__always_inline__))
 #define METAL_CONST const

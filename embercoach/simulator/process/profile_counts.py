@@ -31,6 +31,7 @@ class _Line:
     issued: Counter[Kind] = field(default_factory=Counter)
     lanes: Counter[Kind] = field(default_factory=Counter)
     flops: int = 0
+    flops_of: Counter[Kind] = field(default_factory=Counter)
     barriers: int = 0
     memory: list[MemoryCounts] = field(default_factory=list)
 
@@ -72,22 +73,29 @@ def _add_blocks(
                 line.issued[kind] += count * issued
                 line.lanes[kind] += count * lanes
             line.flops += part.flops * lanes
+            for kind, count in part.flops_of.items():
+                line.flops_of[kind] += count * lanes
             line.barriers += part.barriers * issued
 
 
 def _memory(
     sites: Sequence[Sequence[int]], scene: Scene, spaces: Mapping[int, Space]
 ) -> Iterator[tuple[int, MemoryCounts]]:
+    blocks = scene.kernel.blocks
+    vectors = {(line, part): whole for line, part, whole in (blocks.vectors if blocks else ())}
     for numbers in sites:
         site = dict(zip(SITE, numbers, strict=True))
         place = site["place"]
+        line = scene.line(site["pc"]) or 0
         yield (
-            scene.line(site["pc"]) or 0,
+            line,
             MemoryCounts(
                 space="threadgroup" if place >= FIRST_ARRAY else spaces.get(place, "device"),
                 access=_ACCESS.get(site["access"], "atomic"),
                 buffer=scene.place(place),
                 width=site["width"],
+                first=site["first"],
+                vector=vectors.get((line, site["width"]), 0),
                 **{name: max(0, site[name]) for name in SUMS},
             ),
         )
@@ -103,6 +111,7 @@ def _placed(kernel: BuiltKernel, lines: Mapping[int, _Line]) -> Iterator[LineCou
             issued=dict(counts.issued),
             lanes=dict(counts.lanes),
             flops=counts.flops,
+            flops_of=dict(counts.flops_of),
             barriers=counts.barriers,
             memory=tuple(counts.memory),
         )

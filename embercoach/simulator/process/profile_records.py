@@ -11,7 +11,7 @@ from typing import Any
 #: The numbers of a site in an answer, in order; `pc` counts from the start of the kernel's object.
 SITE = (
     *("pc", "place", "width", "access", "issued", "lanes"),
-    *("sectors", "lines64", "lines128", "bank_cycles", "contention"),
+    *("sectors", "lines64", "lines128", "bank_cycles", "contention", "first"),
 )
 _KINDS = {"place": c_int64, "width": c_uint32, "access": c_uint32}
 

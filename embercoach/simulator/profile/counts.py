@@ -48,12 +48,14 @@ class BlockLine:
         instructions: by kind; a vector instruction counts once a component.
         flops: of a thread; of matrix operations, its part.
         barriers: threadgroup barriers.
+        flops_of: the same by kind.
     """
 
     line: int
     instructions: Mapping[Kind, int]
     flops: int = 0
     barriers: int = 0
+    flops_of: Mapping[Kind, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +65,19 @@ class KernelBlocks:
     Attributes:
         blocks: each block's lines, in the order of the runtime's counters.
         registers: estimate of 32-bit registers that a thread needs at once; None if unknown.
+        vectors: reads of parts of vectors: line, bytes of a part, and of its vector.
     """
 
     blocks: tuple[tuple[BlockLine, ...], ...]
     registers: int | None
+    vectors: tuple[tuple[int, int, int], ...] = ()
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> KernelBlocks:
         """The inverse of `dataclasses.asdict`, after JSON."""
         blocks = (tuple(BlockLine(**line) for line in block) for block in facts["blocks"])
-        return cls(tuple(blocks), facts["registers"])
+        vectors = tuple((line, part, whole) for line, part, whole in facts["vectors"])
+        return cls(tuple(blocks), facts["registers"], vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,9 @@ class MemoryCounts:
         bank_cycles: cycles that threadgroup memory with 32 banks of 4 bytes needs: `issued` without
             conflicts and widths above 4 bytes; 0 for other spaces.
         contention: of atomics, the most lanes of a simdgroup at one address, summed over `issued`.
+        first: bytes from the buffer's start to the first access.
+        vector: bytes of the vector that the kernel reads, of which clang made this access.
+        components: accesses of a thread side by side, which one of a vector would replace.
     """
 
     space: Space
@@ -106,6 +114,9 @@ class MemoryCounts:
     lines128: int = 0
     bank_cycles: int = 0
     contention: int = 0
+    first: int = 0
+    vector: int = 0
+    components: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,7 @@ class LineCounts:
             accumulate 1,024 a simdgroup.
         barriers: arrivals of simdgroups at threadgroup barriers.
         memory: accesses.
+        flops_of: operations on floats by kind of instruction.
     """
 
     part: Part
@@ -130,6 +142,7 @@ class LineCounts:
     flops: int = 0
     barriers: int = 0
     memory: tuple[MemoryCounts, ...] = ()
+    flops_of: Mapping[Kind, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,6 @@ def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
     busy["memory"] = _device_bytes(profile) / (gpu.bandwidth * gpu.family.reached)
     busy["starts"] = profile.threadgroups * share.cycle * gpu.family.start_cycles
     bound = max(busy, key=lambda name: busy[name])
-    sharpness = gpu.family.sharpness
-    total = sum(seconds**sharpness for seconds in busy.values()) ** (1 / sharpness)
     weight = "cache" if bound == "memory" else "issue" if bound == "starts" else bound
     whole = sum(line[weight] for line in lines) or 1.0
     parts = [
@@ -119,13 +117,20 @@ def predict(profile: LaunchProfile, gpu: Gpu) -> Prediction:
     parts.sort(key=lambda part: -part.share)
     return Prediction(
         gpu=gpu,
-        seconds=gpu.family.launch_seconds + total,
+        seconds=launch_seconds(busy, gpu),
         busy=busy,
         bound=bound,
         lines=tuple(parts),
         occupancy=occupancy,
         is_clock_known=gpu.clock is not None,
     )
+
+
+def launch_seconds(busy: Mapping[Resource, float], gpu: Gpu) -> float:
+    """The time of a launch whose resources are busy for some seconds each."""
+    sharpness = gpu.family.sharpness
+    total = sum(seconds**sharpness for seconds in busy.values()) ** (1 / sharpness)
+    return float(gpu.family.launch_seconds + total)
 
 
 def occupancy_of(profile: LaunchProfile, gpu: Gpu) -> Occupancy:

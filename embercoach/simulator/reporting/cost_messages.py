@@ -10,7 +10,7 @@ from embercoach.simulator.profile.advice import advise
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.simulator.profile.advice import Advice
+    from embercoach.simulator.profile.changes import Advice
     from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
 

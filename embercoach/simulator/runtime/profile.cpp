@@ -78,7 +78,33 @@ void stamp(Stamps& of, u64 sector, bool is_write) {
   last = (u32)group;
 }
 
+// The bytes that all lanes access, where these are neighbours or the same: most are.
+bool is_run(const Instance& instance, u32 width, u64* start, u64* end) {
+  if (instance.lanes != ~0u) return false;
+  u64 first = instance.at[0], stride = instance.at[1] - first, other = 0;
+  if (stride != width && stride != 0) return false;
+  for (u32 lane = 0; lane < EMBER_LANES; lane++)
+    other |= instance.at[lane] - first - lane * stride;
+  *start = first;
+  *end = instance.at[EMBER_LANES - 1] + width - 1;
+  return other == 0;
+}
+
+void stamp_sector(const ember_site& counts, u64 sector, const Slot& slot) {
+  u64 first = slot.start >> SECTOR_SHIFT;
+  if (counts.access != EMBER_WRITE) stamp(stamps[counts.place], sector - first, false);
+  if (counts.access != EMBER_READ) stamp(stamps[counts.place], sector - first, true);
+}
+
 void count_device(ember_site& counts, const Instance& instance, Slot& slot) {
+  u64 begin, last;
+  if (is_run(instance, counts.width, &begin, &last)) {
+    for (u64 sector = begin >> 5; sector <= last >> 5; sector++) stamp_sector(counts, sector, slot);
+    counts.sectors += (last >> 5) - (begin >> 5) + 1;
+    counts.lines64 += (last >> 6) - (begin >> 6) + 1;
+    counts.lines128 += (last >> 7) - (begin >> 7) + 1;
+    return;
+  }
   Distinct sectors, lines64, lines128;
   for (u32 left = instance.lanes; left; left &= left - 1) {
     u64 start = instance.at[__builtin_ctz(left)], end = start + counts.width - 1;
@@ -86,9 +112,7 @@ void count_device(ember_site& counts, const Instance& instance, Slot& slot) {
       if (!sectors.add(sector)) continue;
       lines64.add(sector >> 1);
       lines128.add(sector >> 2);
-      u64 first = slot.start >> SECTOR_SHIFT;
-      if (counts.access != EMBER_WRITE) stamp(stamps[counts.place], sector - first, false);
-      if (counts.access != EMBER_READ) stamp(stamps[counts.place], sector - first, true);
+      stamp_sector(counts, sector, slot);
     }
   }
   counts.sectors += sectors.count;
@@ -97,6 +121,11 @@ void count_device(ember_site& counts, const Instance& instance, Slot& slot) {
 }
 
 void count_banks(ember_site& counts, const Instance& instance) {
+  u64 begin, last;
+  if (is_run(instance, counts.width, &begin, &last)) {
+    counts.bank_cycles += ((last >> 2) - (begin >> 2) + BANKS) / BANKS;
+    return;
+  }
   Distinct words;
   u32 in_bank[BANKS] = {}, most = 0;
   for (u32 left = instance.lanes; left; left &= left - 1) {
@@ -151,6 +180,10 @@ i64 place_of(u64 address) {
   return -1;
 }
 
+u64 start_of(i64 place) {
+  return place < MAX_SLOTS ? hot.slots[place].start : launch->arrays[place - MAX_SLOTS * 2].start;
+}
+
 Site* site_of(u64 pc, u32 width, u32 access, u64 address) {
   u64 key = pc << 2 | access;
   u32 at = (u32)(key * 0x9E3779B97F4A7C15u >> 40) % (2 * MOST_SITES);
@@ -167,6 +200,7 @@ Site* site_of(u64 pc, u32 width, u32 access, u64 address) {
   site.counts.place = place;
   site.counts.width = width;
   site.counts.access = access;
+  site.counts.first = address - start_of(place);
   site.first = NONE;
   table[at] = site_count;
   return &site;

@@ -114,6 +114,7 @@ struct ember_site {
   i64 place;      // as that of a finding
   u32 width, access;
   u64 issued, lanes, sectors, lines64, lines128, bank_cycles, contention;
+  u64 first;  // of the first access, from the start of its place
 };
 
 // The executions of a block of instructions.

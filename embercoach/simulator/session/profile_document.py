@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from embercoach.simulator.profile.accesses import least_bank_cycles, merged_vectors
 from embercoach.simulator.profile.prediction import RESOURCES, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from embercoach.simulator.profile.counts import LaunchProfile, LineCounts
+    from embercoach.simulator.profile.counts import Kind, LaunchProfile, LineCounts
     from embercoach.simulator.profile.gpus import Gpu
     from embercoach.simulator.profile.prediction import LinePrediction
-
-_SECTOR = 32
-_SIMD_WIDTH = 32
 
 
 def documents(profiles: Iterable[LaunchProfile], gpu: Gpu) -> tuple[dict[str, Any], ...]:
@@ -46,28 +45,32 @@ def _document(profile: LaunchProfile, launches: int, gpu: Gpu) -> dict[str, Any]
     predicted = predict(profile, gpu)
     place, occupancy = profile.launched_at, predicted.occupancy
     device = [buffer for buffer in profile.buffers if buffer.space == "device"]
+    first = next((one for one in predicted.lines if one.share), None)
     return {
         "kernel": profile.kernel,
         "launched_at": place and {"path": place[0], "line": place[1]},
         "launches": launches,
         "grid": list(profile.grid),
         "threadgroup": list(profile.threadgroup),
+        "threadgroups": profile.threadgroups,
         "simdgroups": profile.simdgroups,
         "threadgroup_bytes": profile.threadgroup_bytes,
         "registers": profile.registers,
         "device_bytes": sum(buffer.read + buffer.written for buffer in device),
-        "flops": sum(line.flops for line in profile.lines),
         "gpu": gpu.name,
         "gpu_bandwidth": gpu.bandwidth,
         "gpu_flops": gpu.flops,
+        "gpu_sources": list(dict.fromkeys((gpu.source, gpu.family.source))),
         "predicted_seconds": predicted.seconds,
         "bound": predicted.bound,
+        "bound_at": first and {"part": first.counts.part, "line": first.counts.line},
         "busy_seconds": dict(predicted.busy),
         "occupancy": {
             "simdgroups": occupancy.simdgroups,
             "most": occupancy.most,
             "limit": occupancy.limit,
         },
+        **_work(profile.lines),
         "source": {part: list(lines) for part, lines in profile.source.items()},
         "lines": [_line(line, profile) for line in predicted.lines],
     }
@@ -75,29 +78,51 @@ def _document(profile: LaunchProfile, launches: int, gpu: Gpu) -> dict[str, Any]
 
 def _line(line: LinePrediction, profile: LaunchProfile) -> dict[str, Any]:
     counts = line.counts
-    device = [memory for memory in counts.memory if memory.space == "device"]
-    shared = [memory for memory in counts.memory if memory.space == "threadgroup"]
     return {
         "part": counts.part,
         "line": counts.line,
         "text": _text(counts, profile),
         "share": round(line.share, 4),
-        "instructions": dict(counts.issued),
-        "active_lanes": _active(counts),
-        "flops": counts.flops,
-        "barriers": counts.barriers,
-        "device_bytes_requested": sum(memory.lanes * memory.width for memory in device),
-        "device_bytes_moved": sum(memory.sectors * _SECTOR for memory in device),
-        "threadgroup_bytes_requested": sum(memory.lanes * memory.width for memory in shared),
-        "threadgroup_cycles": sum(memory.bank_cycles for memory in shared),
-        "atomics": sum(memory.lanes for memory in counts.memory if memory.access == "atomic"),
-        "atomics_in_turn": sum(memory.contention for memory in counts.memory),
+        **_work([counts]),
     }
 
 
-def _active(counts: LineCounts) -> float | None:
-    issued = sum(counts.issued.values())
-    return round(sum(counts.lanes.values()) / issued, 2) if issued else None
+def _work(lines: Sequence[LineCounts]) -> dict[str, Any]:
+    """The counts of a line, or of all lines of a launch."""
+    memory = [one for line in lines for one in merged_vectors(line.memory)]
+    device = [one for one in memory if one.space == "device"]
+    shared = [one for one in memory if one.space == "threadgroup"]
+    atomics = [one for one in memory if one.access == "atomic"]
+    cycles = sum(one.bank_cycles for one in shared)
+    return {
+        "instructions": _summed(line.issued for line in lines),
+        "active_lanes": _active(lines),
+        "flops": sum(line.flops for line in lines),
+        "flops_by_kind": _summed(line.flops_of for line in lines),
+        "barriers": sum(line.barriers for line in lines),
+        "device_bytes_requested": sum(one.lanes * one.width for one in device),
+        "device_bytes_moved": sum(one.sectors for one in device) * 32,
+        "device_bytes_moved_by_64": sum(one.lines64 for one in device) * 64,
+        "device_bytes_moved_by_128": sum(one.lines128 for one in device) * 128,
+        "threadgroup_bytes_requested": sum(one.lanes * one.width for one in shared),
+        "threadgroup_cycles": cycles,
+        "bank_conflict_cycles": cycles
+        - sum(min(one.bank_cycles, least_bank_cycles(one)) for one in shared),
+        "atomics": sum(one.lanes for one in atomics),
+        "atomics_in_turn": sum(one.contention for one in atomics),
+    }
+
+
+def _summed(counts: Iterable[Mapping[Kind, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total)
+
+
+def _active(lines: Sequence[LineCounts]) -> float | None:
+    issued = sum(sum(line.issued.values()) for line in lines)
+    return round(sum(sum(line.lanes.values()) for line in lines) / issued, 2) if issued else None
 
 
 def _text(counts: LineCounts, profile: LaunchProfile) -> str:

@@ -13,6 +13,7 @@ _ORDERED = (
     "Reads of an iteration wait for its reductions and writes; the model overlaps more of them."
 )
 REASONS: Mapping[str, str] = {
+    "integer64": "Constants were fitted to counts that took 32-bit indices for 64-bit integers.",
     **dict.fromkeys((f"solve_triangular_{s}" for s in ("1024x16", "64x64", "8x128")), _ALONE),
     **dict.fromkeys(("pointer_chase_cache", "pointer_chase_memory"), _SERIAL),
     **dict.fromkeys(
