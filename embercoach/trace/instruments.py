@@ -47,6 +47,9 @@ _METHODS: dict[str, tuple[Kind, str]] = {
 #: Functions of NumPy that read an MLX array through its buffer, which can't be replaced.
 _OF_NUMPY = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy")
 
+#: Of a program's time, what counting the operations of graphs may take.
+_SHARE_OF_COUNTING = 0.01
+
 
 class Instruments:
     """The replacements of one trace."""
@@ -55,6 +58,7 @@ class Instruments:
         self._recorder = recorder
         self._mx: Any = None
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._installed = self._counted = 0.0
 
     def install(self) -> None:
         """Replace the names; the program must not have imported MLX yet."""
@@ -62,6 +66,7 @@ class Instruments:
         import numpy as np
 
         self._mx = mx
+        self._installed = clock()
         for name, kind in _FUNCTIONS.items():
             self._replace(mx, name, self._recorded(getattr(mx, name), kind, f"mx.{name}"))
         for name, (kind, operation) in _METHODS.items():
@@ -154,9 +159,16 @@ class Instruments:
         return converted
 
     def _count(self, events: Events, values: tuple[Any, ...]) -> None:
-        # Counting takes a microsecond for an operation: the 1st, 2nd, 4th, 8th time only.
-        if events.begun & (events.begun - 1) == 0:
-            events.operations = max(events.operations, operations_of(values, self._mx))
+        # Counting takes microseconds for an operation: the 1st, 2nd, 4th, 8th time only, and not
+        # again while all counting has taken more than a hundredth of the time.
+        begun = events.begun
+        if begun & (begun - 1):
+            return
+        begin = clock()
+        if begun > 1 and self._counted > _SHARE_OF_COUNTING * (begin - self._installed):
+            return
+        events.operations = max(events.operations, operations_of(values, self._mx))
+        self._counted += clock() - begin
 
 
 def _begins_with(array: type, value: Any) -> bool:

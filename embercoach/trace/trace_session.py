@@ -66,6 +66,5 @@ def _imported() -> set[str]:
 
 
 def _memory() -> tuple[int, int]:
-    import mlx.core as mx
-
+    mx = sys.modules["mlx.core"]
     return mx.get_active_memory(), mx.get_cache_memory()

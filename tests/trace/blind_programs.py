@@ -3,8 +3,7 @@
 A file has `key: value` lines and then one `=== path` before the text of each source. Comments in
 the sources are the expected events: `# expect: KIND OPERATION xCOUNT BYTESB; ...`. The kind
 `compile|retrace` adds up two, `any` is any operation, `expect-at -3:` is three lines above, and
-`allow:` accepts an event without requiring one. A line without a comment has none. The key
-`defect` has what the trace does not do yet.
+`allow:` accepts an event without requiring one. A line without a comment has none.
 """
 
 from __future__ import annotations
@@ -69,7 +68,6 @@ class Program:
     name: str
     command: str = ""
     about: str = ""
-    defect: str = ""
     exit_code: int = 0
     text: bool = False
     environment: dict[str, str] = field(default_factory=dict)
@@ -138,8 +136,6 @@ def configure(program: Program, key: str, value: str) -> None:
         program.ignored_output = value == "ignored"
     elif key == "text":
         program.text = value == "yes"
-    elif key == "defect":
-        program.defect = value
     else:
         assert key == "about", key
         program.about = value

@@ -53,7 +53,7 @@ class TraceCommand(click.Command):
     "json",
     "html",
     "perfetto",
-    help_text="Output format. Without -o, all but text move the program's output to standard error.",
+    help_text="Output format. Without -o, all but text move the output of the program to stderr.",
 )
 @shared_options.output_file
 @click.option(
