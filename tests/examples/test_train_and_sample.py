@@ -98,7 +98,7 @@ def test_the_trace_confirms_the_findings_and_the_repair(traces: dict[str, Any]) 
         if (site["kind"], site["operation"]) == ("retrace", "mx.compile of Model.decode")
     )
     assert (retrace["before"]["count"], retrace["after"]["count"]) == (size.sampled - 1, 0)
-    assert retrace["before"]["details"][0] == "argument 3: 0, then 1"
+    assert retrace["before"]["details"][0] == "argument position: 0, then 1"
     assert comparison["after"]["events"] < comparison["before"]["events"]
     assert traces["code"] == 0
 
