@@ -27,9 +27,16 @@ SHARES = (0.0, 0.005, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 
 def site(line: int, seconds: float, **more: Any) -> dict[str, Any]:
     made = {"path": "train.py", "line": line, "function": "f", "kind": "item", "waits": True}
-    costs = {"count": line, "seconds": seconds, "most_seconds": seconds, "bytes": 4}
+    costs = {
+        "count": line,
+        "seconds": seconds,
+        "most_seconds": seconds,
+        "bytes": 4,
+        "operations": 7,
+    }
     static = {"codes": ["GRAPH-BREAK-001"], "check": "found", "details": []}
     words = {"operation": "array.item", "text": "return x.item() + " + "long " * 20}
+    words["label"] = more.get("operation", "array.item")
     return {**made, **costs, **static, **words, **more}
 
 
@@ -46,8 +53,8 @@ def document() -> dict[str, Any]:
             site(22, 0.001, codes=[], check="not-found"),
         ],
         "findings": [
-            {**finding, **costs, "confirmed": True},
-            {**finding, **costs, "confirmed": False},
+            {**finding, **costs, "confirmed": True, "state": "confirmed"},
+            {**finding, **costs, "confirmed": False, "state": "not-reached"},
         ],
         "problems": [{"path": "other.py", "line": 1, "column": 1, "message": "invalid syntax"}],
         "summary": {

@@ -198,7 +198,7 @@ def test_text_has_the_worse_sites_first_and_the_totals() -> None:
     stream = StringIO()
     render(compare(BEFORE, AFTER), "text", 2, stream)
     lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
-    assert lines[0] == "count waited copied event place"
+    assert lines[0] == "count waited bytes event place"
     assert lines[2:6] == [
         "changed before 4 mx.compile of loss again train.py:7",
         "after 5 loss(x, 1.0)",

@@ -89,7 +89,7 @@ def _table(sites: tuple[ComparedSite, ...]) -> Table:
     table = new_table()
     for name in ("", ""):
         table.add_column(name, no_wrap=True)
-    for name in ("count", "waited", "copied"):
+    for name in ("count", "waited", "bytes"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     table.add_column("place", overflow="fold")

@@ -62,7 +62,7 @@ class JoinedFinding:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the arrays that were copied to the host."""
+        """Bytes of the arrays that were copied to the host, or promoted."""
         return sum(site.bytes for site in self.sites)
 
 

@@ -37,7 +37,7 @@ def print_findings(
         table = new_table()
         for name in ("finding", "state"):
             table.add_column(name, no_wrap=True)
-        for name in ("count", "waited", "copied"):
+        for name in ("count", "waited", "bytes"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("place", overflow="fold")
         table.add_column("")

@@ -158,7 +158,7 @@ def _table(traced: Traced) -> Table:
     from rich.text import Text
 
     table = new_table()
-    for name in ("waited", "share", "count", "mean", "copied", "graph"):
+    for name in ("waited", "share", "count", "mean", "bytes", "graph"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     sites = traced.record.sites[: traced.lines]
