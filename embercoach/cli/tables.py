@@ -9,9 +9,13 @@ from embercoach.report.styled import STYLES, wants_color, width_of
 from embercoach.terminal_text import without_commands
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
 _MOST_OF_LINE = 40
+#: Characters of a place up to which a table does not fold it.
+_WIDTH_OF_PLACE = 30
 
 
 def new_table() -> Table:
@@ -20,6 +24,12 @@ def new_table() -> Table:
     from rich.table import Table
 
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=STYLES["head"])
+
+
+def add_place(table: Table, places: Sequence[str]) -> None:
+    """Add a column of files and lines, which folds only those that are long."""
+    widest = max(map(len, places), default=0)
+    table.add_column("place", overflow="fold", min_width=min(widest, _WIDTH_OF_PLACE))
 
 
 def print_table(table: Table, stream: TextIO) -> None:

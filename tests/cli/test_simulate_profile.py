@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 
 from embercoach.cli.simulate.profile_text import table
+from embercoach.report.html.profile_facts import place_of, profile_facts
 from embercoach.report.html.profile_page import roofline, shown_columns, source_rows
-from embercoach.report.profile_facts import place_of, profile_facts
 from tests.simulator.programs import python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")

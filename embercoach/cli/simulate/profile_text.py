@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.cli.tables import duration, new_table, print_table, shortened
-from embercoach.report.profile_facts import gpu_facts, place_of, profile_facts
-from embercoach.report.quantities import size_of
+from embercoach.report.html.profile_facts import gpu_facts, place_of, profile_facts
 from embercoach.report.styled import print_lines, width_of
+from embercoach.report.text import size_of
 from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:

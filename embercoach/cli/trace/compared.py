@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from embercoach.cli.tables import duration, new_table, print_table, shortened
-from embercoach.report.quantities import size_of
 from embercoach.report.styled import print_lines
+from embercoach.report.text import size_of
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import label_of
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table
+from embercoach.cli.tables import add_place, duration, new_table, print_table
 from embercoach.report.locations import line_of
-from embercoach.report.quantities import size_of
 from embercoach.report.styled import print_lines
-from embercoach.report.text import plural, problem_lines
+from embercoach.report.text import plural, problem_lines, size_of
 from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
@@ -20,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def print_findings(
-    checked: CheckedTrace, unfound: Sequence[tuple[str, Site]], lines: int, stream: TextIO
+    checked: CheckedTrace,
+    unfound: Sequence[tuple[str, Site]],
+    lines: int,
+    stream: TextIO,
+    *,
+    option: str,
 ) -> None:
     """Write a table of findings, the files that could not be checked, and a summary.
 
@@ -29,6 +33,7 @@ def print_findings(
         unfound: the places and sites that wait and that the check has no finding for.
         lines: of findings and of such sites, each at most.
         stream: where to.
+        option: that shows more of them.
     """
     from rich.text import Text
 
@@ -39,18 +44,18 @@ def print_findings(
             table.add_column(name, no_wrap=True)
         for name in ("count", "waited", "bytes"):
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("place", overflow="fold")
-        table.add_column("")
-        for one in findings[:lines]:
-            table.add_row(*map(Text, _finding_cells(one)))
+        rows = [_finding_cells(one) for one in findings[:lines]]
         for place, site in unfound[:lines]:
-            cells = ("", "not found", *_cost(site), log_line(place), log_line(site.operation))
-            table.add_row(*map(Text, cells))
+            rows.append(("", "not found", *_cost(site), log_line(place), log_line(site.operation)))
+        add_place(table, [row[-2] for row in rows])
+        table.add_column("")
+        for row in rows:
+            table.add_row(*map(Text, row))
         stream.write("\n")
         print_table(table, stream)
         hidden = max(len(findings) - lines, 0) + max(len(unfound) - lines, 0)
         if hidden:
-            print_lines([[(f"{hidden} more rows (--lines).", "")]], stream)
+            print_lines([[(f"{hidden} more rows ({option}).", "")]], stream)
     print_lines(problem_lines(checked.problems), stream)
     if summary := finding_summary(checked):
         print_lines([[(summary, "")]], stream)

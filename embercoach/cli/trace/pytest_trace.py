@@ -35,10 +35,12 @@ class TracedTests:
 
     Args:
         reports: files to write, each with its format.
+        option: that asks for such a file.
     """
 
-    def __init__(self, reports: Sequence[tuple[str, Path]]) -> None:
+    def __init__(self, reports: Sequence[tuple[str, Path]], option: str) -> None:
         self._reports = reports
+        self._option = option
         self._configurations: Configurations | None = None
         timeline = any(form == "perfetto" for form, _ in reports)
         self._trace: TraceSession | None = TraceSession(timeline=timeline)
@@ -90,7 +92,7 @@ class TracedTests:
             return
         record = merged(self._of_workers) if self._of_workers else own
         checked = checked_trace(record, self._configurations)
-        traced = Traced(record, "pytest", LINES, int(exitstatus), checked)
+        traced = Traced(record, "pytest", LINES, int(exitstatus), checked, option=self._option)
         shown = StringIO()
         render(traced, "text", shown)
         try:

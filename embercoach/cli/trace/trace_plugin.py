@@ -66,7 +66,7 @@ def _start(config: pytest.Config, reports: list[tuple[str, Path]]) -> None:
     from embercoach.cli.trace.pytest_trace import TracedTests
 
     try:
-        session = TracedTests(reports)
+        session = TracedTests(reports, REPORT)
     except ImportError as error:
         raise pytest.UsageError(f"{FLAG} needs {error.name}: {error}") from error
     config.pluginmanager.register(session, SESSION)

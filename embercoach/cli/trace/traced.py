@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from embercoach.cli.tables import duration, new_table, print_table, shortened
+from embercoach.cli.tables import add_place, duration, new_table, print_table, shortened
 from embercoach.cli.trace.finding_report import (
     finding_counts,
     finding_members,
@@ -19,8 +19,8 @@ from embercoach.cli.trace.finding_report import (
 from embercoach.cli.trace.perfetto import timeline
 from embercoach.report.excerpt import visible
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.quantities import size_of
 from embercoach.report.styled import print_lines
+from embercoach.report.text import size_of
 from embercoach.terminal_text import json_text, log_line
 from embercoach.trace.trace_record import WAITING
 
@@ -39,8 +39,6 @@ VERSION = 1
 #: Bytes of MLX's cache from which text says where it grew.
 _CACHE_TO_SHOW = 1 << 20
 _MOST_PLACES = 3
-#: Characters of a place up to which the table does not fold it.
-_WIDTH_OF_PLACE = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,7 @@ class Traced:
         lines: how many sites text lists.
         exit_code: of the program.
         checked: the findings of its files; None if they were not linted.
+        option: that shows more rows than text lists.
     """
 
     record: TraceRecord
@@ -60,6 +59,7 @@ class Traced:
     lines: int
     exit_code: int
     checked: CheckedTrace | None = None
+    option: str = "--lines"
 
 
 def render(traced: Traced, form: str, stream: TextIO) -> None:
@@ -86,7 +86,7 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
             for site in traced.record.sites
             if traced.checked.join.states.get(site) == "not-found"
         ]
-        print_findings(traced.checked, unfound, traced.lines, stream)
+        print_findings(traced.checked, unfound, traced.lines, stream, option=traced.option)
 
 
 def document(traced: Traced) -> dict[str, Any]:
@@ -163,8 +163,7 @@ def _table(traced: Traced) -> Table:
     table.add_column("event", no_wrap=True)
     sites = traced.record.sites[: traced.lines]
     places = [log_line(f"{_shown(site.path)}:{site.line}") for site in sites]
-    widest = max(map(len, places), default=0)
-    table.add_column("place", overflow="fold", min_width=min(widest, _WIDTH_OF_PLACE))
+    add_place(table, places)
     table.add_column("")
     total = traced.record.seconds or 1.0
     for site, place in zip(sites, places, strict=True):
@@ -201,7 +200,7 @@ def _summary(traced: Traced) -> Iterator[Line]:
         return
     hidden = len(record.sites) - traced.lines
     if hidden > 0:
-        yield [(f"{hidden} more lines (--lines).", "")]
+        yield [(f"{hidden} more lines ({traced.option}).", "")]
     events = sum(site.count for site in record.sites if site.kind in WAITING)
     share = record.waited / record.seconds if record.seconds else 0.0
     whole = f" of {duration(record.seconds)} ({share:.0%}) in {events:,} events on {record.device}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
+from embercoach.report.html.profile_facts import place_of, profile_facts
 from embercoach.report.html.rendering import asset, content_hash, environment
-from embercoach.report.profile_facts import place_of, profile_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.simulator.build.narrow_integers import is_free, narrow_integers
+from embercoach.simulator.build.index_width import is_free, narrow_integers
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.build.register_pressure import registers_of
 from embercoach.simulator.build.vector_parts import vector_parts

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.simulator.profile.accesses import least_bank_cycles
-from embercoach.simulator.profile.changes import (
+from embercoach.simulator.profile.kernel_changes import (
     LEAST_GAIN,
     LEAST_PART,
     LINE,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.simulator.profile.changes import (
+from embercoach.simulator.profile.kernel_changes import (
     LEAST_GAIN,
     LEAST_PART,
     LINE,

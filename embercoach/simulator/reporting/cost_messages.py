@@ -10,9 +10,9 @@ from embercoach.simulator.profile.advice import advise
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.simulator.profile.changes import Advice
     from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
+    from embercoach.simulator.profile.kernel_changes import Advice
 
 _HELP = {
     "uncoalesced-access": "Let neighbouring threads access neighbouring elements, or go through a "

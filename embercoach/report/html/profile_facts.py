@@ -1,11 +1,11 @@
-"""What a launch did, in words: for the text and the page of ``embercoach simulate --profile``."""
+"""Counts of a launch in words, for the text and the page of ``embercoach simulate --profile``."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from embercoach.report.quantities import size_of
+from embercoach.report.text import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
