@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from tests.precompiled import use_precompiled_header
 from tests.rows import cases_as_rows
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ settings.load_profile("default-suite")
 # each worker of xdist rewrites the assertions of every test module: a minute of CPU time in all.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what MLX compiles on a CPU with a precompiled header."""
+    if cache := getattr(config, "cache", None):
+        use_precompiled_header(cache.mkdir("precompiled"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
