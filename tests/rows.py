@@ -1,7 +1,8 @@
 """Tables that one test checks row by row: thousands of tests would cost more than the checks.
 
-A run of whole files checks the cases of a parametrized test in one test too, where no case has a
-fixture of its own. With `-k`, or the name of a test as an argument, each case is a test.
+A run of whole files checks the cases of a parametrized test in one test too, unless a case has
+marks or the test uses a fixture that is made for each test. With `-k`, or the name of a test as an
+argument, each case is a test.
 """
 
 from __future__ import annotations
