@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import sys
 from collections import Counter
@@ -12,7 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from tests.precompiled import use_precompiled_header
+from tests.rows import cases_as_rows
+
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
@@ -42,6 +48,12 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what MLX compiles on a CPU with a precompiled header."""
+    if cache := getattr(config, "cache", None):
+        use_precompiled_header(cache.mkdir("precompiled"))
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import only the modules that `-m commit`, or `-k` with a rule's code, selects from."""
     if collection_path.parent != TESTS or not collection_path.is_dir():
@@ -52,6 +64,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if code and (RULES / f"{code}.md").is_file() and collection_path.name != "rules":
         return True
     return None
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> pytest.Function | None:
+    """Check the cases of a test in one test, in a run of whole files."""
+    config = collector.config
+    if config.option.keyword or any("::" in argument for argument in config.args):
+        return None
+    if not isinstance(collector, pytest.Module) or not collector.funcnamefilter(name):
+        return None
+    return cases_as_rows(collector, name, obj) if inspect.isfunction(obj) else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,6 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     declared = [line.partition(":")[0] for line in config.getini("markers")]
     default = " ".join(config.getini("addopts"))
     left_out = {name for name in declared if f"not {name}" in default}
+    folders = {path: path.relative_to(TESTS).parts[0] for path in {item.path for item in items}}
     for item in items:
         every = sample_of(item)
         if every is not None:
@@ -85,7 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
             seen[test] += 1
         if takes_examples_of_profile(item):
             item.add_marker(pytest.mark.generated)
-        folder = item.path.relative_to(TESTS).parts[0]
+        folder = folders[item.path]
         if folder in COMMIT and not left_out & {mark.name for mark in item.iter_markers()}:
             item.add_marker(pytest.mark.commit)
 
@@ -112,8 +137,13 @@ def sample_of(item: pytest.Item) -> int | None:
     return SIMULATED if places else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Keep the garbage collector from walking the collected tests over and over."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()

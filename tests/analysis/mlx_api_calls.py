@@ -368,8 +368,20 @@ def with_argument(call: str, argument: ast.expr, source: str) -> str:
 
 
 def evaluate(call: str, names: dict[str, Any]) -> Any:
-    """The value of a call, all arrays in it evaluated."""
-    result = eval(call, dict(names))
-    if isinstance(result, (mx.array, list, tuple, dict)):
-        mx.eval(result)
+    """The value of a call, after MLX has computed it.
+
+    MLX compiles some layers, on a CPU with g++, which takes a second for each layer and dtype.
+    Types and dtypes need no compiler: what is computed is a second call, in operations.
+    """
+    result = computed = eval(call, dict(names))
+    compiles = "nn." in call
+    if compiles:
+        mx.disable_compile()
+    try:
+        if compiles:
+            computed = eval(call, dict(names))
+        if isinstance(computed, (mx.array, list, tuple, dict)):
+            mx.eval(computed)
+    finally:
+        mx.enable_compile()
     return result

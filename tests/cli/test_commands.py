@@ -19,6 +19,7 @@ from embercoach import __version__, rulebook
 from embercoach.cli import progress
 from embercoach.cli.progress import ProgressBar, progress_of
 from tests.cli.conftest import Ran
+from tests.rows import each_row
 
 Cli = Callable[..., Ran]
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def test_without_arguments_the_help_is_shown(embercoach: Cli) -> None:
     assert "Usage: embercoach " in ran.out + ran.err
 
 
-@pytest.mark.parametrize("code", sorted(RULES))
+@each_row("code", sorted(RULES))
 def test_explain(embercoach: Cli, code: str) -> None:
     assert embercoach("explain", code) == Ran(0, RULES[code].page, "")
 

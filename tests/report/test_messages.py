@@ -12,6 +12,7 @@ from tests.report.messages import Message, described, measured, messages
 language = imported(".ci/language.py")
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 def test_messages_are_no_longer_than_before(tmp_path_factory: pytest.TempPathFactory) -> None:
     found = messages(tmp_path_factory.mktemp("messages"))

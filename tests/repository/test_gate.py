@@ -221,7 +221,7 @@ import pytest
 seen = []
 
 @pytest.mark.parametrize("case", range(40))
-def test_case(case):
+def test_case(case, tmp_path):
     seen.append(case)
 
 def test_the_last_sees_all():

@@ -105,7 +105,7 @@ def found_by_command(block: Block) -> list[Found]:
     return [Found(f["code"], f["line"], f["fix"] and f["fix"]["safe"]) for f in findings]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lint() -> Lint:
     """All findings in a block, of whatever severity."""
 
