@@ -398,3 +398,21 @@ def test_findings_at_lines_that_did_not_run_are_not_reached(tmp_path: Path) -> N
     assert (
         document["summary"]["not_reached"] == sum(s == "not-reached" for s in states.values()) + 1
     )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 added sys.monitoring")
+def test_a_program_that_frees_all_tools_of_monitoring_is_traced(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import sys\n"
+        "import mlx.core as mx\n"
+        "for tool in range(6):\n"
+        "    if sys.monitoring.get_tool(tool):\n"
+        "        sys.monitoring.free_tool_id(tool)\n"
+        "def value(x):\n"
+        "    return x.item()\n"
+        "print(value(mx.ones(1)))\n",
+        "utf-8",
+    )
+    document = traced(tmp_path, "python", "main.py")
+    assert document["summary"]["exit_code"] == 0
+    assert [site["line"] for site in document["sites"]] == [7]
