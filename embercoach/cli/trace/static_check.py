@@ -14,7 +14,7 @@ from embercoach.cli.flow import UserError
 from embercoach.cli.trace.finding_join import join
 from embercoach.config import ConfigError, Configurations
 from embercoach.engine.checkouts import Plan
-from embercoach.engine.languages import PYTHON, language_of
+from embercoach.engine.languages import is_python_source
 from embercoach.engine.suppression.suppression_coverage import CoveredLines
 from embercoach.engine.suppression.suppressions import read_directives, read_lines
 from embercoach.plugins.loading import PluginRequest
@@ -130,7 +130,7 @@ def _of_project(paths: Iterable[str]) -> Iterator[str]:
             is_file = Path(real).is_file()
         except (OSError, ValueError):  # too long, or with a null byte
             continue
-        if is_file and language_of(real) == PYTHON and is_inside(real, project):
+        if is_file and is_inside(real, project) and is_python_source(real):
             yield path
 
 
