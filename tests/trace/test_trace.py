@@ -451,3 +451,18 @@ def test_files_that_a_program_names_as_its_source_are_shown_only_if_they_are_pyt
     assert "secret of own.py" in shown
     assert "secret of .env" not in shown
     assert "secret of tokens.txt" not in shown
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+def test_a_program_that_removes_the_current_folder_has_a_report(tmp_path: Path, form: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "main.py").write_text(
+        "import os, shutil\nimport mlx.core as mx\nmx.ones(1).item()\nshutil.rmtree(os.getcwd())\n",
+        "utf-8",
+    )
+    report = tmp_path / "report"
+    arguments = ("--output-format", form, "-o", str(report), "--", "python", "main.py")
+    result = trace(project, *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "array.item" in report.read_text("utf-8")

@@ -122,7 +122,10 @@ def check_files(paths: Iterable[str], configurations: Configurations) -> StaticC
 
 def _of_project(paths: Iterable[str]) -> Iterator[str]:
     """The paths that lead to Python files of the project of the current folder."""
-    here = str(Path.cwd())
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:  # the program has removed the folder
+        return
     project = boundary(here) or here
     for path in paths:
         try:

@@ -125,7 +125,10 @@ def document(traced: Traced) -> dict[str, Any]:
 
 def _shown(path: str) -> str:
     """A path as users write it: relative where it lies below the current folder."""
-    return path.removeprefix(f"{Path.cwd()}{os.sep}")
+    try:
+        return path.removeprefix(f"{Path.cwd()}{os.sep}")
+    except FileNotFoundError:  # the program has removed the folder
+        return path
 
 
 def _static_members(site: Site, checked: CheckedTrace | None) -> dict[str, Any]:
