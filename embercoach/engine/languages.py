@@ -69,6 +69,16 @@ def is_known(path: str) -> bool:
     return suffix in ("", *SUFFIXES, *PYTHON_SUFFIXES) or _names_python(path)
 
 
+def is_python_source(path: str) -> bool:
+    """Return whether a file's suffix, or a first line that names the interpreter, is Python's.
+
+    Unlike a user, a program may name any file as the source of its code, such as `.env`.
+    """
+    suffix = os.path.splitext(path)[1]  # noqa: PTH122
+    # A pipe would block.
+    return suffix in (".py", *PYTHON_SUFFIXES) or (os.path.isfile(path) and _names_python(path))  # noqa: PTH113
+
+
 def _names_python(path: str) -> bool:
     try:
         with open(path, "rb") as stream:  # noqa: PTH123  (hot)

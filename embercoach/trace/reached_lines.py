@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MONITORING: Any = getattr(sys, "monitoring", None)
 #: Identifiers that Python leaves to tools other than debuggers, coverage and profilers.
 _TOOLS = (3, 4)
+_NAME = "embercoach"
 
 
 class ReachedLines:
@@ -31,7 +32,7 @@ class ReachedLines:
         self._tool = next((tool for tool in _TOOLS if _MONITORING.get_tool(tool) is None), None)
         if self._tool is None:
             return
-        _MONITORING.use_tool_id(self._tool, "embercoach")
+        _MONITORING.use_tool_id(self._tool, _NAME)
         events = _MONITORING.events
         _MONITORING.register_callback(self._tool, events.PY_START, self._started)
         _MONITORING.register_callback(self._tool, events.LINE, self._reached)
@@ -43,7 +44,7 @@ class ReachedLines:
         Returns:
             The lines by the file's name, sorted; None if they are unknown.
         """
-        if self._tool is None:
+        if not self._has_tool():
             return None
         _MONITORING.set_events(self._tool, 0)
         for event in (_MONITORING.events.PY_START, _MONITORING.events.LINE):
@@ -53,9 +54,13 @@ class ReachedLines:
         return {file: tuple(sorted(lines)) for file, lines in [*self._lines.items()]}
 
     def _started(self, code: CodeType, _offset: int) -> Any:
-        if self._tool is not None and is_of_project(code.co_filename):
+        if self._has_tool() and is_of_project(code.co_filename):
             _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
         return _MONITORING.DISABLE
+
+    def _has_tool(self) -> bool:
+        """Return whether the identifier is still this one's: the program may have freed it."""
+        return self._tool is not None and _MONITORING.get_tool(self._tool) == _NAME
 
     def _reached(self, code: CodeType, line: int) -> Any:
         self._lines[code.co_filename].add(line)

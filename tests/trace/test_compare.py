@@ -263,6 +263,8 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("before.json", "before.json"), 0),
         (("before.json", "after.json"), 1),
         (("--renamed", "train.py", "fit.py", "before.json", "before.json"), 1),
+        (("--renamed", "./train.py", "./train.py", "before.json", "before.json"), 0),
+        (("--renamed", "./train.py", "fit.py", "before.json", "before.json"), 1),
         (("before.json", "absent.json"), 2),
         (("before.json",), 2),
         (("before.json", "."), 2),

@@ -105,6 +105,7 @@ def test_only_python_files_of_the_project_are_read(
 ) -> None:
     (project / "link.py").symlink_to(project.parent / "outside.py")
     (project / "kernel.metal").write_text("", encoding="utf-8")
+    (project / ".env").write_text("TOKEN=mlx\n", encoding="utf-8")
     os.mkfifo(project / "pipe.py")
     (project / ".git").mkdir()
     (project / ".git" / "hook.py").write_text(PULL, encoding="utf-8")
@@ -118,6 +119,7 @@ def test_only_python_files_of_the_project_are_read(
         "vendor/excluded.py",
         "/dev/zero",
         "/etc/passwd",
+        ".env",
         "absent.py",
         "<string>",
         "a\0b.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -398,3 +399,70 @@ def test_findings_at_lines_that_did_not_run_are_not_reached(tmp_path: Path) -> N
     assert (
         document["summary"]["not_reached"] == sum(s == "not-reached" for s in states.values()) + 1
     )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 added sys.monitoring")
+def test_a_program_that_frees_all_tools_of_monitoring_is_traced(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import sys\n"
+        "import mlx.core as mx\n"
+        "for tool in range(6):\n"
+        "    if sys.monitoring.get_tool(tool):\n"
+        "        sys.monitoring.free_tool_id(tool)\n"
+        "def value(x):\n"
+        "    return x.item()\n"
+        "print(value(mx.ones(1)))\n",
+        "utf-8",
+    )
+    document = traced(tmp_path, "python", "main.py")
+    assert document["summary"]["exit_code"] == 0
+    assert [site["line"] for site in document["sites"]] == [7]
+
+
+def test_files_that_a_program_names_as_its_source_are_shown_only_if_they_are_pythons(
+    tmp_path: Path,
+) -> None:
+    own, other = ["tool", "own.py"], [".env", "tokens.txt", "/etc/passwd", "/dev/zero", "pipe"]
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.py").symlink_to("tokens.txt")
+    for name in (".env", "tokens.txt", "own.py", "tool"):
+        first = "#!/usr/bin/env python\n" if name == "tool" else "\n"
+        (tmp_path / name).write_text(f"{first}secret of {name}\nmlx\n", "utf-8")
+    names = [*own, *other, "link.py", "absent.py"]
+    (tmp_path / "main.py").write_text(
+        "import mlx.core as mx\n"
+        f"for name in {names!r}:\n"
+        "    exec(compile('\\nmx.ones(1).item()', name, 'exec'))\n"
+        "def of_null(): return mx.ones(1).item()\n"
+        "of_null.__code__ = of_null.__code__.replace(co_filename='a\\0.py')\n"
+        "of_null()\n",
+        "utf-8",
+    )
+    document = traced(tmp_path, "python", "main.py")
+    texts = {site["path"]: site["text"] for site in document["sites"]}
+    assert texts == {
+        **dict.fromkeys([*names, "a\0.py"], ""),
+        **{name: f"secret of {name}" for name in own},
+    }
+    page = tmp_path / "t.html"
+    arguments = ("--output-format", "html", "-o", str(page), "--", "python", "main.py")
+    assert trace(tmp_path, *arguments).returncode == 0
+    shown = page.read_text("utf-8")
+    assert "secret of own.py" in shown
+    assert "secret of .env" not in shown
+    assert "secret of tokens.txt" not in shown
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+def test_a_program_that_removes_the_current_folder_has_a_report(tmp_path: Path, form: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "main.py").write_text(
+        "import os, shutil\nimport mlx.core as mx\nmx.ones(1).item()\nshutil.rmtree(os.getcwd())\n",
+        "utf-8",
+    )
+    report = tmp_path / "report"
+    arguments = ("--output-format", form, "-o", str(report), "--", "python", "main.py")
+    result = trace(project, *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "array.item" in report.read_text("utf-8")

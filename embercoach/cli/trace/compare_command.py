@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -57,7 +58,8 @@ def command(
     A site is all events of one kind in one function of a file at lines of the same text, so that
     moved lines are the same site. Traces of a compiled function match by its name.
     """
-    comparison = compare(_read(before), _read(after), dict(renamed))
+    names = {os.path.normpath(old): os.path.normpath(new) for old, new in renamed}
+    comparison = compare(_read(before), _read(after), names)
     deliver(lambda stream: render(comparison, output_format, lines, stream), output_file)
     ctx.exit(codes.FOUND if comparison.is_worse else codes.CLEAN)
 

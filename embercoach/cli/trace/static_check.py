@@ -14,7 +14,7 @@ from embercoach.cli.flow import UserError
 from embercoach.cli.trace.finding_join import join
 from embercoach.config import ConfigError, Configurations
 from embercoach.engine.checkouts import Plan
-from embercoach.engine.languages import PYTHON, language_of
+from embercoach.engine.languages import is_python_source
 from embercoach.engine.suppression.suppression_coverage import CoveredLines
 from embercoach.engine.suppression.suppressions import read_directives, read_lines
 from embercoach.plugins.loading import PluginRequest
@@ -122,7 +122,10 @@ def check_files(paths: Iterable[str], configurations: Configurations) -> StaticC
 
 def _of_project(paths: Iterable[str]) -> Iterator[str]:
     """The paths that lead to Python files of the project of the current folder."""
-    here = str(Path.cwd())
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:  # the program has removed the folder
+        return
     project = boundary(here) or here
     for path in paths:
         try:
@@ -130,7 +133,7 @@ def _of_project(paths: Iterable[str]) -> Iterator[str]:
             is_file = Path(real).is_file()
         except (OSError, ValueError):  # too long, or with a null byte
             continue
-        if is_file and language_of(real) == PYTHON and is_inside(real, project):
+        if is_file and is_inside(real, project) and is_python_source(real):
             yield path
 
 

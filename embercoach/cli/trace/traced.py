@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from embercoach.cli.trace.finding_report import (
     problem_members,
 )
 from embercoach.cli.trace.perfetto import timeline
+from embercoach.cli.trace.source_lines import SourceLines, real_path
 from embercoach.report.excerpt import visible
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
@@ -91,14 +91,14 @@ def render(traced: Traced, form: str, stream: TextIO) -> None:
 
 def document(traced: Traced) -> dict[str, Any]:
     """The JSON report as plain data; its form is that of ``trace.schema.json``."""
-    record = traced.record
+    record, sources = traced.record, SourceLines()
     return {
         "version": VERSION,
         "sites": [
             {
                 **asdict(site),
                 "path": _shown(site.path),
-                "text": _text(site),
+                "text": sources.line(site.path, site.line),
                 "label": site.label,
                 "waits": site.kind in WAITING,
                 "details": list(site.details),
@@ -125,11 +125,10 @@ def document(traced: Traced) -> dict[str, Any]:
 
 def _shown(path: str) -> str:
     """A path as users write it: relative where it lies below the current folder."""
-    return path.removeprefix(f"{Path.cwd()}{os.sep}")
-
-
-def _text(site: Site) -> str:
-    return linecache.getline(site.path, site.line).strip()
+    try:
+        return path.removeprefix(f"{Path.cwd()}{os.sep}")
+    except FileNotFoundError:  # the program has removed the folder
+        return path
 
 
 def _static_members(site: Site, checked: CheckedTrace | None) -> dict[str, Any]:
@@ -150,7 +149,7 @@ def _sources(traced: Traced) -> dict[str, LineIndex]:
     return {
         _shown(path): sources.index(path)
         for path in sorted(paths)
-        if os.path.realpath(path) in traced.checked.files
+        if real_path(path) in traced.checked.files
     }
 
 
@@ -165,7 +164,7 @@ def _table(traced: Traced) -> Table:
     places = [log_line(f"{_shown(site.path)}:{site.line}") for site in sites]
     add_place(table, places)
     table.add_column("")
-    total = traced.record.seconds or 1.0
+    total, sources = traced.record.seconds or 1.0, SourceLines()
     for site, place in zip(sites, places, strict=True):
         waits = site.kind in WAITING
         table.add_row(
@@ -177,7 +176,7 @@ def _table(traced: Traced) -> Table:
             f"{site.operations:,}" if site.operations else "",
             Text(log_line(site.label)),
             Text(place),
-            Text(shortened(log_line(_text(site)))),
+            Text(shortened(log_line(sources.line(site.path, site.line)))),
         )
     return table
 
