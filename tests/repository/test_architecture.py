@@ -286,6 +286,8 @@ def test_the_kernel_pack_stands_alone() -> None:
     assert reaching <= {"xlstm_kernels/executors/simulated.py"}
 
 
+#: Modules of `cli/trace` that pytest loads.
+PLUGIN = ("trace_plugin.py", "pytest_trace.py")
 #: Distributions that are imported by another name.
 IMPORTED = {"markdown-it-py": "markdown_it", "pyelftools": "elftools"}
 
@@ -305,7 +307,7 @@ def test_third_party_imports_are_declared() -> None:
     # mlx-lm brings huggingface_hub, and that yaml.
     language_models = kernels | declared(project["optional-dependencies"]["lm"])
     language_models |= {"huggingface_hub", "yaml"}
-    # The pytest plugin runs only where pytest has loaded it.
+    # The pytest plugins run only where pytest has loaded them.
     simulator = kernels | declared(project["optional-dependencies"]["simulator"]) | {"pytest"}
     server = core | declared(project["optional-dependencies"]["server"])
     watch = core | declared(project["optional-dependencies"]["watch"])
@@ -324,6 +326,8 @@ def test_third_party_imports_are_declared() -> None:
             return watch
         if PACKAGE / "trace" in path.parents:
             return kernels
+        if path.parent == PACKAGE / "cli" / "trace" and path.name in PLUGIN:
+            return core | {"pytest"}
         return simulator if PACKAGE / "simulator" in path.parents else core
 
     undeclared = [
