@@ -27,8 +27,8 @@ _STANDARD = tuple(
 )
 _STRING = "<string>"
 _SITE = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
-#: Packages whose frames are not the program's: events in them belong to the line that called them.
 _OF_PYTEST = ("_pytest", "pluggy", "pytest", "xdist")
+#: Packages whose frames are not the program's: events in them belong to the line that called them.
 _PACKAGES = ("mlx", "numpy", *_OF_PYTEST)
 _MOST_DETAILS = 8
 #: Code objects whose file is remembered; a program may make any number of them.
