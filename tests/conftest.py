@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from tests import sampling
 from tests.precompiled import use_precompiled_header
 from tests.rows import cases_as_rows
 
@@ -36,10 +37,10 @@ ON_ONE_WORKER = {
 #: The default suite has one of so many simulated cases of each test of the kernel pack.
 SIMULATED = 12
 
-# A busy machine is no fault of an example: no test here is timed.
-# The gate runs the tests marked `generated` once more, in the profile `thorough`.
+# No test here is timed: an example may take long on a busy machine. The default suite draws the
+# same examples each time. The gate runs the tests marked `generated` once more, in `thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=100)
-settings.register_profile("default-suite", deadline=None, max_examples=40)
+settings.register_profile("default-suite", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("default-suite")
 
 # Tests start Python some hundred times. Without bytecode each start compiles the package again, and
@@ -48,8 +49,14 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the seeded sample."""
+    sampling.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what MLX compiles on a CPU with a precompiled header."""
+    """Compile what MLX compiles on a CPU with a precompiled header; choose the sample's seed."""
+    sampling.choose_seed(config)
     if cache := getattr(config, "cache", None):
         use_precompiled_header(cache.mkdir("precompiled"))
 

@@ -19,6 +19,7 @@ from embercoach import __version__, rulebook
 from embercoach.cli import progress
 from embercoach.cli.progress import ProgressBar, progress_of
 from tests.cli.conftest import Ran
+from tests.processes import run_python
 from tests.rows import each_row
 
 Cli = Callable[..., Ran]
@@ -145,19 +146,9 @@ def test_completion(embercoach: Cli, shell: str) -> None:
 
 
 def completed(*words: str) -> list[str]:
-    result = subprocess.run(
-        [sys.executable, "-m", "embercoach"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "_EMBERCOACH_COMPLETE": "bash_complete",
-            "COMP_WORDS": " ".join(["embercoach", *words]),
-            "COMP_CWORD": str(len(words)),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = {"COMP_WORDS": " ".join(["embercoach", *words]), "COMP_CWORD": str(len(words))}
+    environment = {**os.environ, **asked, "_EMBERCOACH_COMPLETE": "bash_complete"}
+    result = run_python("-m", "embercoach", cwd=ROOT, env=environment)
     return result.stdout.splitlines()
 
 

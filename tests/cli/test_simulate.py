@@ -46,8 +46,8 @@ def simulate(tmp_path: Path) -> Simulate:
     kernels_in(tmp_path)
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return python("-m", "embercoach", "simulate", *arguments, cwd=tmp_path)
+    def run(*arguments: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
+        return python("-m", "embercoach", "simulate", *arguments, cwd=tmp_path, fresh=fresh)
 
     return run
 
@@ -243,8 +243,8 @@ def test_a_program_is_run_as_python_runs_it(simulate: Simulate, tmp_path: Path) 
         "import pickle\nclass A: pass\nassert type(pickle.loads(pickle.dumps(A()))) is A\n"
     )
     command = ("sub/asking.py", "--flag", "-x")
-    reported = simulate("--", "python", *command).stdout.splitlines()
-    plain = python(*command, cwd=tmp_path).stdout.splitlines()
+    reported = simulate("--", "python", *command, fresh=True).stdout.splitlines()
+    plain = python(*command, cwd=tmp_path, fresh=True).stdout.splitlines()
     assert reported[:2] == plain
     assert "[]" in reported[1]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.testing.rule_pages import page_paths, read_page
-from tests.examples.programs import ROOT
+from tests.processes import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,14 +79,8 @@ def _program(path: Path, parts: Iterable[Path]) -> str:
 
 
 def _printed(folder: Path, command: str, *arguments: str) -> list[Message]:
-    done = subprocess.run(
-        [sys.executable, "-m", "embercoach", command, "--output-format", "json", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command_line = ("embercoach", command, "--output-format", "json", *arguments)
+    done = run_python("-m", *command_line, cwd=folder)
     assert done.returncode == 1, done.stderr
     return [
         Message(one["code"], one["message"], one["help"])

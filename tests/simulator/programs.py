@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+
+from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "embercoach.simulator.pytest_plugin"
@@ -67,21 +68,13 @@ def kernels_in(folder: Path) -> Path:
 
 
 def python(
-    *arguments: str, cwd: Path, env: dict[str, str] | None = None
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, fresh: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run Python in a folder, with this checkout on its path."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     clean = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "PYTEST_ADDOPTS")}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**clean, "PYTHONPATH": path, "COLUMNS": "120", **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = {**clean, "PYTHONPATH": path, "COLUMNS": "120", **(env or {})}
+    return run_python(*arguments, cwd=cwd, env=environment, fresh=fresh)
 
 
 def plugin() -> str:
@@ -90,8 +83,15 @@ def plugin() -> str:
     return next(installed, PLUGIN)
 
 
-def pytest(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def pytest(*arguments: str, cwd: Path, fresh: bool = False) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder with our plugin alone, as installed or as it lies here."""
-    options = ("-p", plugin(), "-p", "no:cacheprovider")
+    # In a fork, EmberCoach is imported before pytest can rewrite its assertions.
+    options = (
+        "-p",
+        plugin(),
+        "-p",
+        "no:cacheprovider",
+        "-Wignore::pytest.PytestAssertRewriteWarning",
+    )
     env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return python("-m", "pytest", *options, *arguments, cwd=cwd, env=env)
+    return python("-m", "pytest", *options, *arguments, cwd=cwd, env=env, fresh=fresh)

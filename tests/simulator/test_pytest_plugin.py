@@ -314,7 +314,7 @@ def test_nothing_is_loaded():
 
 def test_without_the_flag_it_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_cost.py").write_text(COST)
-    result = run_pytest("--strict-markers", cwd=tmp_path)
+    result = run_pytest("--strict-markers", cwd=tmp_path, fresh=True)
     assert result.returncode == 0, result.stdout
     assert "EmberCoach" not in result.stdout
 

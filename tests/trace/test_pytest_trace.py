@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+
+from tests.processes import run_python
 
 pytest.importorskip("mlx.core")
 MODEL = """\
@@ -52,8 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, cwd=folder)
 
 
 def document(file: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 from embercoach.trace.trace_recorder import is_of_program
+from tests.processes import run_python
 
 mx = pytest.importorskip("mlx.core")
 ROOT = Path(__file__).parents[2]
@@ -61,8 +62,7 @@ def line(text: str) -> int:
 
 
 def trace(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "embercoach", "trace", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run_python("-m", "embercoach", "trace", *arguments, cwd=folder)
 
 
 def traced(folder: Path, *program: str) -> dict[str, Any]:
