@@ -10,6 +10,7 @@ json --no-cache` on the corpus folder, instead of running the linter.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.accuracy.corpus import LABELS, CorpusError, corpus_roots
-from tests.accuracy.sample import line_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +37,11 @@ FAMILY_CODES: dict[str, tuple[str, ...]] = {
 }
 
 Span = tuple[int, int, int, int]
+
+
+def line_hash(line: str) -> str:
+    """Return the short hash of a stripped source line that ties a label to its code."""
+    return hashlib.blake2b(line.strip().encode(), digest_size=8).hexdigest()
 
 
 class DriftError(RuntimeError):
