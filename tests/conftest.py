@@ -54,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     sampling.add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
     """Compile what MLX compiles on a CPU with a precompiled header; choose the sample's seed."""
     sampling.choose_seed(config)

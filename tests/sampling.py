@@ -19,9 +19,10 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-OPTION = "sample_seconds"
-#: What a worker sends home: how many tests it was given after the time.
-LEFT = "sample_left"
+    from xdist.workermanage import WorkerController
+
+#: What a worker is told, and what it answers: how many tests it was given after the time.
+SEED, LEFT = "sample_seed", "sample_left"
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -32,12 +33,13 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def choose_seed(config: pytest.Config) -> None:
-    """Draw the seed before xdist copies the options to its workers."""
+    """Draw the seed, or take the controller's in a worker, before Hypothesis reads its own."""
     option = config.option
     if option.sample_seconds is None:
         return
     if option.sample_seed is None:
-        option.sample_seed = secrets.randbelow(1_000_000)
+        given = getattr(config, "workerinput", {}).get(SEED)
+        option.sample_seed = secrets.randbelow(1_000_000) if given is None else given
     if option.hypothesis_seed is None:
         option.hypothesis_seed = str(option.sample_seed)
     config.pluginmanager.register(Sample(option.sample_seconds, option.sample_seed), "sample")
@@ -72,7 +74,11 @@ class Sample:
             output[LEFT] = self.left
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: object) -> None:
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        node.workerinput[SEED] = self.seed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController) -> None:
         self.left += getattr(node, "workeroutput", {}).get(LEFT, 0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

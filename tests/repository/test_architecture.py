@@ -1,18 +1,18 @@
-"""Imports run one way through the house, and starting the command loads little."""
+"""Imports run one way through the packages, and starting the command loads little."""
 
 from __future__ import annotations
 
 import ast
 import functools
-import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
 
-from tests.rows import each_row
+from tests.processes import run_python
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "embercoach"
-
-BOTTOM = {
-    "finding",
-    "kernel_builder",
-    "project_files",
-    "quoting",
-    "rule_links",
-    "rulebook",
-    "relative_paths",
-    "safe_read",
-    "terminal_text",
-    "toml",
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
 }
-# What each room may import besides itself. A new room needs a place here, chosen on purpose.
+KERNELS = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "xlstm_kernels").rglob("*.py"))
+}
+BOTTOM = {
+    *("finding", "kernel_builder", "project_files", "quoting", "rule_links", "rulebook"),
+    *("relative_paths", "safe_read", "terminal_text", "toml"),
+}
+RUN = {"engine", "checks", "fixes", "notebooks", "config", "plugins"}
+#: What a part of `embercoach` may import besides itself. A new part needs an entry.
 MAY_IMPORT: dict[str, set[str]] = {
     "finding": {"quoting"},
     "kernel_builder": set(),
@@ -59,283 +59,207 @@ MAY_IMPORT: dict[str, set[str]] = {
     "notebooks": {"fixes", "finding"},
     "report": {"fixes", "notebooks", "metal"} | BOTTOM,
     "config": {"plugins"} | BOTTOM,
-    "engine": {"checks", "analysis", "metal", "fixes", "notebooks", "config", "plugins"} | BOTTOM,
+    "engine": {"analysis", "metal"} | RUN | BOTTOM,
     "simulator": {"metal", "config", "user_program"} | BOTTOM,
     "trace": {"terminal_text", "user_program"},
-    "server": {"engine", "checks", "fixes", "notebooks", "config", "report", "plugins"} | BOTTOM,
-    "cli": {
-        "engine",
-        "checks",
-        "analysis",
-        "metal",
-        "fixes",
-        "notebooks",
-        "config",
-        "plugins",
-        "report",
-        "simulator",
-        "server",
-        "trace",
-    }
-    | BOTTOM,
+    "server": {"report"} | RUN | BOTTOM,
+    "cli": {"analysis", "metal", "report", "simulator", "server", "trace"} | RUN | BOTTOM,
     "testing": {"api", "checks", "finding", "plugins", "rulebook"},
     "__main__": {"cli"},
-    "__init__": set(),
+    "": set(),
 }
-# The floors of ``metal``, from the ground up; each may import those below it.
-FLOORS = ("", "program", "written", "execution", "inspections", "porting")
-MODULES = sorted(PACKAGE.rglob("*.py"))
-# The house stands: with fewer modules these tests would look at nothing.
-FEWEST_MODULES = 20
-
-
-def dotted(path: Path) -> str:
-    """``embercoach/engine/run.py`` -> ``embercoach.engine.run``, a package by its own name."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+#: The layers of a large package, from the bottom: a module imports its own and those below, at run
+#: time. Modules beside the folders may be imported by all.
+LAYERS: dict[str, tuple[set[str], ...]] = {
+    "embercoach.analysis": (
+        {"mlx_api", "syntax"},
+        {"values"},
+        {"facts"},
+        {"sizes"},
+        {"evaluate", "calls", "gradients"},
+        {"project"},
+    ),
+    "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body", "torch"}),
+    "embercoach.metal": (
+        {"preprocessor"},
+        {"program"},
+        {"written"},
+        {"execution"},
+        {"inspections"},
+        {"porting"},
+    ),
+    "embercoach.simulator": (
+        {"profile"},
+        {"rewrite"},
+        {"reporting"},
+        {"build"},
+        {"process"},
+        {"session"},
+    ),
+    "embercoach.cli": ({"simulate", "trace"}, {"commands"}),
+}
+#: Modules that write other than through `report.styled`: JSON, the package's own texts, and single
+#: lines that are sanitized where they are written, before `report` is imported.
+WRITERS = {
+    *("embercoach.analysis.mlx_api.generate", "embercoach.cli.commands.completion"),
+    *("embercoach.cli.commands.config", "embercoach.cli.commands.dev", "embercoach.cli.entry"),
+    *("embercoach.cli.commands.explain", "embercoach.cli.place", "embercoach.cli.commands.rules"),
+    *("embercoach.simulator.session.runner", "embercoach.trace.trace_runner"),
+    "embercoach.user_program",
+}
 
 
 @functools.cache
-def imports_and_calls(path: Path) -> tuple[list[ast.Import | ast.ImportFrom], set[str]]:
-    """The import statements of a file, and the names of functions that it calls."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    called = [node.func for node in nodes if isinstance(node, ast.Call)]
-    names = {node.id for node in called if isinstance(node, ast.Name)} | {
-        f"{node.value.id}.{node.attr}"
-        for node in called
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    }
-    return imports, names
+def read(name: str) -> tuple[dict[str, bool], set[str]]:
+    """The modules that a module imports, whether at run time, and the functions it calls."""
+    path = (MODULES | KERNELS)[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    imports: dict[str, bool] = {}
+    calls: set[str] = set()
+    todo: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), True)]
+    while todo:
+        node, runs = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for target in imported(node, package):
+                imports[target] = runs or imports.get(target, False)
+        if isinstance(node, ast.Call):
+            calls.add(ast.unparse(node.func))
+        types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        todo += [(child, runs and not types_only) for child in ast.iter_child_nodes(node)]
+    imports.pop(name, None)
+    return imports, calls
 
 
-def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and absolute name of every import of a file, those inside functions included."""
-    package = dotted(path) if path.name == "__init__.py" else dotted(path).rpartition(".")[0]
-    for node in imports_and_calls(path)[0]:
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        else:
-            base = package.split(".")[: len(package.split(".")) - node.level + 1]
-            start = ".".join(base) if node.level else ""
-            name = ".".join(filter(None, (start, node.module)))
-            yield from ((node.lineno, f"{name}.{alias.name}") for alias in node.names)
+def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
+    """Yield the names that a statement imports: modules of this repository, or as written."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    parts = package.split(".")
+    start = parts[: len(parts) - node.level + 1] if node.level else []
+    base = ".".join(filter(None, (*start, node.module)))
+    for alias in node.names:
+        inner = f"{base}.{alias.name}"
+        yield inner if inner in MODULES or inner in KERNELS else base
 
 
-def room(name: str) -> str:
-    """The room of a dotted module name: the part after ``embercoach``."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
+def part(name: str) -> str:
+    """The part of `embercoach` that a module belongs to; empty for the package itself."""
+    return (*name.split("."), "")[1]
 
 
-def trespasses(path: Path) -> list[str]:
-    """The imports of a file that its room may not make."""
-    own = room(dotted(path))
-    allowed = MAY_IMPORT[own] | {own}
-    found = []
-    for line, name in imported_modules(path):
-        top = name.split(".")[0]
-        if top == "xlstm_kernels" or (top == "embercoach" and not room_allows(name, allowed)):
-            found.append(f"{path.relative_to(ROOT)}:{line}: {own} must not import {name}")
-    return found
-
-
-def climbs(path: Path) -> list[str]:
-    """The imports of a module of ``metal`` that run up its floors."""
-    own = floor(dotted(path))
-    return [
-        f"{path.relative_to(ROOT)}:{line}: must not import {name}"
-        for line, name in imported_modules(path)
-        if name.startswith("embercoach.metal.") and floor(name) > own
+def test_imports_run_downward() -> None:
+    assert len(MODULES) > 300
+    wrong = [
+        f"{name} imports {target}"
+        for name in MODULES
+        for target in read(name)[0]
+        if target.split(".")[0] == "xlstm_kernels"
+        or (
+            target.split(".")[0] == "embercoach"
+            and part(target) not in MAY_IMPORT[part(name)] | {part(name), ""}
+        )
     ]
+    assert wrong == []
+    others = {name: targets - {name} for name, targets in MAY_IMPORT.items()}
+    assert tuple(TopologicalSorter(others).static_order())
 
 
-def floor(name: str) -> int:
-    """The floor that a module of ``metal``, or a name in one, is on."""
-    part = (*name.split("."), "", "", "")[2]
-    return FLOORS.index(part) if part in FLOORS else 0
+def test_no_modules_import_each_other() -> None:
+    graph = {
+        name: {target for target, runs in read(name)[0].items() if runs and target in MODULES}
+        for name in MODULES
+    }
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
-def room_allows(name: str, allowed: set[str]) -> bool:
-    # `from embercoach import __version__` names an attribute of the package, not a room.
-    target = room(name)
-    return target in allowed or target.startswith("__")
+@pytest.mark.parametrize("package", LAYERS)
+def test_packages_form_layers(package: str) -> None:
+    level = {name: at for at, names in enumerate(LAYERS[package]) for name in names}
+    folders = (ROOT / package.replace(".", "/")).glob("*/__init__.py")
+    assert level.keys() == {folder.parent.name for folder in folders}
+
+    def layer(name: str) -> int | None:
+        inside = name.startswith(f"{package}.")
+        return level.get(name.removeprefix(f"{package}.").partition(".")[0]) if inside else None
+
+    upward = [
+        f"{name} imports {target}"
+        for name in MODULES
+        if (own := layer(name)) is not None
+        for target, runs in read(name)[0].items()
+        if runs and (to := layer(target)) is not None and to > own
+    ]
+    assert upward == []
 
 
-def test_the_house_stands() -> None:
-    assert len(MODULES) >= FEWEST_MODULES
-
-
-def test_every_room_has_a_place() -> None:
-    assert {room(dotted(path)) for path in MODULES} <= set(MAY_IMPORT)
-
-
-def test_the_rules_themselves_run_one_way() -> None:
-    """No two rooms may import each other, not even by a detour."""
-    remaining = {name: set(targets) for name, targets in MAY_IMPORT.items()}
-    while remaining:
-        free = {name for name, targets in remaining.items() if not targets & remaining.keys()}
-        assert free, f"a circle among {sorted(remaining)}"
-        remaining = {name: targets for name, targets in remaining.items() if name not in free}
-
-
-@each_row("path", MODULES, ids=dotted)
-def test_imports_run_downward(path: Path) -> None:
-    assert trespasses(path) == []
-
-
-@each_row("path", [p for p in MODULES if "metal" in p.parts], ids=dotted)
-def test_metal_stands_on_its_floors(path: Path) -> None:
-    assert climbs(path) == []
-
-
-@pytest.mark.parametrize(
-    ("place", "source", "forbidden"),
-    [
-        ("metal/source.py", "from embercoach.metal.program.nodes import Block", True),
-        ("metal/program/nodes.py", "from ..inspections import races", True),
-        ("metal/execution/follow.py", "import embercoach.metal.inspections.races", True),
-        (
-            "metal/inspections/races.py",
-            "from embercoach.metal.execution.events import Trace",
-            False,
-        ),
-        ("metal/program/lower_calls.py", "from embercoach.metal.program import types", False),
-        ("metal/program/lower_calls.py", "from embercoach.metal.text_facts import Place", False),
-    ],
-)
-def test_a_climb_is_seen(
-    place: str, source: str, forbidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    path = tmp_path / "embercoach" / place
-    path.parent.mkdir(parents=True)
-    path.write_text(source, encoding="utf-8")
-    assert bool(climbs(path)) == forbidden
-
-
-@pytest.mark.parametrize(
-    ("place", "source", "forbidden"),
-    [
-        ("analysis/evaluate/names.py", "from embercoach.checks.arrays import dtype", True),
-        ("analysis/evaluate/names.py", "from embercoach import checks", True),
-        ("analysis/evaluate/names.py", "import embercoach.checks.arrays.dtype", True),
-        ("analysis/evaluate/names.py", "from ...checks import dtype", True),
-        ("analysis/evaluate/names.py", "from ... import checks", True),
-        ("analysis/evaluate/names.py", "def f():\n    from embercoach.engine import run", True),
-        ("analysis/__init__.py", "from ..engine import run", True),
-        ("metal/written/body.py", "from embercoach.finding import Finding", True),
-        ("engine/run.py", "from embercoach.report import text", True),
-        ("engine/run.py", "import xlstm_kernels", True),
-        ("analysis/evaluate/names.py", "from . import values", False),
-        ("analysis/__init__.py", "from .names import Name", False),
-        ("analysis/evaluate/names.py", "from embercoach.metal import contract", False),
-        ("analysis/evaluate/names.py", "import ast\nfrom libcst import Module", False),
-        ("cli/commands/check.py", "from embercoach import __version__", False),
-    ],
-)
-def test_a_trespass_is_seen(
-    place: str, source: str, forbidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    path = tmp_path / "embercoach" / place
-    path.parent.mkdir(parents=True)
-    path.write_text(source, encoding="utf-8")
-    assert bool(trespasses(path)) == forbidden
-
-
-#: What writes other than through ``report.styled``: JSON, the package's own texts, and single
-#: lines that are sanitized where they are written, before ``report`` is imported.
-WRITERS = {
-    "analysis/mlx_api/generate.py",
-    "cli/commands/completion.py",
-    "cli/commands/config.py",
-    "cli/commands/dev.py",
-    "cli/entry.py",
-    "cli/commands/explain.py",
-    "cli/place.py",
-    "cli/commands/rules.py",
-    "simulator/session/runner.py",
-    "trace/trace_runner.py",
-    "user_program.py",
-}
+def test_no_file_name_is_used_twice() -> None:
+    names = [path.name for path in MODULES.values() if path.name != "__init__.py"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def test_texts_for_people_pass_the_sanitizer() -> None:
-    """What is linted names files and kernels: a raw ``echo`` would hand them to the terminal."""
-    writing = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in MODULES
-        if imports_and_calls(path)[1] & {"print", "click.echo", "click.secho", "echo", "secho"}
-    }
-    assert writing == WRITERS
+    """Files and kernels name themselves: a raw `echo` would give their names to the terminal."""
+    writing = {"print", "click.echo", "click.secho", "echo", "secho"}
+    assert {name for name in MODULES if read(name)[1] & writing} == WRITERS
 
 
-KERNELS = sorted((ROOT / "xlstm_kernels").rglob("*.py"))
-
-
-def test_the_kernel_pack_stands_alone() -> None:
-    """The pack runs without the analyzer; only the simulated executor may reach for it."""
-    assert KERNELS
+def test_the_kernel_pack_needs_no_analyzer() -> None:
     reaching = {
-        path.relative_to(ROOT).as_posix()
-        for path in KERNELS
-        for _, name in imported_modules(path)
-        if name.split(".")[0] == "embercoach"
+        name
+        for name in KERNELS
+        if any(target.split(".")[0] == "embercoach" for target in read(name)[0])
     }
-    assert reaching <= {"xlstm_kernels/executors/simulated.py"}
+    assert reaching <= {"xlstm_kernels.executors.simulated"}
 
 
 #: Modules of `cli/trace` that pytest loads.
-PLUGIN = ("trace_plugin.py", "pytest_trace.py")
+PLUGIN = {"embercoach.cli.trace.trace_plugin", "embercoach.cli.trace.pytest_trace"}
 #: Distributions that are imported by another name.
 IMPORTED = {"markdown-it-py": "markdown_it", "pyelftools": "elftools"}
 
 
-def declared(lines: list[str]) -> set[str]:
-    names = (Requirement(line).name for line in lines)
-    return {IMPORTED.get(name, name.replace("-", "_")) for name in names}
+def allowed_packages() -> dict[str, set[str]]:
+    """What modules may import from outside, by the start of their name; the longest counts."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def declared(lines: list[str]) -> set[str]:
+        names = (Requirement(line).name for line in lines)
+        return {IMPORTED.get(name, name.replace("-", "_")) for name in names}
+
+    core = declared(project["dependencies"])
+    extras = {name: core | declared(of) for name, of in project["optional-dependencies"].items()}
+    kernels = extras["kernels"] | {"typing_extensions"}  # type checkers bring it
+    # mlx-lm brings huggingface_hub, and that yaml.
+    language_models = kernels | extras["lm"] | {"huggingface_hub", "yaml"}
+    return {
+        "embercoach": core,
+        "embercoach.server": extras["server"],
+        "embercoach.cli.watching": extras["watch"],
+        "embercoach.trace": kernels,
+        "embercoach.simulator": kernels | extras["simulator"] | {"pytest"},
+        **dict.fromkeys(PLUGIN, core | {"pytest"}),
+        "xlstm_kernels": kernels,
+        "xlstm_kernels.generate": language_models,
+        "xlstm_kernels.checkpoints.loading": language_models,
+        "xlstm_kernels.mlx_lm": language_models,
+        "xlstm_kernels.mps": kernels | extras["torch"],
+    }
 
 
 @pytest.mark.sampled(0)
 def test_third_party_imports_are_declared() -> None:
     """The analyzer imports core dependencies only: no mlx to lint. Others have their extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    core = declared(project["dependencies"])
-    kernels = core | declared(project["optional-dependencies"]["kernels"])
-    kernels |= {"typing_extensions"}  # under TYPE_CHECKING: type checkers bring it
-    # mlx-lm brings huggingface_hub, and that yaml.
-    language_models = kernels | declared(project["optional-dependencies"]["lm"])
-    language_models |= {"huggingface_hub", "yaml"}
-    # The pytest plugins run only where pytest has loaded them.
-    simulator = kernels | declared(project["optional-dependencies"]["simulator"]) | {"pytest"}
-    server = core | declared(project["optional-dependencies"]["server"])
-    watch = core | declared(project["optional-dependencies"]["watch"])
-    torch = kernels | declared(project["optional-dependencies"]["torch"])
-    ours = {"embercoach", "xlstm_kernels"}
-
-    def allowed(path: Path) -> set[str]:
-        if path.parent == ROOT / "xlstm_kernels" / "mps":
-            return torch
-        if path in KERNELS:
-            uses_mlx_lm = {path.name, path.parent.name} & {"generate.py", "loading.py", "mlx_lm"}
-            return language_models if uses_mlx_lm else kernels
-        if PACKAGE / "server" in path.parents:
-            return server
-        if path == PACKAGE / "cli" / "watching.py":
-            return watch
-        if PACKAGE / "trace" in path.parents:
-            return kernels
-        if path.parent == PACKAGE / "cli" / "trace" and path.name in PLUGIN:
-            return core | {"pytest"}
-        return simulator if PACKAGE / "simulator" in path.parents else core
-
-    undeclared = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in MODULES + KERNELS
-        for line, name in imported_modules(path)
-        if name.split(".")[0] not in ours | sys.stdlib_module_names | {"tomllib"} | allowed(path)
-    ]
+    packages = allowed_packages()
+    ours = {"embercoach", "xlstm_kernels", "tomllib"} | sys.stdlib_module_names
+    undeclared = []
+    for name in MODULES | KERNELS:
+        *_, start = sorted((one for one in packages if f"{name}.".startswith(f"{one}.")), key=len)
+        tops = {target.split(".")[0] for target in read(name)[0]}
+        undeclared += [f"{name} imports {top}" for top in tops - ours - packages[start]]
     assert undeclared == []
 
 
@@ -351,7 +275,4 @@ def test_starting_loads_nothing_heavy(start: str) -> None:
         "os._exit = lambda code: (print(found(), file=sys.stderr, flush=True), leave(0))\n"
         f"from embercoach.cli import main as start\n{start}\nos._exit(0)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stderr.strip() == "[]"
+    assert run_python("-c", code, cwd=ROOT, fresh=True).stderr.strip() == "[]"

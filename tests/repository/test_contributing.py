@@ -42,11 +42,9 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     unneeded = shutil.ignore_patterns("__pycache__")
     for name in ("embercoach", "rules", "tests/rules"):
         shutil.copytree(ROOT / name, copy / name, ignore=unneeded)
-    for name in (
-        "pyproject.toml",
-        *(f"tests/{name}.py" for name in ("conftest", "precompiled", "rows")),
-    ):
-        shutil.copy(ROOT / name, copy / name)
+    for name in ("conftest", "precompiled", "rows", "sampling", "processes"):
+        shutil.copy(ROOT / "tests" / f"{name}.py", copy / "tests")
+    shutil.copy(ROOT / "pyproject.toml", copy)
     for name, text in FILES.items():
         (copy / name).write_text(text, encoding="utf-8")
     (bad,) = page_of(PAGE_TEXT, copy / PAGE).blocks_of("Bad")
