@@ -33,13 +33,7 @@ IMPORTED = (
     "embercoach.simulator",
 )
 #: Variables that the interpreter reads at its start, so that no fork can obey them.
-AT_START = (
-    "PYTHONWARNINGS",
-    "PYTHONUTF8",
-    "PYTHONIOENCODING",
-    "PYTHONHASHSEED",
-    "PYTHONUNBUFFERED",
-)
+AT_START = ("PYTHONWARNINGS", "PYTHONUTF8", "PYTHONHASHSEED", "PYTHONUNBUFFERED")
 
 
 def run_python(
@@ -209,9 +203,14 @@ def enter(job: dict[str, object]) -> None:
     for number, path in enumerate(streams):
         mode = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT
         os.dup2(os.open(path, mode, 0o600), number)
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8")  # noqa: SIM115
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    encoding, _, errors = environment.get("PYTHONIOENCODING", "").partition(":")
+    sys.stdin = sys.__stdin__ = open(0, encoding=encoding or None)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(  # noqa: SIM115
+        1, "w", encoding=encoding or None, errors=errors or "strict"
+    )
+    sys.stderr = sys.__stderr__ = open(  # noqa: SIM115
+        2, "w", encoding=encoding or None, errors="backslashreplace"
+    )
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(str(job["cwd"]))

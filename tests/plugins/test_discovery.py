@@ -13,6 +13,7 @@ import pytest
 from embercoach.plugins.discovery import find, site_folders
 from tests.cli.conftest import Ran
 from tests.plugins.packages import Package, declare
+from tests.processes import run_python
 
 Cli = Callable[..., Ran]
 #: A module that shows that it was run.
@@ -30,15 +31,8 @@ def planted(folder: Path, module: str = "rules_of_mallory") -> Path:
 
 def lint(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``python -m embercoach`` in a folder, which Python puts on ``sys.path``."""
-    return subprocess.run(
-        [sys.executable, "-m", "embercoach", "check", "--no-cache", *options],
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    command = ("-m", "embercoach", "check", "--no-cache", *options)
+    return run_python(*command, cwd=folder, env=os.environ | environment)
 
 
 def test_the_current_folder_names_no_plugin(tmp_path: Path) -> None:
