@@ -148,6 +148,7 @@ def watch(request: CheckRequest) -> int:
     except ImportError as error:
         message = '--watch requires watchfiles: python -m pip install "embercoach[watch]"'
         raise UserError(message) from error
+    interrupts.raise_dropped()
     try:
         _rounds(request)
     except KeyboardInterrupt:
@@ -266,6 +267,7 @@ def _check(request: CheckRequest, plugins: PluginRequest) -> None:
     from embercoach.cli.shared_options import load_plugins
 
     def check() -> int:
+        interrupts.raise_dropped()
         interrupts.unblock()
         try:
             load_plugins(plugins)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from embercoach.cli import watching
+from embercoach.engine.parallel import interrupts
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
@@ -221,6 +222,22 @@ def test_an_interrupt_while_checking(
     run.until("Checking.")
     time.sleep(wait)
     assert run.interrupt() == 0
+
+
+class Interrupted:
+    def __del__(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_in_a_callback_is_raised_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    interrupts.raise_dropped()
+    Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(PATIENCE)
+    assert capfd.readouterr().err == ""
 
 
 def test_an_interrupt_before_the_check_starts(

@@ -50,6 +50,10 @@ class Editor:
         client.feature(types.PROGRESS)(lambda params: self._progress(params))  # noqa: PLW0108
         client.feature(types.WORKSPACE_DIAGNOSTIC_REFRESH)(lambda _: self._refresh())
         self._wait(client.start_io(*SERVER))
+        # A server whose standard error nobody reads stops once the pipe is full.
+        assert client._server is not None
+        assert client._server.stderr is not None
+        self._errors = self._loop.create_task(client._server.stderr.read())
         action = types.ClientCodeActionResolveOptions(["edit"]) if resolves else None
         watching = types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True)
         capabilities = types.ClientCapabilities(
@@ -209,6 +213,7 @@ class Editor:
         self._wait(self._client.shutdown_async(None))
         self._client.exit(None)
         code = self._wait(process.wait())
+        self._wait(self._errors)
         self._wait(self._client.stop())
         self._loop.close()
         return code

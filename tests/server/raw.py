@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import subprocess
@@ -28,7 +29,10 @@ class RawClient:
         self._messages: queue.Queue[Message | None] = queue.Queue()
         self.logged: list[str] = []
         self._ids = 1000
-        threading.Thread(target=self._read, daemon=True).start()
+        # A server whose standard error nobody reads stops once the pipe is full.
+        self._errors: queue.Queue[bytes] = queue.Queue()
+        for reads in (self._read, self._read_errors):
+            threading.Thread(target=reads, daemon=True).start()
         answer = self.ask("initialize", {"capabilities": {}, "rootUri": folder.as_uri()})
         assert "result" in answer
         self.tell("initialized", {})
@@ -120,13 +124,13 @@ class RawClient:
     def end(self) -> tuple[int, str]:
         """Close the server's input; its exit code and standard error."""
         assert self.process.stdin is not None
-        assert self.process.stderr is not None
-        assert self.process.stdout is not None
         self.process.stdin.close()
-        error = self.process.stderr.read().decode()
         code = self.process.wait(PATIENCE)
-        self.process.stderr.close()
-        return code, error
+        return code, self._errors.get(timeout=PATIENCE).decode()
+
+    def _read_errors(self) -> None:
+        with contextlib.closing(self.process.stderr) as stream:  # type: ignore[type-var]
+            self._errors.put(stream.read())  # type: ignore[union-attr]
 
     def _read(self) -> None:
         stream = self.process.stdout
