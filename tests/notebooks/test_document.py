@@ -149,6 +149,7 @@ def test_places_in_the_file(
 ) -> None:
     """What stands before a place in a string of the JSON is what stands before it in the cell."""
     cells = [code("", source=source, outputs=[{"text": '"\\'}]) for source in given]
+    cells.append(code("x = 1"))  # without it, a cell `%%` makes a notebook of another language
     text = json.dumps(notebook(*cells), indent=indent, ensure_ascii=escaped)
     found = parse(text)
     assert found is not None
