@@ -57,15 +57,15 @@ def actions(document: dict[str, Any]) -> list[str]:
     return [step["uses"] for step in steps(document) if step.get("uses", "./") != "./"]
 
 
-def test_platforms_and_corpus_have_a_job() -> None:
+def test_every_platform_has_a_job() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
     assert set(jobs) == {
-        *("linux", "macos", "windows", "corpus", "browser", "docs"),
+        *("linux", "macos", "metal", "windows", "browser"),
         *("action", "fresh", "package", "image", "editors"),
     }
 
 
-@pytest.mark.sampled(0)
+@pytest.mark.dev
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
@@ -85,9 +85,10 @@ def test_schema(schema: str, path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS, ACTION, DEPENDABOT], ids=named)
-def test_zizmor_finds_nothing(path: Path) -> None:
-    result = run(SCRIPTS / "zizmor", "--offline", "--no-progress", "--persona=regular", path)
+@pytest.mark.dev
+def test_zizmor_finds_nothing() -> None:
+    options = ("--offline", "--no-progress", "--persona=regular")
+    result = run(SCRIPTS / "zizmor", *options, *WORKFLOWS, ACTION, DEPENDABOT)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "No findings to report" in result.stdout + result.stderr
 
@@ -121,7 +122,7 @@ def test_least_privilege(path: Path) -> None:
         written = {scope for scope, level in job["permissions"].items() if level != "read"}
         assert written == WRITES.get(name, set()), name
         # A job that calls a workflow takes no limit: that workflow's jobs have theirs.
-        assert "uses" in job or job["timeout-minutes"] <= 30, name
+        assert "uses" in job or job["timeout-minutes"] <= 90, name
     for step in steps(workflow):
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
@@ -140,7 +141,7 @@ def test_every_fuzz_target_has_a_job() -> None:
 
 
 def test_metal_tests_run_only_where_metal_is_right() -> None:
-    job = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["macos"]
+    job = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["metal"]
     by_script = {step.get("run", "").split(" ")[-1]: step for step in job["steps"]}
     tests = next(step for step in job["steps"] if "pytest -m metal" in step.get("run", ""))
     count = by_script["metal-report.xml"]
@@ -150,13 +151,16 @@ def test_metal_tests_run_only_where_metal_is_right() -> None:
     assert "--junitxml=metal-report.xml" in tests["run"]
 
 
-def test_hooks_manifest_is_valid() -> None:
-    result = run(sys.executable, "-m", "pre_commit", "validate-manifest", ".pre-commit-hooks.yaml")
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_own_hooks_are_valid() -> None:
-    result = run(sys.executable, "-m", "pre_commit", "validate-config", ".pre-commit-config.yaml")
+@pytest.mark.dev
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("validate-manifest", ".pre-commit-hooks.yaml"),
+        ("validate-config", ".pre-commit-config.yaml"),
+    ],
+)
+def test_hooks_are_valid(command: tuple[str, str]) -> None:
+    result = run(sys.executable, "-m", "pre_commit", *command)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
