@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.cli.commands.check import FORMATS
-from embercoach.report.sarif import FINGERPRINT
 from tests.cli.conftest import Ran
-from tests.cli.test_formats import COUNTS
 
 pytestmark = pytest.mark.usefixtures("planted")
 Cli = Callable[..., Ran]
@@ -35,16 +33,6 @@ def known(embercoach: Cli, project: Path) -> Path:
 
 def paths_in(file: Path) -> list[str]:
     return [entry["path"] for entry in json.loads(file.read_text())["findings"]]
-
-
-def test_what_is_known_is_passed_over(embercoach: Cli, known: Path) -> None:
-    assert embercoach("check").code == 1
-    ran = embercoach("check", "--baseline", FILE)
-    assert ran == Ran(
-        0,
-        "All clear; 2 files checked. 1 note not shown (--show-notes); 3 hidden by the baseline.\n",
-        "",
-    )
 
 
 def test_it_survives_moved_lines_and_tells_of_what_is_new(embercoach: Cli, known: Path) -> None:
@@ -185,39 +173,10 @@ def test_notes_are_written_on_request(embercoach: Cli, known: Path) -> None:
     assert (ran.code, "4 hidden by the baseline" in ran.out) == (0, True)
 
 
-def test_formats_agree_beside_a_baseline(embercoach: Cli, known: Path) -> None:
-    whole = json.loads(embercoach("src", "--output-format", "sarif").out)["runs"][0]["results"]
-    (known / "src" / "b.py").write_text("import mlx\nbad_pull\nbad_pull\nbad_shape\n")
-    reported = {}
-    for form in FORMATS:
-        ran = embercoach("--baseline", FILE, "--show-notes", "--output-format", form)
-        assert (ran.code, ran.err) == (1, "")
-        reported[form] = COUNTS[form](ran.out)
-    assert reported == dict.fromkeys(FORMATS, 3)
-    # A finding keeps its fingerprint: the second of two like ones is not taken for the first.
-    ran = embercoach("--baseline", FILE, "--output-format", "sarif")
-    new = json.loads(ran.out)["runs"][0]["results"]
-    marks = [[r["partialFingerprints"][FINGERPRINT] for r in results] for results in (whole, new)]
-    assert set(marks[0]) & set(marks[1]) == {marks[0][2]}  # the note, which is in no baseline
-    entries = json.loads(embercoach("--baseline", FILE, "--output-format", "gitlab").out)
-    assert {e["fingerprint"] for e in entries} == set(marks[1]) - {marks[0][2]}
-    summary = embercoach("--baseline", FILE, "--output-format", "markdown").out
-    assert "3 hidden by the baseline" in summary
-
-
 def test_only_what_is_new_is_suppressed(embercoach: Cli, known: Path) -> None:
     (known / "src" / "b.py").write_text("import mlx\nbad_pull\nbad_shape\n")
     assert "Suppressed 1 finding." in embercoach("--baseline", FILE, "--add-noqa").out
     assert (known / "src" / "a.py").read_text() == OLD
-
-
-def test_fixes_take_no_notice_of_it(embercoach: Cli, known: Path) -> None:
-    (known / "src" / "b.py").write_text("import mlx\nbad_shape\n")
-    assert embercoach("baseline", "update", "-q").code == 0
-    ran = embercoach("--baseline", FILE, "--fix")
-    assert ran.code == 0
-    assert "Fixed 1 finding in 1 file." in ran.out
-    assert "1 finding of the baseline fixed" in ran.out
 
 
 @pytest.mark.parametrize(

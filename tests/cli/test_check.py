@@ -196,18 +196,6 @@ def test_per_file_settings(embercoach: Cli, project: Path) -> None:
     )
 
 
-def test_two_projects_in_one_run(embercoach: Cli, project: Path) -> None:
-    for name, profile in (("one", "ember"), ("two", "recommended")):
-        (project / name).mkdir()
-        (project / name / "embercoach.toml").write_text(f'profile = "{profile}"\n')
-        (project / name / "a.py").write_text(NOTE)
-    ran = embercoach("two", "one", "--output-format", "json")
-    reported = [(f["path"], f["severity"]) for f in json.loads(ran.out)["findings"]]
-    assert reported == [("one/a.py", "error"), ("two/a.py", "note")]
-    assert (project / "one" / ".embercoach_cache").is_dir()
-    assert (project / "two" / ".embercoach_cache").is_dir()
-
-
 def test_notes_are_listed_on_request(embercoach: Cli, project: Path) -> None:
     (project / "a.py").write_text(NOTE)
     assert "1 note not shown (--show-notes)" in embercoach("a.py").out
@@ -269,14 +257,6 @@ def test_fixing_files(embercoach: Cli, project: Path) -> None:
     ran = embercoach("a.py", "--fix", "--unsafe-fixes", "--show-notes", "--output-format", "json")
     assert codes_of(ran) == []
     assert (project / "a.py").read_text() == "import mlx\ngood_shape; good_bound; good_scalar\n"
-
-
-def test_fixing_several_projects(embercoach: Cli, project: Path) -> None:
-    for name in ("one", "two"):
-        (project / name).mkdir()
-        (project / name / "embercoach.toml").write_text("")
-        (project / name / "a.py").write_text(SAFE)
-    assert "Fixed 2 findings in 2 files.\n" in embercoach("one", "two", "--fix").out
 
 
 def test_a_diff_changes_nothing(embercoach: Cli, project: Path) -> None:

@@ -69,21 +69,6 @@ def test_settings_name_the_file_that_has_them(embercoach: Cli) -> None:
     assert origins["simulator.memory"] == ["default"]
 
 
-def test_rules_name_the_file_that_decides(embercoach: Cli) -> None:
-    rules = {rule["code"]: rule for rule in applied(embercoach, "inner/a.py")["rules"]}
-    for code, enabled, place in (
-        ("FFT-NORM-001", False, "pyproject.toml:2"),
-        ("GRAPH-BREAK-001", True, "inner/embercoach.toml:2"),
-        ("GRAPH-BREAK-002", False, "pyproject.toml:2"),
-        ("DTYPE-001", True, "default"),
-    ):
-        assert rules[code]["enabled"] == enabled
-        assert rules[code]["because"]["origin"]["text"] == place
-    typed = applied(embercoach, "--ignore", "DTYPE", "inner/a.py")["rules"]
-    (rule,) = (rule for rule in typed if rule["code"] == "DTYPE-001")
-    assert rule["because"]["origin"]["text"] == "command line"
-
-
 @pytest.mark.parametrize(
     ("name", "place"), [("one", "pyproject.toml:3"), ("two", "inner/embercoach.toml:3")]
 )
@@ -92,19 +77,9 @@ def test_exclusions_name_the_file_that_has_them(embercoach: Cli, name: str, plac
     assert (skipped["key"], skipped["origin"]["text"]) == ("extend-exclude", place)
 
 
-def test_show_settings_and_a_warning_of_the_base(embercoach: Cli) -> None:
-    assert "  # pyproject.toml:4" in embercoach("check", "--show-settings", "inner").out
-
-
 def test_a_mistake_in_a_base_is_one_line(embercoach: Cli, project: Path) -> None:
     (project / "pyproject.toml").write_text("[tool.embercoach]\nselect = 3\n")
     ran = embercoach("check", "inner/a.py")
     assert ran.code == 2
     assert "select must be a list of strings, got number" in ran.err + ran.out
     assert "pyproject.toml:2" in ran.err + ran.out
-
-
-def test_a_named_file_may_extend_another(embercoach: Cli, project: Path) -> None:
-    ran = embercoach("check", "--config", "inner/embercoach.toml", "-q", "inner/a.py")
-    assert ran.code == 1
-    assert "GRAPH-BREAK-001" in ran.out

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
-from embercoach.cli.commands.check import FORMATS
 from tests.cli.conftest import Ran
 
 pytestmark = pytest.mark.usefixtures("planted")
@@ -48,19 +47,6 @@ COUNTS: dict[str, Callable[[str], int]] = {
     ),
     "markdown": lambda out: sum(int(row[3]) for row in cells(out)),
 }
-
-
-def test_all_formats_tell_of_the_same_findings(embercoach: Cli, project: Path) -> None:
-    (project / "a.py").write_text("import mlx\n" + "bad_pull; bad_shape\n" * 40 + "bad_bound\n")
-    (project / "b,|`.py").write_text("import mlx\nbad_scalar\nloop_(\n  bad_pull)\n")
-    (project / "c.py").write_text("import mlx\ndef f(:\n")
-    assert COUNTS.keys() == set(FORMATS)
-    reported = {}
-    for form in FORMATS:
-        ran = embercoach(".", "--show-notes", "--output-format", form)
-        assert (ran.code, ran.err) == (2, "")
-        reported[form] = COUNTS[form](ran.out)
-    assert reported == dict.fromkeys(FORMATS, 83)
 
 
 def test_paths_for_gitlab_start_at_the_project(

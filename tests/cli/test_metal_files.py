@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,23 +30,6 @@ def test_text_shows_the_line(embercoach: Cli, metal: Path) -> None:
     assert "1 file checked" in ran.out
 
 
-@pytest.mark.parametrize("output", ["concise", "github", "json", "sarif"])
-def test_machines_read_the_place(embercoach: Cli, metal: Path, output: str) -> None:
-    ran = embercoach("check", "--output-format", output, ".")
-    assert ran.code == 1
-    if output == "json":
-        (finding,) = json.loads(ran.out)["findings"]
-        assert (finding["path"], finding["line"], finding["column"]) == ("a.metal", 2, 21)
-    elif output == "sarif":
-        (result,) = json.loads(ran.out)["runs"][0]["results"]
-        place = result["locations"][0]["physicalLocation"]
-        assert place["artifactLocation"]["uri"] == "a.metal"
-        assert (place["region"]["startLine"], place["region"]["startColumn"]) == (2, 21)
-    else:
-        assert CODE in ran.out
-        assert "a.metal" in ran.out
-
-
 @pytest.mark.parametrize(
     ("name", "code"), [("b.metal", 1), ("b.mm", 0), ("b.py", 0)], ids=["metal", "mm", "py"]
 )
@@ -66,14 +48,3 @@ def test_suppressions_are_fixed_and_written(embercoach: Cli, metal: Path) -> Non
     assert "-int n() { return 1; }  // embercoach" in embercoach("check", "--diff", "a.metal").out
     assert embercoach("check", "--fix", "a.metal").code == 0
     assert metal.read_text() == "int n() { return 1; }\n"
-
-
-def test_files_are_listed(embercoach: Cli, metal: Path) -> None:
-    (metal.parent / "b.mm").write_text("")
-    assert embercoach("check", "--show-files").out.split() == ["a.metal", "b.mm"]
-
-
-def test_selection_and_profiles(embercoach: Cli, metal: Path) -> None:
-    assert embercoach("check", "--ignore", "KERNEL-UNIT", "a.metal").code == 0
-    assert embercoach("check", "--select", "DTYPE", "a.metal").code == 0
-    assert embercoach("check", "--select", CODE, "--profile", "ember", "a.metal").code == 1

@@ -102,35 +102,6 @@ def test_places_for_forges_are_those_of_the_file(embercoach: Cli, file: Path) ->
     )
 
 
-def test_links_show_the_file_as_it_is(
-    embercoach: Cli, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("SERVER_URL", "https://x.org"), ("REPOSITORY", "me/it"), ("SHA", "abc")):
-        monkeypatch.setenv(f"GITHUB_{name}", value)
-    out = embercoach(".", "--output-format", "markdown").out
-    assert "(https://x.org/me/it/blob/abc/a.ipynb?plain=1#L" in out
-
-
-def test_fixes_for_programs(embercoach: Cli, file: Path) -> None:
-    """JSON tells edits of the cell, SARIF those of the file."""
-    findings = json.loads(embercoach(".", "--output-format", "json").out)["findings"]
-    (first,) = (finding for finding in findings if finding["code"] == "DTYPE-001")
-    assert (first["cell"], first["line"]) == (4, 3)
-    (edit,) = first["fix"]["edits"]
-    assert (edit["cell"], edit["start"]) == (4, {"line": 3, "column": 9})
-
-    results = json.loads(embercoach(".", "--output-format", "sarif").out)["runs"][0]["results"]
-    (result,) = (result for result in results if result["ruleId"] == "DTYPE-001")
-    (change,) = result["fixes"][0]["artifactChanges"]
-    (replacement,) = change["replacements"]
-    region, index = replacement["deletedRegion"], LineIndex(FILE)
-    start = index.offset(region["startLine"], region["startColumn"])
-    end = index.offset(region["endLine"], region["endColumn"])
-    new = FILE[:start] + replacement["insertedContent"]["text"] + FILE[end:]
-    embercoach(".", "--fix", "--unsafe-fixes")
-    assert new == file.read_text(encoding="utf-8")
-
-
 def test_fixes_change_the_source_alone(embercoach: Cli, file: Path) -> None:
     diff = embercoach(".", "--diff", "--unsafe-fixes")
     fixed = "z = x * mx.array(0.5, dtype=x.dtype)\n"

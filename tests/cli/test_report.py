@@ -173,15 +173,6 @@ def test_fixes_are_counted_as_fix_applies_them(
     assert shown == expected
 
 
-def test_notes_alone_have_no_fixes(embercoach: Cli, project: Path) -> None:
-    (project / "other.py").write_text(FIXABLE_NOTE, encoding="utf-8")
-    ran = embercoach("report", "--isolated", ".")
-    assert ran.out.endswith("0 errors, 0 warnings, 1 note.\n")
-    page = project / "embercoach-report.html"
-    assert data_of(page)["findings"][0][11] is True
-    assert not LexborHTMLParser(page.read_bytes()).css("#fixes")
-
-
 def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, model: Path) -> None:
     embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
     model.unlink()
@@ -193,31 +184,6 @@ def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, mode
     page = project / "embercoach-report.html"
     assert codes_in(page) == ["GRAPH-BREAK-001"]
     assert data_of(page)["files"][0]["source"] is None
-
-
-def test_a_saved_run_reads_sources_alone(embercoach: Cli, project: Path, model: Path) -> None:
-    """A list of files from someone else must not carry one's secrets into the report."""
-    embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", ".")
-    saved = project / "saved.json"
-    saved.write_text(saved.read_text("utf-8").replace("model.py", "secret.txt"), encoding="utf-8")
-    (project / "secret.txt").write_text(PULL, encoding="utf-8")
-    assert embercoach("report", "--from", "saved.json").code == 0
-    assert "x.sum()" not in (project / "embercoach-report.html").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("options", "codes"),
-    [
-        (["--select", "DTYPE"], []),
-        (["--ignore", "GRAPH-BREAK"], []),
-        (["--select", "GRAPH-BREAK"], ["GRAPH-BREAK-001"]),
-    ],
-)
-def test_rules_are_chosen_as_for_check(
-    embercoach: Cli, project: Path, model: Path, options: list[str], codes: list[str]
-) -> None:
-    assert embercoach("report", "--isolated", *options, "model.py").code == 0
-    assert codes_in(project / "embercoach-report.html") == codes
 
 
 def test_settings_are_those_of_the_project(embercoach: Cli, project: Path, model: Path) -> None:

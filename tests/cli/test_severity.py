@@ -80,19 +80,6 @@ def test_the_exit_code_and_hidden_notes_follow(embercoach: Cli, project: Path) -
     assert "a.py:4:1: PYTHON-SCALAR-002 error " in ran.out
 
 
-def test_sarif_levels(embercoach: Cli, project: Path) -> None:
-    configure(project, "GRAPH-BREAK = 'error'\nHOST-PULL = 'note'")
-    run = json.loads(embercoach("check", "--output-format", "sarif").out)["runs"][0]
-    levels = {result["ruleId"]: result["level"] for result in run["results"]}
-    assert levels == PROFILE | {"GRAPH-BREAK-001": "error", "HOST-PULL-012": "note"}
-
-
-def test_a_profile_of_a_file_does_not_change_them(embercoach: Cli, project: Path) -> None:
-    configure(project, "PYTHON-SCALAR = 'warning'\n[per-file-profiles]\n'a.py' = 'ember'\n")
-    assert severities(embercoach)["PYTHON-SCALAR-002"] == "warning"
-    assert severities(embercoach, "--profile", "ember")["PYTHON-SCALAR-002"] == "warning"
-
-
 def test_the_effective_configuration_has_them(embercoach: Cli, project: Path) -> None:
     configure(project, "HOST-PULL-012 = 'note'")
     (path,) = json.loads(embercoach("config", "--output-format", "json", "a.py").out)["paths"]

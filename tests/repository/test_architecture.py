@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from tests.processes import run_python
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -261,18 +259,3 @@ def test_third_party_imports_are_declared() -> None:
         tops = {target.split(".")[0] for target in read(name)[0]}
         undeclared += [f"{name} imports {top}" for top in tops - ours - packages[start]]
     assert undeclared == []
-
-
-@pytest.mark.parametrize(
-    "start", ["import embercoach.cli", "import sys; sys.argv[1:] = ['--version']; start()"]
-)
-def test_starting_loads_nothing_heavy(start: str) -> None:
-    code = (
-        "import os, sys\n"
-        "heavy = {'libcst', 'rich', 'mlx', 'numpy', 'tree_sitter', 'pathspec'}\n"
-        "heavy |= {'jinja2', 'markdown_it'}\n"
-        "leave, found = os._exit, lambda: sorted(heavy & sys.modules.keys())\n"
-        "os._exit = lambda code: (print(found(), file=sys.stderr, flush=True), leave(0))\n"
-        f"from embercoach.cli import main as start\n{start}\nos._exit(0)\n"
-    )
-    assert run_python("-c", code, cwd=ROOT, fresh=True).stderr.strip() == "[]"

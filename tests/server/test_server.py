@@ -15,7 +15,6 @@ from embercoach import rulebook
 from embercoach.cli.entry import start
 from embercoach.rule_links import rule_url
 from embercoach.server.open_documents.editor_positions import Positions
-from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor, applied
 
 if TYPE_CHECKING:
@@ -186,12 +185,6 @@ kernel void f(device float* y [[buffer(0)]], uint i [[thread_position_in_threadg
     assert "KERNEL-RACE-001" in codes(editor.open("race.metal", text, "metal"))
 
 
-@pytest.mark.parametrize("text", [PULL, written(notebook(PULL))])
-def test_notebooks_are_passed_over(editor: Editor, text: str) -> None:
-    """Neither a cell nor the whole file is taken for what it is not."""
-    assert editor.open("train.ipynb", text) == []
-
-
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -304,19 +297,6 @@ def test_fix_all_is_resolved_for_the_latest_text(editor: Editor, newline: str) -
     editor.type(name, f"{newline}{text}")
     fixed = editor.resolve(action)
     assert applied(f"{newline}{text}", fixed) == newline + FIXED.replace("\n", newline)
-
-
-def test_a_quick_fix_with_an_edit_is_resolved_to_itself(editor: Editor) -> None:
-    quick = actions_of(editor, "quick.py", FIXABLE)[0]
-    assert quick.edit is not None
-    assert quick.diagnostics is not None
-    assert quick.diagnostics[0].severity is not None
-    assert editor.resolve(quick) == quick
-
-
-def test_there_is_nothing_to_fix_in_what_is_no_ones(editor: Editor) -> None:
-    editor.open("sound.py", PULL)
-    assert editor.actions("sound.py", EVERYWHERE, ["source.fixAll.embercoach"]) == []
 
 
 def test_the_configuration_counts_and_is_read_again(editor: Editor) -> None:
