@@ -4,7 +4,7 @@
     python .ci/mutants.py --only killed.json --json after.json
 
 Run it in a clone that nobody uses. A mutant replaces one operator, constant, condition or statement
-of a Python file, or one operator of the kernel text and C++ beside it. The choice depends only on
+of a Python file, or one operator of the kernel text and C++ too. The choice depends only on
 the seed and on the sources: two checkouts with equal sources and other tests have the same mutants.
 `--only` repeats the mutants of an earlier run that have one of its results. Each mutant is reverted
 before the next one, also after an interrupt.

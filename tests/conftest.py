@@ -40,7 +40,7 @@ SIMULATED = 12
 # No test here is timed: an example may take long on a busy machine. The default suite draws the
 # same examples each time. The gate runs the tests marked `generated` once more, in `thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=100)
-settings.register_profile("default-suite", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("default-suite", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("default-suite")
 
 # Tests start Python some hundred times. Without bytecode each start compiles the package again, and

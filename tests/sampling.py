@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from xdist.workermanage import WorkerController
 
-#: What a worker is told, and what it answers: how many tests it was given after the time.
+#: What a worker gets, and what it answers: how many tests it was given after the time.
 SEED, LEFT = "sample_seed", "sample_left"
 
 
@@ -60,7 +60,7 @@ class Sample:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
-        """Pass over a test after the time."""
+        """Skip a test, without a report, after the time."""
         now = time.monotonic()
         self.end = self.end or now + self.seconds
         if now < self.end:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.cli.commands.check import FORMATS
@@ -279,12 +277,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@given(count=st.integers(2, 9))
-@settings(
-    max_examples=4,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("count", [2, 5, 9])
 def test_real_code_in_shards(real: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.chdir(real)
     tops = ["examples", "pack"]

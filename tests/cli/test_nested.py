@@ -79,7 +79,7 @@ def configure(folder: str, mark: str, body: str) -> None:
 @pytest.mark.usefixtures("planted")
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=8,
+    max_examples=3,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes too long to shrink it
 )
 @given(

@@ -137,7 +137,7 @@ def assert_inert(report: str) -> None:
 @pytest.mark.parametrize("form", RENDERED)
 def test_no_report_controls_a_terminal_or_commands_ci(form: str) -> None:
     # Each log of SARIF holds the pages of all rules.
-    @settings(FEW, max_examples=8 if form == "sarif" else FEW.max_examples)
+    @settings(FEW, max_examples=4 if form == "sarif" else FEW.max_examples)
     @given(REPORTED)
     def check(reported: Reported) -> None:
         report = RENDERED[form](reported)
@@ -194,7 +194,7 @@ def page_of(reported: Reported) -> Tags:
     return Tags(page)
 
 
-@settings(FEW, max_examples=8)
+@settings(FEW, max_examples=4)
 @given(REPORTED)
 def test_html_holds_no_element_of_a_text(reported: Reported) -> None:
     page, expected = page_of(reported), page_of(Reported("a.py", "m", "h", "x"))

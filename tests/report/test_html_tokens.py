@@ -114,18 +114,18 @@ def test_a_definition_without_a_body_has_no_lines_below_it() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("a.py", "\n" * 200_000),
-        ("a.py", "'''\n" * 50_001),
-        ("a.py", "(" * 100_000),
-        ("a.metal", "a b(" * 50_000),
-        ("a.metal", "/*\n" * 50_000),
-        ("a.metal", "x = " + "'é' + 1 + " * 50_000),
+        ("a.py", "\n" * 50_000),
+        ("a.py", "'''\n" * 12_501),
+        ("a.py", "(" * 25_000),
+        ("a.metal", "a b(" * 12_500),
+        ("a.metal", "/*\n" * 12_500),
+        ("a.metal", "x = " + "'é' + 1 + " * 12_500),
     ],
 )
 def test_hostile_texts_take_linear_time(path: str, text: str) -> None:
     start = time.process_time()
     tokens(path, LineIndex(text))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 2
 
 
 def test_names_of_nested_functions_do_not_add_up() -> None:
