@@ -69,12 +69,6 @@ def test_installed_it_is_loaded(python: Path, tmp_path: Path) -> None:
     assert done.stdout.startswith(f"acme-rules 1.0.0: {CODE} (")
 
 
-def test_it_can_be_switched_off(python: Path, tmp_path: Path) -> None:
-    (tmp_path / "norm.py").write_text(SOURCE, encoding="utf-8")
-    done = run(python, tmp_path, "embercoach", "check", "--no-plugins")
-    assert (done.returncode, CODE in done.stdout) == (0, False)
-
-
 def test_a_module_of_the_current_folder_does_not_replace_it(python: Path, tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(SOURCE, encoding="utf-8")
     (tmp_path / "acme_rules.py").write_text("raise SystemExit('was run')\n", encoding="utf-8")

@@ -135,15 +135,6 @@ def test_the_data_is_the_json(document: dict[str, Any]) -> None:
         assert row[11] == (finding["fix"] and finding["fix"]["safe"])
 
 
-def test_sources_are_in_it_once_and_line_by_line(document: dict[str, Any]) -> None:
-    page = render(document, readable=everything)
-    data = data_of(LexborHTMLParser(page))
-    source = {file["path"]: file["source"] for file in data["files"]}["src/model.py"]
-    ((first, lines),) = source["parts"]
-    assert (first, lines) == (1, MODEL.splitlines())
-    assert page.count("total += row.sum().item()") == 1
-
-
 def test_what_deceives_the_eye_is_replaced(document: dict[str, Any]) -> None:
     page = render(document, readable=everything)
     assert not set(page) & set("\x0c\x1b\u202e\u200b\u2028\u2029\x00")
@@ -175,10 +166,6 @@ def test_an_unknown_rule_has_a_word_instead_of_a_page() -> None:
     page = render(document_of(finding), readable=everything)
     assert "has no page of this rule" in page
     assert data_of(LexborHTMLParser(page))["rules"][0]["family"] == "unknown"
-
-
-def test_it_is_deterministic(document: dict[str, Any]) -> None:
-    assert render(document, readable=everything) == render(document, readable=everything)
 
 
 def test_nothing_found(clean: Outcome) -> None:

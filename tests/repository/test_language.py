@@ -81,24 +81,6 @@ def test_literal_meanings_are_allowed(allowed: str, tmp_path: Path) -> None:
     assert found(tmp_path, "a.md", f"{allowed}\n") == []
 
 
-def test_a_phrase_does_not_allow_its_word_elsewhere(tmp_path: Path) -> None:
-    assert found(tmp_path, "a.md", "the right-hand side is right\n") == [(1, "right")]
-
-
-@pytest.mark.parametrize(
-    ("path", "folder"),
-    [
-        ("README.md", "."),
-        ("docs/a.md", "docs"),
-        ("embercoach/finding.py", "embercoach"),
-        ("embercoach/metal/program/a.py", "embercoach/metal"),
-        ("xlstm_kernels/nn/a.py", "xlstm_kernels"),
-    ],
-)
-def test_the_folder_that_a_file_is_counted_in(path: str, folder: str) -> None:
-    assert language.folder(path) == folder
-
-
 def test_a_count_that_changed_is_an_error() -> None:
     errors = language.differences({"a": 2, "b": 1, "new": 1}, {"a": 1, "b": 2, "gone": 1})
     assert errors == {
@@ -115,12 +97,3 @@ def test_counts_go_down_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(language, "COUNTS", table)
     language.lower("words", {"a": 5, "b": 1, "new": 1})
     assert table.read_text() == '# why\n\n[words]\n"a" = 1\n"b" = 1\n\n[other]\n"x" = 1\n'
-
-
-def test_the_command_prints_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.md").write_text("A\nroom.\n")
-    (tmp_path / "b.md").write_text("A place.\n")
-    paths = [str(tmp_path / name) for name in ("a.md", "b.md")]
-    assert language.main(paths) == 1
-    assert capsys.readouterr().out.startswith(f"{tmp_path}/a.md:2: 'room': write ")
-    assert language.main(paths[1:]) == 0

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from tests.examples.programs import ROOT, imported
 from tests.examples.readme import blocks
-from tests.repository.test_package import PROJECT, SETTINGS, VERSIONS, build
+from tests.repository.test_package import PROJECT, SETTINGS, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,12 +78,6 @@ def test_what_is_published_was_rehearsed() -> None:
     assert places == sorted(places)
 
 
-def test_every_claimed_version_rehearses_a_release() -> None:
-    job = jobs("ci.yml")["package"]
-    assert job["strategy"]["matrix"]["python"] == VERSIONS
-    assert job["steps"][-1]["run"] == "python .ci/rehearsal.py"
-
-
 def test_the_release_builds_with_what_the_package_requires() -> None:
     extras = PROJECT["optional-dependencies"]
     requires = SETTINGS["build-system"]["requires"]
@@ -130,18 +124,6 @@ def test_tags_that_are_refused(old: str, new: str, tag: str, refused: str | None
     assert notes.problem(found, "0.2.0", tag) == refused
 
 
-def test_a_dry_run_prints_the_section_of_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert notes.main([]) == 0
-    assert capsys.readouterr().out.startswith("### ")
-
-
-def test_another_tag_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert notes.main(["v999"]) == 1
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err == f"tag must be v{PROJECT['version']}, got v999 (pyproject.toml)\n"
-
-
 def test_a_version_without_a_section_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,10 +155,6 @@ def tokens(markdown: str) -> Iterator[Token]:
 def links(markdown: str) -> list[str]:
     found = (token.attrGet("href") or token.attrGet("src") for token in tokens(markdown))
     return [str(link) for link in found if link]
-
-
-def test_twine_6_accepts_the_metadata(metadata: Message) -> None:
-    assert metadata["Metadata-Version"] == "2.4"
 
 
 def test_the_index_shows_readme_with_absolute_links(metadata: Message) -> None:

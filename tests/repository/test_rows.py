@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.precompiled import HEADER, write_wrapper
 from tests.rows import cases_as_rows, each_row, rows_of
 
 
@@ -85,26 +82,3 @@ def test_only_cases_that_need_nothing_of_their_own_are_rows(
         for check in (case, case_with_folder, sampled_case, case_that_fails)
     }
     assert [name for name, item in made.items() if item is not None] == ["case"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MLX compiles with clang++")
-def test_the_first_call_of_the_compiler_makes_the_header(tmp_path: Path) -> None:
-    (header := tmp_path / "include" / HEADER).parent.mkdir(parents=True)
-    header.touch()
-    compiler = tmp_path / "g++ of the system"
-    calls = tmp_path / "calls"
-    compiler.write_text(
-        f'#!/bin/sh\necho "$*" >>{calls}\ncase "$*" in *c++-header*) '
-        'for last; do :; done; touch "$last";; esac\n',
-        encoding="utf-8",
-    )
-    compiler.chmod(0o755)
-    cache = tmp_path / "cache"
-    wrapper = write_wrapper(cache, str(compiler), header.parents[3]) / "g++"
-    for _ in range(2):
-        subprocess.run([wrapper, "-O3", "kernel.cpp"], check=True)
-    made, *others = calls.read_text(encoding="utf-8").splitlines()
-    (precompiled,) = cache.rglob("*.gch")
-    assert "-x c++-header" in made
-    assert others == [f"-I {wrapper.parents[1]} -O3 kernel.cpp"] * 2
-    assert precompiled == wrapper.parents[1] / f"{HEADER}.gch"
