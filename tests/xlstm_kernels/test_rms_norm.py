@@ -7,8 +7,6 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from xlstm_kernels import rms_norm
 from xlstm_kernels.norm import rows
@@ -72,28 +70,6 @@ def test_golden_values(backend):
     assert weighted.tolist() == [pytest.approx([1.2, 3.2, 0, 0])]
     # With eps = 6 the root is that of 49 / 4.
     assert rms_norm(x, eps=6, backend=backend).tolist() == [pytest.approx([6 / 7, 8 / 7, 0, 0])]
-
-
-def test_oracle_gradients_match_finite_differences():
-    generator = np.random.default_rng(3)
-    x, cotangent = generator.standard_normal((2, 3, 4, 5))
-    weight = generator.standard_normal(5)
-    in_x, in_weight, _ = oracle_gradients(x, weight, cotangent)
-
-    def loss(x, weight):
-        return (cotangent * oracle(x, weight)).sum()
-
-    step = 1e-6
-    for index in np.ndindex(x.shape):
-        nudge = np.zeros_like(x)
-        nudge[index] = step
-        slope = (loss(x + nudge, weight) - loss(x - nudge, weight)) / (2 * step)
-        assert in_x[index] == pytest.approx(slope, abs=1e-8)
-    for index in range(5):
-        nudge = np.zeros(5)
-        nudge[index] = step
-        slope = (loss(x, weight + nudge) - loss(x, weight - nudge)) / (2 * step)
-        assert in_weight[index] == pytest.approx(slope, abs=1e-8)
 
 
 # --- values and gradients ----------------------------------------------------------------------
@@ -171,114 +147,7 @@ def test_strided_inputs(backend, draw, wide, relative_error):
     assert relative_error(normalised, oracle(wide(x), wide(weight))) < 2e-6
 
 
-@given(
-    leading=st.lists(st.integers(0, 4), max_size=3),
-    columns=st.integers(1, 300),
-    eps=st.floats(0, 1),
-    scale=st.floats(1e-3, 1e3),
-)
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_shape(leading, columns, eps, scale, backend, draw, wide, relative_error):
-    x, weight = draw((*leading, columns), mx.float32, scale), draw((columns,), mx.float32)
-    normalised = rms_norm(x, eps=eps, backend=backend)
-    weighted = rms_norm(x, weight, eps, backend=backend)
-    assert relative_error(normalised, oracle(wide(x), None, eps)) < 2e-6
-    assert relative_error(weighted, oracle(wide(x), wide(weight), eps)) < 2e-6
-
-
 # --- transformations ---------------------------------------------------------------------------
-
-
-def weighted_loss(backend, cotangent):
-    def loss(x, weight):
-        return mx.sum(rms_norm(x, weight, EPS, backend=backend) * cotangent)
-
-    return loss
-
-
-def test_compile(backend, draw):
-    x, weight, cotangent = (draw(s, mx.float32) for s in ((3, 40), (40,), (3, 40)))
-    step = mx.value_and_grad(weighted_loss(backend, cotangent), argnums=(0, 1))
-    loss, gradients = step(x, weight)
-    compiled_loss, compiled = mx.compile(step)(x, weight)
-    assert compiled_loss.item() == pytest.approx(loss.item(), rel=1e-5)
-    for one, other in zip(compiled, gradients, strict=True):
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_vmap_over_rows(axis, draw):
-    x, weight = draw((3, 4, 33), mx.float32), draw((33,), mx.float32)
-    mapped = mx.vmap(
-        lambda rows: rms_norm(rows, weight, backend="native"), in_axes=axis, out_axes=axis
-    )(x)
-    np.testing.assert_allclose(
-        np.array(mapped), np.array(rms_norm(x, weight, backend="native")), rtol=1e-6
-    )
-
-
-def test_vmap_over_weights(draw, wide, relative_error):
-    x, weights = draw((3, 33), mx.float32), draw((2, 33), mx.float32)
-    mapped = mx.vmap(lambda x, w: rms_norm(x, w, EPS, backend="native"), in_axes=(None, 0))(
-        x, weights
-    )
-    expected = np.stack([oracle(wide(x), weight) for weight in wide(weights)])
-    assert relative_error(mapped, expected) < 2e-6
-
-
-def test_vmap_of_gradient_and_gradient_of_vmap(draw, wide, relative_error):
-    x, weight = draw((3, 33), mx.float32), draw((33,), mx.float32)
-    expected, in_weight, _ = oracle_gradients(wide(x), wide(weight), np.ones((3, 33)))
-
-    def loss(x, weight):
-        return rms_norm(x, weight, EPS, backend="native").sum()
-
-    both = mx.grad(loss, argnums=(0, 1))
-    of_gradient = mx.vmap(both, in_axes=(0, None))(x, weight)
-    of_vmap = mx.grad(lambda x, w: mx.vmap(loss, in_axes=(0, None))(x, w).sum(), argnums=(0, 1))(
-        x, weight
-    )
-    for in_x, in_w in (of_gradient, of_vmap):
-        assert relative_error(in_x, expected) < 5e-6
-        assert relative_error(in_w.reshape(-1, 33).sum(axis=0), in_weight) < 5e-6
-
-
-def test_jvp(draw, wide, relative_error):
-    """The Jacobian in x is symmetric when there is no weight, so jvp and vjp agree."""
-    x, tangent = draw((3, 33), mx.float32), draw((3, 33), mx.float32)
-    _, (pushed,) = mx.jvp(lambda x: rms_norm(x, eps=EPS, backend="native"), [x], [tangent])
-    expected, _, _ = oracle_gradients(wide(x), None, wide(tangent))
-    assert relative_error(pushed, expected) < 5e-6
-
-
-def test_second_derivatives(backend, draw, wide, relative_error):
-    """Of a product with fixed directions, against differences of the oracle's gradients."""
-    x, weight = draw((4, 9), mx.float32), draw((9,), mx.float32)
-    cotangent, direction, weight_direction = (
-        draw((4, 9), mx.float32),
-        draw((4, 9), mx.float32),
-        draw((9,), mx.float32),
-    )
-    first = mx.grad(weighted_loss(backend, cotangent), argnums=(0, 1))
-
-    def along(x, weight):
-        in_x, in_weight = first(x, weight)
-        return mx.sum(in_x * direction) + mx.sum(in_weight * weight_direction)
-
-    actual = mx.grad(along, argnums=(0, 1))(x, weight)
-
-    # Second derivatives are symmetric: the gradient along the directions, by central differences.
-    step = 1e-6
-    ahead, behind = (
-        oracle_gradients(
-            wide(x) + sign * step * wide(direction),
-            wide(weight) + sign * step * wide(weight_direction),
-            wide(cotangent),
-        )
-        for sign in (1, -1)
-    )
-    for result, plus, minus in zip(actual, ahead[:2], behind[:2], strict=True):
-        assert relative_error(result, (plus - minus) / (2 * step)) < 1e-5
 
 
 # --- errors ------------------------------------------------------------------------------------

@@ -31,7 +31,6 @@ from xlstm_kernels import (
     slstm_step,
     soft_cap,
 )
-from xlstm_kernels.nn import xLSTM, xLSTMConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,22 +288,6 @@ def test_vmap_of_double_float_kernels_says_what_to_do(name, call, in_metal_graph
     in_metal_graph(refuses)
 
 
-def test_vmap_of_a_model_where_kernels_run(in_metal_graph):
-    model = xLSTM(xLSTMConfig(vocab_size=8, hidden_size=8, num_heads=1, num_hidden_layers=1))
-    tokens = mx.array([[1, 2, 3], [4, 5, 6]])
-    with default_backend("native"):
-        expected = model(tokens)
-
-    def maps() -> None:
-        mapped = mx.vmap(lambda row: model(row[None])[0])
-        with pytest.raises(ValueError, match="MLX cannot vmap kernels"):
-            mapped(tokens)
-        with default_backend("native"):
-            assert_close([mapped(tokens)], [expected])
-
-    in_metal_graph(maps)
-
-
 # --- mx.jvp ------------------------------------------------------------------------------------
 
 
@@ -359,14 +342,6 @@ def test_second_derivatives(case, device):
 
 
 # --- mx.compile and mx.checkpoint --------------------------------------------------------------
-
-
-@cases
-def test_checkpoints(case, device):
-    arrays = case.arrays(2)
-    loss = squares(case, device)
-    gradients = [mx.grad(f, argnums=all_of(arrays))(*arrays) for f in (loss, mx.checkpoint(loss))]
-    assert_close(gradients[1], gradients[0])
 
 
 @cases

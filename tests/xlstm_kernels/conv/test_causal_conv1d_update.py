@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import mlx.core as mx
-import numpy as np
 import pytest
 
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import (
     causal_conv1d_update,
-    causal_conv1d_update_reference,
 )
 
 
@@ -55,16 +53,6 @@ def test_several_steps(steps, device, precision, draw, wide, relative_error):
     assert (wide(new_state) == last).all()
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (2, 0)], ids=str)
-def test_empty(shape, device):
-    batch, channels = shape
-    state = mx.ones((batch, 3, channels))
-    y, new_state = causal_conv1d_update(
-        mx.ones(shape), state, mx.ones((channels, 4)), backend=device
-    )
-    assert (y.shape, new_state.shape) == (shape, state.shape)
-
-
 def test_strided_inputs(device, draw, wide, relative_error):
     x, state = draw((33, 5), mx.float32).T, draw((5, 33, 3), mx.float32).transpose(0, 2, 1)
     weight = draw((4, 33), mx.float32).T
@@ -86,19 +74,8 @@ def test_memory_is_accessed_once(batch, simulator, draw):
     assert launch.device_bytes <= 1.1 * needed
 
 
-def test_compile(device, draw):
-    arrays = [draw(s, mx.float32) for s in ((2, 3), (2, 3, 3), (3, 4), (3,))]
-
-    def step(*arrays):
-        return causal_conv1d_update(*arrays, "silu", backend=device)
-
-    for one, other in zip(mx.compile(step)(*arrays), step(*arrays), strict=True):
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (2, 5, 3)], ids=str)
-def test_reference(shape, draw):
-    arrays = [draw(s, mx.float32) for s in (shape, (2, 3, 3), (3, 4), (3,))]
+def test_reference(draw):
+    arrays = [draw(s, mx.float32) for s in ((2, 5, 3), (2, 3, 3), (3, 4), (3,))]
     native = causal_conv1d_update(*arrays, "silu", backend="native")
     for one, other in zip(causal_conv1d_update_reference(*arrays, "silu"), native, strict=True):
         assert mx.array_equal(one, other)

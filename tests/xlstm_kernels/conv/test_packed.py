@@ -161,16 +161,6 @@ def test_each_sequence_is_as_if_alone_to_the_last_bit(width, activation, device,
     assert mx.array_equal(mx.swapaxes(packed, 1, 2), mx.concatenate(alone, axis=1))
 
 
-@ACTIVATIONS
-@pytest.mark.parametrize("biased", [False, True])
-def test_numbers_that_return_and_padding(biased, activation, device, drawn, judge):
-    primals, cotangent = drawn(3, 300, 33, 4)
-    primals[2] = primals[2] if biased else None
-    numbers = random_numbers((3, 300))
-    found = computed(primals, cotangent, numbers, activation, device)
-    judge(found, primals, cotangent, numbers, activation)
-
-
 @pytest.mark.parametrize(
     ("width", "steps"), [(8, 70), (9, 70), (16, 300), (17, 70), pytest.param(32, 900)], ids=str
 )
@@ -231,15 +221,6 @@ def test_short_rows(shape, width, device, drawn, judge):
     judge(found, primals, cotangent, numbers, "silu")
 
 
-@pytest.mark.parametrize("shape", [(0, 5, 3), (2, 5, 0), (2, 0, 3)], ids=str)
-def test_empty(shape, device, drawn):
-    primals, cotangent = drawn(*shape, 4)
-    numbers = mx.zeros(shape[:2], dtype=mx.int32)
-    y, in_x, in_weight, _ = computed(primals, cotangent, numbers, "silu", device)
-    assert y.shape == in_x.shape == shape
-    assert not mx.any(in_weight).item()
-
-
 @ACTIVATIONS
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_nan_crosses_no_boundary(bad, activation, device, drawn):
@@ -283,67 +264,3 @@ def test_one_launch_in_each_direction(simulator, drawn):
         "_gradient_bias_silu_packed",
     ]
     assert all(launch.traffic["values"].read == x.nbytes for launch in simulator.launches)
-
-
-@ACTIVATIONS
-def test_second_derivatives(activation, device, drawn, draw, wide, relative_error):
-    """Of the gradients' product with fixed directions: symmetric, so differences of gradients."""
-    primals, cotangent = drawn(2, 20, 3, 4)
-    directions, numbers = (
-        [draw(primal.shape, mx.float32) for primal in primals],
-        random_numbers((2, 20)),
-    )
-
-    def along(*arrays):
-        _, *found = computed(list(arrays), cotangent, numbers, activation, device)
-        return sum(mx.sum(f * d) for f, d in zip(found, directions, strict=True))
-
-    actual = mx.grad(along, argnums=(0, 1, 2))(*primals)
-    step = 1e-6
-    ahead, behind = (
-        oracle.causal_gradients(
-            *(wide(p) + sign * step * wide(d) for p, d in zip(primals, directions, strict=True)),
-            None,
-            activation,
-            (wide(cotangent), np.zeros((2, 3, 3))),
-            numbers,
-        )[:3]
-        for sign in (1, -1)
-    )
-    for result, plus, minus in zip(actual, ahead, behind, strict=True):
-        assert relative_error(result, (plus - minus) / (2 * step), np.ones(1)) < 1e-4
-
-
-def test_compile_and_checkpoint(device, drawn):
-    """With numbers that are captured, and with numbers that are an input."""
-    primals, cotangent = drawn(2, 20, 3, 4)
-    numbers = mx.array(random_numbers((2, 20)))
-
-    def loss(*arrays):
-        *given, seq_idx = arrays
-        y = causal_conv1d(*given, activation="silu", seq_idx=seq_idx, backend=device)
-        return mx.sum(y * cotangent)
-
-    gradient = mx.grad(loss, argnums=(0, 1, 2))
-    plain = gradient(*primals, numbers)
-    captured = mx.grad(lambda *arrays: loss(*arrays, numbers), argnums=(0, 1, 2))
-    checkpointed = mx.grad(mx.checkpoint(loss), argnums=(0, 1, 2))
-    for found in (
-        mx.compile(gradient)(*primals, numbers),
-        mx.compile(captured)(*primals),
-        checkpointed(*primals, numbers),
-    ):
-        for one, other in zip(plain, found, strict=True):
-            np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-5)
-
-
-def test_jvp(device, drawn, draw):
-    """Without activation y is linear in x."""
-    (x, weight, _), _ = drawn(2, 20, 4, 3)
-    tangent, numbers = draw(x.shape, mx.float32), mx.array(random_numbers((2, 20)))
-
-    def operator(v):
-        return causal_conv1d(v, weight, seq_idx=numbers, backend=device)
-
-    _, (pushed,) = mx.jvp(operator, [x], [tangent])
-    np.testing.assert_allclose(np.array(pushed), np.array(operator(tangent)), rtol=1e-5, atol=1e-6)

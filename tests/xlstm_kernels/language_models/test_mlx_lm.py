@@ -230,11 +230,6 @@ def test_a_folder_that_names_its_model(mlx_lm, folder, tmp_path, monkeypatch):
     assert mx.array_equal(model(tokens), drawn_model()(tokens)).item()
 
 
-def test_mlx_lm_has_no_xlstm(mlx_lm):
-    """If it gets one, `register()` hides it: decide then."""
-    assert not (Path(mlx_lm.__file__).parent / "models" / "xlstm.py").exists()
-
-
 def test_arguments():
     args = ModelArgs.from_dict({**SETTINGS, "model_type": "xlstm", "architectures": ["x"]})
     assert (args.model_type, args.slstm_at) == ("xlstm", (1,))

@@ -51,13 +51,6 @@ def test_chunks(steps, state, gpu, cpu, monkeypatch):
     assert size("native") == cpu
 
 
-def test_every_call_has_a_row():
-    for steps in (1, 2, 16, 17, 2**20):
-        for backend in ("metal", "native"):
-            for masked in (False, True):
-                assert choice.chosen(*call(steps), backend, masked=masked) in choice.TABLE
-
-
 @pytest.mark.parametrize("operator", [mlstm_chunkwise, mlstm_sequence])
 def test_operators_ask_the_table(operator, monkeypatch):
     """Of a sequence in single steps, the gradient has chunks."""

@@ -105,14 +105,6 @@ def test_4096_steps_keep_every_digit(device):
     judge(inputs, h, states, Bars(h=1e-6))
 
 
-@pytest.mark.parametrize("width", [(1, 1), (7, 9), (64, 64), (65, 130), (100, 8)], ids=str)
-@pytest.mark.sampled(0)
-def test_widths_at_the_edge_of_tiles(width, form, device):
-    inputs = Draw(1, 3, 33, *width, initial=True, seed=7).inputs()
-    h, states = called(form, inputs, device)
-    judge(inputs, h, states)
-
-
 @pytest.mark.parametrize("keys", [256, 300, 513])
 @pytest.mark.sampled(0)
 def test_wide_keys(keys, device):
@@ -271,54 +263,6 @@ def test_arrays_are_read_as_they_lie(form, device):
     expected, _ = called(form, inputs, device)
     assert mx.array_equal(h, expected).item()
     judge(inputs, h, states)
-
-
-@pytest.mark.parametrize("backend", ["native", pytest.param("metal", marks=pytest.mark.metal)])
-def test_compile(form, backend, request):
-    """Not in the simulator, whose kernels need the values that traced ones have not."""
-    if backend == "metal":
-        request.getfixturevalue("metal")
-    inputs = Draw(1, 3, 40, 8, 8, initial=True, seed=37).inputs()
-
-    def call(*arrays):
-        return called(
-            form, dataclasses.replace(inputs, **dict(zip("qkvif", arrays, strict=True))), backend
-        )
-
-    h, states = mx.compile(call)(*inputs.sequence)
-    judge(inputs, h, states)
-
-
-@pytest.mark.sampled(0)
-def test_gradients_flow_on_every_backend(form, device):
-    """Through h and the last states, to every input and the initial states."""
-    inputs = Draw(1, 3, 21, 8, 8, initial=True, masked=True, seed=41).inputs()
-
-    def loss(backend):
-        def total(q, k, v, i, f, c, n, m):
-            h, (c_last, n_last, _) = form(
-                q, k, v, i, f, c, n, m,
-                return_last_states=True, mask=inputs.mask, backend=backend,
-            )  # fmt: skip
-            return h.square().sum() + c_last.sum() + n_last.square().sum()
-
-        return mx.grad(total, argnums=tuple(range(8)))
-
-    arguments = (*inputs.sequence, *inputs.states)
-    expected = loss("native")(*arguments)
-    gradients = loss(device)(*arguments)
-    for one, other, argument in zip(gradients, expected, arguments, strict=True):
-        assert one.shape == argument.shape
-        assert mx.all(mx.isfinite(one)).item()
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-3, atol=1e-5)
-    assert all(mx.any(gradient).item() for gradient in gradients[:7])
-
-
-def test_vmap_natively(form):
-    inputs = Draw(2, 3, 20, 8, 8, seed=43).inputs()
-    mapped = mx.vmap(lambda *a: form(*(x[None] for x in a), backend="native")[0])(*inputs.sequence)
-    expected = form(*inputs.sequence, backend="native")
-    np.testing.assert_allclose(np.array(mapped), np.array(expected), rtol=1e-4, atol=1e-6)
 
 
 # --- errors ------------------------------------------------------------------------------------

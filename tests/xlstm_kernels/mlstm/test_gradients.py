@@ -14,11 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mlx import nn
 
 from tests.xlstm_kernels.mlstm.comparing import MILD, ROUNDING, Draw, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
-from tests.xlstm_kernels.mlstm.oracle import mlstm
 from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definition
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
@@ -124,34 +122,6 @@ def judge_gradients(inputs: Inputs, found: dict, given: list[np.ndarray], bars=N
 
 
 # --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("gates", ["normal", "capped"])
-def test_the_oracle_is_the_slope(masked, gates):
-    """Central differences in float64, along random directions of every argument."""
-    inputs = with_states(Draw(1, 2, 7, 3, 2, gates=gates, initial=True, masked=masked).inputs())
-    given = cotangents_of(inputs, 1)
-    result = expected_gradients(inputs, given)
-    mask = None if inputs.mask is None else np.array(inputs.mask)
-    arguments = [*map(wide, inputs.sequence), *map(wide, inputs.states)]
-    arguments[-1] = arguments[-1][..., 0]
-
-    def loss(*at):
-        out = mlstm(*at[:5], at[5:], eps=inputs.eps, mask=mask)
-        parts = zip((out.h, out.c, out.n, out.m[..., None]), given, strict=True)
-        return sum(float((part * weight).sum()) for part, weight in parts)
-
-    generator = np.random.default_rng(2)
-    for index, gradient in enumerate(result):
-        direction = generator.standard_normal(gradient.shape)
-        ends = []
-        for sign in (1, -1):
-            moved = list(arguments)
-            moved[index] = moved[index] + sign * 1e-6 * direction
-            ends.append(loss(*moved))
-        slope = (ends[0] - ends[1]) / 2e-6
-        assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-5, abs=1e-6)
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -384,50 +354,3 @@ def test_compile_and_value_and_grad(form, backend, request):
     assert compiled_value.item() == pytest.approx(value.item(), rel=1e-6)
     for one, other in zip(found, compiled, strict=True):
         assert np.linalg.norm(wide(one) - wide(other)) <= 1e-5 * np.linalg.norm(wide(one))
-
-
-def test_checkpoints(form, device):
-    """What is computed again backward is the same."""
-    inputs = Draw(1, 3, 40, 8, 8, seed=21).inputs()
-
-    def loss(*arrays):
-        return form(*arrays, backend=device).square().sum()
-
-    expected = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
-    found = mx.grad(mx.checkpoint(loss), argnums=tuple(range(5)))(*inputs.sequence)
-    for one, other in zip(found, expected, strict=True):
-        assert mx.array_equal(one, other).item()
-
-
-def test_second_derivatives(device):
-    """The gradient's gradient, which falls back on what MLX derives from its own operations."""
-    inputs = Draw(1, 1, 20, 8, 8, seed=23).inputs()
-
-    def slope(backend):
-        def loss(q):
-            h = mlstm_chunkwise(q, *inputs.sequence[1:], chunk_size=8, backend=backend)
-            return h.square().sum()
-
-        return mx.grad(lambda q: mx.grad(loss)(q).square().sum())(inputs.q)
-
-    found, expected = wide(slope(device)), wide(slope("native"))
-    assert np.linalg.norm(expected) > 0
-    assert np.linalg.norm(found - expected) <= 1e-4 * np.linalg.norm(expected)
-
-
-def test_layers_of_mlx_train_through_it(device):
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(6, 3 * 8 + 2, bias=False)
-
-        def __call__(self, x):
-            mixed = self.inner(x)[:, None]
-            q, k, v = (mixed[..., 8 * part : 8 * part + 8] for part in range(3))
-            return mlstm_chunkwise(q, k, v, mixed[..., 24], mixed[..., 25], backend=device)
-
-    mx.random.seed(0)
-    model, x = Model(), mx.random.normal((2, 30, 6))
-    loss, found = nn.value_and_grad(model, lambda m: m(x).square().mean())(model)
-    assert mx.isfinite(loss).item()
-    assert mx.any(found["inner"]["weight"]).item()

@@ -274,51 +274,6 @@ def test_zero_divided_by_zero_is_zero(device):
 # --- transformations ---------------------------------------------------------------------------
 
 
-def test_compile(device):
-    inputs = replace(ORDINARY, steps=2, masked=True).inputs()
-
-    def both(mask: mx.array, *arrays: mx.array) -> tuple[mx.array, ...]:
-        h, states = mlstm_sequence(
-            *arrays, return_last_states=True, mask=mask, eps=inputs.eps, backend=device
-        )
-        return h, *states
-
-    h, *states = mx.compile(both)(inputs.mask, *inputs.sequence, *inputs.states)
-    if device == "native":  # to trace it shows what could go wrong, to build it takes 10 seconds
-        shapes = [(2, 3, 2, 40), (2, 3, 33, 40), (2, 3, 33), (2, 3, 1)]
-        assert [x.shape for x in (h, *states)] == shapes
-    else:
-        judge(inputs, h, tuple(states))
-
-
-@pytest.mark.parametrize("gates", ["normal", "infinite"])
-def test_gradient(device, gates):
-    """In q, k, v, i, f and the initial c and n, against differences of the definition."""
-    inputs = Draw(2, 3, 6, 5, 3, gates, initial=True, masked=True, eps=0.0, seed=4).inputs()
-    primals = [*inputs.sequence, *inputs.states]
-    generator = np.random.default_rng(2)
-    weight = mx.array(generator.standard_normal((2, 3, 6, 3)).astype(np.float32))
-
-    def loss(*arrays: mx.array) -> mx.array:
-        return mx.sum(weight * mlstm_sequence(*arrays, eps=0.0, mask=inputs.mask, backend=device))
-
-    gradients = mx.grad(loss, argnums=tuple(range(8)))(*primals)
-    numbers, nudge = [wide(array) for array in primals], 1e-6
-    for place, gradient in enumerate(gradients):
-        direction = generator.standard_normal(numbers[place].shape)
-        direction[~np.isfinite(numbers[place])] = 0
-        ends = []
-        for sign in (1, -1):
-            moved = list(numbers)
-            moved[place] = np.where(
-                direction == 0, numbers[place], numbers[place] + sign * nudge * direction
-            )
-            ends.append(float((inputs.of_numbers(moved).h * wide(weight)).sum()))
-        slope = (ends[0] - ends[1]) / (2 * nudge)
-        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
-        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=5e-6 * size)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_at_the_limits_of_gates_are_finite(case):
     inputs = gated(CASES[case])
@@ -331,31 +286,6 @@ def test_gradients_at_the_limits_of_gates_are_finite(case):
 
     gradients = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
     assert all(mx.all(mx.isfinite(gradient)).item() for gradient in gradients)
-
-
-def test_masked_nan_has_no_gradient():
-    inputs = replace(ORDINARY, steps=3).inputs()
-    q = mx.where(mx.array([[[[True], [False], [True]]]]), inputs.q, mx.array(math.nan))
-    mask = mx.broadcast_to(mx.array([[True, False, True]]), (2, 3))
-    gradient = mx.grad(
-        lambda q: mlstm_sequence(q, *inputs.sequence[1:], mask=mask, backend="native").sum()
-    )(q)
-    assert mx.all(mx.isfinite(gradient)).item()
-    assert not mx.any(gradient[:, :, 1]).item()
-
-
-def test_vmap_and_jvp():
-    inputs = ORDINARY.inputs()
-    doubled = [mx.stack([array, array]) for array in inputs.sequence]
-    h = mx.vmap(lambda *arrays: mlstm_sequence(*arrays, *inputs.states, backend="native"))(*doubled)
-    for one in h:
-        judge(inputs, one)
-
-    def of_v(v: mx.array) -> mx.array:
-        return mlstm_sequence(*inputs.sequence[:2], v, *inputs.sequence[3:], backend="native")
-
-    (h,), (pushed,) = mx.jvp(of_v, [inputs.v], [inputs.v])  # h is linear in v
-    np.testing.assert_allclose(wide(pushed), wide(h), rtol=1e-5, atol=1e-6)
 
 
 # --- what it costs -----------------------------------------------------------------------------

@@ -216,21 +216,6 @@ def test_zero_divided_by_zero_is_zero(device):
 # --- transformations ---------------------------------------------------------------------------
 
 
-def test_compile(device):
-    inputs = ORDINARY.inputs()
-    compiled = mx.compile(lambda *arrays: mlstm_step(*arrays, backend=device))
-    h, states = compiled(*map(first, inputs.sequence), *inputs.states)
-    if device == "native":  # to trace it shows what could go wrong, to build it takes 10 seconds
-        assert [x.shape for x in (h, *states)] == [
-            (2, 3, 40),
-            (2, 3, 33, 40),
-            (2, 3, 33),
-            (2, 3, 1),
-        ]
-    else:
-        judge(inputs, mx.expand_dims(h, axis=2), states)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_at_the_limits_of_gates_are_finite(case):
     inputs = with_gates(*CASES[case], keys=5, values=3)
@@ -241,15 +226,6 @@ def test_gradients_at_the_limits_of_gates_are_finite(case):
 
     gradients = mx.grad(loss, argnums=tuple(range(5)))(*map(first, inputs.sequence))
     assert all(mx.all(mx.isfinite(gradient)).item() for gradient in gradients)
-
-
-def test_vmap():
-    """Over the batch, as if it were not there."""
-    inputs = ORDINARY.inputs()
-    arrays = [mx.expand_dims(array, axis=1) for array in map(first, inputs.sequence)]
-    states = [mx.expand_dims(array, axis=1) for array in inputs.states]
-    h, states = mx.vmap(lambda *given: mlstm_step(*given, backend="native"))(*arrays, *states)
-    judge(inputs, mx.squeeze(h, axis=1)[:, :, None], tuple(mx.squeeze(x, axis=1) for x in states))
 
 
 # --- what it costs -----------------------------------------------------------------------------

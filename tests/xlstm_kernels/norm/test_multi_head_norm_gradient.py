@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mlx import nn
 
 from tests.xlstm_kernels.norm import oracle
 from tests.xlstm_kernels.norm.inputs import (
@@ -61,53 +60,6 @@ def judge(norm, wide, relative_error):
 
 
 # --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("columns", [1, 2, 5])
-def test_the_oracle_is_the_slope(columns, norm):
-    generator = np.random.default_rng(7)
-    shape = (2, 3, 2, columns)
-    arrays = {"x": shape, **extra_shapes(shape)}
-    arrays = {name: generator.standard_normal(size) for name, size in arrays.items()}
-    cotangent = generator.standard_normal(flat(shape))
-
-    def loss(moved):
-        x, *others = (moved[name] for name in ("x", "weight", "bias", "gate"))
-        return (oracle.oracle(x, norm, *others) * cotangent).sum()
-
-    extras = {name: array for name, array in arrays.items() if name != "x"}
-    exact = oracle.gradients(arrays["x"], norm, cotangent, **extras)
-    for name, array in arrays.items():
-        for _ in range(4):
-            direction = generator.standard_normal(array.shape)
-            ahead, behind = (
-                loss({**arrays, name: array + sign * 1e-6 * direction}) for sign in (1, -1)
-            )
-            slope = (exact[name] * direction).sum()
-            assert (ahead - behind) / 2e-6 == pytest.approx(slope, rel=1e-5, abs=1e-7)
-
-
-@pytest.mark.sampled(0)
-def test_golden_values(device):
-    """Of two values whose deviation is 1, the layer norm leaves no gradient; the RMS norm does."""
-    x, cotangent = mx.array([[[[1.0, 3.0]]]]), mx.array([[[2.0, 6.0]]])
-    extras = {"weight": mx.ones((2,)), "bias": mx.zeros((2,)), "gate": mx.zeros((1, 1, 2))}
-    layer = gradients_of("layer", x, extras, cotangent, device, eps=0)
-    assert layer["x"].flatten().tolist() == [0, 0]
-    assert layer["weight"].tolist() == [-1, 3]
-    assert layer["bias"].tolist() == [1, 3]
-    assert layer["gate"].flatten().tolist() == [-0.5, 1.5]
-    # g = (1, 3) lies along x: what is left of it is nothing, too. g = (3, -1) lies across.
-    across = gradients_of("rms", x, extras, mx.array([[[6.0, -2.0]]]), device, eps=0)
-    root = 5**0.5
-    expected = {
-        "x": [3 / root, -1 / root],
-        "weight": [3 / root, -3 / root],
-        "bias": [3, -1],
-        "gate": [1.5 / root, -1.5 / root],
-    }
-    for name, numbers in expected.items():
-        assert across[name].flatten().tolist() == pytest.approx(numbers, rel=1e-6)
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -224,65 +176,3 @@ def test_memory_is_accessed_once(names, monkeypatch, norm, simulator, draw):
 
 
 # --- transformations ---------------------------------------------------------------------------
-
-
-def test_second_derivatives(norm, device, arrays, draw, wide, relative_error):
-    """Of the gradients' product with fixed directions: symmetric, so differences of gradients."""
-    shape = (2, 3, 2, 9)
-    x, extras = arrays(shape, mx.float32)
-    direction, directions = arrays(shape, mx.float32)
-    cotangent = draw(flat(shape), mx.float32)
-
-    def along(x, *others):
-        found = gradients_of(norm, x, dict(zip(extras, others, strict=True)), cotangent, device)
-        return mx.sum(found["x"] * direction) + sum(
-            mx.sum(found[name] * directions[name]) for name in extras
-        )
-
-    actual = mx.grad(along, argnums=(0, 1, 2, 3))(x, *extras.values())
-    step = 1e-6
-    ahead, behind = (
-        oracle.gradients(
-            wide(x) + sign * step * wide(direction),
-            norm,
-            wide(cotangent),
-            **{n: wide(extras[n]) + sign * step * wide(directions[n]) for n in extras},
-        )
-        for sign in (1, -1)
-    )
-    for name, result in zip(("x", *extras), actual, strict=True):
-        assert relative_error(result, (ahead[name] - behind[name]) / (2 * step)) < 1e-5, name
-
-
-def test_compile_and_checkpoint(norm, device, arrays):
-    x, extras = arrays((2, 3, 2, 40), mx.float32)
-
-    def loss(x, *others):
-        given = dict(zip(extras, others, strict=True))
-        return mx.sum(mx.square(NORMS[norm](x, backend=device, **given)))
-
-    gradient = mx.grad(loss, argnums=(0, 1, 2, 3))
-    plain = gradient(x, *extras.values())
-    checkpointed = mx.grad(mx.checkpoint(loss), argnums=(0, 1, 2, 3))
-    for other in (mx.compile(gradient), checkpointed):
-        for one, two in zip(plain, other(x, *extras.values()), strict=True):
-            np.testing.assert_allclose(np.array(one), np.array(two), rtol=1e-4, atol=1e-5)
-
-
-def test_in_a_module(norm, device, arrays, draw):
-    x, extras = arrays((2, 3, 2, 40), mx.float32, ("weight", "bias"))
-    cotangent = draw((2, 3, 80), mx.float32)
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight, self.bias = extras["weight"], extras["bias"]
-
-        def __call__(self, x):
-            return NORMS[norm](x, self.weight, eps=EPS, bias=self.bias, backend=device)
-
-    layer = Layer()
-    _, found = nn.value_and_grad(layer, lambda x: mx.sum(layer(x) * cotangent))(x)
-    expected = gradients_of(norm, x, extras, cotangent, device)
-    for name in extras:
-        assert mx.allclose(found[name], expected[name]).item()

@@ -9,7 +9,6 @@ import pytest
 import xlstm_kernels
 from tests.xlstm_kernels.recurrent import oracle
 from xlstm_kernels import flashrnn, lstm
-from xlstm_kernels.recurrent.lstm import lstm_reference
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 
@@ -68,29 +67,6 @@ def test_gradients_have_the_dtypes_of_the_arrays(drawn):
     assert [gradient.dtype for gradient in gradients] == [*[mx.bfloat16] * 3, mx.float32]
 
 
-def test_second_derivatives_are_those_of_plain_operations(drawn, wide, relative_error):
-    arrays = drawn((2, 6, 2, 3))
-
-    def of(function):
-        def slope(*given):
-            gradients = mx.grad(lambda *at: mx.sum(mx.square(function(*at))), argnums=(0, 1))
-            return sum(mx.sum(mx.sin(gradient)) for gradient in gradients(*given))
-
-        return mx.grad(slope, argnums=(0, 1, 2, 3))(*arrays)
-
-    plain = of(lambda wx, r, b, states: lstm_reference(wx, r, b, states[:, :, 0]))
-    for actual, exact in zip(of(lambda *given: lstm(*given)[0]), plain, strict=True):
-        assert relative_error(actual, wide(exact)) < 5e-6
-
-
-def test_compile(drawn, relative_error, wide):
-    arrays = drawn((2, 5, 2, 3))
-    expected = lstm(*arrays)[0]
-    assert (
-        relative_error(mx.compile(lambda *given: lstm(*given)[0])(*arrays), wide(expected)) < 1e-6
-    )
-
-
 @pytest.mark.parametrize("shape", [(0, 3, 2, 4), (2, 0, 2, 4), (2, 3, 0, 4), (2, 3, 2, 0)])
 def test_nothing_to_do(shape, drawn):
     batch, steps, heads, units = shape
@@ -124,11 +100,6 @@ def test_the_slstm_launches_kernels(drawn, simulator, relative_error, wide):
     expected, _ = slstm(wx, r, b, backend="native")
     assert relative_error(flashrnn(wx, r, b, function="slstm")[0], wide(expected)) < 1e-6
     assert simulator.launches
-
-
-def test_the_default_is_the_lstm(drawn):
-    arrays = drawn((1, 2, 1, 3))
-    assert mx.array_equal(flashrnn(*arrays)[0], lstm(*arrays)[0]).item()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx import nn
 
 from tests.xlstm_kernels.recurrent.slstm import oracle
 from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import gradients
@@ -199,49 +198,6 @@ def test_compiled_gradient(masked, device, draw_inputs, draw_states, draw_weight
     assert compiled_loss.item() == pytest.approx(loss.item(), rel=1e-5)
     for one, other in zip(compiled, expected, strict=True):
         np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-4, atol=1e-5)
-
-
-def test_checkpoints(device, draw_inputs, draw_states, draw_weights):
-    """What is computed again backward is the same."""
-    inputs, initial = draw_inputs((2, 4, 2, 8)), draw_states((2, 2, 8))
-    loss = loss_of(device, draw_weights(2, 4, 2, 8), **CLIPPED)
-    expected = mx.grad(loss, argnums=(0, 1, 2, 3))(*inputs, initial)
-    found = mx.grad(mx.checkpoint(loss), argnums=(0, 1, 2, 3))(*inputs, initial)
-    for one, other in zip(found, expected, strict=True):
-        assert mx.array_equal(one, other)
-
-
-@pytest.mark.sampled(0)
-def test_layers_of_mlx_train_through_it(device, draw):
-    """A task that only the recurrence solves: was the first input above zero?"""
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.gates = nn.Linear(1, 4 * 8)
-            self.R = 0.1 * mx.random.normal((4, 1, 8, 8))
-            self.b = mx.zeros((4, 1, 8))
-            self.out = nn.Linear(8, 1)
-
-        def __call__(self, x):
-            wx = self.gates(x).reshape((*x.shape[:2], 4, 1, 8))
-            states, _ = slstm(wx, self.R, self.b, backend=device)
-            return self.out(states[0, :, -1, 0])
-
-    mx.random.seed(0)
-    model, x = Model(), draw((16, 5, 1), mx.float32)
-    wanted = mx.sign(x[:, 0])
-    step = nn.value_and_grad(model, lambda m: mx.mean(mx.square(m(x) - wanted)))
-    losses = []
-    for _ in range(30):
-        loss, slopes = step(model)
-        model.update(
-            nn.utils.tree_map(lambda p, g: p - mx.array(0.2) * g, model.parameters(), slopes)
-        )
-        mx.eval(model.parameters())
-        losses.append(loss.item())
-    assert all(mx.any(slopes[name]).item() for name in ("R", "b"))
-    assert losses[-1] < 0.5 * losses[0]
 
 
 # --- errors ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from xlstm_kernels import products
 from xlstm_kernels.recurrent.slstm import gradient as gradient_module
 from xlstm_kernels.recurrent.slstm import sequence as sequence_module
 from xlstm_kernels.recurrent.slstm.layout import most_threads
-from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
+from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 WIDTHS = (1, 8, 33, 64, 65, 130)
 
@@ -101,16 +101,6 @@ def test_halves(dtype, bar, device, draw_case):
     judge(found, case.expected(), dict.fromkeys("ifzoRb", bar) | dict.fromkeys("ycnm", 1e-5))
 
 
-def test_mixed_dtypes(device, draw_case):
-    case = draw_case((1, 4, 2, 8))
-    wx, r, b = case.inputs
-    inputs = Inputs(wx.astype(mx.bfloat16), r, b.astype(mx.float16))
-    case = Case(inputs, case.initial.astype(mx.bfloat16), case.cotangents)
-    found = case.computed(device)
-    assert [gradient.dtype for gradient in found] == [array.dtype for array in case.arrays]
-    judge(found, case.expected(), BARS | dict.fromkeys("ifzobycnm", 1e-2))
-
-
 @pytest.mark.parametrize("of", range(4), ids=list("ycnm"))
 @pytest.mark.parametrize("where", ["of_states", "of_last"])
 def test_each_output_by_itself(of, where, device, draw_case):
@@ -124,12 +114,6 @@ def test_a_slow_forgetting(device, draw_case):
     case = only(draw_case((1, 300, 1, 8), fresh=True), of_states=(0,), of_last=(0,))
     slow = mx.array([0.0, 6.0, 0.0, 0.0]).reshape((4, 1, 1))
     case = Case(case.inputs._replace(b=case.inputs.b + slow), case.initial, case.cotangents)
-    judge(case.computed(device), case.expected())
-
-
-@pytest.mark.parametrize("scale", [30.0, 100.0])
-def test_big_gates(scale, device, draw_case):
-    case = only(draw_case((2, 40, 2, 33), scale=scale), of_states=(0,), of_last=(0,))
     judge(case.computed(device), case.expected())
 
 
@@ -170,17 +154,6 @@ def test_nothing_let_in(device, draw_case):
             case.cotangents[0][:, :, :kept], case.cotangents[1]
         ))  # fmt: skip
         judge(case.computed(device), case.expected())
-
-
-@pytest.mark.parametrize("m", [-3.0, 3.0])
-def test_memory_that_nothing_counts(m, device, draw_case):
-    """c without an n, as no sequence leaves it: the exponent of f' stops at zero."""
-    case = draw_case((1, 2, 1, 4))
-    states = np.array(case.initial)
-    states[2], states[3] = 0, m
-    inputs = case.inputs._replace(b=0 * case.inputs.b, r=0.1 * case.inputs.r)
-    case = Case(inputs, mx.array(states), case.cotangents)
-    judge(case.computed(device), case.expected())
 
 
 def test_a_reset_cuts_gradients_off(device, draw_case):
@@ -254,22 +227,6 @@ def test_split_equals_whole(at, options, device, draw_case):
         first, between = slstm(wx[:, :at], r, b, initial, backend=device, **named)
         second, last = slstm(wx[:, at:], r, b, between, backend=device, **named)
         return mx.concatenate([first, second], axis=2), last
-
-    _, found = mx.vjp(run, case.arrays, list(case.cotangents))
-    judge(found, case.expected(**options))
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-def test_steps_equal_the_whole(options, device, draw_case):
-    case = draw_case((2, 4, 2, 8))
-    named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
-
-    def run(wx, r, b, states):
-        trace = []
-        for t in range(4):
-            states = slstm_step(wx[:, t], r, b, states, backend=device, **named)
-            trace.append(states)
-        return mx.stack(trace, axis=2), mx.expand_dims(states, axis=2)
 
     _, found = mx.vjp(run, case.arrays, list(case.cotangents))
     judge(found, case.expected(**options))

@@ -58,23 +58,6 @@ def test_strided_input_arrives_as_it_lies(generate, draw_inputs):
 # --- transformations ---------------------------------------------------------------------------
 
 
-def test_compile(device, draw_inputs, draw_states, expect, check):
-    """Compiling for the CPU takes no longer for more steps, as all have the same code."""
-    inputs, initial = draw_inputs((2, 30, 2, 5)), draw_states((2, 2, 5))
-    mask = mx.array([[True, False, True] * 10, [True] * 30])
-    compiled = mx.compile(lambda *arrays: slstm(*arrays[:-1], mask=arrays[-1], backend=device))
-    check(compiled(*inputs, initial, mask), expect(inputs, initial, mask))
-
-
-def test_vmap_over_weights(draw, draw_inputs):
-    inputs = draw_inputs((1, 3, 2, 5))
-    biases = draw((2, 4, 2, 5), mx.float32)
-    states, _ = mx.vmap(lambda b: slstm(inputs.wx, inputs.r, b, backend="native"))(biases)
-    for mapped, b in zip(states, biases, strict=True):
-        expected, _ = slstm(inputs.wx, inputs.r, b, backend="native")
-        np.testing.assert_allclose(np.array(mapped), np.array(expected), rtol=1e-5, atol=1e-6)
-
-
 # --- errors ------------------------------------------------------------------------------------
 
 

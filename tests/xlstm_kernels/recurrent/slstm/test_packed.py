@@ -17,9 +17,6 @@ import pytest
 from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge
 from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import Gradients, gradients
-from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
-from xlstm_kernels.recurrent.slstm import gradient as gradient_module
-from xlstm_kernels.recurrent.slstm import sequence as sequence_module
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 LENGTHS = ((3, 1, 4), (1, 5, 2))  # of the sequences of each row
@@ -196,44 +193,6 @@ def test_halves(dtype, bar, device, draw_packed):
 def test_more_units_than_a_block(units, device, draw_packed):
     case = draw_packed(1, units)
     judge(case.computed(device), case.expected())
-
-
-@pytest.mark.sampled(0)
-def test_more_threads(simulator, draw_packed, monkeypatch):
-    """As on CUDA, where a head may have 512."""
-    for module in (sequence_module, gradient_module):
-        monkeypatch.setattr(module, "most_threads", lambda *_: 512)
-    case = draw_packed(1, 70)
-    judge(case.computed("metal"), case.expected())
-    names = {launch.kernel for launch in simulator.launches}
-    assert names == {"xlstm_slstm_packed", "xlstm_slstm_gradient_packed"}
-
-
-def test_derivatives_of_gradients(device, draw, draw_packed):
-    """Along a direction, as for the sequences one by one."""
-    case = draw_packed(1, 3)
-    ways = [draw(array.shape, mx.float32) for array in case.arrays]
-
-    def packed(*arrays):
-        return mx.sum(case.run(device, *arrays)[0] * case.cotangents[0])
-
-    def separate(wx, r, b, initial):
-        pieces = alone(
-            dataclasses.replace(case, inputs=Inputs(wx, r, b), initial=initial), "native"
-        )
-        return mx.sum(joined([one for one, _ in pieces], axis=2) * case.cotangents[0])
-
-    def along(loss):
-        first = mx.grad(loss, argnums=(0, 1, 2, 3))
-        return lambda *arrays: sum(
-            mx.sum(g * way) for g, way in zip(first(*arrays), ways, strict=True)
-        )
-
-    found, exact = (
-        mx.grad(along(loss), argnums=(0, 1, 2, 3))(*case.arrays) for loss in (packed, separate)
-    )
-    for actual, expected in zip(found, exact, strict=True):
-        np.testing.assert_allclose(wide(actual), wide(expected), rtol=1e-3, atol=1e-4)
 
 
 # --- launches and errors -----------------------------------------------------------------------
