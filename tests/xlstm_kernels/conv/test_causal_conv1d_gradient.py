@@ -8,8 +8,7 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings
 from mlx import nn
 
 from tests.xlstm_kernels.conv import oracle
@@ -95,6 +94,7 @@ def test_golden_values(device):
 # --- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("activation", [None, "silu"])
 @pytest.mark.parametrize(("steps", "width"), [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8)], ids=str)
 def test_packs_of_channels(
@@ -112,16 +112,6 @@ def test_packs_of_channels(
 def test_lengths_and_widths(steps, width, device, drawn, judge):
     primals, cotangents = drawn(2, steps, 33, width)
     judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
-
-
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize("width", [17, 32])
-@pytest.mark.parametrize("steps", [20, 900])
-@pytest.mark.sampled(0)
-def test_wide_filters(steps, width, activation, device, drawn, judge):
-    """Longer than a sequence, than a run; and with runs in rounds, and in two threadgroups."""
-    primals, cotangents = drawn(3, steps, 5, width)
-    judge(gradients_of(primals, cotangents, activation, device), primals, cotangents, activation)
 
 
 @pytest.mark.parametrize(
@@ -169,28 +159,6 @@ def test_empty(shape, width, device, drawn, judge):
         assert not mx.any(found[2]).item()
 
 
-@pytest.mark.sampled(0)
-@given(
-    shape=st.tuples(st.integers(0, 4), st.integers(0, 300), st.integers(0, 70)),
-    width=st.sampled_from([1, 3]),
-    everything=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
-@QUICK
-def test_any_shape(shape, width, everything, seed, *, device, judge):
-    normal = np.random.default_rng(seed).standard_normal
-    batch, _, channels = shape
-    shapes = (shape, (channels, width), (channels,), (batch, width - 1, channels))
-    primals = [mx.array(normal(s), dtype=mx.float32) for s in shapes]
-    cotangents = [mx.array(normal(s), dtype=mx.float32) for s in (shapes[0], shapes[3])]
-    if not everything:
-        primals[2:], cotangents[1] = [None, None], None
-    activation = "silu" if everything else None
-    found = gradients_of(primals, cotangents, activation, device)
-    # Sums may cancel in an array of few elements: errors are those of the terms.
-    judge(found, primals, cotangents, activation, by_terms=True)
-
-
 def test_slope_far_out(device):
     """1 at the right, next to nothing at the left, where exp(-z) is infinite."""
     x = mx.array([[[-200.0], [-90.0], [-20.0], [0.0], [20.0], [90.0], [200.0]]])
@@ -201,21 +169,6 @@ def test_slope_far_out(device):
     np.testing.assert_allclose(
         slope.flatten().tolist(), [0, 0, far, 0.5, 1 - far, 1, 1], rtol=1e-5, atol=1e-36
     )
-
-
-def test_pieces_give_the_gradients_of_the_whole(device, drawn, judge):
-    """Backward through calls, each of which begins where the one before it ended."""
-    primals, cotangents = drawn(2, 150, 33, 4)
-
-    def in_pieces(x, weight, bias, states):
-        outputs = []
-        for piece in (x[:, :2], x[:, 2:70], x[:, 70:]):
-            y, states = causal_conv1d(piece, weight, bias, states, True, "silu", backend=device)
-            outputs.append(y)
-        return mx.concatenate(outputs, axis=1), states
-
-    _, found = mx.vjp(in_pieces, primals, cotangents)
-    judge(found, primals, cotangents, "silu")
 
 
 # --- layouts and cost --------------------------------------------------------------------------
@@ -276,21 +229,6 @@ def test_threadgroups_have_the_memory(width, windows):
 
 
 # --- transformations ---------------------------------------------------------------------------
-
-
-def test_compile_and_checkpoint(device, drawn):
-    primals, cotangents = drawn(2, 20, 3, 4)
-
-    def loss(*arrays):
-        y, final = causal_conv1d(*arrays, True, "silu", backend=device)
-        return mx.sum(y * cotangents[0]) + mx.sum(final * cotangents[1])
-
-    gradient = mx.grad(loss, argnums=(0, 1, 2, 3))
-    plain = gradient(*primals)
-    checkpointed = mx.grad(mx.checkpoint(loss), argnums=(0, 1, 2, 3))
-    for other in (mx.compile(gradient)(*primals), checkpointed(*primals)):
-        for one, two in zip(plain, other, strict=True):
-            np.testing.assert_allclose(np.array(one), np.array(two), rtol=1e-5, atol=1e-5)
 
 
 def test_in_a_module(device, drawn):

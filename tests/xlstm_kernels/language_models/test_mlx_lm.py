@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -23,7 +22,7 @@ from tests.xlstm_kernels.language_models.conftest import (
 from xlstm_kernels import mlx_lm as module
 from xlstm_kernels.checkpoints import load
 from xlstm_kernels.checkpoints.quantization import quantize
-from xlstm_kernels.mlx_lm import ModelArgs, create_language_model
+from xlstm_kernels.mlx_lm import create_language_model
 from xlstm_kernels.mlx_lm.__main__ import run
 
 ROOT = Path(__file__).parents[3]
@@ -230,11 +229,6 @@ def test_a_folder_that_names_its_model(mlx_lm, folder, tmp_path, monkeypatch):
     assert mx.array_equal(model(tokens), drawn_model()(tokens)).item()
 
 
-def test_arguments():
-    args = ModelArgs.from_dict({**SETTINGS, "model_type": "xlstm", "architectures": ["x"]})
-    assert (args.model_type, args.slstm_at) == ("xlstm", (1,))
-
-
 # --- commands ----------------------------------------------------------------------------------
 
 
@@ -267,47 +261,6 @@ def test_lora_and_fuse(mlx_lm, folder, tmp_path):
         ).item()
 
     assert loss(logits) < loss(drawn_model()(tokens)) - 0.1
-
-
-@pytest.mark.exhaustive
-def test_server(mlx_lm, folder, loaded):
-    """One request to a server on the loopback device."""
-    import http.client
-    import socket
-    import time
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["server", "--model", str(folder), "--port", str(port), "--host", "127.0.0.1"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "xlstm_kernels.mlx_lm", *words],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    request = {"prompt": PROMPTS[0], "max_tokens": COUNT, "temperature": 0}
-    try:
-        for _ in range(120):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            try:
-                connection.request(
-                    "POST",
-                    "/v1/completions",
-                    json.dumps(request),
-                    {"Content-Type": "application/json"},
-                )
-                answer: dict[str, Any] = json.loads(connection.getresponse().read())
-                break
-            except ConnectionRefusedError:
-                assert server.poll() is None
-                time.sleep(0.5)
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-    _, tokenizer = loaded
-    expected = tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
-    assert answer["choices"][0]["text"] == expected
 
 
 @pytest.mark.oracle

@@ -97,23 +97,6 @@ def test_what_is_refused(settings, error, message):
         mLSTMBackendConfig(**settings)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"chunkwise_kernel": "parallel--metal", "return_last_states": False},
-        {"chunkwise_kernel": "parallel--native_autograd", "mode": "inference"},
-        {"mode": "train_with_padding", "return_last_states": False},
-        {"chunkwise_kernel": "chunkwise--triton_limit_chunk", "step_kernel": "triton"},
-        {"chunkwise_kernel": "parallel--native_siging_custbw", "return_last_states": False},
-        {"chunk_size": None},
-    ],
-)
-def test_what_is_taken(settings):
-    config = mLSTMBackendConfig(**settings)
-    assert str(config) in repr(mLSTMBackend(config))
-    assert mLSTMBackend(config).parameters() == {}
-
-
 # --- training ----------------------------------------------------------------------------------
 
 
@@ -179,12 +162,6 @@ def test_masked_steps_are_not_there(steps, device):
     inputs = Draw(3, 1, steps, 8, 8, initial=True, masked=True, seed=7).inputs()
     infer = backend(mode="inference", **METAL)
     judge(inputs, *infer(*inputs.sequence, *inputs.states, mask=inputs.mask))
-
-
-def test_from_the_start_no_states_are_needed():
-    for steps in (0, 1, 2, 20):
-        inputs = Draw(2, 1, steps, 8, 8, seed=8).inputs()
-        judge(inputs, *backend(mode="inference")(*inputs.sequence))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 20])
@@ -261,22 +238,6 @@ def test_a_sigmoid_input_gate_has_no_m(mode, normalize, relative_error):
 
 
 # --- transformations -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("steps", [1, 5, 20])
-@pytest.mark.parametrize("mode", ["train", "inference"])
-def test_all_forms_have_the_same_gradient(mode, steps, relative_error):
-    inputs = Draw(1, 2, steps, 8, 8, initial=True, seed=12).inputs()
-    arrays = (*inputs.sequence, *inputs.states[:2])
-
-    def total(call):
-        return lambda *given: mx.sum(mx.square(call(*given, inputs.states[2])[0]))
-
-    places = tuple(range(len(arrays)))
-    expected = mx.grad(total(backend(**METAL)), argnums=places)(*arrays)
-    actual = mx.grad(total(backend(mode=mode)), argnums=places)(*arrays)
-    for one, other in zip(actual, expected, strict=True):
-        assert relative_error(one, wide(other)) < 2e-5
 
 
 def test_inputs_that_are_no_arrays():

@@ -168,13 +168,6 @@ def test_gradients_keep_the_bars_where_nothing_cancels(draw, seed, form, device)
         assert np.linalg.norm(wide(gradient) - wanted) <= BARS[name] * size, name
 
 
-@pytest.mark.sampled(0)
-def test_gradients_over_500_steps(form, device):
-    inputs = Draw(1, 1, 500, 8, 8, initial=True, seed=3).inputs()
-    given = cotangents_of(inputs, 4)
-    judge_gradients(inputs, computed_gradients(form, inputs, given, device), given)
-
-
 @pytest.mark.parametrize(
     ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
 )
@@ -337,20 +330,3 @@ def test_behind_a_norm_the_normaliser_does_not_matter(form, device):
 
 
 # --- transformations ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backend", ["native", pytest.param("metal", marks=pytest.mark.metal)])
-def test_compile_and_value_and_grad(form, backend, request):
-    if backend == "metal":
-        request.getfixturevalue("metal")
-    inputs = Draw(1, 3, 40, 8, 8, seed=19).inputs()
-
-    def loss(*arrays):
-        return form(*arrays, backend=backend).square().sum()
-
-    step = mx.value_and_grad(loss, argnums=tuple(range(5)))
-    value, found = step(*inputs.sequence)
-    compiled_value, compiled = mx.compile(step)(*inputs.sequence)
-    assert compiled_value.item() == pytest.approx(value.item(), rel=1e-6)
-    for one, other in zip(found, compiled, strict=True):
-        assert np.linalg.norm(wide(one) - wide(other)) <= 1e-5 * np.linalg.norm(wide(one))

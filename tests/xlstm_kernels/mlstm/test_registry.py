@@ -160,29 +160,6 @@ def test_the_sigmoid_input_gate(inputs):
         kernel(*inputs.sequence, *inputs.states)
 
 
-@pytest.mark.parametrize("name", SIGING_NAMES)
-def test_every_name_of_a_sigmoid_input_gate(name, inputs):
-    expected = mlstm_siging_chunkwise(*inputs.sequence, normalize=False)
-    assert mx.array_equal(
-        get_mlstm_kernel(name)(*inputs.sequence, normalize=False), expected
-    ).item()
-
-
-@pytest.mark.parametrize(
-    ("get", "theirs", "ours"),
-    [
-        (get_mlstm_kernel, "chunkwise--triton_xl_chunk", "chunkwise--metal_xl_chunk"),
-        (get_mlstm_kernel, "chunkwise--triton_limit_chunk", "chunkwise--metal_xl_chunk"),
-        (get_mlstm_kernel, "chunkwise--triton_xl_chunk_siging", SIGING),
-        (get_mlstm_kernel, "parallel--triton_limit_headdim", "parallel--metal"),
-        (get_mlstm_sequence_kernel, "native_sequence__triton", "native_sequence__metal"),
-        (get_mlstm_step_kernel, "triton", "metal"),
-    ],
-)
-def test_names_of_triton_kernels_are_those_of_metal_kernels(get, theirs, ours):
-    assert get(theirs).__wrapped__ is get(ours).__wrapped__
-
-
 @pytest.mark.parametrize(
     ("get", "name", "message"),
     [
@@ -220,31 +197,3 @@ def test_every_name_runs_kernels_where_they_can_run(name, simulator):
     get = get_mlstm_sequence_kernel if name in SEQUENCE_NAMES else get_mlstm_kernel
     assert launched(simulator, lambda: get(name)(*inputs.sequence))
     assert not launched(simulator, lambda: get(name)(*inputs.sequence, backend="native"))
-
-
-@pytest.mark.parametrize("name", STEP_NAMES)
-def test_every_name_of_a_step_runs_its_kernel(name, simulator):
-    inputs = Draw(1, 1, 1, 8, 8, initial=True, seed=3).inputs()
-    arrays = [np.array(x)[:, :, 0] if x.ndim == 4 else x for x in inputs.sequence]
-    q, k, v, i, f = map(mx.array, arrays)
-    step = get_mlstm_step_kernel(name)
-    assert launched(simulator, lambda: step(q, k, v, i, f, *inputs.states))
-    assert not launched(simulator, lambda: step(q, k, v, i, f, *inputs.states, backend="native"))
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["chunkwise--native_autograd", "parallel--native_autograd", "native_sequence__native"],
-)
-def test_every_form_can_leave_the_normaliser_out_of_its_gradient(name):
-    get = get_mlstm_sequence_kernel if name.startswith("native_sequence") else get_mlstm_kernel
-    kernel, inputs = get(name), Draw(1, 2, 6, 8, 4, seed=3).inputs()
-
-    def slope(normalizer_grad):
-        def loss(q):
-            h = kernel(q, *inputs.sequence[1:], normalizer_grad=normalizer_grad)
-            return h.square().sum()
-
-        return mx.grad(loss)(inputs.q)
-
-    assert not mx.allclose(slope(True), slope(False), rtol=0.1).item()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import pickle
 
 import mlx.core as mx
 import pytest
@@ -20,7 +18,7 @@ from tests.xlstm_kernels.nn.conftest import (
     draw_mask,
     expected_logits,
 )
-from xlstm_kernels.nn import xLSTMBlockStack, xLSTMBlockStackConfig, xLSTMLMModel
+from xlstm_kernels.nn import xLSTMBlockStackConfig, xLSTMLMModel
 from xlstm_kernels.nn import xLSTMLMModelConfig as Config
 
 
@@ -72,17 +70,6 @@ def test_what_is_masked_is_not_there(where, stack, draw_tokens):
     check_mask(stack(), draw_tokens(3, 14), draw_tokens(3, 1), mask)
 
 
-def test_states_are_batch_first(stack, draw_tokens):
-    """The rows of a cache are the caches of its rows, so that batches can be put together."""
-    model, tokens = stack(slstm_at=()), draw_tokens(2, 5)
-    _, both = model(tokens, model.init_cache(2))
-    for row in range(2):
-        _, alone = model(tokens[row : row + 1], model.init_cache(1))
-        for ours, theirs in zip(both, alone, strict=True):
-            for one, other in zip(ours, theirs, strict=True):
-                assert mx.allclose(one[row : row + 1], other, atol=1e-5).item()
-
-
 def test_bfloat16(stack, draw_tokens, relative_error):
     model, tokens = stack(), draw_tokens(2, 9)
     model.set_dtype(mx.bfloat16)
@@ -114,12 +101,6 @@ def test_dropout_is_for_training(settings, stack, draw_tokens):
     kept = xLSTMLMModel(dataclasses.replace(model.config, **changes))
     kept.update(model.parameters())
     assert mx.array_equal(model(tokens), kept(tokens)).item()
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_model_can_be_copied_and_sent(copied, stack, draw_tokens):
-    model, tokens = stack(), draw_tokens(1, 3)
-    assert mx.array_equal(copied(model)(tokens), model(tokens)).item()
 
 
 # --- the configuration -------------------------------------------------------------------------
@@ -232,15 +213,3 @@ def test_what_is_refused(stack, draw):
         model(mx.zeros((2, 3), mx.int32), [])
     with pytest.raises(ValueError, match=r"x must be \(B, S, 16\), got \(2, 3, 16, 1\)"):
         model.xlstm_block_stack.blocks[0].xlstm(draw((2, 3, 16, 1), mx.float32))
-
-
-def test_a_block_stack_by_itself(draw):
-    stack = xLSTMBlockStack(xLSTMBlockStackConfig(embedding_dim=16, mlstm_inner_dim=16))
-    x = draw((2, 5, 16), mx.float32)
-    whole = stack(x)
-    assert whole.shape == x.shape
-    cache, outputs = stack.init_cache(2), []
-    for piece in mx.split(x, [2], axis=1):
-        one, cache = stack(piece, cache)
-        outputs.append(one)
-    assert mx.allclose(mx.concatenate(outputs, axis=1), whole, atol=1e-5).item()

@@ -10,9 +10,8 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from tests.xlstm_kernels.nn import oracle
 from tests.xlstm_kernels.nn.conftest import VOCABULARY
-from xlstm_kernels.nn import CausalConv1d, sLSTMCell, xLSTM, xLSTMConfig, xLSTMLMModel
+from xlstm_kernels.nn import xLSTM, xLSTMConfig, xLSTMLMModel
 from xlstm_kernels.nn import xLSTMLMModelConfig as PaperConfig
 
 LENGTHS = ((5, 1, 7), (2, 9, 2))  # of the sequences of each row
@@ -79,22 +78,6 @@ def test_gradients(model, draw_tokens, device, relative_error, wide):
         assert relative_error(gradient, wide(expected)) < 5e-6, name
 
 
-def definition(model, numbers, tokens, following):
-    """The mean loss of each sequence by itself, in float64."""
-    if isinstance(model, xLSTM):
-        sizes = oracle.Sizes(model.config.num_hidden_layers, model.config.num_heads)
-        predict = oracle.logits
-    else:
-        sizes = oracle.Sizes(model.config.num_blocks, model.config.mlstm_num_heads)
-        predict = oracle.block_stack_logits
-    pairs = zip(alone(np.array(tokens)), alone(np.array(following)), strict=True)
-    losses = [
-        ids.size * oracle.cross_entropy(predict(numbers, ids, sizes), answers)
-        for ids, answers in pairs
-    ]
-    return sum(losses) / tokens.size
-
-
 @pytest.mark.parametrize("cut", [2, 5, 12])
 def test_a_cache_goes_on_with_the_last_sequence(cut, model, draw_tokens, relative_error, wide):
     tokens, following = draw_tokens(2, STEPS), draw_tokens(2, 3)
@@ -125,39 +108,6 @@ def test_masked_steps_belong_to_no_sequence(model, draw_tokens, relative_error, 
         if live.any():
             expected = model(mx.array(ids[live][None]))
             assert relative_error(mx.array(logits[live][None]), wide(expected)) < 2e-6
-
-
-@pytest.mark.parametrize("kernel_size", [1, 2, 4])
-def test_a_convolution_sees_one_sequence(kernel_size, draw, relative_error, wide):
-    layer = CausalConv1d(5, kernel_size, "silu")
-    x = draw((2, STEPS, 5), mx.float32)
-    state = draw((2, kernel_size - 1, 5), mx.float32)
-    y, last = layer(x, state, seq_idx=numbered())
-    for row, lengths in enumerate(LENGTHS):
-        before, pieces = state[row : row + 1], []
-        for piece in list(alone(x))[3 * row : 3 * row + 3]:
-            one, end = layer(piece, before)
-            pieces.append(one)
-            before = None
-        assert relative_error(y[row : row + 1], wide(mx.concatenate(pieces, axis=1))) < 2e-6
-        assert mx.array_equal(last[row : row + 1], end).item(), lengths
-
-
-@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
-@pytest.mark.parametrize("scale", [1, 30, 3000])
-def test_a_cell_forgets_whatever_it_remembers(dtype, scale, draw, draw_weights):
-    """Bit for bit, y and the state."""
-    cell = draw_weights(sLSTMCell(2, 4))
-    gates = draw((2, STEPS, 4, 2, 4), dtype, scale)
-    y, last = cell(gates, seq_idx=numbered())
-    expected = [cell(one) for one in alone(gates)]
-    assert mx.array_equal(y, joined(one for one, _ in expected)).item()
-    assert mx.array_equal(last, mx.concatenate([expected[2][1], expected[5][1]])).item()
-
-
-def test_no_step(model):
-    nothing = mx.zeros((2, 0), dtype=mx.int32)
-    assert model(nothing, seq_idx=nothing).shape == (2, 0, VOCABULARY)
 
 
 @pytest.mark.parametrize(

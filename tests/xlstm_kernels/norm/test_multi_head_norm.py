@@ -20,7 +20,6 @@ from tests.xlstm_kernels.norm.inputs import (
     widened,
 )
 from tests.xlstm_kernels.norm.oracle import EPS, oracle
-from xlstm_kernels.norm import rows
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 
 # --- the oracle itself -------------------------------------------------------------------------
@@ -94,11 +93,6 @@ def test_nan_stays_in_its_head(norm, device):
     np.testing.assert_allclose(result[0, :, 2:], [[1, -1], [-1, 1]], rtol=1e-6)
 
 
-def test_squares_beyond_float16(norm, device):
-    x = mx.array([[[[300.0, -300.0]]]], dtype=mx.float16)
-    assert NORMS[norm](x, eps=0, backend=device).tolist() == [[[1, -1]]]
-
-
 def test_strided_inputs(norm, device, draw, wide, relative_error):
     """As the cells and the projections of a model leave them: nothing is contiguous."""
     x = draw((2, 3, 5, 40), mx.float32).transpose(0, 2, 1, 3)
@@ -109,6 +103,7 @@ def test_strided_inputs(norm, device, draw, wide, relative_error):
     assert relative_error(result, expected) < 2e-6
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("start", [1, 2, 8])
 def test_views_that_begin_anywhere(start, dtype, norm, simulator, draw, wide, relative_error):
@@ -119,16 +114,6 @@ def test_views_that_begin_anywhere(start, dtype, norm, simulator, draw, wide, re
     result = NORMS[norm](x, eps=EPS, backend="metal", **extras)
     expected = oracle(wide(x), norm, **widened(extras, wide))
     assert relative_error(result, expected) < (2e-6 if dtype == mx.float32 else 5e-3)
-
-
-@pytest.mark.sampled(0)
-def test_many_rows(monkeypatch, norm, device, arrays, wide, relative_error):
-    """More than threadgroups, each of several simdgroups, as a big batch has them."""
-    monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 3)
-    x, extras = arrays((2, 7, 2, 300), mx.float32)
-    result = NORMS[norm](x, eps=EPS, backend=device, **extras)
-    expected = oracle(wide(x), norm, **widened(extras, wide))
-    assert relative_error(result, expected) < 2e-6
 
 
 def test_nothing_is_copied_on_the_way(simulator, draw):

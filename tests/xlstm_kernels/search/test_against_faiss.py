@@ -75,24 +75,6 @@ def test_inverted_lists(metric, faiss, data):
         index.max_codes = None
 
 
-def test_own_centroids_are_as_good(faiss, data):
-    vectors, queries = data
-    flat, quantizer = faiss.IndexFlatL2(DIMENSION), faiss.IndexFlatL2(DIMENSION)
-    theirs = faiss.IndexIVFFlat(quantizer, DIMENSION, NLIST)
-    flat.add(vectors)
-    theirs.train(vectors)
-    theirs.add(vectors)
-    _, truth = flat.search(queries, K)
-    index = IVFFlatIndex(DIMENSION, NLIST)
-    index.train(mx.array(vectors), max_points_per_centroid=256)
-    index.add(mx.array(vectors))
-    for nprobe in (4, 16, 64):
-        index.nprobe = theirs.nprobe = nprobe
-        _, expected = theirs.search(queries, K)
-        _, ids = index.search(mx.array(queries), K)
-        assert recall(np.array(ids), truth) >= recall(expected, truth) - 0.02
-
-
 @pytest.mark.parametrize("metric", ["l2", "inner_product"])
 @pytest.mark.parametrize("own", [False, True], ids=["faiss's codewords", "own codewords"])
 def test_product_quantization(metric, own, faiss, data):

@@ -92,34 +92,6 @@ def test_strided_inputs_and_cotangents(device, draw, draw_inputs, wide, relative
 # --- transformations ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, CLIPPED, CUT], ids=["exact", "clipped", "cut"])
-@pytest.mark.parametrize("masked", [False, True])
-def test_options_change_no_value(options, masked, device, draw, draw_inputs, draw_states):
-    inputs, initial = draw_inputs((2, 3, 2, 5)), draw_states((2, 2, 5))
-    mask = draw((2, 3), mx.float32) > 0 if masked else None
-    plain = slstm(*inputs, initial, mask=mask, backend=device)
-    other = slstm(*inputs, initial, mask=mask, backend=device, **options)
-    for one, two in zip(plain, other, strict=True):
-        assert mx.array_equal(one, two)
-
-
-def test_second_derivative(device, draw, draw_inputs, draw_states, wide):
-    """Along two directions of Wx, against a mixed difference of the oracle."""
-    inputs, initial = draw_inputs((1, 3, 2, 3)), draw_states((1, 2, 3))
-    one, other = (draw((1, 3, 4, 2, 3), mx.float32) for _ in range(2))
-    first = mx.grad(lambda wx: mx.sum(slstm(wx, *inputs[1:], initial, backend=device)[0][0] ** 2))
-    actual = mx.sum(mx.grad(lambda wx: mx.sum(first(wx) * one))(inputs.wx) * other)
-
-    def exact(along_one, along_other):
-        wx = wide(inputs.wx) + along_one * wide(one) + along_other * wide(other)
-        states = oracle.slstm(wx, wide(inputs.r), wide(inputs.b), wide(initial)).states
-        return (states[0] ** 2).sum()
-
-    h = 1e-4
-    mixed = exact(h, h) - exact(h, -h) - exact(-h, h) + exact(-h, -h)
-    assert actual.item() == pytest.approx(mixed / (4 * h * h), rel=1e-4)
-
-
 def heard(wx, r, b, initial):
     """The y that each step hears, (B, T, N, D)."""
     y = oracle.slstm(wx, r, b, initial).states[0]
@@ -186,6 +158,7 @@ def test_gradient_where_gates_are_closed(device, draw_inputs):
     assert not np.array(found[0])[0, 0].any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("masked", [False, True])
 def test_compiled_gradient(masked, device, draw_inputs, draw_states, draw_weights):
     """Compiling for the CPU takes no longer for more steps, as all have the same code."""

@@ -10,8 +10,6 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
 from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
@@ -48,13 +46,7 @@ def test_options(units, options, masked, device, draw_case):
         assert mx.all(mx.any(found[1], axis=-1)).item()
 
 
-@pytest.mark.sampled(0)
-@pytest.mark.parametrize("units", [400, 1030])
-def test_more_units_than_a_block(units, device, draw_case):
-    case = draw_case((1, 2, 1, units))
-    judge(case.computed(device, clipval=0.5), case.expected(clipval=0.5))
-
-
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("units", [70, 160])
 @pytest.mark.parametrize("masked", [False, True])
 def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
@@ -67,28 +59,6 @@ def test_more_threads(units, masked, simulator, draw_case, expect, check, monkey
     judge(case.computed("metal"), case.expected())
     launched = {launch.kernel.removesuffix("_masked") for launch in simulator.launches}
     assert launched == {"xlstm_slstm", "xlstm_slstm_gradient"}
-
-
-@pytest.mark.sampled(0)
-@given(
-    batch=st.integers(1, 3),
-    steps=st.integers(1, 6),
-    heads=st.integers(1, 3),
-    units=st.sampled_from([1, 3, 31, 32, 34, 64, 70]),
-    scale=st.sampled_from([0.1, 1.0, 5.0]),
-    fresh=st.booleans(),
-    masked=st.booleans(),
-    options=st.sampled_from(list(OPTIONS.values())),
-    seed=st.integers(0, 2**32 - 1),
-)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_shape(  # noqa: PLR0917
-    batch, steps, heads, units, scale, fresh, masked, options, seed, device, draw, draw_case
-):
-    draw.restart(seed)
-    case = draw_case((batch, steps, heads, units), fresh=fresh, masked=masked, scale=scale)
-    # A gate that hardly changes anything may have a gradient that is a difference of others.
-    judge(case.computed(device, **options), case.expected(**options), together=scale > 1)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +75,6 @@ def test_halves(dtype, bar, device, draw_case):
 @pytest.mark.parametrize("where", ["of_states", "of_last"])
 def test_each_output_by_itself(of, where, device, draw_case):
     case = only(draw_case((2, 6, 2, 8), masked=True), **{where: (of,)})
-    judge(case.computed(device), case.expected())
-
-
-@pytest.mark.sampled(0)
-def test_a_slow_forgetting(device, draw_case):
-    """As xLSTM begins: n is some hundred, and what a step changes is a difference in c and n."""
-    case = only(draw_case((1, 300, 1, 8), fresh=True), of_states=(0,), of_last=(0,))
-    slow = mx.array([0.0, 6.0, 0.0, 0.0]).reshape((4, 1, 1))
-    case = Case(case.inputs._replace(b=case.inputs.b + slow), case.initial, case.cotangents)
     judge(case.computed(device), case.expected())
 
 

@@ -188,13 +188,6 @@ def test_halves(dtype, bar, device, draw_packed):
     judge(case.computed(device), case.expected(), bars)
 
 
-@pytest.mark.sampled(0)
-@pytest.mark.parametrize("units", [300, 520])
-def test_more_units_than_a_block(units, device, draw_packed):
-    case = draw_packed(1, units)
-    judge(case.computed(device), case.expected())
-
-
 # --- launches and errors -----------------------------------------------------------------------
 
 
