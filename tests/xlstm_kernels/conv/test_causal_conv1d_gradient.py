@@ -8,7 +8,6 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from mlx import nn
 
 from tests.xlstm_kernels.conv import oracle
@@ -18,8 +17,6 @@ from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.causal_runs import runs
 
 LENGTHS = [0, 1, 2, 16, 17, 65, 372]
-NAMES = ("x", "weight", "bias", "states")
-QUICK = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
 
 

@@ -9,6 +9,7 @@ from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
 from xlstm_kernels.conv.causal_conv1d_update import (
     causal_conv1d_update,
+    causal_conv1d_update_reference,
 )
 
 

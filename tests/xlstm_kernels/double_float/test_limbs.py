@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from embercoach.simulator import activate
-from xlstm_kernels import DoubleFloat
 
 LIMBS = """
     uint limbs[8] = {0u};
@@ -34,10 +33,6 @@ LIMBS = """
     }
     total[0] = result;
 """
-
-
-def float64(numbers: DoubleFloat) -> np.ndarray:
-    return np.array(numbers.to_float64())
 
 
 def limb_square(numbers: np.ndarray, source: str = LIMBS) -> float:
