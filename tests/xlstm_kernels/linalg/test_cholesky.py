@@ -31,27 +31,23 @@ def lapack(matrices: np.ndarray, device: str) -> np.ndarray:
     return np.linalg.cholesky(matrices)
 
 
-def check_accuracy(size: int, batch: int, condition: float, device: str) -> None:
+@pytest.mark.parametrize("condition", [10.0, 1e6])
+@pytest.mark.parametrize(
+    ("size", "batch"),
+    [
+        *((16, 5), (1, 70), (2, 5), (7, 9)),
+        *(
+            pytest.param(*sizes, marks=pytest.mark.exhaustive)
+            for sizes in ((31, 7), (32, 4), (33, 3), (65, 2), (160, 2), (512, 1), (16, 4096))
+        ),
+    ],
+)
+def test_backward_error(size, batch, condition, device):
     matrices = positive_definite((batch, size, size), condition)
     factors = np.array(cholesky(mx.array(matrices), backend=device))
     assert not np.triu(factors, 1).any()
     bar = 3 * max(backward_error(matrices, lapack(matrices, device)), 2**-25)
     assert backward_error(matrices, factors) <= bar
-
-
-@pytest.mark.parametrize("condition", [10.0, 1e6])
-@pytest.mark.parametrize(("size", "batch"), [(1, 70), (2, 5), (7, 9), (16, 5)])
-def test_backward_error(size, batch, condition, device):
-    check_accuracy(size, batch, condition, device)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("condition", [10.0, 1e3, 1e6])
-@pytest.mark.parametrize(
-    ("size", "batch"), [(31, 7), (32, 4), (33, 3), (64, 5), (65, 2), (160, 2), (512, 1), (16, 4096)]
-)
-def test_backward_error_of_large_matrices_and_batches(size, batch, condition, device):
-    check_accuracy(size, batch, condition, device)
 
 
 def test_reference():

@@ -8,10 +8,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.xlstm_kernels.linalg.matrices import check_slopes
 from tests.xlstm_kernels.linalg.spectra import (
     backward_error,
     diagonal,
-    numerical_gradient,
     of_condition,
     orthogonality_error,
     wide,
@@ -41,23 +41,15 @@ def assert_as_accurate_as_lapack(a, results):
 
 
 @pytest.mark.parametrize("condition", [1, 1e3, 1e6])
-@pytest.mark.parametrize("rows", [1, 2, 3, 8, 17, 32])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *(8, 1, 2, 3, 17, 32),
+        *(pytest.param(rows, marks=pytest.mark.exhaustive) for rows in (60, 64, 87, 127, 128)),
+    ],
+)
 def test_is_as_accurate_as_lapack(rows, condition, device):
     a = of_condition((2, rows, rows), condition, symmetric=True)
-    assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("condition", [10, 1e6])
-@pytest.mark.parametrize("rows", [60, 64, 87, 127, 128])
-def test_larger_matrices(rows, condition, device):
-    a = of_condition((1, rows, rows), condition, symmetric=True)
-    assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
-
-
-@pytest.mark.exhaustive
-def test_many_matrices(device):
-    a = of_condition((4096, 4, 4), 100, symmetric=True)
     assert_as_accurate_as_lapack(a, eigh(mx.array(a), backend=device))
 
 
@@ -147,47 +139,28 @@ def test_large_matrices_are_in_device_memory(rows, held, simulator, monkeypatch)
 # --- gradients ---------------------------------------------------------------------------------
 
 
-def total(values, vectors, weights):
-    """A function of the vectors that their signs do not change."""
-    product = (vectors * values[..., None, :] ** 2) @ vectors.swapaxes(-1, -2)
-    return ((vectors**2 * weights[1]).sum() + (values * weights[0]).sum() + (product**3).sum()) / 9
-
-
 @pytest.mark.parametrize("uplo", ["L", "U"])
-def test_gradient(uplo, device):
-    generator = np.random.default_rng(1)
-    a = generator.standard_normal((2, 4, 4)).astype(np.float32)
-    weights = [generator.standard_normal(shape).astype(np.float32) for shape in ((4,), (4, 4))]
-    expected = numerical_gradient(
-        lambda a: total(*np.linalg.eigh(a, uplo), weights), a.astype(np.float64)
+def test_derivatives(uplo, device):
+    """Of what the signs of the vectors do not change."""
+
+    def invariants(factors, library):
+        values, vectors = factors
+        product = (vectors * values[..., None, :] ** 2) @ vectors.swapaxes(-1, -2)
+        return library.concatenate([part.reshape(-1) for part in (values, vectors**2, product)])
+
+    a = np.random.default_rng(1).standard_normal((2, 4, 4)).astype(np.float32)
+    check_slopes(
+        lambda a: invariants(eigh(a, uplo, backend=device), mx),
+        lambda a: invariants(np.linalg.eigh(a, uplo), np),
+        [a],
+        forward=False,
     )
-
-    def function(a):
-        return total(*eigh(a, uplo, backend=device), list(map(mx.array, weights)))
-
-    gradient = wide(mx.grad(function)(mx.array(a)))
-    np.testing.assert_allclose(gradient, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
-    expected = numerical_gradient(lambda a: (np.linalg.eigvalsh(a, uplo) ** 3).sum(), wide(a))
-    gradient = mx.grad(lambda a: (eigvalsh(a, uplo, backend=device) ** 3).sum())(mx.array(a))
-    np.testing.assert_allclose(wide(gradient), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
-
-
-def test_second_derivative(device):
-    generator = np.random.default_rng(1)
-    a, along = generator.standard_normal((2, 3, 3)).astype(np.float32)
-    weights = [generator.standard_normal(shape).astype(np.float32) for shape in ((3,), (3, 3))]
-
-    def slope(a):
-        return numerical_gradient(lambda a: total(*np.linalg.eigh(a), weights), a, 1e-4)
-
-    step = 1e-4 * along.astype(np.float64)
-    expected = (slope(a + step) - slope(a - step)) / 2e-4
-
-    def function(a):
-        return total(*eigh(a, backend=device), list(map(mx.array, weights)))
-
-    second = mx.grad(lambda a: (mx.grad(function)(a) * mx.array(along)).sum())(mx.array(a))
-    np.testing.assert_allclose(wide(second), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    check_slopes(
+        lambda a: eigvalsh(a, uplo, backend=device),
+        lambda a: np.linalg.eigvalsh(a, uplo),
+        [a],
+        forward=False,
+    )
 
 
 def test_gradient_of_equal_values(device):
