@@ -201,16 +201,6 @@ def simulator() -> Iterator[Recorder]:
     assert [report(finding) for finding in [*recorder.findings, *recorder.notes]] == []
 
 
-@pytest.fixture(
-    params=["native", "understudy", "simulator", pytest.param("metal", marks=pytest.mark.metal)],
-)
-def backend(request: pytest.FixtureRequest) -> str:
-    """Every way to compute an operator: in MLX operations, around its kernels, in them."""
-    if request.param != executors.NATIVE:
-        request.getfixturevalue(request.param)
-    return "metal" if request.param == "simulator" else request.param
-
-
 @pytest.fixture(params=["native", "simulator", pytest.param("metal", marks=pytest.mark.metal)])
 def device(request: pytest.FixtureRequest) -> str:
     """The backends whose numbers count: MLX operations, and kernels where they can run."""
@@ -253,7 +243,7 @@ class Precision:
 @pytest.fixture(
     params=[
         Precision(mx.float32, 2e-6, 5e-6),
-        Precision(mx.float16, 1e-3, 1e-3),
+        pytest.param(Precision(mx.float16, 1e-3, 1e-3), marks=pytest.mark.exhaustive),
         Precision(mx.bfloat16, 5e-3, 1e-2),
     ],
     ids=["float32", "float16", "bfloat16"],

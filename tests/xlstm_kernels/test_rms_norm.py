@@ -62,28 +62,28 @@ def weight_dtype(request, precision):
 # --- the oracle itself -------------------------------------------------------------------------
 
 
-def test_golden_values(backend):
+def test_golden_values(device):
     # The mean square of (3, 4, 0, 0) is 25 / 4, its root 5 / 2.
     x, weight = mx.array([[3.0, 4.0, 0.0, 0.0]]), mx.array([1.0, 2.0, 3.0, 4.0])
-    assert rms_norm(x, eps=0, backend=backend).tolist() == [pytest.approx([1.2, 1.6, 0, 0])]
-    weighted = rms_norm(x, weight, eps=0, backend=backend)
+    assert rms_norm(x, eps=0, backend=device).tolist() == [pytest.approx([1.2, 1.6, 0, 0])]
+    weighted = rms_norm(x, weight, eps=0, backend=device)
     assert weighted.tolist() == [pytest.approx([1.2, 3.2, 0, 0])]
     # With eps = 6 the root is that of 49 / 4.
-    assert rms_norm(x, eps=6, backend=backend).tolist() == [pytest.approx([6 / 7, 8 / 7, 0, 0])]
+    assert rms_norm(x, eps=6, backend=device).tolist() == [pytest.approx([6 / 7, 8 / 7, 0, 0])]
 
 
 # --- values and gradients ----------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide, relative_error):
+def test_value_and_gradient(shape, weight_dtype, device, precision, draw, wide, relative_error):
     x, cotangent = draw(shape, precision.dtype), draw(shape, precision.dtype)
     primals = [x] if weight_dtype is None else [x, draw(shape[-1:], weight_dtype)]
     weight = None if weight_dtype is None else wide(primals[1])
 
     (normalised,), gradients = mx.vjp(
-        lambda x, weight=None: rms_norm(x, weight, EPS, backend=backend), primals, [cotangent]
+        lambda x, weight=None: rms_norm(x, weight, EPS, backend=device), primals, [cotangent]
     )
     assert normalised.dtype == precision.dtype
     assert relative_error(normalised, oracle(wide(x), weight)) < precision.value
@@ -98,12 +98,12 @@ def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide,
 
 
 @pytest.mark.parametrize("shape", [(700, 40), (100, 300)], ids=str)
-def test_many_rows(shape, monkeypatch, backend, draw, wide, relative_error):
+def test_many_rows(shape, monkeypatch, device, draw, wide, relative_error):
     """More rows than threadgroups and blocks, as a big batch has them."""
     monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 7)
     x, cotangent, weight = draw(shape, mx.float32), draw(shape, mx.float32), mx.ones(shape[1:])
     (normalised,), gradients = mx.vjp(
-        lambda x, weight: rms_norm(x, weight, EPS, backend=backend), [x, weight], [cotangent]
+        lambda x, weight: rms_norm(x, weight, EPS, backend=device), [x, weight], [cotangent]
     )
     assert relative_error(normalised, oracle(wide(x))) < 2e-6
     in_x, in_weight, _ = oracle_gradients(wide(x), None, wide(cotangent))
@@ -111,39 +111,39 @@ def test_many_rows(shape, monkeypatch, backend, draw, wide, relative_error):
     assert relative_error(gradients[1], in_weight) < 5e-6
 
 
-def test_weight_gradient_of_no_rows_is_zero(backend):
-    in_weight = mx.grad(lambda w: rms_norm(mx.zeros((0, 5)), w, backend=backend).sum())(
+def test_weight_gradient_of_no_rows_is_zero(device):
+    in_weight = mx.grad(lambda w: rms_norm(mx.zeros((0, 5)), w, backend=device).sum())(
         mx.ones((5,))
     )
     assert in_weight.tolist() == [0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=str)
-def test_squares_beyond_the_dtype(dtype, backend):
+def test_squares_beyond_the_dtype(dtype, device):
     """300 squared is no float16; inside, it is a float32."""
     x = mx.array([[300.0, -300.0], [2.0**-14, 2.0**-14]], dtype=dtype)
-    assert rms_norm(x, eps=0, backend=backend).tolist() == [[1, -1], [1, 1]]
+    assert rms_norm(x, eps=0, backend=device).tolist() == [[1, -1], [1, 1]]
 
 
-def test_zero_rows(backend):
+def test_zero_rows(device):
     x = mx.zeros((2, 40))
-    normalised = rms_norm(x, backend=backend)
-    gradient = mx.grad(lambda x: rms_norm(x, eps=1e-6, backend=backend).sum())(x)
+    normalised = rms_norm(x, backend=device)
+    gradient = mx.grad(lambda x: rms_norm(x, eps=1e-6, backend=device).sum())(x)
     assert not mx.any(normalised).item()
     np.testing.assert_allclose(np.array(gradient), 1000, rtol=1e-6)
 
 
-def test_nan_stays_in_its_row(backend):
+def test_nan_stays_in_its_row(device):
     x = mx.array([[1.0, math.nan], [1.0, 1.0]])
-    normalised = np.array(rms_norm(x, eps=0, backend=backend))
+    normalised = np.array(rms_norm(x, eps=0, backend=device))
     assert np.isnan(normalised[0]).all()
     np.testing.assert_allclose(normalised[1], 1, rtol=1e-6)
 
 
-def test_strided_inputs(backend, draw, wide, relative_error):
+def test_strided_inputs(device, draw, wide, relative_error):
     x = draw((33, 6, 4), mx.float32).transpose(2, 1, 0)[:, ::2]
     weight = draw((66,), mx.float32)[::2]
-    normalised = rms_norm(x, weight, EPS, backend=backend)
+    normalised = rms_norm(x, weight, EPS, backend=device)
     assert relative_error(normalised, oracle(wide(x), wide(weight))) < 2e-6
 
 

@@ -28,9 +28,9 @@ def oracle_cap_terms(values: np.ndarray, cotangent: np.ndarray, cap: float) -> n
     return cotangent * (np.tanh(scaled) - scaled / np.cosh(scaled) ** 2)
 
 
-def capped_loss(backend, cotangent):
+def capped_loss(device, cotangent):
     def loss(values, cap):
-        capped = soft_cap(values, cap, backend=backend)
+        capped = soft_cap(values, cap, backend=device)
         return mx.sum(capped.astype(mx.float32) * cotangent.astype(mx.float32))
 
     return loss
@@ -50,9 +50,9 @@ def capped_loss(backend, cotangent):
         (1000.0, 30.0, 30.0),
     ],
 )
-def test_golden_values(value, cap, expected, backend):
+def test_golden_values(value, cap, expected, device):
     assert oracle(np.float64(value), cap) == pytest.approx(expected, rel=1e-14)
-    result = soft_cap(mx.array(value), cap, backend=backend)
+    result = soft_cap(mx.array(value), cap, backend=device)
     assert result.item() == pytest.approx(expected, rel=2e-6)
 
 
@@ -60,17 +60,17 @@ def test_golden_values(value, cap, expected, backend):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_value(shape, backend, precision, draw, wide, relative_error):
+def test_value(shape, device, precision, draw, wide, relative_error):
     values = draw(shape, precision.dtype, 20.0)
-    capped = soft_cap(values, 15.0, backend=backend)
+    capped = soft_cap(values, 15.0, backend=device)
     assert capped.dtype == precision.dtype
     assert relative_error(capped, oracle(wide(values), 15.0)) < precision.value
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradient(shape, backend, precision, draw, wide, relative_error):
+def test_gradient(shape, device, precision, draw, wide, relative_error):
     values, cotangent = draw(shape, precision.dtype, 20.0), draw(shape, precision.dtype)
-    loss = capped_loss(backend, cotangent)
+    loss = capped_loss(device, cotangent)
     in_values, in_cap = mx.grad(loss, argnums=(0, 1))(values, mx.array(15.0))
     assert in_values.dtype == precision.dtype
     expected = oracle_gradient(wide(values), wide(cotangent), 15.0)
@@ -82,25 +82,25 @@ def test_gradient(shape, backend, precision, draw, wide, relative_error):
 
 
 @pytest.mark.parametrize("cap_dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
-def test_array_cap(cap_dtype, backend, draw, wide, relative_error):
+def test_array_cap(cap_dtype, device, draw, wide, relative_error):
     values = draw((4, 9), mx.float16, 5.0)
     cap = mx.array(3.0, dtype=cap_dtype)
-    capped = soft_cap(values, cap, backend=backend)
+    capped = soft_cap(values, cap, backend=device)
     assert capped.dtype == mx.float16
     assert relative_error(capped, oracle(wide(values), 3.0)) < 1e-3
-    in_cap = mx.grad(capped_loss(backend, mx.ones((4, 9))), argnums=1)(values, cap)
+    in_cap = mx.grad(capped_loss(device, mx.ones((4, 9))), argnums=1)(values, cap)
     assert in_cap.dtype == cap_dtype
 
 
-def test_gradient_keeps_its_digits_where_the_cap_bites(backend):
+def test_gradient_keeps_its_digits_where_the_cap_bites(device):
     scaled = np.array([1.0, 5.0, 10.0, 20.0, 40.0])
-    gradient = mx.grad(capped_loss(backend, mx.ones((5,))))(mx.array(scaled), 1.0)
+    gradient = mx.grad(capped_loss(device, mx.ones((5,))))(mx.array(scaled), 1.0)
     np.testing.assert_allclose(np.array(gradient), 1 / np.cosh(scaled) ** 2, rtol=2e-5)
 
 
 @pytest.mark.parametrize("scaled", [1e-4, 1e-2, 0.1, 0.49, 0.51, 1.0, 10.0, 60.0])
-def test_cap_gradient_keeps_its_digits(scaled, backend):
-    in_cap = mx.grad(capped_loss(backend, mx.ones((1,))), argnums=1)(
+def test_cap_gradient_keeps_its_digits(scaled, device):
+    in_cap = mx.grad(capped_loss(device, mx.ones((1,))), argnums=1)(
         mx.array([scaled]), mx.array(1.0)
     )
     # Exact in float64 only where tanh(z) and z sech^2(z) are far apart; 2/3 z^3 - 8/15 z^5 below.
@@ -111,12 +111,12 @@ def test_cap_gradient_keeps_its_digits(scaled, backend):
     assert in_cap.item() == pytest.approx(float(expected), rel=3e-6)
 
 
-def test_infinities_and_nan(backend):
+def test_infinities_and_nan(device):
     values = mx.array([math.inf, -math.inf, math.nan, 3e38, -3e38])
-    capped = soft_cap(values, 15.0, backend=backend)
+    capped = soft_cap(values, 15.0, backend=device)
     np.testing.assert_array_equal(np.array(capped), [15, -15, np.nan, 15, -15])
     infinite = values[:2]
-    in_values, in_cap = mx.grad(capped_loss(backend, mx.ones((2,))), argnums=(0, 1))(
+    in_values, in_cap = mx.grad(capped_loss(device, mx.ones((2,))), argnums=(0, 1))(
         infinite, mx.array(15.0)
     )
     np.testing.assert_array_equal(np.array(in_values), [0, 0])
@@ -124,27 +124,27 @@ def test_infinities_and_nan(backend):
 
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=str)
-def test_cap_beyond_the_dtype(dtype, backend):
+def test_cap_beyond_the_dtype(dtype, device):
     values = mx.array([1.0, -2.0], dtype=dtype)
-    capped = soft_cap(values, 1e6, backend=backend)
+    capped = soft_cap(values, 1e6, backend=device)
     assert mx.array_equal(capped, values).item()
 
 
-def test_strided_input(backend, draw, wide, relative_error):
+def test_strided_input(device, draw, wide, relative_error):
     values = draw((6, 5, 4), mx.float32, 10.0).transpose(2, 0, 1)[:, ::2]
     expected = oracle(wide(values), 2.0)
-    assert relative_error(soft_cap(values, 2.0, backend=backend), expected) < 2e-6
+    assert relative_error(soft_cap(values, 2.0, backend=device), expected) < 2e-6
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("start", [1, 2, 8])
 @pytest.mark.parametrize("count", [8, 31, 64])
-def test_views_that_begin_anywhere(start, count, dtype, backend, draw, wide, relative_error):
+def test_views_that_begin_anywhere(start, count, dtype, device, draw, wide, relative_error):
     """Packs of 16 bytes are loaded where the view is aligned, elements where it is not."""
     values = draw((100,), dtype, 20.0)[start : start + count]
     cotangent = draw((100,), dtype)[1 : 1 + count]
     (capped,), (gradient,) = mx.vjp(
-        lambda v: soft_cap(v, 15.0, backend=backend), [values], [cotangent]
+        lambda v: soft_cap(v, 15.0, backend=device), [values], [cotangent]
     )
     assert relative_error(capped, oracle(wide(values), 15.0)) < 5e-3
     expected = oracle_gradient(wide(values), wide(cotangent), 15.0)
@@ -163,9 +163,9 @@ def test_each_value_keeps_its_digits(simulator, wide):
 # --- transformations ---------------------------------------------------------------------------
 
 
-def test_second_derivative_in_the_cap_is_finite_everywhere(backend):
+def test_second_derivative_in_the_cap_is_finite_everywhere(device):
     values = mx.array([0.0, 1e-3, 1.0, 1e3, 1e30])
-    in_cap = mx.grad(lambda v, c: soft_cap(v, c, backend=backend).sum(), argnums=1)
+    in_cap = mx.grad(lambda v, c: soft_cap(v, c, backend=device).sum(), argnums=1)
     second = mx.grad(in_cap, argnums=(0, 1))(values, mx.array(1.0))
     assert all(mx.all(mx.isfinite(array)).item() for array in second)
 

@@ -69,7 +69,7 @@ def test_small(shape, mode, device):
     check(shape, mode, device)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("condition", [1, 1e3, 1e6])
 @pytest.mark.parametrize("shape", [(64, 64), (2, 20, 33), (300, 3), (3, 300)], ids=str)
@@ -79,7 +79,7 @@ def test_one_launch(shape, mode, condition, device):
     check(shape, mode, device, condition)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("condition", [1, 1e6])
 @pytest.mark.parametrize("shape", [(96, 96), (2, 120, 70), (80, 130), (330, 33)], ids=str)

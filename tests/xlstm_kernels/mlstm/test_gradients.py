@@ -29,18 +29,21 @@ if TYPE_CHECKING:
     from tests.xlstm_kernels.mlstm.comparing import Inputs
 
 FORMS = {
-    "chunks of 64": functools.partial(mlstm_chunkwise, chunk_size=64),
     "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
-    "chunks of any size": mlstm_chunkwise,
     "sequence": mlstm_sequence,
+    "chunks of any size": mlstm_chunkwise,
 }
+EVERY_FORM = [
+    pytest.param(form, id=name, marks=[pytest.mark.exhaustive] if place > 1 else [])
+    for place, (name, form) in enumerate(FORMS.items())
+]
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
 QUICK = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(params=FORMS.values(), ids=list(FORMS))
+@pytest.fixture(params=EVERY_FORM)
 def form(request: pytest.FixtureRequest) -> Callable[..., object]:
     return request.param
 

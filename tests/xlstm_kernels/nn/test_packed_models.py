@@ -20,12 +20,8 @@ SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_heads": 2, "num_hidde
 SLSTM = {"slstm_at": (0,), "slstm_num_heads": 2}
 PAPER = {"vocab_size": VOCABULARY, "embedding_dim": 16, "num_blocks": 2, "mlstm_inner_dim": 32}
 KINDS = {
-    "mlstm": lambda: xLSTM(xLSTMConfig(**SIZES)),
     "slstm": lambda: xLSTM(xLSTMConfig(**SIZES, **SLSTM)),
     "paper": lambda: xLSTMLMModel(PaperConfig(**PAPER, slstm_at=(1,), ffn_dim=24)),
-    "no convolution": lambda: xLSTMLMModel(
-        PaperConfig(**PAPER, slstm_at=(0,), slstm_conv1d_kernel_size=0, mlstm_conv1d_kernel_size=1)
-    ),
 }
 
 
@@ -78,7 +74,7 @@ def test_gradients(model, draw_tokens, device, relative_error, wide):
         assert relative_error(gradient, wide(expected)) < 5e-6, name
 
 
-@pytest.mark.parametrize("cut", [2, 5, 12])
+@pytest.mark.parametrize("cut", [5])
 def test_a_cache_goes_on_with_the_last_sequence(cut, model, draw_tokens, relative_error, wide):
     tokens, following = draw_tokens(2, STEPS), draw_tokens(2, 3)
     whole, cache = model(tokens, model.init_cache(2), seq_idx=numbered())
