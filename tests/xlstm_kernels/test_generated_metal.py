@@ -7,18 +7,11 @@ import math
 import mlx.core as mx
 import pytest
 
-from xlstm_kernels import rms_norm, soft_cap
+from xlstm_kernels import soft_cap
 from xlstm_kernels.activation import soft_cap as soft_cap_module
 from xlstm_kernels.norm.rows import row_launch
 
 MSL_TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t"}
-ROW_ATTRIBUTES = [
-    "uint thread_index_in_simdgroup [[thread_index_in_simdgroup]]",
-    "uint3 thread_position_in_threadgroup [[thread_position_in_threadgroup]]",
-    "uint3 threadgroup_position_in_grid [[threadgroup_position_in_grid]]",
-    "uint3 threadgroups_per_grid [[threadgroups_per_grid]]",
-    "uint3 threads_per_threadgroup [[threads_per_threadgroup]]",
-]
 
 
 def space(size: int) -> str:
@@ -67,68 +60,6 @@ def test_soft_cap(shape, dtype, understudy):
         assert generated.template_values == f"{type_}, uint32_t, {pack}"
         assert generated.grid == (-(-values.size // pack), 1, 1)
         assert generated.threadgroup == (256, 1, 1)
-
-
-@pytest.mark.parametrize("shape", [(1,), (7,), (1, 8), (3, 33), (2, 3, 1025)], ids=str)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_rms_norm(shape, weighted, dtype, understudy):
-    x = mx.ones(shape, dtype=dtype)
-    arrays = (x, mx.ones(shape[-1:])) if weighted else (x,)
-    mx.grad(lambda *a: rms_norm(*a, backend="understudy").sum(), argnums=tuple(range(len(arrays))))(
-        *arrays
-    )
-    launched = {name: generated for name, _, generated in understudy.launched}
-    suffix = "_weighted" if weighted else ""
-    names = [f"xlstm_rms_norm{suffix}", f"xlstm_rms_norm_gradient{suffix}"]
-    # Without a weight of another dtype MLX's own kernel is the forward pass.
-    by_mlx = not weighted or dtype == mx.float32
-    assert list(launched) == names[by_mlx:]
-
-    columns = shape[-1]
-    rows = x.size // columns
-    type_, where = MSL_TYPES[dtype], space(x.size)
-    values = (
-        f"const {where} {type_}* values",
-        "const constant int* values_shape",
-        "const constant int64_t* values_strides",
-        "const constant float& epsilon",
-    )
-    weight = (
-        f"const {space(columns)} float* weight",
-        "const constant int64_t* weight_strides",
-    )
-    cotangent = (
-        f"const {where} {type_}* cotangent",
-        "const constant int64_t* cotangent_strides",
-    )
-    gradient = launched[names[1]]
-    kernels = [gradient]
-    if not by_mlx:
-        forward = launched[names[0]]
-        kernels.append(forward)
-        assert forward.signature == [
-            *numbered(*values, *weight * weighted, f"device {type_}* normalised"),
-            *ROW_ATTRIBUTES,
-        ]
-    assert gradient.signature == [
-        *numbered(
-            *values,
-            *cotangent,
-            *weight * weighted,
-            f"device {type_}* values_gradient",
-            *("device float* weight_sums",) * weighted,
-        ),
-        *ROW_ATTRIBUTES,
-    ]
-    # A pack is 16 bytes at most, divides a row, and leaves at most half of the lanes without one.
-    sizes = [pack for pack in (8, 4, 2, 1) if pack * dtype.size <= 16 and columns % pack == 0]
-    pack = next(pack for pack in sizes if pack == 1 or pack * 32 < 2 * columns)
-    for generated in kernels:
-        threads, places, _ = generated.threadgroup
-        assert threads == 32 * -(-columns // (32 * 16))
-        assert places == (4 if threads == 32 else 1)
-        assert generated.grid == (-(-rows // places) * threads, places, 1)
-        assert generated.template_values.startswith(f"{type_}, {pack}, ")
 
 
 def big(*shape: int) -> mx.array:

@@ -12,11 +12,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from xlstm_kernels import (
-    DoubleFloat,
     causal_conv1d,
     causal_conv1d_fn,
     causal_conv1d_update,
-    default_backend,
     executors,
     inference,
     lstm,
@@ -263,27 +261,6 @@ def test_vmap_of_kernels_says_what_to_do(case, in_metal_graph):
                 if case.name != "rms_norm" or function is not run:
                     with refused:
                         mx.vmap(function, in_axes=axes)(*given)
-
-    in_metal_graph(refuses)
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("DoubleFloat exp", lambda x: x.exp()),
-        ("DoubleFloat.vecdot", lambda x: x.vecdot(x)),
-        ("DoubleFloat.matmul", lambda x: x @ x),
-    ],
-    ids=["exp", "vecdot", "matmul"],
-)
-def test_vmap_of_double_float_kernels_says_what_to_do(name, call, in_metal_graph):
-    def refuses() -> None:
-        parts = mx.ones((4, 6)), mx.zeros((4, 6))
-        with (
-            default_backend("metal"),
-            pytest.raises(ValueError, match=f"^{name}.*: MLX cannot vmap kernels"),
-        ):
-            mx.vmap(lambda high, low: call(DoubleFloat(high, low)).high)(*parts)
 
     in_metal_graph(refuses)
 

@@ -215,34 +215,4 @@ def test_transposed_input_is_not_copied(simulator, draw):
 # --- cost --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("batch", "steps", "channels", "width"),
-    [
-        (1, 64, 64, 4),
-        (2, 65, 64, 4),
-        (8, 64, 96, 4),
-        (2, 372, 64, 4),
-        (1, 1000, 64, 2),
-        (1, 1000, 64, 7),
-        (1, 1000, 64, 8),
-        (1, 2000, 64, 17),
-        (3, 1000, 64, 32),
-    ],
-    ids=str,
-)
-@pytest.mark.sampled(3)
-def test_memory_is_accessed_once(batch, steps, channels, width, simulator, draw):
-    """Counting each thread's accesses; float32 filters weigh most beside a bfloat16 x."""
-    arrays = drawn(draw, batch, steps, channels, width, mx.bfloat16, mx.float32)
-    results = causal_conv1d(*arrays, True)
-    mx.eval(results)
-    (launch,) = simulator.launches
-    needed = sum(array.nbytes for array in (*arrays, *results))
-    assert launch.device_bytes <= 1.1 * needed
-    # And yet no thread has more than a few runs, of 16 or 32 steps.
-    assert math.prod(launch.grid) * 160 >= arrays[0].size
-    if width <= 7:
-        assert math.prod(launch.grid) * 16 >= arrays[0].size
-
-
 # --- transformations ---------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx import nn
 
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv import causal_runs
@@ -226,24 +225,6 @@ def test_threadgroups_have_the_memory(width, windows):
 
 
 # --- transformations ---------------------------------------------------------------------------
-
-
-def test_in_a_module(device, drawn):
-    (x, weight, bias, _), (cotangent, _) = drawn(2, 20, 3, 4)
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight, self.bias = weight, bias
-
-        def __call__(self, x):
-            return causal_conv1d(x, self.weight, self.bias, activation="silu", backend=device)
-
-    layer = Layer()
-    _, found = nn.value_and_grad(layer, lambda x: mx.sum(layer(x) * cotangent))(x)
-    _, *expected = gradients_of([x, weight, bias, None], [cotangent, None], "silu", device)
-    assert mx.allclose(found["weight"], expected[0]).item()
-    assert mx.allclose(found["bias"], expected[1]).item()
 
 
 # --- step by step ------------------------------------------------------------------------------

@@ -63,18 +63,6 @@ def test_strided_inputs(device, draw, wide, relative_error):
     assert (wide(new_state) == last).all()
 
 
-@pytest.mark.parametrize("batch", [1, 64])
-def test_memory_is_accessed_once(batch, simulator, draw):
-    """In a batch, too: then filters are shared by sequences."""
-    x, state = draw((batch, 64), mx.bfloat16), draw((batch, 3, 64), mx.bfloat16)
-    weight, bias = draw((64, 4), mx.float32), draw((64,), mx.float32)
-    results = causal_conv1d_update(x, state, weight, bias, "silu")
-    mx.eval(results)
-    (launch,) = simulator.launches
-    needed = sum(array.nbytes for array in (x, state, weight, bias, *results))
-    assert launch.device_bytes <= 1.1 * needed
-
-
 def test_reference(draw):
     arrays = [draw(s, mx.float32) for s in ((2, 5, 3), (2, 3, 3), (3, 4), (3,))]
     native = causal_conv1d_update(*arrays, "silu", backend="native")

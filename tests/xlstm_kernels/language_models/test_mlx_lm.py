@@ -15,14 +15,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from tests.xlstm_kernels.language_models.conftest import (
-    SETTINGS,
     drawn_model,
-    save_tokenizer,
 )
 from xlstm_kernels import mlx_lm as module
-from xlstm_kernels.checkpoints import load
-from xlstm_kernels.checkpoints.quantization import quantize
-from xlstm_kernels.mlx_lm import create_language_model
 from xlstm_kernels.mlx_lm.__main__ import run
 
 ROOT = Path(__file__).parents[3]
@@ -84,30 +79,6 @@ def test_steps_as_cuda_takes_them(prompts, mlx_lm, loaded, monkeypatch):
     tokens = [tokenizer.encode(prompt) for prompt in prompts]
     results = mlx_lm.batch_generate(model, tokenizer, tokens, max_tokens=COUNT)
     assert results.texts == [tokenizer.decode(greedy(one)) for one in tokens]
-
-
-@pytest.mark.exhaustive
-def test_a_compiled_step_follows_the_weights(monkeypatch):
-    model, token = drawn_model(), mx.array([[1]])
-
-    def logits(*, compiled):
-        monkeypatch.setattr(module, "_launches_dominate", lambda: compiled)
-        cache = model.make_cache()
-        model(token, cache)
-        return np.array(model(token, cache))
-
-    found = []
-    for change in (lambda: None, lambda: scale_embeddings(model), lambda: quantize(model, 8, 32)):
-        change()
-        found.append(logits(compiled=True))
-        np.testing.assert_allclose(found[-1], logits(compiled=False), rtol=1e-4, atol=1e-4)
-    assert not np.allclose(found[0], found[1])
-    assert not np.allclose(found[1], found[2])
-
-
-def scale_embeddings(model):
-    weight = model.backbone.embeddings.weight
-    model.backbone.embeddings.weight = weight + weight
 
 
 def test_generate(mlx_lm, loaded):
@@ -261,53 +232,6 @@ def test_lora_and_fuse(mlx_lm, folder, tmp_path):
         ).item()
 
     assert loss(logits) < loss(drawn_model()(tokens)) - 0.1
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("tied", "dtype", "shard"),
-    [
-        (False, "float32", "1GB"),
-        (True, "float32", "100KB"),
-        (False, "bfloat16", "100KB"),
-        (True, "bfloat16", "1GB"),
-    ],
-)
-def test_tokens_are_those_of_transformers(tied, dtype, shard, mlx_lm, tmp_path, monkeypatch):
-    """A checkpoint that transformers wrote, in one file or several, continued by both."""
-    torch = pytest.importorskip("torch", reason="the oracle needs torch")
-    import importlib
-
-    monkeypatch.setattr("transformers.utils.is_xlstm_available", lambda: False)
-    modeling = importlib.import_module("transformers.models.xlstm.modeling_xlstm")
-    kept = {name: value for name, value in SETTINGS.items() if not name.startswith("slstm")}
-    config = modeling.xLSTMConfig(
-        **kept, eos_token_id=END, bos_token_id=None, pad_token_id=None, tie_word_embeddings=tied
-    )
-    torch.manual_seed(3)
-    theirs = modeling.xLSTMForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.add_(0.15 * torch.randn(parameter.shape))
-    theirs = theirs.to(getattr(torch, dtype))
-    theirs.save_pretrained(tmp_path, max_shard_size=shard)
-    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard == "100KB")
-    save_tokenizer(tmp_path)
-    _, tokenizer = models = mlx_lm.load(str(tmp_path))
-    loaded = load(tmp_path, create=create_language_model)
-    theirs = theirs.float()
-    prompt = tokenizer.encode(PROMPTS[1])
-    with torch.no_grad():  # without their cache: its state has another shape than their step takes
-        output = theirs.generate(
-            torch.tensor([prompt]), max_new_tokens=COUNT, do_sample=False, use_cache=False
-        )
-    expected = output[0, len(prompt) :].tolist()
-    assert len(expected) == COUNT
-    for model in (models[0], loaded):
-        assert model.backbone.embeddings.weight.dtype == getattr(mx, dtype)
-        model.set_dtype(mx.float32)  # their weights, without the rounding of activations
-        responses = mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=COUNT)
-        assert [one.token for one in responses] == expected
 
 
 def test_commands_without_mlx_lm(monkeypatch, capsys):

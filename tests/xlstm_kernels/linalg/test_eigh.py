@@ -174,13 +174,6 @@ def test_gradient_of_equal_values(device):
     assert not np.isfinite(np.array(gradient)).all()
 
 
-def test_vmap():
-    a = mx.array(of_condition((3, 4, 4), 10, symmetric=True))
-    mapped = mx.vmap(lambda a: eigh(a, backend="native"))(a)
-    for part, expected in zip(mapped, eigh(a, backend="native"), strict=True):
-        np.testing.assert_allclose(np.array(part), np.array(expected), atol=1e-6)
-
-
 # --- arguments ---------------------------------------------------------------------------------
 
 

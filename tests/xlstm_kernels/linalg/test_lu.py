@@ -87,16 +87,6 @@ def test_pivots_are_those_of_lapack(device):
     check_choice(np.random.default_rng(0).standard_normal((3, 16, 16)).astype(np.float32), device)
 
 
-@pytest.mark.exhaustive
-def test_pivots_of_blocks_are_those_of_lapack(device):
-    a = np.random.default_rng(0).standard_normal((2, 100, 100)).astype(np.float32)
-    compact, pivots = lu_factor(mx.array(a), backend=device)
-    for i, matrix in enumerate(a):
-        np.testing.assert_array_equal(np.array(pivots[i]), eliminated(matrix)[2])
-        expected, _, _ = eliminated(matrix.astype(np.float64))
-        np.testing.assert_allclose(np.array(compact[i]), expected, atol=1e-3)
-
-
 @pytest.mark.parametrize("shape", [(2, 3, 4, 4), (5, 3), (3, 5)], ids=str)
 def test_forms_of_the_permutation(shape, device):
     a = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
@@ -136,11 +126,6 @@ def test_derivatives(shape, device):
         definition,
         [conditioned(shape, 3.0)],
     )
-
-
-def test_vmap_is_an_error_of_mlx():
-    with pytest.raises(ValueError, match="vmap"):
-        mx.vmap(lambda a: lu(a, backend="native"))(mx.zeros((3, 2, 4, 4)))
 
 
 @pytest.mark.parametrize("operator", [lu, lu_factor])

@@ -209,13 +209,6 @@ def test_complete_bases_have_no_gradient():
         mx.grad(lambda a: svd(a, backend="native").S.sum())(mx.ones((3, 2)))
 
 
-def test_vmap():
-    a = mx.array(of_condition((3, 4, 2), 10))
-    mapped = mx.vmap(lambda a: svd(a, False, backend="native"))(a)
-    for part, expected in zip(mapped, svd(a, False, backend="native"), strict=True):
-        np.testing.assert_allclose(np.array(part), np.array(expected), atol=1e-6)
-
-
 # --- arguments ---------------------------------------------------------------------------------
 
 

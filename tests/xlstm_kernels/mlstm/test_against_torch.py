@@ -6,10 +6,8 @@ recurrence begins with, so that with an eps it is another function by some 1e-7:
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -21,13 +19,10 @@ from tests.xlstm_kernels.mlstm.test_gradients import (
     computed_gradients,
     cotangents_of,
 )
-from xlstm_kernels.mlstm import registry
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.xlstm_kernels.mlstm.comparing import Inputs
 
 pytestmark = pytest.mark.oracle
@@ -129,39 +124,3 @@ def test_gradients(form, eps, torch, theirs, device):
     expected = dict(zip(NAMES, autograd(torch, theirs, inputs, cotangents), strict=True))
     for name, gradient in found.items():
         assert distance(wide(gradient), expected[name]) < BARS[name], name
-
-
-def test_without_the_normaliser_the_gradient_is_that_of_their_kernels(torch, theirs, device):
-    """Their own backward, which takes the normaliser for a constant; from the zero state."""
-    inputs = Draw(1, 3, 128, 16, 24, seed=13).inputs()
-    weight = np.random.default_rng(5).standard_normal(inputs.v.shape)
-    arguments, _ = doubles(torch, inputs)
-    for leaf in arguments:
-        leaf.requires_grad_(True)
-    # It computes in float32 at most.
-    h = theirs.get_mlstm_kernel("chunkwise--native_custbw")(*arguments, chunk_size=64)
-    (h * torch.tensor(weight)).sum().backward()
-
-    def loss(*arrays):
-        h = mlstm_chunkwise(*arrays, normalizer_grad=False, backend=device)
-        return (h * mx.array(weight.astype(np.float32))).sum()
-
-    found = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
-    for gradient, leaf in zip(found, arguments, strict=True):
-        assert distance(wide(gradient), leaf.grad) < 1e-4
-
-
-def kernel_signature(function: Callable) -> list[str]:
-    return list(inspect.signature(function).parameters)
-
-
-def test_every_name_of_theirs_takes_what_theirs_takes(theirs):
-    """By position and by keyword; what only Triton's forms take is in test_registry."""
-    for kind in ("kernel", "sequence_kernel", "step_kernel"):
-        for name in getattr(theirs, f"get_available_mlstm_{kind}s")():
-            wanted = kernel_signature(getattr(theirs, f"get_mlstm_{kind}")(name))
-            wanted = [parameter for parameter in wanted if parameter != "kwargs"]
-            assert (
-                kernel_signature(getattr(registry, f"get_mlstm_{kind}")(name))[: len(wanted)]
-                == wanted
-            ), name

@@ -107,14 +107,6 @@ def test_logits(ours, expected, tokens, relative_error):
     assert relative_error(predicted, expected) < BAR
 
 
-def test_logits_in_pieces(ours, expected, tokens, relative_error):
-    cache, outputs = ours.init_cache(2), []
-    for piece in mx.split(mx.array(tokens), [33, *range(34, STEPS)], axis=1):
-        one, cache = ours(piece, cache)
-        outputs.append(one)
-    assert relative_error(mx.concatenate(outputs, axis=1), expected) < BAR
-
-
 def test_a_checkpoint_of_theirs_loads_as_it_is(
     theirs, tokens, expected, tmp_path: Path, relative_error
 ):

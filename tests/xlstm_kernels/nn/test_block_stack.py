@@ -16,7 +16,6 @@ from tests.xlstm_kernels.nn.conftest import (
     check_mask,
     check_pieces,
     draw_mask,
-    expected_logits,
 )
 from xlstm_kernels.nn import xLSTMBlockStackConfig, xLSTMLMModel
 from xlstm_kernels.nn import xLSTMLMModelConfig as Config
@@ -68,16 +67,6 @@ def test_step_by_step_is_the_whole(transform, stack, draw_tokens):
 def test_what_is_masked_is_not_there(where, stack, draw_tokens):
     mask = draw_mask(where, [14, 9, 1], 14)
     check_mask(stack(), draw_tokens(3, 14), draw_tokens(3, 1), mask)
-
-
-def test_bfloat16(stack, draw_tokens, relative_error):
-    model, tokens = stack(), draw_tokens(2, 9)
-    model.set_dtype(mx.bfloat16)
-    predicted, cache = model(tokens, model.init_cache(2))
-    assert relative_error(predicted, expected_logits(model, tokens)) < 3e-2
-    assert [state.dtype for state in cache[0]] == [mx.bfloat16, *[mx.float32] * 3]
-    hidden, _ = model.xlstm_block_stack(mx.ones((2, 3, 16), mx.bfloat16), cache)
-    assert hidden.dtype == mx.bfloat16
 
 
 def test_gradients(stack, draw_tokens, draw):

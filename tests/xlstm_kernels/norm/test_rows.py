@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import pytest
 
-from xlstm_kernels.norm.rows import norm_kernel, row_launch
+from xlstm_kernels.norm.rows import row_launch
 
 
 def launched(rows, columns, heads=1, dtype=mx.float32):
@@ -68,9 +68,3 @@ def test_threadgroups_take_several_rows_where_there_are_many(rows, columns, head
 def test_empty_rows_launch_nothing(rows, columns, heads):
     launch, _ = launched(rows, columns, heads)
     assert launch.empty
-
-
-def test_kernels_of_one_text_are_one_kernel():
-    kernels = [norm_kernel(), norm_kernel(("weight",)), norm_kernel(("weight",), centred=True)]
-    assert len({kernel.name for kernel in kernels}) == 3
-    assert norm_kernel(("weight",)) is kernels[1]
