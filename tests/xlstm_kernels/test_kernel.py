@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
 import math
 import os
-import pkgutil
 import subprocess
 import sys
 import time
@@ -124,28 +121,6 @@ def test_what_the_body_leaves_out_holds_the_initial_value(simulator):
     assert doubled.tolist() == [7, 4, 7, 8, 7]
 
 
-def test_inputs_as_they_lie(simulator):
-    """A transposed input reaches the body without a copy: it reads through the strides."""
-    transposed = dataclasses.replace(
-        DOUBLE,
-        name="doubling_strided",
-        body="""
-        const uint i = thread_position_in_grid.x;
-        if (i < uint(values_shape[0] * values_shape[1])) {
-            const uint row = i / values_shape[1], column = i % values_shape[1];
-            const auto value = values[row * values_strides[0] + column * values_strides[1]];
-            doubled[i] = value + value;
-        }
-        """,
-        contiguous_inputs=False,
-    )
-    values = mx.arange(12, dtype=mx.float32).reshape(4, 3)
-    (doubled,) = transposed(values.T)
-    assert mx.array_equal(doubled, 2 * values.T).item()
-    (flat,) = dataclasses.replace(DOUBLE, contiguous_inputs=True)(values.reshape(-1)[::2])
-    assert flat.tolist() == (2 * values.reshape(-1)[::2]).tolist()
-
-
 def test_generated_source_needs_no_metal():
     source = DOUBLE.generated_source(mx.zeros((3,)))
     assert "[[kernel]] void custom_kernel_doubling_" in source
@@ -181,26 +156,6 @@ def test_threads_share_one_kernel_object(built_kernels, monkeypatch):
         objects = list(pool.map(lambda _: metal_kernel(kernel), range(16)))
     assert len(set(map(id, objects))) == 1
     assert built_kernels == ["doubling_shared"]
-
-
-def test_settings_reach_the_launch_rule(simulator):
-    blocks = Kernel(
-        name="one_a_block",
-        inputs=("values",),
-        outputs=("firsts",),
-        launch=lambda values, block: Launch(
-            grid=(values.size // block, 1, 1),
-            threadgroup=(32, 1, 1),
-            output_shapes=((values.size // block,),),
-            output_dtypes=(values.dtype,),
-            template=(("BLOCK", block),),
-        ),
-        body="firsts[thread_position_in_grid.x] = values[thread_position_in_grid.x * BLOCK];",
-    )
-    values = mx.arange(12, dtype=mx.float32)
-    assert blocks(values, block=4)[0].tolist() == [0, 4, 8]
-    assert blocks(values, block=3)[0].tolist() == [0, 3, 6, 9]
-    assert "<3>" in blocks.generated_source(values, block=3)
 
 
 def test_wrong_number_of_inputs(doubler):
@@ -329,17 +284,6 @@ def test_kernel_on_metal(metal):
 
 
 # --- the package -------------------------------------------------------------------------------
-
-
-def test_no_name_hides_a_module():
-    """`import xlstm_kernels.a.b` must give what `xlstm_kernels.a.b` then names."""
-    for module in pkgutil.walk_packages(xlstm_kernels.__path__, "xlstm_kernels."):
-        parent, _, name = module.name.rpartition(".")
-        found = getattr(sys.modules[parent], name, None)
-        assert found is None or inspect.ismodule(found), module.name
-    sequence = importlib.import_module("xlstm_kernels.recurrent.slstm.sequence")
-    assert xlstm_kernels.recurrent.slstm.sequence is sequence
-    assert xlstm_kernels.slstm is sequence.slstm
 
 
 def test_import_without_mlx_says_what_to_install():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from xlstm_kernels.checkpoints import convert_weights, create_model
-from xlstm_kernels.nn import xLSTM, xLSTMBlockStack, xLSTMLMModel
+from xlstm_kernels.nn import xLSTM, xLSTMLMModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,28 +168,6 @@ def greedy(model: Any, prompt: np.ndarray) -> list[int]:
         found.append(token.item())
         logits, cache = model(token, cache)
     return found
-
-
-@pytest.mark.parametrize("backend", ["vanilla", "cuda"])
-def test_vectors_of_a_block_stack(backend, torch, xlstm, draw, tmp_path, relative_error):
-    """Their CUDA backend keeps R and b in another order."""
-    from xlstm.blocks.slstm.cell import sLSTMCell_cuda
-
-    whole = language_model(torch, {"slstm_at": [0, 2]})
-    theirs = Theirs(whole.model.xlstm_block_stack, whole.config)
-    x = draw((2, STEPS, 32), mx.float32)
-    with torch.no_grad():
-        expected = theirs.model(torch.tensor(np.array(x)).double()).numpy()
-    if backend == "cuda":
-        for index in (0, 2):
-            layer = theirs.model.blocks[index].xlstm
-            cell = sLSTMCell_cuda(layer.slstm_cell.config, skip_backend_init=True)
-            for name in ("recurrent_kernel", "bias"):
-                getattr(cell, name)[:] = getattr(layer.slstm_cell, name)[:]
-            layer.slstm_cell = cell
-    model = theirs.ours(tmp_path)
-    assert isinstance(model, xLSTMBlockStack)
-    assert relative_error(model(x), expected) < BAR
 
 
 # --- xLSTMLarge --------------------------------------------------------------------------------

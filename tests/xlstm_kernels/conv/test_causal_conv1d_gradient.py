@@ -129,21 +129,6 @@ def test_dtypes(others, device, precision, drawn, judge):
     judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
 
 
-@pytest.mark.parametrize(
-    ("steps", "width", "continued"), [(208, 16, False), (208, 16, True), (448, 32, True)]
-)
-@pytest.mark.sampled(0)
-def test_threadgroup_that_begins_with_a_second_run(
-    steps, width, continued, simulator, drawn, judge
-):
-    """The halo of its first run's halo begins before the sequence, in the initial states."""
-    primals, cotangents = drawn(2, steps, 5, width)
-    primals[3] = primals[3] if continued else None
-    judge(gradients_of(primals, cotangents, "silu", "metal"), primals, cotangents, "silu")
-    (launch,) = [made for made in simulator.launches if "gradient" in made.kernel]
-    assert launch.grid[1] // launch.threadgroup[1] == 2
-
-
 @pytest.mark.parametrize("shape", [(0, 5, 3), (2, 5, 0), (2, 0, 3), (0, 0, 0), (2, 1, 0)], ids=str)
 @pytest.mark.parametrize("width", [1, 4])
 def test_empty(shape, width, device, drawn, judge):
@@ -183,37 +168,6 @@ def test_strided_inputs(device, draw, judge):
     judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
 
 
-@pytest.mark.parametrize(
-    ("batch", "steps", "channels", "width", "activation"),
-    [
-        (2, 65, 64, 4, "silu"),
-        (8, 64, 96, 4, "silu"),
-        (2, 372, 64, 4, None),
-        (2, 372, 64, 4, "silu"),
-        (1, 2048, 64, 4, "silu"),
-        (64, 1, 64, 4, "silu"),
-        (1, 1000, 64, 7, "silu"),
-        (1, 2000, 64, 17, "silu"),
-        (3, 1000, 64, 32, "silu"),
-    ],
-    ids=str,
-)
-@pytest.mark.sampled(9)
-def test_memory_is_accessed_once(batch, steps, channels, width, activation, simulator, drawn):
-    """Of one launch, which gives every gradient: x and dy are read once, dx is written once."""
-    primals, cotangents = drawn(batch, steps, channels, width, mx.bfloat16, mx.float32)
-    cotangents = [cotangent.astype(mx.bfloat16) for cotangent in cotangents]
-    mx.eval(gradients_of(primals, cotangents, activation, "metal"))
-    (launch,) = [made for made in simulator.launches if "gradient" in made.kernel]
-    x, weight, bias, states = (primal.nbytes for primal in primals)
-    needed = 2 * (x + weight + bias + states) + sum(c.nbytes for c in cotangents)
-    assert launch.device_bytes <= 1.15 * needed
-    strided = {name for name in launch.traffic if name.endswith("_strides")}
-    assert {"values_strides", "cotangent_strides", "states_strides"} <= strided
-    # And yet no thread has more than a few runs, of 16 or 32 steps.
-    assert math.prod(launch.grid) * (160 if width < 32 else 320) >= primals[0].size
-
-
 @pytest.mark.parametrize("windows", [1, 2])
 @pytest.mark.parametrize("width", range(1, 33))
 def test_threadgroups_have_the_memory(width, windows):
@@ -241,18 +195,3 @@ def test_update(width, activation, device, drawn, judge):
     _, found = mx.vjp(operator, [x[:, 0], weight, bias, states], [cotangent[:, 0], final])
     found[0] = found[0][:, None]
     judge(found, [x, weight, bias, states], [cotangent, final], activation)
-
-
-def test_back_through_many_updates(device, drawn, judge):
-    """As training on a decoder's own steps does."""
-    primals, cotangents = drawn(2, 9, 5, 4)
-
-    def decoded(x, weight, bias, state):
-        outputs = []
-        for t in range(x.shape[1]):
-            y, state = causal_conv1d_update(x[:, t], state, weight, bias, "silu", backend=device)
-            outputs.append(y)
-        return mx.stack(outputs, axis=1), state
-
-    _, found = mx.vjp(decoded, primals, cotangents)
-    judge(found, primals, cotangents, "silu")

@@ -146,15 +146,6 @@ def test_each_sequence_is_as_if_alone_to_the_last_bit(width, activation, device,
     assert mx.array_equal(mx.swapaxes(packed, 1, 2), mx.concatenate(alone, axis=1))
 
 
-@pytest.mark.parametrize("others", ["own dtype", "float32"])
-def test_dtypes(others, device, precision, drawn, judge):
-    other = mx.float32 if others == "float32" else precision.dtype
-    primals, cotangent = drawn(2, 65, 40, 4, precision.dtype, other)
-    numbers = random_numbers((2, 65))
-    found = computed(primals, cotangent, numbers, "silu", device)
-    judge(found, primals, cotangent, numbers, "silu")
-
-
 @pytest.mark.parametrize("dtype", [mx.int8, mx.int64, mx.uint8, mx.uint32, mx.uint64])
 def test_dtypes_of_numbers(dtype, device, drawn, judge):
     primals, cotangent = drawn(2, 20, 5, 4)

@@ -135,17 +135,6 @@ def test_a_layer_is_freed_before_the_next_is_read(tmp_path):
     assert quantized(TOKENS).shape == (*TOKENS.shape, 257)
 
 
-def test_a_progress_bar(checkpoint, capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes stderr for a terminal
-    folder = checkpoint()
-    load(folder)
-    assert capsys.readouterr().err == ""
-    load(folder, progress=True)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Loading" in captured.err
-
-
 # --- errors ------------------------------------------------------------------------------------
 
 

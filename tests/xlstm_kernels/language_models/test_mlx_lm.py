@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -40,19 +39,6 @@ def greedy(prompt: list[int]) -> list[int]:
     tokens = continuation(tuple(prompt))
     assert END not in tokens
     return tokens
-
-
-def command(*words: str | Path) -> str:
-    """Run a command of mlx-lm; return what it prints."""
-    result = subprocess.run(
-        [sys.executable, "-m", "xlstm_kernels.mlx_lm", *map(str, words)],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 # --- generation --------------------------------------------------------------------------------
@@ -201,37 +187,6 @@ def test_a_folder_that_names_its_model(mlx_lm, folder, tmp_path, monkeypatch):
 
 
 # --- commands ----------------------------------------------------------------------------------
-
-
-@pytest.mark.exhaustive
-def test_lora_and_fuse(mlx_lm, folder, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("train", "valid"):
-        line = json.dumps({"text": "the quick brown fox jumps over the lazy dog"})
-        (data / f"{name}.jsonl").write_text(f"{line}\n" * 4)
-    adapters, fused = tmp_path / "adapters", tmp_path / "fused"
-    command(
-        *("lora", "--train", "--model", folder, "--data", data, "--adapter-path", adapters),
-        *("--iters", "8", "--batch-size", "2", "--num-layers", "-1", "--learning-rate", "1e-3"),
-        "--grad-checkpoint",
-    )
-    command("fuse", "--model", folder, "--adapter-path", adapters, "--save-path", fused)
-    adapted, tokenizer = mlx_lm.load(str(folder), adapter_path=str(adapters))
-    tokens = mx.array([tokenizer.encode("the quick brown fox")])
-    logits = adapted(tokens)
-    assert mx.allclose(mlx_lm.load(str(fused))[0](tokens), logits, atol=1e-3).item()
-
-    def loss(values: mx.array) -> float:
-        return -mx.mean(
-            mx.take_along_axis(
-                values[:, :-1] - mx.logsumexp(values[:, :-1], axis=-1, keepdims=True),
-                tokens[:, 1:, None],
-                axis=-1,
-            )
-        ).item()
-
-    assert loss(logits) < loss(drawn_model()(tokens)) - 0.1
 
 
 def test_commands_without_mlx_lm(monkeypatch, capsys):

@@ -80,16 +80,6 @@ def test_matrices_that_are_not_positive_definite_are_nan(device):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.exhaustive
-def test_a_failure_in_any_block_makes_the_matrix_nan(device):
-    matrices = positive_definite((3, 130, 130), 10.0)
-    matrices[0, 129, 129], matrices[2, 70, 70] = -1, -1
-    found = np.isnan(np.array(cholesky(mx.array(matrices), backend=device)))
-    assert found[0].all()
-    assert not found[1].any()
-    assert found[2].all()
-
-
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (0, 0)])
 def test_cholesky_empty(shape, device):
     found = cholesky(mx.zeros(shape), backend=device)
@@ -407,41 +397,10 @@ def test_unit_diagonal_is_not_read(trans, lower, device):
     np.testing.assert_allclose(np.array(x), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ((3, 3), (3,)),
-        ((2, 3, 3), (3,)),
-        ((3, 3), (2, 3, 4)),
-        ((2, 1, 3, 3), (5, 3, 2)),
-        ((0, 3, 3), (3, 2)),
-        ((0, 0), (0, 2)),
-        ((2, 3, 3), (2, 3, 0)),
-    ],
-)
-def test_shapes_and_broadcasting(a, b, device):
-    generator = np.random.default_rng(3)
-    matrices = (generator.standard_normal(a) + 4 * np.eye(a[-1])).astype(np.float32)
-    right = generator.standard_normal(b).astype(np.float32)
-    x = solve_triangular(mx.array(matrices), mx.array(right), lower=True, backend=device)
-    expected = np.linalg.solve(np.tril(matrices), right)
-    assert x.shape == expected.shape
-    np.testing.assert_allclose(np.array(x), expected, atol=1e-5)
-
-
 def test_solve_triangular_singular_matrices_are_nan(device):
     a = np.tile(np.eye(4, dtype=np.float32), (3, 1, 1))
     a[1, 2, 2] = 0
     x = np.array(solve_triangular(mx.array(a), mx.ones((3, 4, 1)), backend=device))
-    assert np.isnan(x[1]).all()
-    assert (x[[0, 2]] == 1).all()
-
-
-@pytest.mark.exhaustive
-def test_a_zero_in_any_block_makes_the_solution_nan(device):
-    a = np.tile(np.eye(130, dtype=np.float32), (3, 1, 1))
-    a[1, 129, 129] = 0
-    x = np.array(solve_triangular(mx.array(a), mx.ones((3, 130, 1)), lower=True, backend=device))
     assert np.isnan(x[1]).all()
     assert (x[[0, 2]] == 1).all()
 

@@ -155,15 +155,6 @@ def test_gates_at_the_edge(edits, form, device):
     judge(inputs, h, states)
 
 
-def test_not_a_number_reaches_what_follows_it(form, device):
-    """A gate that is NaN must not be lost in a maximum."""
-    for gate in ("i", "f"):
-        inputs = with_gates(40, **{gate: (20, math.nan)})
-        h, _ = called(form, inputs, device)
-        assert not mx.any(mx.isnan(h[:, :, :20])).item()
-        assert mx.all(mx.isnan(h[:, :, 20:])).item()
-
-
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("initial", [False, True])
 def test_no_step_and_one(steps, initial, form, device):
@@ -205,22 +196,6 @@ def test_masked_steps_may_hold_anything(form, device):
 
 
 # --- forms and layouts -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cut", [1, 31, 64, 90])
-@pytest.mark.sampled(0)
-def test_split_equals_whole(cut, form, device):
-    inputs = Draw(1, 3, 97, 16, 24, gates="capped", initial=True, seed=29).inputs()
-    parts, states = [], inputs.states
-    for part in (slice(None, cut), slice(cut, None)):
-        piece = dataclasses.replace(
-            inputs,
-            states=states,
-            **{x: getattr(inputs, x)[:, :, part] for x in ("q", "k", "v", "i", "f")},
-        )
-        h, states = called(form, piece, device)
-        parts.append(h)
-    judge(inputs, mx.concatenate(parts, axis=2), states)
 
 
 def test_arrays_are_read_as_they_lie(form, device):

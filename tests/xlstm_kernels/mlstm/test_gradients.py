@@ -21,7 +21,6 @@ from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definitio
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
-from xlstm_kernels.mlstm.step import mlstm_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,61 +185,6 @@ def test_gradients_in_halves(dtype, bar, form, device):
     judge_gradients(inputs, found, given, dict.fromkeys(NAMES, bar))
 
 
-@pytest.mark.parametrize("cut", [1, 40, 64])
-@pytest.mark.sampled(0)
-def test_split_equals_whole(cut, form, device):
-    """Backward through two calls, the second of which begins where the first one ends."""
-    inputs = Draw(1, 3, 97, 16, 24, initial=True, seed=7).inputs()
-    given = cotangents_of(inputs, 8)
-
-    def outputs(*arrays):
-        parts, states = [], arrays[5:]
-        for part in (slice(None, cut), slice(cut, None)):
-            pieces = (array[:, :, part] for array in arrays[:5])
-            h, states = form(*pieces, *states, return_last_states=True, backend=device)
-            parts.append(h)
-        return (mx.concatenate(parts, axis=2), *states)
-
-    _, found = mx.vjp(
-        outputs, [*inputs.sequence, *inputs.states], [mx.array(array) for array in given]
-    )
-    judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
-
-
-@pytest.mark.sampled(0)
-def test_gradients_of_a_step(device):
-    inputs = Draw(2, 3, 1, 33, 40, initial=True, seed=25).inputs()
-    given = cotangents_of(inputs, 26)
-
-    def outputs(*arrays):
-        h, states = mlstm_step(
-            *(array[:, :, 0] for array in arrays[:5]), *arrays[5:], backend=device
-        )
-        return (h[:, :, None], *states)
-
-    _, found = mx.vjp(
-        outputs, [*inputs.sequence, *inputs.states], [mx.array(array) for array in given]
-    )
-    judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
-
-
-def test_a_reset_cuts_gradients_off(form, device):
-    inputs = Draw(1, 3, 66, 8, 8, initial=True, seed=9).inputs()
-    f = np.array(inputs.f)
-    f[..., 30] = -np.inf
-    inputs = dataclasses.replace(inputs, f=mx.array(f))
-    given = cotangents_of(inputs, 10)
-    given[0][:, :, :30] = 0
-    found = computed_gradients(form, inputs, given, device)
-    for name in ("q", "k", "v"):
-        assert not mx.any(found[name][:, :, :30]).item()
-        assert mx.any(found[name][:, :, 31:]).item()
-    assert not mx.any(found["c"]).item()
-    for name in ("i", "f"):
-        assert mx.all(mx.isfinite(found[name])).item()
-        assert mx.max(mx.abs(found[name][..., :30])).item() < 1e-5
-
-
 def test_masked_steps_have_no_gradient(form, device):
     inputs = Draw(2, 3, 66, 8, 8, initial=True, masked=True, seed=11).inputs()
     found = computed_gradients(form, inputs, cotangents_of(inputs, 12), device)
@@ -314,22 +258,6 @@ def test_without_the_normaliser_backends_agree(form, device):
         size = np.linalg.norm(wide(expected["f" if name == "m" else name]))
         assert np.linalg.norm(one - other) <= 2e-5 * size, name
     assert np.linalg.norm(wide(exact["q"]) - wide(expected["q"])) > 0.1
-
-
-def test_behind_a_norm_the_normaliser_does_not_matter(form, device):
-    """A norm over each head takes any factor out again, and with it the normaliser's gradient."""
-    inputs = Draw(1, 3, 66, 8, 16, seed=17).inputs()
-    weight = mx.array(np.random.default_rng(18).standard_normal((1, 3, 66, 16)).astype(np.float32))
-
-    def loss(normalizer_grad):
-        def call(q, k):
-            h = form(q, k, *inputs.sequence[2:], normalizer_grad=normalizer_grad, backend=device)
-            return (mx.fast.layer_norm(h, None, None, 1e-12) * weight).sum()
-
-        return mx.grad(call, argnums=(0, 1))(inputs.q, inputs.k)
-
-    for exact, without in zip(loss(True), loss(False), strict=True):
-        assert np.linalg.norm(wide(exact) - wide(without)) <= 1e-3 * np.linalg.norm(wide(exact))
 
 
 # --- transformations ---------------------------------------------------------------------------

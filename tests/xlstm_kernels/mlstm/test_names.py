@@ -7,11 +7,9 @@ import functools
 import inspect
 
 import mlx.core as mx
-import numpy as np
 import pytest
 
 from tests.xlstm_kernels.mlstm.comparing import Draw, Inputs, judge, wide
-from xlstm_kernels import mlstm_chunkwise, mlstm_sequence
 from xlstm_kernels.mlstm import choice
 from xlstm_kernels.mlstm.backend import mLSTMBackend, mLSTMBackendConfig
 from xlstm_kernels.mlstm.registry import (
@@ -115,16 +113,6 @@ def test_a_setting_of_nobody_is_refused(name, inputs):
         get_mlstm_kernel(name)(*inputs.sequence, chunksize=16)
     with pytest.raises(TypeError, match="missing a required argument: 'f'"):
         get_mlstm_kernel(name)(*inputs.sequence[:4])
-
-
-def test_numpy_integers_are_chunk_sizes(inputs):
-    for name in (NAMES[0], REGISTRY_SIGING):
-        kernel = get_mlstm_kernel(name)
-        expected = kernel(*inputs.sequence, chunk_size=16)
-        assert mx.array_equal(kernel(*inputs.sequence, chunk_size=np.int32(16)), expected).item()
-        for size in (np.True_, True, mx.array(16), 16.0):
-            with pytest.raises(TypeError, match="chunk_size must be an int, got"):
-                kernel(*inputs.sequence, chunk_size=size)
 
 
 @pytest.mark.parametrize("name", SEQUENCE_NAMES)
@@ -243,18 +231,6 @@ def test_fields_and_defaults():
     }
 
 
-@pytest.mark.oracle
-def test_fields_and_defaults_are_those_of_mlstm_kernels():
-    theirs = pytest.importorskip("mlstm_kernels.torch.backend_module")
-    ours = dataclasses.asdict(mLSTMBackendConfig())
-    assert ours == dataclasses.asdict(theirs.mLSTMBackendConfig())
-
-
-def test_a_numpy_integer_is_a_chunk_size():
-    assert type(mLSTMBackendConfig(chunk_size=np.int64(16)).chunk_size) is int
-    assert mLSTMBackendConfig(chunk_size=np.uint8(16)) == mLSTMBackendConfig(chunk_size=16)
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
@@ -354,20 +330,6 @@ def test_a_sequence_in_pieces_is_the_whole(settings, device):
     judge(inputs, mx.concatenate(outputs, axis=2), state)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 17])
-def test_masked_steps_are_not_there(steps, device):
-    inputs = Draw(3, 1, steps, 8, 8, initial=True, masked=True, seed=7).inputs()
-    infer = backend(mode="inference", **METAL)
-    judge(inputs, *infer(*inputs.sequence, *inputs.states, mask=inputs.mask))
-
-
-@pytest.mark.parametrize("steps", [1, 2, 20])
-def test_one_state_alone_is_refused(steps):
-    inputs = Draw(2, 1, steps, 8, 8, initial=True, seed=8).inputs()
-    with pytest.raises(ValueError, match="c, n and m come together, m is missing"):
-        backend(mode="inference")(*inputs.sequence, *inputs.states[:2])
-
-
 @pytest.mark.parametrize("steps", [1, 2, 20])
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_the_dtype_of_states(steps, name):
@@ -408,14 +370,6 @@ def test_each_length_has_its_kernel(steps, masked, expected, simulator):
     assert len(simulator.launches) == before
 
 
-def test_a_head_too_wide_for_the_fused_kernel_takes_the_other(simulator):
-    q = mx.zeros((1, 1, 17, 520))
-    v, gate = mx.zeros((1, 1, 17, 8)), mx.zeros((1, 1, 17))
-    mx.eval(backend(mode="inference", **METAL)(q, q, v, gate, gate))
-    assert not any("fused" in launch.kernel for launch in simulator.launches)
-    assert simulator.launches
-
-
 # --- with a sigmoid input gate -------------------------------------------------------------------
 
 
@@ -435,16 +389,6 @@ def test_a_sigmoid_input_gate_has_no_m(mode, normalize, relative_error):
 
 
 # --- transformations -----------------------------------------------------------------------------
-
-
-def test_inputs_that_are_no_arrays():
-    with pytest.raises(TypeError, match=r"mLSTMBackend: q must be an mlx\.core\.array, got list"):
-        backend(mode="inference")([1.0], *[None] * 4)
-    q, gate = mx.zeros((1, 1, 3, 4)), mx.zeros((1, 1, 3))
-    with pytest.raises(TypeError, match=r"mLSTMBackend: v must be an mlx\.core\.array, got list"):
-        backend(mode="inference")(q, q, [1.0], gate, gate)
-    with pytest.raises(ValueError, match=r"mLSTMBackend: v must be \(B, NH, S, DV\)"):
-        backend()(q, q, q[0], gate, gate)
 
 
 # --- choice ---
@@ -490,22 +434,3 @@ def test_chunks(steps, state, gpu, cpu, monkeypatch):
     assert size("native") == gpu
     monkeypatch.setattr(mx, "default_device", lambda: mx.cpu)
     assert size("native") == cpu
-
-
-@pytest.mark.parametrize("operator", [mlstm_chunkwise, mlstm_sequence])
-def test_operators_ask_the_table(operator, monkeypatch):
-    """Of a sequence in single steps, the gradient has chunks."""
-    asked = []
-
-    def chosen(q, v, backend, *, form):
-        asked.append((q.shape, v.shape, backend, form))
-        return choice.TABLE[-1]
-
-    monkeypatch.setattr(choice, "chosen", chosen)
-    q, gate = mx.ones((1, 1, 40, 8)), mx.zeros((1, 1, 40))
-
-    def total(q):
-        return operator(q, q, q, gate, gate, backend="native").sum()
-
-    mx.eval(mx.grad(total)(q))
-    assert set(asked) == {(q.shape, q.shape, "native", choice.CHUNKWISE)}

@@ -294,43 +294,6 @@ def test_values_and_gradients(name, dtype, device) -> None:
 
 
 @pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
-def test_launches_without_threads_give_empty_results(device) -> None:
-    x = torch.zeros((0, 8), device=device, requires_grad=True)
-    weight = torch.ones(8, device=device, requires_grad=True)
-    y = mps.rms_norm(x, weight)
-    gradients = torch.autograd.grad(y.sum(), (x, weight))
-    assert y.shape == (0, 8)
-    assert [g.shape for g in gradients] == [(0, 8), (8,)]
-    assert mps.rms_norm(torch.ones((1, 8), device=device)).cpu().allclose(torch.ones(1, 8))
-
-
-@pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
-def test_sequences_begin_with_zero_states_and_give_states_of_a_dtype(device) -> None:
-    case = Case(mps.mlstm_sequence, mlstm, sequence_shapes(3))
-    arrays = [array.to(device) for array in drawn(case, torch.float32)]
-    zeros = [torch.zeros_like(state) for state in arrays[5:]]
-    h, (c, n, m) = mps.mlstm_sequence(*arrays[:5], None, None, None, True, 1e-6, torch.float16)
-    assert [c.dtype, n.dtype, m.dtype] == [torch.float16, torch.float16, torch.float32]
-    expected = mlstm(*(array.cpu().double() for array in (*arrays[:5], *zeros)))
-    assert relative_error(h, expected[0]) < 3e-6
-    assert relative_error(c, expected[1]) < 2e-3
-    assert torch.equal(mps.mlstm_sequence(*arrays[:5]), h)
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(("steps", "batch"), [(0, 1), (3, 0)])
-def test_empty_sequences_keep_their_states(steps, batch, monkeypatch) -> None:
-    monkeypatch.setattr(launching, "DEVICE", "cpu")
-    case = Case(mps.mlstm_sequence, mlstm, sequence_shapes(steps, batch))
-    arrays = [array.requires_grad_() for array in drawn(case, torch.float32)]
-    h, states = mps.mlstm_sequence(*arrays, return_last_states=True)
-    assert h.shape == arrays[2].shape
-    assert all(map(torch.equal, states, arrays[5:]))
-    gradients = torch.autograd.grad(sum(state.sum() for state in states), arrays[5:])
-    assert all(torch.equal(g, torch.ones_like(g)) for g in gradients)
-
-
-@pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
 def test_second_derivatives_are_refused(device) -> None:
     x = torch.ones(4, device=device, requires_grad=True)
     loss = mps.soft_cap(x, 2.0).sum()

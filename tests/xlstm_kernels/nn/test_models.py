@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx import nn
-from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx.utils import tree_flatten
 
 from tests.xlstm_kernels.nn.conftest import (
     MASKS,
@@ -171,15 +171,6 @@ def test_model_step_by_step_is_the_whole(settings, transform, small_model, draw_
     check_pieces(model, tokens, list(range(1, 23)), transform)
 
 
-def test_a_cache_can_be_used_again(small_model, draw_tokens):
-    model = small_model()
-    _, cache = model(draw_tokens(1, 5), model.init_cache(1))
-    token = draw_tokens(1, 1)
-    first, _ = model(token, cache)
-    again, _ = model(token, cache)
-    assert mx.array_equal(first, again).item()
-
-
 # --- masks -------------------------------------------------------------------------------------
 
 
@@ -187,14 +178,6 @@ def test_a_cache_can_be_used_again(small_model, draw_tokens):
 def test_model_what_is_masked_is_not_there(where, small_model, draw_tokens):
     mask = draw_mask(where, [30, 29, 7, 1], 30)
     check_mask(small_model(), draw_tokens(4, 30), draw_tokens(4, 1), mask)
-
-
-def test_a_mask_without_a_cache(small_model, draw_tokens):
-    model, tokens = small_model(), draw_tokens(2, 9)
-    mask = mx.array([[False] * 4 + [True] * 5, [True] * 9])
-    with_cache, _ = model(tokens, model.init_cache(2), mask)
-    assert mx.array_equal(model(tokens, mask=mask), with_cache).item()
-    assert mx.allclose(model(tokens[:1, 4:]), with_cache[:1, 4:], atol=1e-5).item()
 
 
 # --- training ----------------------------------------------------------------------------------
@@ -260,29 +243,10 @@ def test_model_what_is_refused(arguments, error, message, small_model):
         small_model()(*arguments)
 
 
-def test_a_cache_of_another_batch(small_model, draw_tokens):
-    model = small_model()
-    with pytest.raises(ValueError, match="c must have shape"):
-        model(draw_tokens(2, 1), model.init_cache(3))
-
-
 def test_a_cache_needs_a_mode_with_last_states(small_model, draw_tokens):
     model = small_model(mode="train_with_padding", return_last_states=False)
     with pytest.raises(ValueError, match="'train_with_padding' returns no last states"):
         model(draw_tokens(1, 5), model.init_cache(1))
-
-
-def test_states_of_half_precision(small_model, draw_tokens):
-    model = small_model(inference_state_dtype="bfloat16")
-    (c, n, m), *_ = model.init_cache(1)
-    assert [state.dtype for state in (c, n, m)] == [mx.bfloat16, mx.bfloat16, mx.float32]
-    _, after = model(draw_tokens(1, 5), model.init_cache(1))
-    assert tree_map(lambda state: state.dtype, list(after[0])) == [
-        mx.bfloat16,
-        mx.bfloat16,
-        mx.float32,
-    ]
-    assert tree_unflatten(tree_flatten(after[0]))[0].shape == c.shape
 
 
 # --- stack ---
@@ -314,11 +278,6 @@ def stack(draw_weights):
 )
 def test_stack_logits(settings, stack, draw_tokens):
     check_logits(stack(**settings), draw_tokens(2, 19))
-
-
-@pytest.mark.sampled(0)
-def test_stack_logits_on_metal(stack, draw_tokens, device):
-    check_following(stack(num_blocks=2), draw_tokens(1, 5), draw_tokens(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -184,13 +184,6 @@ def test_search_is_exact_among_decoded_vectors(metric, m, width, device):
         np.testing.assert_array_equal(np.array(found[1]), ids)
 
 
-def test_codes_are_bytes():
-    index = quantized(4, 3, 2, "l2")
-    index.add(mx.array(pq_integers((50, 6), 5)))
-    index.search(mx.zeros((1, 6)), 1)
-    assert (index._pages.vectors.dtype, index._pages.vectors.shape[1:]) == (mx.uint8, (3, 32))
-
-
 def test_trained_codewords_approximate_vectors():
     generator = np.random.default_rng(6)
     vectors = generator.standard_normal((1000, 8)).astype(np.float32)
@@ -236,12 +229,6 @@ def test_codebooks_of_a_file_must_fit(tmp_path):
     index.save(tmp_path / "index.safetensors")
     with pytest.raises(ValueError, match="do not agree"):
         load(tmp_path / "index.safetensors")
-
-
-def test_pq_an_empty_index_finds_nothing():
-    distances, ids = quantized(4, 3, 2, "l2").search(mx.zeros((2, 6)), 3)
-    assert distances.tolist() == [[math.inf] * 3] * 2
-    assert ids.tolist() == [[-1] * 3] * 2
 
 
 @pytest.mark.parametrize(
@@ -394,14 +381,6 @@ def test_special_values_are_ordered_or_left_out(device):
     keys = np.random.default_rng(1).standard_normal((4, 700)).astype(np.float32)
     keys[0, ::2], keys[1, :], keys[2, 3:6], keys[3, 2:] = np.nan, np.nan, -np.inf, np.inf
     require_smallest(keys, 8, device)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("k", [31, 32, 64, 100, 1024])
-def test_long_rows_in_segments(k, device):
-    require_smallest(
-        np.random.default_rng(k).standard_normal((2, 9000)).astype(np.float32), k, device
-    )
 
 
 def test_given_ids(device):

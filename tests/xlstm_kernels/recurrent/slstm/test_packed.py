@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.conftest import wide
-from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import OPTIONS, Case, judge
 from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import Gradients, gradients
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
@@ -149,19 +149,6 @@ def test_nothing_passes_a_beginning(device, draw_packed):
     assert equal(found[1, :6], exact[1, :6])
 
 
-@pytest.mark.parametrize("i", [-math.inf, 100.0])
-@pytest.mark.parametrize("f", [-math.inf, 100.0, math.inf])
-def test_gates_at_their_limits_where_a_sequence_begins(i, f, device, draw_packed):
-    case = draw_packed(1, 3)
-    wx = np.array(case.inputs.wx)
-    wx[0, 3, 0, 0, :2], wx[0, 3, 1, 0, 1:] = i, f
-    wx[1, 0, 0, 0, 1], wx[1, 1, 1, 0, 0] = i, f
-    case = dataclasses.replace(case, inputs=case.inputs._replace(wx=mx.array(wx)))
-    states, _ = case.run(device, *case.arrays)
-    assert equal(states, joined([one for one, _ in alone(case, device)], axis=2))
-    judge(case.computed(device), case.expected(), {name: 2 * bar for name, bar in BARS.items()})
-
-
 # --- gradients ---------------------------------------------------------------------------------
 
 
@@ -179,32 +166,7 @@ def test_options(options, device, draw_packed):
     judge(case.computed(device, **options), case.expected(**options))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
-)
-def test_halves(dtype, bar, device, draw_packed):
-    case = draw_packed(2, 40, dtype=dtype)
-    bars = dict.fromkeys("ifzoRb", bar) | dict.fromkeys("ycnm", 1e-5)
-    judge(case.computed(device), case.expected(), bars)
-
-
 # --- launches and errors -----------------------------------------------------------------------
-
-
-def test_there_are_no_more_steps(simulator, draw_packed):
-    case = draw_packed(1, 8)
-    mx.eval(case.run("metal", *case.arrays))
-    (launch,) = simulator.launches
-    assert launch.kernel == "xlstm_slstm_packed"
-    assert launch.traffic["gate_input"].read == 4 * case.inputs.wx.size
-
-
-def test_no_step(device, draw_packed):
-    case = draw_packed(1, 2)
-    nothing = case.inputs._replace(wx=case.inputs.wx[:, :0])
-    states, last = slstm(*nothing, case.initial, seq_idx=SEQ_IDX[:, :0], backend=device)
-    assert states.shape == (4, 2, 0, 1, 2)
-    assert equal(last[:, :, 0], case.initial)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,9 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
 from tests.xlstm_kernels.recurrent.slstm.oracle import VALUE
-from xlstm_kernels.recurrent.slstm import sequence_kernel
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
 # --- sequence ---
@@ -39,18 +36,6 @@ def test_golden_values(device):
     ]
     np.testing.assert_allclose(np.array(states).reshape(4, 3), golden, atol=2e-7)
     np.testing.assert_allclose(np.array(last).reshape(4), [row[-1] for row in golden], atol=2e-7)
-
-
-def test_golden_recurrence(device):
-    """Unit 1 of head 1 hears unit 0 of its own head, and of no other."""
-    wx, r = np.zeros((1, 2, 4, 2, 2), np.float32), np.zeros((4, 2, 2, 2), np.float32)
-    wx[0, 0, 2, :, 0] = math.atanh(0.5)  # y = 1/4 in unit 0 of both heads
-    wx[0, 1, 1] = -math.inf  # the second step forgets the first
-    r[2, 1, 1, 0] = 4 * math.atanh(0.5)  # out 1, in 0
-    states, _ = slstm(mx.array(wx), mx.array(r), mx.zeros((4, 2, 2)), backend=device)
-    y = np.array(states)[0, 0]
-    np.testing.assert_allclose(y[0], [[0.25, 0], [0.25, 0]], atol=1e-7)
-    np.testing.assert_allclose(y[1], [[0, 0], [0, 0.25]], atol=1e-7)
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -84,31 +69,6 @@ def test_dtypes(device, precision, draw_inputs, draw_states, expect, check):
     inputs = draw_inputs((2, 6, 3, 40), precision.dtype)
     initial = draw_states((2, 3, 40)).astype(precision.dtype)
     check(slstm(*inputs, initial, backend=device), expect(inputs, initial))
-
-
-@given(
-    batch=st.integers(0, 3),
-    steps=st.integers(0, 5),
-    heads=st.integers(0, 3),
-    units=st.one_of(st.integers(0, 12), st.sampled_from([31, 32, 33, 63, 64, 65, 70])),
-    scale=st.sampled_from([0.1, 1.0, 5.0]),
-    first=st.booleans(),
-    masked=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_shape(  # noqa: PLR0917
-    batch, steps, heads, units, scale, first, masked, seed,
-    device, draw, draw_inputs, draw_states, expect, check,
-):  # fmt: skip
-    draw.restart(seed)
-    inputs = draw_inputs((batch, steps, heads, units), scale=scale)
-    initial = None if first else draw_states((batch, heads, units))
-    mask = draw((batch, steps), mx.float32) > 0 if masked else None
-    results = slstm(*inputs, initial, mask=mask, backend=device)
-    assert results[0].shape == (4, batch, steps, heads, units)
-    assert results[1].shape == (4, batch, 1, heads, units)
-    check(results, expect(inputs, initial, mask), scale)
 
 
 # --- states ------------------------------------------------------------------------------------
@@ -220,28 +180,6 @@ def test_nothing_let_in_is_nothing(device):
     assert np.array(last).ravel().tolist() == [y[2], c[2], n[2], m[2]]
 
 
-def test_slow_forgetting(device):
-    """A forget gate of 14 takes 8e-7 from m at each step, in which 1 + exp(-14) has one digit."""
-    steps = 200
-    inputs = one_unit((0, 0, 0, 0), *[(-50, 14, 0, 0)] * (steps - 1))
-    states, _ = slstm(*inputs, backend=device)
-    expected = -math.log1p(math.exp(-14)) * np.arange(steps)
-    np.testing.assert_allclose(np.array(states[3]).ravel(), expected, rtol=1e-6)
-
-
-def test_fresh_start_is_per_unit(device):
-    """Where n is 0 the old m does not count; in the unit beside it, it does."""
-    initial = mx.array([[0.0, 0.0], [0.0, 2.0], [0.0, 4.0], [50.0, 50.0]]).reshape((4, 1, 1, 2))
-    wx = mx.zeros((1, 1, 4, 1, 2))
-    _, last = slstm(wx, mx.zeros((4, 1, 2, 2)), mx.zeros((4, 1, 2)), initial, backend=device)
-    y, c, n, m = np.array(last).reshape(4, 2)
-    np.testing.assert_allclose(m, [0, 50 - math.log(2)], rtol=1e-7)
-    # m is rounded by up to 2e-6, for which c and n make up.
-    np.testing.assert_allclose(n * np.exp(m - [0, 50 - math.log(2)]), [1, 4], rtol=1e-6)
-    np.testing.assert_allclose(c * np.exp(m - [0, 50 - math.log(2)]), [0, 2], rtol=1e-6)
-    np.testing.assert_allclose(y, [0, 0.25], rtol=1e-6)
-
-
 def test_nan_stays_in_its_head(device, draw_inputs):
     inputs = draw_inputs((2, 3, 2, 5))
     wx = np.array(inputs.wx)
@@ -289,15 +227,6 @@ def test_nothing_is_read_twice(units, padded, resident, simulator, draw):
     assert read["recurrent"] == 16 * batch * heads * padded * rows
     written = sum(traffic.written for traffic in launch.traffic.values())
     assert written == 4 * (steps + 1) * one_state
-
-
-def test_strided_input_arrives_as_it_lies(generate, draw_inputs):
-    wx, r, b = draw_inputs((2, 3, 2, 5))
-    inputs = [wx, r, b, mx.zeros((4, 2, 2, 5))]
-    kernel = sequence_kernel.KERNELS[0]
-    assert not kernel.contiguous_inputs
-    generated = generate(kernel, inputs, kernel.launch(*inputs, threads=256))
-    assert any("gate_input_strides" in line for line in generated.signature)
 
 
 # --- transformations ---------------------------------------------------------------------------

@@ -8,10 +8,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.recurrent.slstm import oracle
-from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge
 from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import gradients
-from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
+from tests.xlstm_kernels.recurrent.slstm.inputs import one_unit
 from xlstm_kernels import products
 from xlstm_kernels.recurrent.slstm import gradient as gradient_module
 from xlstm_kernels.recurrent.slstm import sequence as sequence_module
@@ -73,13 +72,6 @@ def test_halves(dtype, bar, device, draw_case):
     judge(found, case.expected(), dict.fromkeys("ifzoRb", bar) | dict.fromkeys("ycnm", 1e-5))
 
 
-@pytest.mark.parametrize("of", range(4), ids=list("ycnm"))
-@pytest.mark.parametrize("where", ["of_states", "of_last"])
-def test_each_output_by_itself(of, where, device, draw_case):
-    case = only(draw_case((2, 6, 2, 8), masked=True), **{where: (of,)})
-    judge(case.computed(device), case.expected())
-
-
 @pytest.mark.parametrize(
     ("backend", "units", "threads"),
     [("metal", 64, 256), ("metal", 65, 256), ("cuda", 64, 256), ("cuda", 65, 512),
@@ -119,21 +111,6 @@ def test_nothing_let_in(device, draw_case):
         judge(case.computed(device), case.expected())
 
 
-def test_a_reset_cuts_gradients_off(device, draw_case):
-    case = draw_case((1, 7, 2, 5))
-    wx = np.array(case.inputs.wx)
-    wx[:, 4, 1] = -math.inf
-    first = mx.arange(7).reshape((7, 1, 1)) < 4
-    of_states = mx.where(first, mx.array(0.0), case.cotangents[0])
-    inputs = Inputs(mx.array(wx), mx.zeros_like(case.inputs.r), case.inputs.b)
-    case = Case(inputs, case.initial, (of_states, case.cotangents[1]))
-    found = case.computed(device)
-    judge(found, case.expected())
-    assert not mx.any(found[0][:, :4]).item()
-    assert not mx.any(found[3]).item()
-    assert mx.any(found[0][:, 4:]).item()
-
-
 def test_a_clip_shows_nan(device, draw_case):
     """What is not a number must not become the limit; other heads don't see it."""
     case = draw_case((1, 4, 2, 5))
@@ -164,35 +141,7 @@ def test_masked_steps_have_no_gradient(device, draw_case):
     assert not np.array(found[0])[gone].any()
 
 
-def test_all_masked(device, draw_case):
-    """Cotangents of every step's c, n and m arrive at the initial ones."""
-    case = draw_case((2, 4, 2, 8))
-    case = Case(case.inputs, case.initial, case.cotangents, mx.zeros((2, 4), dtype=mx.bool_))
-    found = case.computed(device)
-    assert not any(mx.any(gradient).item() for gradient in found[:3])
-    of_states, of_last = case.cotangents
-    expected = of_last[1:, :, 0] + mx.sum(of_states[1:], axis=2)
-    np.testing.assert_allclose(np.array(found[3][1:]), np.array(expected), rtol=1e-5, atol=1e-5)
-    assert mx.array_equal(found[3][0], of_last[0, :, 0])
-
-
 # --- states ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-@pytest.mark.parametrize("at", [1, 4])
-def test_split_equals_whole(at, options, device, draw_case):
-    """Backward through two calls, the second of which begins where the first one ends."""
-    case = draw_case((2, 7, 2, 33))
-    named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
-
-    def run(wx, r, b, initial):
-        first, between = slstm(wx[:, :at], r, b, initial, backend=device, **named)
-        second, last = slstm(wx[:, at:], r, b, between, backend=device, **named)
-        return mx.concatenate([first, second], axis=2), last
-
-    _, found = mx.vjp(run, case.arrays, list(case.cotangents))
-    judge(found, case.expected(**options))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 2, 5), (2, 3, 0, 5), (2, 3, 2, 0), (2, 0, 2, 5)], ids=str)
@@ -215,10 +164,6 @@ def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
 # --- launch ---
 
 
-CLIPPED = {"gradient_recurrent_clipval": 0.2}
-CUT = {"gradient_recurrent_cut": True}
-
-
 def loss_of(backend, weights, **more):
     def loss(wx, r, b, initial):
         states, last = slstm(wx, r, b, initial, backend=backend, **more)
@@ -237,40 +182,6 @@ def draw_weights(draw):
 
 
 # --- memory ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", [{}, CUT], ids=["exact", "cut"])
-@pytest.mark.parametrize(
-    ("units", "padded", "resident"),
-    [(5, 8, 8), (33, 64, 64), (64, 64, 64), (70, 96, 32), (400, 512, 0)],
-)
-@pytest.mark.sampled(5)
-def test_nothing_is_read_twice(units, padded, resident, options, simulator, draw):
-    """Of the states y is not read, and of a sum's cotangent, one number, no copy is made.
-
-    Only rows of R that fit no register are reread, and none is read where gradients are cut.
-    """
-    batch, steps, heads = 2, 3, 2
-    wx = draw((batch, steps, heads, 4, units), mx.float32).transpose(0, 1, 3, 2, 4)
-    r, b = draw((4, heads, units, units), mx.float32, 0.1), draw((4, heads, units), mx.float32)
-    initial = draw((4, batch, heads, units), mx.float32)
-
-    def total(*arrays):
-        return sum(mx.sum(part) for part in slstm(*arrays, **options))
-
-    mx.eval(mx.grad(total, argnums=(0, 1, 2, 3))(wx, r, b, initial))
-    forward, launch = simulator.launches
-    assert (forward.kernel, launch.kernel) == ("xlstm_slstm", "xlstm_slstm_gradient")
-    one_state = 4 * batch * heads * units
-    read = {name: traffic.read for name, traffic in launch.traffic.items()}
-    assert read["gate_input"] == read["fed_back"] == read["cotangent"] == 4 * steps * one_state
-    assert read["states"] == 3 * steps * one_state
-    assert read["initial"] == 3 * one_state
-    assert read["bias"] == read["last_cotangent"] == 4 * one_state
-    rows = 0 if options else resident + steps * (padded - resident)
-    assert read.get("recurrent", 0) == 16 * batch * heads * padded * rows
-    written = sum(traffic.written for traffic in launch.traffic.values())
-    assert written == 4 * (steps + 1) * one_state
 
 
 def test_strided_inputs_and_cotangents(device, draw, draw_inputs, wide, relative_error):
@@ -295,12 +206,6 @@ def test_strided_inputs_and_cotangents(device, draw, draw_inputs, wide, relative
 # --- transformations ---------------------------------------------------------------------------
 
 
-def heard(wx, r, b, initial):
-    """The y that each step hears, (B, T, N, D)."""
-    y = oracle.slstm(wx, r, b, initial).states[0]
-    return np.concatenate([initial[0][:, None], y[:, :-1]], axis=1)
-
-
 @pytest.mark.parametrize("masked", [False, True])
 def test_derivatives_of_gradients(
     masked, device, draw, draw_inputs, draw_states, draw_weights, wide
@@ -314,20 +219,6 @@ def test_derivatives_of_gradients(
     arrays, weights = [*draw_inputs((2, 3, 2, 3)), draw_states((2, 2, 3))], draw_weights(2, 3, 2, 3)
     loss = loss_of(device, weights, mask=mask)
     compare_derivatives(loss, exact, arrays, weights, draw, wide)
-
-
-def test_derivatives_of_cut_gradients(device, draw, draw_inputs, draw_states, draw_weights, wide):
-    """They are cut too: as if what each step hears were given."""
-    arrays, weights = [*draw_inputs((2, 3, 2, 3)), draw_states((2, 2, 3))], draw_weights(2, 3, 2, 3)
-    given = heard(*map(wide, arrays))
-
-    def exact(moved, cotangents):
-        wx, r, b, initial = moved
-        opened = wx + np.einsum("gnoi,btni->btgno", r, given)
-        slopes = gradients(opened, 0 * r, b, initial, cotangents)
-        return slopes._replace(r=np.einsum("btgno,btni->gnoi", slopes.wx, given))
-
-    compare_derivatives(loss_of(device, weights, **CUT), exact, arrays, weights, draw, wide)
 
 
 def compare_derivatives(loss, exact, arrays, weights, draw, wide):
@@ -348,32 +239,6 @@ def compare_derivatives(loss, exact, arrays, weights, draw, wide):
         return sum((g * wide(way)).sum() for g, way in zip(slopes, ways, strict=False))
 
     assert actual == pytest.approx((reached(1e-6) - reached(-1e-6)) / 2e-6, rel=1e-4)
-
-
-def test_gradient_where_gates_are_closed(device, draw_inputs):
-    inputs = draw_inputs((1, 4, 1, 3))
-    wx = np.array(inputs.wx)
-    wx[0, 0, 0] = wx[0, 2, :2] = -math.inf
-    found = mx.grad(lambda *inputs: slstm(*inputs, backend=device)[0][:3].sum(), argnums=(0, 1, 2))(
-        mx.array(wx), inputs.r, inputs.b
-    )
-    assert all(np.isfinite(np.array(gradient)).all() for gradient in found)
-    assert not np.array(found[0])[0, 0].any()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("masked", [False, True])
-def test_compiled_gradient(masked, device, draw_inputs, draw_states, draw_weights):
-    """Compiling for the CPU takes no longer for more steps, as all have the same code."""
-    inputs, initial = draw_inputs((2, 30, 2, 5)), draw_states((2, 2, 5))
-    mask = mx.array([[True, False, True] * 10, [True] * 30]) if masked else None
-    weights = draw_weights(2, 30, 2, 5)
-    step = mx.value_and_grad(loss_of(device, weights, mask=mask, **CLIPPED), argnums=(0, 1, 2, 3))
-    loss, expected = step(*inputs, initial)
-    compiled_loss, compiled = mx.compile(step)(*inputs, initial)
-    assert compiled_loss.item() == pytest.approx(loss.item(), rel=1e-5)
-    for one, other in zip(compiled, expected, strict=True):
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-4, atol=1e-5)
 
 
 # --- errors ------------------------------------------------------------------------------------
