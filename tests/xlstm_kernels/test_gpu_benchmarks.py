@@ -24,6 +24,7 @@ PHASES = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_a_group_is_timed_and_written(tmp_path, capsys):
     path = tmp_path / "figures.json"
     options = ["--dtype", "float32", "--group", "elementwise", "--json", str(path)]

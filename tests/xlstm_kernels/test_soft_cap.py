@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xlstm_kernels import soft_cap
+from xlstm_kernels.activation import soft_cap as soft_cap_module
 
 SHAPES = [(), (0,), (1,), (3,), (7,), (8,), (0, 4), (4, 0, 2), (2, 3, 33), (5, 1025)]
 
@@ -168,6 +169,16 @@ def test_second_derivative_in_the_cap_is_finite_everywhere(device):
     in_cap = mx.grad(lambda v, c: soft_cap(v, c, backend=device).sum(), argnums=1)
     second = mx.grad(in_cap, argnums=(0, 1))(values, mx.array(1.0))
     assert all(mx.all(mx.isfinite(array)).item() for array in second)
+
+
+def test_counts_beyond_32_bits_have_64():
+    """Of arrays of any size, which take no memory."""
+    for columns, index, grid in ((2**16, mx.int64, 2**30), (2**15 - 1, mx.uint32, None)):
+        values = mx.broadcast_to(mx.array(0.0), (2**16, columns))
+        launch = soft_cap_module._launch(values)
+        assert launch.template == (("T", mx.float32), ("Index", index), ("PACK", 4))
+        assert launch.grid == (grid or 2**14 * columns, 1, 1)
+        assert launch.threadgroup == (256, 1, 1)
 
 
 # --- errors ------------------------------------------------------------------------------------

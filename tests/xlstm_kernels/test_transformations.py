@@ -297,19 +297,6 @@ def test_jvp_asks_no_kernel(case, in_metal_graph):
     in_metal_graph(pushes)
 
 
-@cases
-def test_second_derivatives(case, device):
-    """Forward over reverse and reverse over forward are reverse over reverse."""
-    arrays, tangents = case.arrays(2), case.arrays(3)
-    loss, every = squares(case, device), all_of(arrays)
-    gradient = mx.grad(loss, argnums=every)
-    found = mx.grad(lambda *a: inner(list(gradient(*a)), tangents), argnums=every)(*arrays)
-    _, forward = mx.jvp(gradient, arrays, tangents)
-    assert_close(forward, found, 1e-4)
-    forward_first = mx.grad(lambda *a: mx.jvp(loss, list(a), tangents)[1][0], argnums=every)
-    assert_close(forward_first(*arrays), found, 1e-4)
-
-
 # --- mx.compile and mx.checkpoint --------------------------------------------------------------
 
 

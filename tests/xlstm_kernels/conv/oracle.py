@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
@@ -123,20 +121,3 @@ def long_causal_gradients(
         pulled = np.convolve(cotangent[row, :, channel], x[row, ::-1, channel])[x.shape[1] - 1 :]
         in_weight[channel] += pulled[: weight.shape[1]]
     return [backward, in_weight, (cotangent * x).sum(axis=(0, 1))]
-
-
-def numeric_gradients(
-    loss: Callable[..., float], primals: Sequence[Numbers], step: float = 1e-5
-) -> list[Numbers]:
-    """The gradient of `loss` in each array, by central differences."""
-    gradients = [np.zeros(primal.shape) for primal in primals]
-    for position, primal in enumerate(primals):
-        for index in np.ndindex(primal.shape):
-            nudge = np.zeros(primal.shape)
-            nudge[index] = step
-            ahead, behind = (
-                loss(*primals[:position], primal + sign * nudge, *primals[position + 1 :])
-                for sign in (1, -1)
-            )
-            gradients[position][index] = (ahead - behind) / (2 * step)
-    return gradients

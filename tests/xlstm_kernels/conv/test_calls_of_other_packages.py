@@ -151,7 +151,7 @@ def test_errors_name_what_is_wrong(changes, error, message):
 # --- fft conv ---
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 100, 2049, 4096, 32768])
+@pytest.mark.parametrize("steps", [1, 2, 3, 100, 2049])
 @pytest.mark.parametrize("taps", ["one", "as many as steps"])
 def test_lengths(steps, taps, draw, wide, relative_error):
     width = 1 if taps == "one" else steps

@@ -123,7 +123,7 @@ def test_dot(count, decades):
     assert abs(Fraction(float(float64(a.dot(b)))) / expected - 1) < BAR
 
 
-@pytest.mark.parametrize("shape", [(2, 8192), (1, 9001), (3, 20_000)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 8192), (1, 9001)], ids=str)
 def test_few_long_rows(shape):
     """Several threadgroups add up a row."""
     a, b = numbers(shape, 30), numbers(shape, 31)

@@ -76,19 +76,19 @@ def test_small(shape, mode, device):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("condition", [1, 1e3, 1e6])
 @pytest.mark.parametrize("shape", [(64, 64), (2, 20, 33), (300, 3), (3, 300)], ids=str)
-def test_one_launch(shape, mode, condition, device):
+def test_one_launch(shape, mode, condition, simulator):
     if mode != "complete":
         assert fits(*shape[-2:], min(shape[-2:]))
-    check(shape, mode, device, condition)
+    check(shape, mode, "metal", condition)
 
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("condition", [1, 1e6])
 @pytest.mark.parametrize("shape", [(96, 96), (2, 120, 70), (80, 130), (330, 33)], ids=str)
-def test_blocks(shape, mode, condition, device):
+def test_blocks(shape, mode, condition, simulator):
     assert not fits(*shape[-2:], min(shape[-2:]))
-    check(shape, mode, device, condition)
+    check(shape, mode, "metal", condition)
 
 
 def test_qr_numbers_near_the_ends_of_the_range(device):

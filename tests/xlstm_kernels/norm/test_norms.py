@@ -335,3 +335,15 @@ def test_threadgroups_take_several_rows_where_there_are_many(rows, columns, head
 def test_empty_rows_launch_nothing(rows, columns, heads):
     launch, _ = launched(rows, columns, heads)
     assert launch.empty
+
+
+def test_grids_stay_launchable_for_any_number_of_rows():
+    for rows_, columns in ((2**24, 64), (2**20, 2**14), (1, 2**30)):
+        values = mx.broadcast_to(mx.array(0.0), (1, rows_, 1, columns))
+        for rows_per_simdgroup in (16, 32):
+            launch = row_launch(values, rows_per_simdgroup=rows_per_simdgroup)
+            groups = [-(-g // t) for g, t in zip(launch.grid, launch.threadgroup, strict=True)]
+            assert all(extent < 2**31 for extent in launch.grid)
+            assert groups[1] <= 65535
+            assert launch.grid[0] % launch.threadgroup[0] == 0
+            assert math.prod(launch.threadgroup) <= 512
