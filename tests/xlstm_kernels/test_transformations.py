@@ -221,15 +221,6 @@ def test_vmap_is_a_loop(case, shared):
     assert_close(found, expected)
 
 
-@cases
-def test_vmap_of_gradients(case):
-    """The gradient of each example of a batch."""
-    rounds = case.arrays(1, 3)
-    gradient = mx.grad(squares(case, "native"), argnums=all_of(rounds))
-    each = [gradient(*(a[k] for a in rounds)) for k in range(3)]
-    assert_close(mx.vmap(gradient)(*rounds), [mx.stack(a) for a in zip(*each, strict=True)])
-
-
 def test_vmap_keeps_what_is_done_to_gradients(draw):
     """MLX's own rule would derive the gradient anew."""
     wx, r, b = (draw(s, mx.float32) for s in ((2, 1, 3, 4, 1, 4), (4, 1, 4, 4), (4, 1, 4)))
@@ -301,23 +292,6 @@ def test_jvp_asks_no_kernel(case, in_metal_graph):
 
 
 @cases
-def test_compiled_jvp(case):
-    """To trace it shows what could go wrong, to build it takes long."""
-    arrays, tangents = case.arrays(2), case.arrays(3)
-    loss = squares(case, "native")
-    compiled = mx.compile(lambda *a: mx.jvp(loss, list(a), tangents)[1][0])
-    if case.name.startswith("slstm"):
-        # MLX 0.32.4 merges what it splits twice. If this fails, MLX has learnt it.
-        with pytest.raises(IndexError, match="_Map_base::at"):
-            compiled(*arrays)
-        return
-    pushed = compiled(*arrays)
-    if case.name == "soft_cap":
-        _, expected = mx.jvp(loss, arrays, tangents)
-        assert_close([pushed], expected)
-
-
-@cases
 def test_compiled_without_shapes(case):
     """Refused at the first call, not incorrect at another length, where shapes are read."""
     compiled = mx.compile(case.on("native"), shapeless=True)
@@ -330,15 +304,6 @@ def test_compiled_without_shapes(case):
         assert found.shape == expected.shape
         if case.name == "rms_norm":
             assert_close([found], [expected])
-
-
-@cases
-def test_kernels_compiled_without_shapes_are_refused(case, in_metal_graph):
-    def refuses() -> None:
-        with pytest.raises(ValueError, match="cannot infer output shapes"):
-            mx.compile(case.on("metal"), shapeless=True)(*case.arrays(2))
-
-    in_metal_graph(refuses)
 
 
 # --- mx.export_function ------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv import causal_runs
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
-from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.causal_runs import runs
 
 LENGTHS = [0, 1, 2, 16, 17, 65, 372]
@@ -182,16 +181,3 @@ def test_threadgroups_have_the_memory(width, windows):
 
 
 # --- step by step ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize("width", [1, 2, 4, 17])
-def test_update(width, activation, device, drawn, judge):
-    (x, weight, bias, states), (cotangent, final) = drawn(5, 1, 33, width)
-
-    def operator(x, weight, bias, state):
-        return causal_conv1d_update(x, state, weight, bias, activation, backend=device)
-
-    _, found = mx.vjp(operator, [x[:, 0], weight, bias, states], [cotangent[:, 0], final])
-    found[0] = found[0][:, None]
-    judge(found, [x, weight, bias, states], [cotangent, final], activation)

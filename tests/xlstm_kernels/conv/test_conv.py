@@ -206,55 +206,50 @@ def test_transposed_input_is_not_copied(simulator, draw):
 # --- errors ---
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (5, 3), (1, 2, 5, 3)], ids=str)
-def test_errors_rejects_x_of_other_ranks(shape):
-    with pytest.raises(ValueError, match=r"causal_conv1d: x must be \(B, S, C\)"):
-        causal_conv1d(mx.ones(shape), mx.ones((3, 4)))
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (4, 3), (1, 4), (3, 1, 4)], ids=str)
-def test_rejects_weights_that_do_not_fit(shape):
-    with pytest.raises(ValueError, match=r"weight must be \(C, K\) with the C = 3 channels of x"):
-        causal_conv1d(mx.ones((2, 5, 3)), mx.ones(shape))
-
-
-@pytest.mark.parametrize("width", [0, 33])
-def test_rejects_widths(width, device):
-    with pytest.raises(ValueError, match=f"1 to 32 taps, got K = {width}"):
-        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, width)), backend=device)
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (4,), (3, 1)], ids=str)
-def test_rejects_biases_that_do_not_fit(shape):
-    with pytest.raises(ValueError, match=r"bias must have shape \(3,\)"):
-        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), mx.ones(shape))
-
-
-@pytest.mark.parametrize("shape", [(2, 4, 3), (1, 3, 3), (2, 3, 1), (3, 3), (2, 3, 2)], ids=str)
-def test_errors_rejects_states_that_do_not_fit(shape):
-    with pytest.raises(ValueError, match=r"initial_states must be \(B, K-1, C\) = \(2, 3, 3\)"):
-        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), None, mx.ones(shape))
-
-
-@pytest.mark.parametrize("activation", ["relu", "", "SiLU", True])
-def test_rejects_activations(activation):
-    with pytest.raises(ValueError, match="activation must be None, 'silu' or 'swish', got"):
-        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), activation=activation)
-
-
-@pytest.mark.parametrize("dtype", [mx.int32, mx.complex64, mx.float64], ids=str)
-@pytest.mark.parametrize("position", range(4))
-def test_rejects_other_dtypes(position, dtype):
-    arrays = [mx.ones((2, 5, 3)), mx.ones((3, 4)), mx.ones((3,)), mx.ones((2, 3, 3))]
-    arrays[position] = mx.zeros(arrays[position].shape, dtype=dtype)
-    name = ("x", "weight", "bias", "initial_states")[position]
-    with pytest.raises(TypeError, match=f"causal_conv1d: {name} must be float32"):
-        causal_conv1d(*arrays)
-
-
-def test_rejects_unknown_backends():
-    with pytest.raises(ValueError, match="unknown backend 'opencl'"):
-        causal_conv1d(mx.ones((2, 5, 3)), mx.ones((3, 4)), backend="opencl")
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        *(
+            ({"x": mx.ones(shape)}, ValueError, r"causal_conv1d: x must be \(B, S, C\)")
+            for shape in ((), (5, 3), (1, 2, 5, 3))
+        ),
+        *(
+            ({"weight": mx.ones(shape)}, ValueError, r"weight must be \(C, K\) with the C = 3")
+            for shape in ((3,), (4, 3), (3, 1, 4))
+        ),
+        *(
+            ({"weight": mx.ones((3, width))}, ValueError, f"1 to 32 taps, got K = {width}")
+            for width in (0, 33)
+        ),
+        *(
+            ({"bias": mx.ones(shape)}, ValueError, r"bias must have shape \(3,\)")
+            for shape in ((1,), (4,), (3, 1))
+        ),
+        *(
+            (
+                {"initial_states": mx.ones(shape)},
+                ValueError,
+                r"initial_states must be \(B, K-1, C\) = \(2, 3, 3\)",
+            )
+            for shape in ((2, 4, 3), (1, 3, 3), (2, 3, 1), (3, 3))
+        ),
+        *(
+            ({name: mx.zeros(shape, dtype=mx.int32)}, TypeError, f"{name} must be float32")
+            for name, shape in (
+                *(("x", (2, 5, 3)), ("weight", (3, 4))),
+                *(("bias", (3,)), ("initial_states", (2, 3, 3))),
+            )
+        ),
+        *(
+            ({"activation": name}, ValueError, "activation must be None, 'silu' or 'swish', got")
+            for name in ("relu", "", True)
+        ),
+        ({"backend": "opencl"}, ValueError, "unknown backend 'opencl'"),
+    ],
+)
+def test_conv_errors(changes, error, message):
+    with pytest.raises(error, match=message):
+        causal_conv1d(**{"x": mx.ones((2, 5, 3)), "weight": mx.ones((3, 4)), **changes})
 
 
 # --- update ---

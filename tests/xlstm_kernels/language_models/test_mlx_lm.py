@@ -6,7 +6,6 @@ import functools
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -19,7 +18,6 @@ from tests.xlstm_kernels.language_models.conftest import (
 from xlstm_kernels import mlx_lm as module
 from xlstm_kernels.mlx_lm.__main__ import run
 
-ROOT = Path(__file__).parents[3]
 PROMPTS = ["To be", "a prompt that is longer than the others", "x"]
 COUNT = 6
 END = 256
@@ -63,12 +61,6 @@ def test_steps_as_cuda_takes_them(prompts, mlx_lm, loaded, monkeypatch):
     tokens = [tokenizer.encode(prompt) for prompt in prompts]
     results = mlx_lm.batch_generate(model, tokenizer, tokens, max_tokens=COUNT)
     assert results.texts == [tokenizer.decode(greedy(one)) for one in tokens]
-
-
-def test_generate(mlx_lm, loaded):
-    model, tokenizer = loaded
-    text = mlx_lm.generate(model, tokenizer, PROMPTS[0], max_tokens=COUNT)
-    assert text == tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
 
 
 @pytest.mark.parametrize(

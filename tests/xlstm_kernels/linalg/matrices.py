@@ -16,17 +16,6 @@ BAR = 2e-5
 STEP = 1e-5
 
 
-def conditioned(shape: Sequence[int], condition: float, seed: int = 0) -> np.ndarray:
-    """Matrices (..., M, N) with singular values from 1 to 1 / condition, float32."""
-    *batch, rows, columns = shape
-    normal = np.random.default_rng(seed).standard_normal
-    left, _ = np.linalg.qr(normal((*batch, rows, rows)))
-    right, _ = np.linalg.qr(normal((*batch, columns, columns)))
-    least = min(rows, columns)
-    values = np.logspace(0, -np.log10(condition), least)
-    return ((left[..., :least] * values) @ right[..., :least, :]).astype(np.float32)
-
-
 def positive_definite(shape: Sequence[int], condition: float, seed: int = 0) -> np.ndarray:
     """Symmetric matrices (..., N, N) with eigenvalues from 1 to 1 / condition, float32."""
     *_, size = shape

@@ -8,11 +8,11 @@ import pytest
 
 from tests.xlstm_kernels.linalg.matrices import (
     check_slopes,
-    conditioned,
     largest_residual,
     norms,
     positive_definite,
 )
+from tests.xlstm_kernels.linalg.spectra import of_condition
 from xlstm_kernels.executors import NATIVE
 from xlstm_kernels.linalg import (
     cholesky,
@@ -153,7 +153,7 @@ def lu_backward_error(a: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> fl
     ids=str,
 )
 def test_lu_backward_error(shape, condition, device):
-    a = conditioned(shape, condition)
+    a = of_condition(shape, condition)
     places, lower, upper = (np.array(p) for p in lu(mx.array(a), p_indices=True, backend=device))
     assert places.dtype == np.int32
     assert np.abs(lower).max() == 1
@@ -222,7 +222,7 @@ def test_lu_derivatives(shape, device):
     check_slopes(
         lambda a: product_of_factors(*lu(a, backend=device)[1:], mx),
         definition,
-        [conditioned(shape, 3.0)],
+        [of_condition(shape, 3.0)],
     )
 
 
@@ -254,7 +254,7 @@ def solve_backward_error(a: np.ndarray, x: np.ndarray, b: np.ndarray) -> float:
     ],
 )
 def test_solve_backward_error(shape, columns, condition, device):
-    a = conditioned(shape, condition)
+    a = of_condition(shape, condition)
     b = np.random.default_rng(1).standard_normal((*shape[:-1], columns)).astype(np.float32)
     x = np.array(solve(mx.array(a), mx.array(b), backend=device))
     bar = 3 * max(solve_backward_error(a, np.linalg.solve(a, b), b), 2**-25)
@@ -300,7 +300,7 @@ def test_solve_singular_matrices_are_nan(device):
 
 
 def test_solve_derivatives(device):
-    a = conditioned((2, 4, 4), 5.0)
+    a = of_condition((2, 4, 4), 5.0)
     b = np.random.default_rng(4).standard_normal((2, 4, 2)).astype(np.float32)
     check_slopes(lambda a, b: solve(a, b, backend=device), np.linalg.solve, [a, b])
     check_slopes(lambda a: inv(a, backend=device), np.linalg.inv, [a])
@@ -351,7 +351,7 @@ def solve_triangular_drawn(
     size: int, columns: int, batch: int, condition: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """A triangular factor of a matrix with this condition number, in both triangles, and b."""
-    factor = np.linalg.qr(conditioned((batch, size, size), condition).astype(np.float64))[1]
+    factor = np.linalg.qr(of_condition((batch, size, size), condition).astype(np.float64))[1]
     both = factor + np.triu(factor, 1).swapaxes(-1, -2)
     b = np.random.default_rng(2).standard_normal((batch, size, columns))
     return both.astype(np.float32), b.astype(np.float32)

@@ -15,12 +15,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.xlstm_kernels.mlstm.comparing import MILD, ROUNDING, Draw, draws, wide
+from tests.xlstm_kernels.mlstm.comparing import ROUNDING, Draw, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
-from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definition
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
-from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +35,8 @@ EVERY_FORM = [
     for place, (name, form) in enumerate(FORMS.items())
 ]
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
+# How much bigger the terms of a gradient may be than their sum for the bars to judge.
+MILD = 30.0
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
 QUICK = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -192,47 +192,6 @@ def test_masked_steps_have_no_gradient(form, device):
     for name in ("q", "k", "v", "i", "f"):
         assert not np.array(found[name])[gone].any()
         assert np.array(found[name])[~gone].any()
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("chunk_size", [16, 64])
-def test_sigmoid_gates(normalize, chunk_size, device):
-    """Along random directions, against central differences of the definition in float64."""
-    inputs = Draw(1, 3, 50, 8, 12, initial=True, masked=True, seed=13).inputs()
-    generator = np.random.default_rng(14)
-
-    def outputs(q, k, v, i, f, c, n):
-        h, last = mlstm_siging_chunkwise(
-            q, k, v, i, f, c, n, return_last_states=True, normalize=normalize,
-            chunk_size=chunk_size, mask=inputs.mask, backend=device,
-        )  # fmt: skip
-        return (h, *last)
-
-    arguments = [*inputs.sequence, *inputs.states[:2]]
-    shapes = (inputs.v.shape, *(state.shape for state in inputs.states[:2]))
-    given = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
-    _, found = mx.vjp(outputs, arguments, [mx.array(array) for array in given])
-
-    def loss(*arrays):
-        moved = dataclasses.replace(
-            inputs,
-            **dict(zip("qkvif", arrays[:5], strict=True)),
-            states=(*arrays[5:], inputs.states[2]),
-        )
-        results = siging_definition(moved, normalize=normalize)
-        return sum((x * w).sum() for x, w in zip(results, given, strict=True))
-
-    numbers = [wide(array) for array in arguments]
-    for index, gradient in enumerate(found):
-        direction = generator.standard_normal(gradient.shape)
-        ends = []
-        for sign in (1, -1):
-            moved = list(numbers)
-            moved[index] = moved[index] + sign * 1e-6 * direction
-            ends.append(loss(*moved))
-        slope = (ends[0] - ends[1]) / 2e-6
-        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
-        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=5e-6 * size)
 
 
 @pytest.mark.parametrize("initial", [False, True])

@@ -332,26 +332,3 @@ def test_arguments_that_do_not_fit(call, message, monkeypatch) -> None:
     monkeypatch.setattr(launching, "DEVICE", "cpu")
     with pytest.raises((TypeError, ValueError), match=message):
         call(torch.ones(3, 4))
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"k": torch.ones(1, 2, 3, 4).half()}, "q, k and v must have one dtype, got torch.float32"),
-        ({"k": torch.ones(1, 2, 3, 5)}, r"k must have shape \(1, 2, 3, 4\), that of q"),
-        ({"v": torch.ones(1, 2, 3, 0)}, "need a last axis that is not empty"),
-        ({"i": torch.ones(1, 2, 4)}, r"i must have shape \(1, 2, 3\)"),
-        ({"c_initial": torch.ones(1, 2, 4, 4)}, "c, n and m come together, n and m is missing"),
-        ({"eps": -1.0}, "eps must not be negative"),
-        ({"dtype_state": torch.float64}, "dtype_state must be float32, float16 or bfloat16"),
-        ({"mask": torch.ones(1, 3)}, "mask must be a tensor of booleans, got torch.float32"),
-        ({"mask": torch.ones(1, 4) > 0}, r"mask must have shape \(1, 3\), \(B, S\)"),
-    ],
-)
-def test_sequences_refuse_arguments_that_do_not_fit(changed, message, monkeypatch) -> None:
-    monkeypatch.setattr(launching, "DEVICE", "cpu")
-    rows, gates = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3)
-    arguments = {"q": rows, "k": rows, "v": rows, "i": gates, "f": gates, **changed}
-    with pytest.raises((TypeError, ValueError), match=f"mlstm_sequence: .*{message}"):
-        mps.mlstm_sequence(**arguments)

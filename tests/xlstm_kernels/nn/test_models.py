@@ -17,7 +17,6 @@ from mlx.utils import tree_flatten
 from tests.xlstm_kernels.nn.conftest import (
     MASKS,
     VOCABULARY,
-    check_following,
     check_gradients,
     check_logits,
     check_mask,
@@ -94,12 +93,6 @@ def test_parameters_are_those_of_xlstm_7b():
 )
 def test_model_logits(settings, small_model, draw_tokens):
     check_logits(small_model(**settings), draw_tokens(2, 19))
-
-
-@pytest.mark.sampled(0)
-def test_model_logits_on_metal(small_model, draw_tokens, device):
-    model = small_model(hidden_size=16, slstm_num_heads=2)
-    check_following(model, draw_tokens(1, 5), draw_tokens(1, 1))
 
 
 def test_bfloat16(small_model, draw_tokens, relative_error):

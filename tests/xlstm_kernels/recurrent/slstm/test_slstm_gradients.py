@@ -164,23 +164,6 @@ def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
 # --- launch ---
 
 
-def loss_of(backend, weights, **more):
-    def loss(wx, r, b, initial):
-        states, last = slstm(wx, r, b, initial, backend=backend, **more)
-        return mx.sum(states * weights[0]) + mx.sum(last * weights[1])
-
-    return loss
-
-
-@pytest.fixture
-def draw_weights(draw):
-    def weights(batch, steps, heads, units):
-        shapes = (4, batch, steps, heads, units), (4, batch, 1, heads, units)
-        return tuple(draw(shape, mx.float32) for shape in shapes)
-
-    return weights
-
-
 # --- memory ------------------------------------------------------------------------------------
 
 
@@ -204,41 +187,6 @@ def test_strided_inputs_and_cotangents(device, draw, draw_inputs, wide, relative
 
 
 # --- transformations ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_derivatives_of_gradients(
-    masked, device, draw, draw_inputs, draw_states, draw_weights, wide
-):
-    """Along a direction of every argument, against a difference of the gradient's oracle."""
-    mask = mx.array([[True, False, True], [True, True, True]]) if masked else None
-
-    def exact(arrays, cotangents):
-        return gradients(*arrays, cotangents, mask=np.array(mask) if masked else None)
-
-    arrays, weights = [*draw_inputs((2, 3, 2, 3)), draw_states((2, 2, 3))], draw_weights(2, 3, 2, 3)
-    loss = loss_of(device, weights, mask=mask)
-    compare_derivatives(loss, exact, arrays, weights, draw, wide)
-
-
-def compare_derivatives(loss, exact, arrays, weights, draw, wide):
-    ways, other = ([draw(array.shape, mx.float32) for array in arrays] for _ in range(2))
-    every = (0, 1, 2, 3)
-    first = mx.grad(loss, argnums=every)
-
-    def along(*arrays):
-        return sum(mx.sum(g * way) for g, way in zip(first(*arrays), ways, strict=True))
-
-    found = mx.grad(along, argnums=every)(*arrays)
-    actual = sum(mx.sum(g * way).item() for g, way in zip(found, other, strict=True))
-    cotangents = wide(weights[0]), wide(weights[1])[:, :, 0]
-
-    def reached(distance):
-        moved = [wide(a) + distance * wide(way) for a, way in zip(arrays, other, strict=True)]
-        slopes = exact(moved, cotangents)
-        return sum((g * wide(way)).sum() for g, way in zip(slopes, ways, strict=False))
-
-    assert actual == pytest.approx((reached(1e-6) - reached(-1e-6)) / 2e-6, rel=1e-4)
 
 
 # --- errors ------------------------------------------------------------------------------------
