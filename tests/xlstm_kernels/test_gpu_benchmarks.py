@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.benchmarks.gpu import check, language_model, linear_algebra
 from tests.benchmarks.gpu.__main__ import main
 from tests.benchmarks.gpu.cases import GROUPS
 from tests.benchmarks.gpu.figures import COMPILED, EAGER, FORWARD, OURS, Figure, Report, lines, read
-from tests.benchmarks.gpu.language_model import THEIRS, Speed, measure, table
+from tests.benchmarks.gpu.language_model import THEIRS, Speed, table
 from tests.benchmarks.gpu.phases import DECODE, PREFILL, SIZES
 
 STORED = Path(__file__).parents[2] / "docs" / "images" / "performance-h200.json"
@@ -101,17 +100,6 @@ def test_a_language_model_is_measured_where_torch_is_missing(tmp_path, capsys, m
     printed = capsys.readouterr().out
     assert "no_such_package not installed: transformers' model is not measured" in printed
     assert "| prefill | 1 x 32 | ours, 4 bits |" in printed
-
-
-@pytest.mark.oracle
-def test_transformers_is_measured():
-    for name in language_model.IMPORTS:
-        pytest.importorskip(name)
-    speeds = measure(THEIRS, "tiny", time.time() + 60)
-    assert {(speed.model, speed.work, speed.batch, speed.tokens) for speed in speeds} >= {
-        (THEIRS, *call) for call in PHASES if call[0] == DECODE
-    }
-    assert {speed.tokens for speed in speeds if speed.work == PREFILL} == set(SIZES["tiny"].prompts)
 
 
 def test_ratios_are_to_the_fastest_of_transformers_for_the_same_work():

@@ -37,26 +37,6 @@ def capped_loss(device, cotangent):
     return loss
 
 
-# --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "cap", "expected"),
-    # Digits from the series of tanh, summed by hand to 15 places.
-    [
-        (0.0, 15.0, 0.0),
-        (1.0, 1.0, 0.761594155955765),
-        (-1.0, 1.0, -0.761594155955765),
-        (30.0, 30.0, 22.84782467867295),
-        (1000.0, 30.0, 30.0),
-    ],
-)
-def test_golden_values(value, cap, expected, device):
-    assert oracle(np.float64(value), cap) == pytest.approx(expected, rel=1e-14)
-    result = soft_cap(mx.array(value), cap, backend=device)
-    assert result.item() == pytest.approx(expected, rel=2e-6)
-
-
 # --- values and gradients ----------------------------------------------------------------------
 
 
@@ -184,34 +164,30 @@ def test_counts_beyond_32_bits_have_64():
 # --- errors ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cap", [0, -1.0, math.inf, math.nan, 1e39, 1e38, 1e-39, 10**400])
-def test_rejects_caps_that_are_not_positive_and_finite(cap):
-    with pytest.raises(ValueError, match="soft_cap: cap_value must be"):
-        soft_cap(mx.ones((2,)), cap)
-
-
-@pytest.mark.parametrize("cap", [True, "15", None, [15.0]])
-def test_rejects_caps_that_are_no_numbers(cap):
-    with pytest.raises(TypeError, match="soft_cap: cap_value must be a number"):
-        soft_cap(mx.ones((2,)), cap)
-
-
 @pytest.mark.parametrize("cap", [15, 15.0, np.float32(15), np.float64(15), np.int64(15)])
 def test_takes_any_number(cap):
     assert soft_cap(mx.zeros((2,)), cap).tolist() == [0, 0]
 
 
-def test_rejects_a_cap_per_element():
-    with pytest.raises(ValueError, match=r"0-d array, got shape \(1,\)"):
-        soft_cap(mx.ones((2,)), mx.ones((1,)))
-
-
-@pytest.mark.parametrize("dtype", [mx.int32, mx.bool_, mx.complex64, mx.float64], ids=str)
-def test_rejects_other_dtypes(dtype):
-    with pytest.raises(TypeError, match="soft_cap: values must be float32, float16 or bfloat16"):
-        soft_cap(mx.zeros((2,), dtype=dtype), 15.0)
-
-
-def test_rejects_what_is_no_array():
-    with pytest.raises(TypeError, match=r"values must be an mlx\.core\.array, got list"):
-        soft_cap([1.0], 15.0)
+@pytest.mark.parametrize(
+    ("values", "cap", "error", "message"),
+    [
+        *(
+            (mx.ones((2,)), cap, ValueError, "soft_cap: cap_value must be")
+            for cap in (0, -1.0, math.inf, math.nan, 1e39, 1e38, 1e-39, 10**400)
+        ),
+        *(
+            (mx.ones((2,)), cap, TypeError, "soft_cap: cap_value must be a number")
+            for cap in (True, "15", None, [15.0])
+        ),
+        (mx.ones((2,)), mx.ones((1,)), ValueError, r"0-d array, got shape \(1,\)"),
+        *(
+            (mx.zeros((2,), dtype=dtype), 15.0, TypeError, "values must be float32, float16 or bf")
+            for dtype in (mx.int32, mx.bool_, mx.complex64, mx.float64)
+        ),
+        ([1.0], 15.0, TypeError, r"values must be an mlx\.core\.array, got list"),
+    ],
+)
+def test_errors(values, cap, error, message):
+    with pytest.raises(error, match=message):
+        soft_cap(values, cap)

@@ -260,24 +260,6 @@ def test_bounds_of_singular_values(device):
         np.testing.assert_allclose(np.array(x)[:, 0], expected, rtol=1e-6)
 
 
-def test_batches(device):
-    a, b = right_side(3, 1, 6, 4), right_side(2, 6, 5)
-    x, residuals, rank, s = lstsq(mx.array(a), mx.array(b), backend=device)
-    assert [part.shape for part in (x, residuals, rank, s)] == [
-        (3, 2, 4, 5),
-        (3, 2, 5),
-        (3, 2),
-        (3, 2, 4),
-    ]
-    for i in range(3):
-        for j in range(2):
-            expected = np.linalg.lstsq(a[i, 0], b[j])
-            agree(x[i, j], expected[0])
-            agree(residuals[i, j], expected[1])
-    x, residuals, _, _ = lstsq(mx.array(a), mx.ones((6,)), backend=device)
-    assert (x.shape, residuals.shape) == ((3, 1, 4), (3, 1, 1))
-
-
 def test_lstsq_not_finite(device):
     a, b = right_side(2, 5, 3), right_side(2, 5, 1)
     a[1, 2, 1] = np.nan

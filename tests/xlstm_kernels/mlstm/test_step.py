@@ -211,32 +211,28 @@ def test_rejects_shapes(name, shape, message):
         call(**{name: mx.zeros(shape)})
 
 
-@pytest.mark.parametrize("name", FITTING)
-def test_rejects_other_dtypes(name):
-    with pytest.raises(TypeError, match="must be float32, float16 or bfloat16, got"):
-        call(**{name: mx.zeros(FITTING[name], dtype=mx.int32)})
-
-
-def test_rejects_mixed_dtypes():
-    with pytest.raises(TypeError, match="q, k and v must have one dtype"):
-        call(k=mx.zeros((2, 3, 5), dtype=mx.float16))
-
-
-def test_rejects_missing_states():
-    with pytest.raises(ValueError, match="the states c, n and m must be given"):
-        call(c=None, n=None, m=None)
-    with pytest.raises(ValueError, match="come together, n is missing"):
-        call(n=None)
-
-
-@pytest.mark.parametrize("dtype", [mx.int32, mx.float64, "float32"], ids=str)
-def test_rejects_dtypes_of_states(dtype):
-    with pytest.raises(TypeError, match="dtype_state must be float32, float16 or bfloat16"):
-        call(dtype_state=dtype)
-
-
-def test_rejects_eps():
-    with pytest.raises(ValueError, match="mlstm_step: eps must not be negative"):
-        call(eps=-1e-6)
-    with pytest.raises(TypeError, match="mlstm_step: eps must be a number"):
-        call(eps=mx.array(1e-6))
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        *(
+            (
+                {name: mx.zeros(shape, dtype=mx.int32)},
+                TypeError,
+                "must be float32, float16 or bfloat16, got",
+            )
+            for name, shape in FITTING.items()
+        ),
+        ({"k": mx.zeros((2, 3, 5), dtype=mx.float16)}, TypeError, "q, k and v must have one dtype"),
+        (dict.fromkeys("cnm"), ValueError, "the states c, n and m must be given"),
+        ({"n": None}, ValueError, "come together, n is missing"),
+        *(
+            ({"dtype_state": dtype}, TypeError, "dtype_state must be float32, float16 or bfloat16")
+            for dtype in (mx.int32, mx.float64, "float32")
+        ),
+        ({"eps": -1e-6}, ValueError, "mlstm_step: eps must not be negative"),
+        ({"eps": mx.array(1e-6)}, TypeError, "mlstm_step: eps must be a number"),
+    ],
+)
+def test_errors(changes, error, message):
+    with pytest.raises(error, match=message):
+        call(**changes)

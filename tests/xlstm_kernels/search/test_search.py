@@ -196,19 +196,6 @@ def test_trained_codewords_approximate_vectors():
     assert np.array(distances)[:, 0].mean() < 0.2
 
 
-def test_pq_distances_do_not_cancel():
-    """Vectors far from the origin: the terms of a distance are taken from near the centroids."""
-    vectors = np.float32(1000) + pq_integers((300, 4), 7) / np.float32(64)
-    index = IVFPQIndex(4, 2, 2)
-    index.train(mx.array(vectors))
-    index.add(mx.array(vectors))
-    index.nprobe = 2
-    whole, _ = decoded(index, vectors)
-    distances, _ = nearest(whole, vectors[:5], 3, "l2")
-    found, _ = index.search(mx.array(vectors[:5]), 3)
-    np.testing.assert_allclose(np.array(found), distances, atol=1e-4)
-
-
 @PQ_METRICS
 def test_pq_a_loaded_index_finds_the_same(metric, tmp_path):
     index = quantized(4, 3, 2, metric)
