@@ -144,9 +144,6 @@ def test_strided_inputs(device, draw, wide, relative_error):
     assert relative_error(normalised, oracle(wide(x), wide(weight))) < 2e-6
 
 
-# --- transformations ---------------------------------------------------------------------------
-
-
 # --- errors ------------------------------------------------------------------------------------
 
 

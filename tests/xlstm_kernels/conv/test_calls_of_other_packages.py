@@ -19,7 +19,7 @@ from xlstm_kernels import (
 )
 from xlstm_kernels.conv.fft_conv import fft_length
 
-# --- channels first ---
+# --- channels first ----------------------------------------------------------------------------
 
 
 PLACES = [0, 2, 2, 9, 40, 41]
@@ -148,7 +148,7 @@ def test_errors_name_what_is_wrong(changes, error, message):
         causal_conv1d_fn(**arguments)
 
 
-# --- fft conv ---
+# --- fft conv ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 100, 2049])

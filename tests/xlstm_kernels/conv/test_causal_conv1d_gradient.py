@@ -70,9 +70,6 @@ def gradients_of(primals, cotangents, activation, device):
     return found
 
 
-# --- the oracle itself -------------------------------------------------------------------------
-
-
 # --- values ------------------------------------------------------------------------------------
 
 
@@ -162,9 +159,3 @@ def test_threadgroups_have_the_memory(width, windows):
     floats = (width + 1) * 32 + windows * places * max(width - 1, 1) * 32
     assert 4 * floats <= 32 * 1024
     assert places >= 3
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-# --- step by step ------------------------------------------------------------------------------

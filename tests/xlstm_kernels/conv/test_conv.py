@@ -16,7 +16,7 @@ from xlstm_kernels.conv.causal_conv1d_update import (
     causal_conv1d_update_reference,
 )
 
-# --- conv ---
+# --- conv --------------------------------------------------------------------------------------
 
 
 LENGTHS = [0, 1, 2, 3, 8, 63, 64, 65, 129, 372]
@@ -36,9 +36,6 @@ def drawn(draw, batch, steps, channels, width, dtype=mx.float32, other_dtype=Non
 def expected(wide, x, weight, bias=None, states=None, activation=None):
     arrays = (None if array is None else wide(array) for array in (x, weight, bias, states))
     return oracle.causal(*arrays, activation)
-
-
-# --- the oracle itself -------------------------------------------------------------------------
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -158,9 +155,6 @@ def test_packs_of_views(start, monkeypatch, simulator, draw, wide, relative_erro
         assert relative_error(y, expected(wide, x, weight)[0]) < 2e-6
 
 
-# --- pieces ------------------------------------------------------------------------------------
-
-
 # --- layouts -----------------------------------------------------------------------------------
 
 
@@ -183,13 +177,7 @@ def test_transposed_input_is_not_copied(simulator, draw):
     assert launch.traffic["values"].read == x.nbytes
 
 
-# --- cost --------------------------------------------------------------------------------------
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-# --- errors ---
+# --- errors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,7 +226,7 @@ def test_conv_errors(changes, error, message):
         causal_conv1d(**{"x": mx.ones((2, 5, 3)), "weight": mx.ones((3, 4)), **changes})
 
 
-# --- update ---
+# --- update ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("activation", [None, "swish"])
@@ -277,7 +265,7 @@ def test_reference(draw):
         assert mx.array_equal(one, other)
 
 
-# --- errors, which name the function that was called ---------------------------------------------
+# --- errors, which name the function that was called -------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (1, 2, 5, 3)], ids=str)

@@ -24,7 +24,7 @@ from xlstm_kernels.linalg import (
     solve_triangular,
 )
 
-# --- cholesky ---
+# --- cholesky ----------------------------------------------------------------------------------
 
 
 INF, NAN = np.inf, np.nan
@@ -110,7 +110,7 @@ def test_cholesky_errors(shape, dtype, error):
         cholesky(mx.zeros(shape, dtype=dtype))
 
 
-# --- lu ---
+# --- lu ----------------------------------------------------------------------------------------
 
 
 def eliminated(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -234,7 +234,7 @@ def test_lu_errors(operator):
         operator(mx.zeros((3, 3), dtype=mx.int32))
 
 
-# --- solve ---
+# --- solve -------------------------------------------------------------------------------------
 
 
 def solve_backward_error(a: np.ndarray, x: np.ndarray, b: np.ndarray) -> float:
@@ -320,7 +320,7 @@ def test_solve_errors(call, error, message):
         call()
 
 
-# --- solve triangular ---
+# --- solve triangular --------------------------------------------------------------------------
 
 
 def triangle(a: np.ndarray, trans: int, lower: bool, unit: bool) -> np.ndarray:
@@ -431,7 +431,7 @@ def test_solve_triangular_errors(a, b, trans, error, message):
         solve_triangular(a, b, trans)
 
 
-# --- conjugate gradient ---
+# --- conjugate gradient ------------------------------------------------------------------------
 
 
 def conjugate_gradient_drawn(batch: tuple[int, ...], size: int, condition: float = 20.0):

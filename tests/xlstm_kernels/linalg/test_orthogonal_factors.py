@@ -11,7 +11,7 @@ from xlstm_kernels.linalg import lstsq, orthogonalize, qr
 from xlstm_kernels.linalg.arguments import LinAlgError
 from xlstm_kernels.linalg.householder import fits
 
-# --- qr ---
+# --- qr ----------------------------------------------------------------------------------------
 
 
 LAPACK_FACTOR = 3
@@ -199,7 +199,7 @@ def test_complete_of_tall_matrices_has_no_gradient(device):
         mx.grad(lambda a: qr(a, "complete", backend=device)[0].sum())(mx.ones((3, 2)))
 
 
-# --- lstsq ---
+# --- lstsq -------------------------------------------------------------------------------------
 
 
 LSTSQ_SHAPES = [(1, 1), (7, 4), (4, 7), (9, 9), (40, 17)]
@@ -319,7 +319,7 @@ def test_lstsq_errors(a, b, rcond, error, message):
         lstsq(a, b, rcond)
 
 
-# --- orthogonalize ---
+# --- orthogonalize -----------------------------------------------------------------------------
 
 
 ORTHOGONALIZE_SHAPES = [(8, 8), (12, 5), (5, 12), (2, 3, 9, 4), (1, 6), (40, 1)]

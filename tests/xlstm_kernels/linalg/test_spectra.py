@@ -28,7 +28,7 @@ from xlstm_kernels.linalg import (
     truncated_svd,
 )
 
-# --- eigh ---
+# --- eigh --------------------------------------------------------------------------------------
 
 
 EIGH_EPSILON = float(np.finfo(np.float32).eps)
@@ -196,7 +196,7 @@ def test_eigh_arguments(function):
         function(mx.zeros((2, 2)), backend="abacus")
 
 
-# --- svd ---
+# --- svd ---------------------------------------------------------------------------------------
 
 
 SHAPES = [(5, 3), (1, 1), (2, 2), (3, 5), (2, 9), (17, 16), (32, 32)]
@@ -384,7 +384,7 @@ def test_svd_arguments(function):
         function(mx.zeros((2, 2)), backend="abacus")
 
 
-# --- truncated svd ---
+# --- truncated svd -----------------------------------------------------------------------------
 
 
 KEY = mx.random.key(7)
@@ -434,7 +434,7 @@ def test_truncated_svd_arguments():
         truncated_svd(mx.zeros((3,)), 1)
 
 
-# --- pinv ---
+# --- pinv --------------------------------------------------------------------------------------
 
 
 PINV_EPSILON = float(np.finfo(np.float32).eps)

@@ -123,9 +123,6 @@ def judge_gradients(inputs: Inputs, found: dict, given: list[np.ndarray], bars=N
         assert error <= allowed, f"{name}: {error:.2e} of {size:.2e}, allowed {allowed:.2e}"
 
 
-# --- the oracle itself -------------------------------------------------------------------------
-
-
 # --- values ------------------------------------------------------------------------------------
 
 
@@ -217,6 +214,3 @@ def test_without_the_normaliser_backends_agree(form, device):
         size = np.linalg.norm(wide(expected["f" if name == "m" else name]))
         assert np.linalg.norm(one - other) <= 2e-5 * size, name
     assert np.linalg.norm(wide(exact["q"]) - wide(expected["q"])) > 0.1
-
-
-# --- transformations ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from xlstm_kernels.mlstm.registry import (
 )
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 
-# --- registry ---
+# --- registry ----------------------------------------------------------------------------------
 
 
 # Those of mlstm_kernels 2.0.6, then ours, and what follows eps by position.
@@ -177,7 +177,7 @@ def test_unknown_names(get, name, message):
         get(name)
 
 
-# --- what they run on ----------------------------------------------------------------------------
+# --- what they run on --------------------------------------------------------------------------
 
 
 def launched(simulator, call) -> bool:
@@ -194,7 +194,7 @@ def test_every_name_runs_kernels_where_they_can_run(name, simulator):
     assert not launched(simulator, lambda: get(name)(*inputs.sequence, backend="native"))
 
 
-# --- backend ---
+# --- backend -----------------------------------------------------------------------------------
 
 
 METAL = {
@@ -315,7 +315,7 @@ def test_the_settings_reach_every_form(mode, device):
         judge(part, *configured(*part.sequence))
 
 
-# --- inference -----------------------------------------------------------------------------------
+# --- inference ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [{}, METAL], ids=["native", "metal"])
@@ -370,7 +370,7 @@ def test_each_length_has_its_kernel(steps, masked, expected, simulator):
     assert len(simulator.launches) == before
 
 
-# --- with a sigmoid input gate -------------------------------------------------------------------
+# --- with a sigmoid input gate -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -388,10 +388,7 @@ def test_a_sigmoid_input_gate_has_no_m(mode, normalize, relative_error):
     assert relative_error(state[0], wide(last[0])) < 1e-6
 
 
-# --- transformations -----------------------------------------------------------------------------
-
-
-# --- choice ---
+# --- choice ------------------------------------------------------------------------------------
 
 
 def call(steps: int, keys: int = 8, values: int = 8) -> tuple[mx.array, mx.array]:

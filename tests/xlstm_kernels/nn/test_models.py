@@ -29,7 +29,7 @@ from xlstm_kernels.nn import xLSTM, xLSTMBlockStackConfig, xLSTMConfig, xLSTMLMM
 from xlstm_kernels.nn import xLSTMLMModelConfig as Config
 from xlstm_kernels.nn import xLSTMLMModelConfig as PaperConfig
 
-# --- model ---
+# --- model -------------------------------------------------------------------------------------
 
 
 # Of Hugging Face's NX-AI/xLSTM-7b.
@@ -241,7 +241,7 @@ def test_a_cache_needs_a_mode_with_last_states(small_model, draw_tokens):
         model(draw_tokens(1, 5), model.init_cache(1))
 
 
-# --- stack ---
+# --- stack -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -422,7 +422,7 @@ def test_stack_what_is_refused(stack, draw):
         model.xlstm_block_stack.blocks[0].xlstm(draw((2, 3, 16, 1), mx.float32))
 
 
-# --- packed ---
+# --- packed ------------------------------------------------------------------------------------
 
 
 LENGTHS = ((5, 1, 7), (2, 9, 2))  # of the sequences of each row

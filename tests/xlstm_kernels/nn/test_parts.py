@@ -30,7 +30,7 @@ from xlstm_kernels.nn.initialization import slstm_biases
 from xlstm_kernels.nn.normalization import MultiHeadLayerNorm, MultiHeadRMSNorm, RMSNorm
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm, multi_head_rms_norm
 
-# --- config ---
+# --- config ------------------------------------------------------------------------------------
 
 
 # What decides of NX-AI/xLSTM-7b's config.json, and some of what does not.
@@ -200,7 +200,7 @@ def test_what_is_refused(kind, settings, error, message):
         kind(**{**whole, **settings})
 
 
-# --- initialization ---
+# --- initialization ----------------------------------------------------------------------------
 
 
 WIDTH, LAYERS = 256, 3
@@ -290,7 +290,7 @@ def test_forget_gates_of_an_slstm(initialization_parameters):
     ).item()
 
 
-# --- layers ---
+# --- layers ------------------------------------------------------------------------------------
 
 
 SIGING = mLSTMBackendConfig(chunkwise_kernel="chunkwise--metal_xl_chunk_siging", mode="inference")
@@ -396,7 +396,7 @@ def test_a_feed_forward_layer_refuses_other_activations():
         FeedForward(6, 10, "tanh")
 
 
-# --- normalization ---
+# --- normalization -----------------------------------------------------------------------------
 
 
 OF_HEADS = {MultiHeadLayerNorm: multi_head_layer_norm, MultiHeadRMSNorm: multi_head_rms_norm}
@@ -452,7 +452,7 @@ def test_rejects_other_features(shape):
         RMSNorm(12)(mx.ones(shape))
 
 
-# --- sanitize ---
+# --- sanitize ----------------------------------------------------------------------------------
 
 
 BAR = 5e-6  # relative L2 error

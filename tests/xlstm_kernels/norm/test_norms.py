@@ -20,12 +20,6 @@ from tests.xlstm_kernels.norm.oracle import EPS, gradients, oracle
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm
 from xlstm_kernels.norm.rows import row_launch
 
-# --- norm ---
-
-
-# --- the oracle itself -------------------------------------------------------------------------
-
-
 # --- values ------------------------------------------------------------------------------------
 
 
@@ -106,9 +100,6 @@ def test_nothing_is_copied_on_the_way(simulator, draw):
     assert launch.traffic["values"].read == launch.traffic["gate"].read == h.nbytes
 
 
-# --- transformations ---------------------------------------------------------------------------
-
-
 # --- errors ------------------------------------------------------------------------------------
 
 
@@ -152,7 +143,7 @@ def test_rejects_other_dtypes(dtype, name, norm):
         NORMS[norm](**arrays)
 
 
-# --- gradient ---
+# --- gradient ----------------------------------------------------------------------------------
 
 
 BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
@@ -192,9 +183,6 @@ def judge(norm, wide, relative_error):
             assert error < BARS[gradient.dtype], name
 
     return compare
-
-
-# --- the oracle itself -------------------------------------------------------------------------
 
 
 # --- values ------------------------------------------------------------------------------------
@@ -247,10 +235,7 @@ def test_gradient_strided_inputs(norm, device, draw, judge):
     judge(gradients_of(norm, x, extras, cotangent, device), x, extras, cotangent)
 
 
-# --- transformations ---------------------------------------------------------------------------
-
-
-# --- rows ---
+# --- rows --------------------------------------------------------------------------------------
 
 
 def launched(rows, columns, heads=1, dtype=mx.float32):

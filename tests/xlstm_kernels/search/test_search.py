@@ -12,7 +12,7 @@ import pytest
 from tests.xlstm_kernels.search.oracle import nearest
 from xlstm_kernels.search import FlatIndex, IVFFlatIndex, IVFPQIndex, load, top_k
 
-# --- flat ---
+# --- flat --------------------------------------------------------------------------------------
 
 
 FLAT_METRICS = pytest.mark.parametrize("metric", ["l2", "inner_product"])
@@ -132,7 +132,7 @@ def test_nprobe_is_checked():
             index.search(mx.zeros((1, 4)), 1)
 
 
-# --- pq ---
+# --- pq ----------------------------------------------------------------------------------------
 
 
 PQ_METRICS = pytest.mark.parametrize("metric", ["l2", "inner_product"])
@@ -234,7 +234,7 @@ def test_pq_errors(call, error, message):
         call()
 
 
-# --- storage ---
+# --- storage -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def test_lists_that_do_not_exist_are_clipped(vectors, tmp_path):
     assert ids.flatten().tolist() == list(range(90))
 
 
-# --- top k ---
+# --- top k -------------------------------------------------------------------------------------
 
 
 def smallest(keys: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

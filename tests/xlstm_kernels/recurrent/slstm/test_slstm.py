@@ -12,12 +12,6 @@ from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
 from tests.xlstm_kernels.recurrent.slstm.oracle import VALUE
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
-# --- sequence ---
-
-
-# --- the oracle itself -------------------------------------------------------------------------
-
-
 # --- values ------------------------------------------------------------------------------------
 
 SHAPES = [
@@ -103,7 +97,7 @@ def test_masked_steps_may_hold_anything(device, draw_inputs, draw_states, expect
     check(results, expect(inputs, initial, mask))
 
 
-# --- limits ---
+# --- limits ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [30.0, 100.0])
@@ -170,9 +164,6 @@ def test_nan_stays_in_its_head(device, draw_inputs):
     assert bad.sum() == 2
 
 
-# --- launch ---
-
-
 # --- memory ------------------------------------------------------------------------------------
 
 
@@ -207,9 +198,6 @@ def test_nothing_is_read_twice(units, padded, resident, simulator, draw):
     assert read["recurrent"] == 16 * batch * heads * padded * rows
     written = sum(traffic.written for traffic in launch.traffic.values())
     assert written == 4 * (steps + 1) * one_state
-
-
-# --- transformations ---------------------------------------------------------------------------
 
 
 # --- errors ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from xlstm_kernels.recurrent.slstm import sequence as sequence_module
 from xlstm_kernels.recurrent.slstm.layout import most_threads
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 
-# --- gradients ---
+# --- gradients ---------------------------------------------------------------------------------
 
 
 WIDTHS = (1, 8, 33, 64, 65, 130)
@@ -161,9 +161,6 @@ def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
     judge(case.computed("native"), case.expected())
 
 
-# --- launch ---
-
-
 # --- memory ------------------------------------------------------------------------------------
 
 
@@ -184,9 +181,6 @@ def test_strided_inputs_and_cotangents(device, draw, draw_inputs, wide, relative
     )
     for actual, exact in zip(found, expected, strict=False):
         assert relative_error(actual, exact) < 5e-6
-
-
-# --- transformations ---------------------------------------------------------------------------
 
 
 # --- errors ------------------------------------------------------------------------------------
