@@ -148,11 +148,11 @@ def relative_error(
     return float(difference / norm) if norm else float(difference)
 
 
-@pytest.fixture(name="wide")
+@pytest.fixture(name="wide", scope="session")
 def wide_fixture() -> Callable[..., np.ndarray]:
     return wide
 
 
-@pytest.fixture(name="relative_error")
+@pytest.fixture(name="relative_error", scope="session")
 def relative_error_fixture() -> Callable[..., float]:
     return relative_error

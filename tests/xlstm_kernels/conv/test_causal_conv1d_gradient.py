@@ -86,7 +86,7 @@ def test_packs_of_channels(
     judge(found, primals, cotangents, activation, by_terms=True)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.parametrize("steps", LENGTHS)
 def test_lengths_and_widths(steps, width, device, drawn, judge):
     primals, cotangents = drawn(2, steps, 33, width)
@@ -98,7 +98,7 @@ def test_lengths_and_widths(steps, width, device, drawn, judge):
     list(itertools.product([False, True], [False, True], [False, True], [None, "silu"])),
 )
 def test_options(biased, continued, final, activation, device, drawn, judge):
-    (x, weight, bias, states), (cotangent, final_cotangent) = drawn(2, 300, 33, 4)
+    (x, weight, bias, states), (cotangent, final_cotangent) = drawn(2, 70, 33, 4)
     primals = [x, weight, bias if biased else None, states if continued else None]
     cotangents = [cotangent, final_cotangent if final else None]
     judge(gradients_of(primals, cotangents, activation, device), primals, cotangents, activation)

@@ -19,7 +19,7 @@ from xlstm_kernels.conv.causal_conv1d_update import (
 # --- conv --------------------------------------------------------------------------------------
 
 
-LENGTHS = [0, 1, 2, 3, 8, 63, 64, 65, 129, 372]
+LENGTHS = [0, 1, 3, 8, 64, 65, 129]
 
 
 def drawn(draw, batch, steps, channels, width, dtype=mx.float32, other_dtype=None):
@@ -41,7 +41,7 @@ def expected(wide, x, weight, bias=None, states=None, activation=None):
 # --- values ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("width", [1, 4, 5])
 @pytest.mark.parametrize("steps", LENGTHS)
 def test_lengths_and_widths(steps, width, device, draw, wide, relative_error):
     arrays = drawn(draw, 2, steps, 33, width)

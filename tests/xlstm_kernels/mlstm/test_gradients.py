@@ -39,7 +39,7 @@ NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
 MILD = 30.0
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
-QUICK = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=EVERY_FORM)

@@ -23,7 +23,7 @@ HYPOTHESIS = settings(
     max_examples=settings.default.max_examples // 7,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-LONG = settings(HYPOTHESIS, max_examples=3)
+LONG = settings(HYPOTHESIS, max_examples=2)
 ORDINARY = Draw(2, 3, 7, 33, 40, initial=True, seed=7)
 
 
