@@ -68,9 +68,11 @@ NOT_RUN = {
     "python -m tests.regenerate": "writes into these documents",
     "python -m tests.fuzz python metal --seconds 600 --jobs 2 --corpus corpus": "test_harnesses.py",
     "python -m tests.fuzz python --reproduce fuzz-faults/python-0123456789ab": "test_harnesses.py",
-    "python -m tests.benchmarks.gpu --json figures.json": "takes minutes: test_gpu_times.py",
-    "python -m tests.benchmarks.gpu --from figures.json --picture figures.svg": "test_gpu_times.py",
-    "python -m tests.benchmarks.gpu.linear_algebra": "takes minutes: test_gpu_linear_algebra.py",
+    "python -m tests.benchmarks.gpu --json figures.json": "takes minutes: test_gpu_benchmarks.py",
+    "python -m tests.benchmarks.gpu --from figures.json --picture figures.svg": (
+        "test_gpu_benchmarks.py"
+    ),
+    "python -m tests.benchmarks.gpu.linear_algebra": "takes minutes: test_gpu_benchmarks.py",
     "python -m tests.benchmarks.search --backend cuda --size 1000000 --dimension 128": (
         "needs a GPU and faiss-cpu"
     ),
@@ -85,7 +87,7 @@ NOT_RUN = {
     "python -m tests.benchmarks.profile.compare": "tests/simulator/test_profile_validation.py",
     "python -m tests.benchmarks.profile.calibrate": "tests/simulator/test_profile_validation.py",
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
-        "takes minutes on a GPU: test_gpu_language_model.py"
+        "takes minutes on a GPU: test_gpu_benchmarks.py"
     ),
     "python .ci/rehearsal.py": "takes 50 s: the job `package` of ci.yml",
     **dict.fromkeys(

@@ -20,7 +20,6 @@ from embercoach.cli.commands.check import FORMATS
 from embercoach.cli.commands.trace import TraceCommand
 from embercoach.cli.entry import group
 from embercoach.config import load
-from tests import regenerate
 from tests.accuracy.test_accuracy import BARS
 from tests.docs.documents import (
     DOCUMENTS,
@@ -28,20 +27,15 @@ from tests.docs.documents import (
     NOT_RUN,
     OTHERS,
     READERS,
-    Block,
-    Command,
-    DocumentError,
     Playground,
     agrees,
     bare,
     commands,
     installed,
     language,
-    regenerated,
     title,
 )
-from tests.examples import readme
-from tests.examples.programs import PLANTED, ROOT, check, imported
+from tests.examples.programs import PLANTED, ROOT, check
 from tests.examples.readme import blocks
 from xlstm_kernels.checkpoints.quantization import quantize
 
@@ -51,7 +45,6 @@ if TYPE_CHECKING:
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 BLOCKS = [(name, block) for name, text in TEXTS.items() for block in blocks(text)]
 REGENERATE = "run `python -m tests.regenerate documents` to show today's output"
-HINTS = (REGENERATE, readme.REGENERATE)
 
 
 def played(path: Path) -> pytest.param:
@@ -95,11 +88,6 @@ def test_a_reader_gets_what_the_document_shows(path: Path, tmp_path: Path) -> No
             assert shown, f"{place} prints\n{printed}\n{REGENERATE}"
 
 
-def test_every_document_is_known() -> None:
-    assert {"README.md", "reports.md", "editors.md"} < set(TEXTS)
-    assert len({path.name for path in DOCUMENTS}) == len(DOCUMENTS)
-
-
 def test_what_is_not_run_is_there() -> None:
     """The list of exceptions holds what it must and no more."""
     shell = [
@@ -124,66 +112,6 @@ def test_every_language_is_tested() -> None:
         if (where, one.heading) not in ELSEWHERE and language(one) not in known
     }
     assert unknown == set()
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "message"),
-    [
-        ("bash", "embercoach check --profil ember .\n", "answers 2"),
-        ("bash", "pip install 'embercoach[nothing]'\n", "there is no extra nothing"),
-        ("bash", "python -m pip install numpy\n", "installs numpy"),
-        ("console", "embercoach rules\n", "begins with a command"),
-        ("python", "assert 1 == 2, 'not so'\n", "not so"),
-        ('toml title="embercoach.toml"', "profil = 'ember'\n", "did you mean 'profile'"),
-        ('toml title="languages.toml"', "a = \n", "Invalid value"),
-        ("yaml", "a: 1\n", "neither hooks"),
-        ("yaml", "repos:\n  - {repo: a, rev: b, hooks: [{id: c}]}\n", "there is no hook c"),
-        ("yaml", "on: push\njobs: {a: {steps: []}}\n", "is not valid"),
-        ("json", "{\n", "Expecting"),
-        ("lua", "x = {\n", "no Lua"),
-        ("elisp", "(a (b)\n", "closing brackets"),
-        ("metal", "x\n", "is in no file"),
-        ("cobol", "x\n", "nothing tests a block of 'cobol'"),
-    ],
-)
-def test_what_is_wrong_fails(kind: str, text: str, message: str, tmp_path: Path) -> None:
-    document = tmp_path / "wrong.md"
-    document.write_text(f"# Wrong\n\n```{kind}\n{text}```\n", encoding="utf-8")
-    with pytest.raises(DocumentError, match=message):
-        list(Playground(tmp_path, document).play())
-
-
-def test_output_agrees_but_for_what_is_left_out() -> None:
-    assert agrees("a\n...\nd\n", "a\nb\nc\nd\n")
-    assert agrees("in 0.00 s\n", "in 1.25 s\n")
-    assert not agrees("a\n", "b\n")
-    assert not agrees("", "b\n")
-    assert not agrees("a\n...\nd\n", "a\nb\n")
-
-
-def test_regenerating_writes_what_was_printed() -> None:
-    text = "# A\n\n```console\n$ a\nold\n$ b\n```\n\nwords\n\n```console\n$ c\nx\n...\n```\n"
-    one, two = blocks(text)
-    ran = [
-        (one, [(Command("a", "old\n"), "new\n"), (Command("b", ""), "")]),
-        (two, [(Command("c", "x\n...\n"), "x\ny\n")]),
-    ]
-    assert regenerated(text, ran) == text.replace("old", "new")
-
-
-def test_failures_name_parts_that_can_be_regenerated() -> None:
-    language = imported(".ci/language.py")
-    named = [re.findall(r"python -m tests.regenerate (\w+)", hint) for hint in HINTS]
-    assert named == [["documents"], ["readme"]]
-    assert {*regenerate.PARTS} >= {part for parts in named for part in parts}
-    assert language.HINT.split()[-1] in regenerate.PARTS
-
-
-def test_commands_are_read_from_blocks() -> None:
-    shell = Block("", "bash", "a b \\\n  c  # why\n# nothing\nd\n", 0, 0)
-    assert [one.line for one in commands(shell)] == ["a b   c  # why", "d"]
-    console = Block("", "console", "$ a\n1\n2\n$ b\n", 0, 0)
-    assert commands(console) == [Command("a", "1\n2\n"), Command("b", "")]
 
 
 # --- words -------------------------------------------------------------------------------------
@@ -319,18 +247,6 @@ def test_the_suppressions_suppress(tmp_path: Path) -> None:
     assert re.findall(r" ([A-Z-]+-\d{3}) ", result.stdout) == ["GRAPH-BREAK-003", "GRAPH-BREAK-001"]
 
 
-def test_the_number_made_an_array_is_found(tmp_path: Path) -> None:
-    """The line that the document marks, and no other."""
-    (code,) = (
-        one.text for where, one in BLOCKS if (where, one.heading) == ("rules.md", "Profiles")
-    )
-    path = tmp_path / "weak.py"
-    path.write_text(code, encoding="utf-8")
-    result = check("--isolated", "--select", "DTYPE", "--output-format", "concise", str(path))
-    (marked,) = (n for n, line in enumerate(code.splitlines(), 1) if "# DTYPE-001" in line)
-    assert re.findall(r":(\d+):\d+: (\S+) ", result.stdout) == [(str(marked), "DTYPE-001")]
-
-
 def test_the_configuration_is_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         titled("configuration.md", "pyproject.toml"), encoding="utf-8"
@@ -345,23 +261,3 @@ def test_the_configuration_is_what_it_says(tmp_path: Path) -> None:
     assert scope.settings.severities == (("DTYPE-010", "error"),)
     assert scope.settings.simulator.timeout == 10
     assert scope.settings.simulator.allow == ("order-dependent",)
-
-
-def test_the_folders_of_the_configuration_match(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(
-        titled("configuration.md", "pyproject.toml"), encoding="utf-8"
-    )
-    code = "import mlx.core as mx\n\n\ndef f(x: mx.array):\n    return x.tolist(), x * 0.5\n"
-    code += "\n\nfor x in data:\n    f(x)\n"
-    for folder in ("scripts", "kernels", "generated", "src"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.py").write_text(code, encoding="utf-8")
-    result = check("--output-format", "concise", str(tmp_path))
-    found = re.findall(r"/(\w+)/a\.py:\S+ (\S+) (\w+) ", result.stdout)
-    assert sorted(found) == [
-        ("kernels", "HOST-PULL-001", "error"),
-        ("kernels", "PYTHON-SCALAR-002", "error"),
-        ("scripts", "PYTHON-SCALAR-002", "note"),
-        ("src", "HOST-PULL-001", "warning"),
-        ("src", "PYTHON-SCALAR-002", "note"),
-    ]

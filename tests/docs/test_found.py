@@ -6,8 +6,6 @@ import contextlib
 import importlib.util
 import io
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 
 from embercoach import rulebook
 from tests.docs.documents import FOUND
-from tests.examples.programs import ROOT
+from tests.examples.programs import check
 from tests.examples.readme import blocks
 
 TEXT = FOUND.read_text(encoding="utf-8")
@@ -86,17 +84,10 @@ def test_the_linter_reports_each_place(package: str) -> None:
     assert spec is not None
     assert spec.origin is not None
     folder = Path(spec.origin).parents[1]
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "embercoach", "check", "--isolated", "--no-cache"),
-            *("--select", ",".join(sorted({one.code for one in listed}))),
-            *("--output-format", "concise"),
-            *sorted({str(folder / one.path) for one in listed}),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    result = check(
+        *("--isolated", "--select", ",".join(sorted({one.code for one in listed}))),
+        *("--output-format", "concise"),
+        *sorted({str(folder / one.path) for one in listed}),
     )
     assert result.returncode == 1, result.stderr
     reported = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import subprocess
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
@@ -86,59 +84,6 @@ def test_the_table_of_rules_is_whole(site: Path) -> None:
     ]
 
 
-def test_rules_are_grouped(site: Path) -> None:
-    groups = HOOKS["groups"]()
-    assert {rule.code for rules in groups["Simulator"].values() for rule in rules} == {
-        code for code in rulebook.codes() if code.startswith("SIM-")
-    }
-    article = page(site, "rules").css_first("article")
-    assert article is not None
-    headings = [heading.text().rstrip("¶") for heading in article.css("h2, h3")]
-    assert headings[:3] == ["Python", "Kernels", "Simulator"]
-    counts = {name: sum(map(len, families.values())) for name, families in groups.items()}
-    assert sum(counts.values()) == len(rulebook.codes())
-    assert headings[-3:] == [f"{name}: {count} rules" for name, count in counts.items()]
-
-
-def test_the_rules_page_names_each_family_in_its_group() -> None:
-    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    for group, families in HOOKS["groups"]().items():
-        named = set(re.findall(r"^\| \[`([A-Z-]+)`\]", sections[group], flags=re.MULTILINE))
-        assert named == {family.upper() for family in families}
-
-
-def test_the_landing_page_has_the_figures_of_the_rule(site: Path) -> None:
-    def cells(name: str) -> list[list[str]]:
-        table = page(site, name).css("article table")[0]
-        return [[cell.text() for cell in row.css("th, td")] for row in table.css("tr")]
-
-    header, *rows = cells("index")
-    assert [row[:-1] for row in (header, *rows)] == cells("rules/GRAPH-BREAK-001")
-    assert [float(row[-1]) for row in rows] == [
-        pytest.approx(float(row[3]) / float(row[2]), abs=0.005) for row in rows
-    ]
-
-
-def test_the_sample_report_is_of_the_pinned_package(site: Path) -> None:
-    sample = run_path(str(ROOT / ".ci" / "sample_report.py"))
-    report = (site / sample["REPORT_URI"]).read_text(encoding="utf-8")
-    assert "mlx_lm/generate.py" in report
-    assert "MIT License" in (site / sample["LICENCE_URI"]).read_text(encoding="utf-8")
-
-
-def test_parts_of_findings_have_classes(site: Path) -> None:
-    output = page(site, "index").css(".landing .example")[0].css(".highlight")[0]
-    parts = {name: output.css_first(f".go-{name}") for name in ("Code", "Error", "Help", "Path")}
-    assert {name: node.text() for name, node in parts.items() if node is not None} == {
-        "Code": "HOST-PULL-002",
-        "Error": "error",
-        "Help": "help:",
-        "Path": "lost_gradient.py:8:9: ",
-    }
-
-
 def test_every_setting_is_described(site: Path) -> None:
     article = page(site, "configuration").css_first("article")
     assert article is not None
@@ -151,17 +96,6 @@ def test_every_setting_is_described(site: Path) -> None:
         assert "".join(about["description"].split()).replace("`", "") in "".join(
             article.text().split()
         )
-
-
-def test_every_input_of_the_action_is_described(site: Path) -> None:
-    declared = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-    named = {cell.text() for cell in page(site, "integrations").css("article td:first-child")}
-    assert named >= declared["inputs"].keys() | declared["outputs"].keys()
-
-
-def test_the_search_knows_the_rules(site: Path) -> None:
-    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
-    assert "GRAPH-BREAK-001" in index
 
 
 # --- what it is made of ------------------------------------------------------------------------
@@ -216,24 +150,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//", text), style
 
 
-def test_what_is_copied_of_a_console_is_what_one_types(site: Path) -> None:
-    codes = page(site, "kernels").css(".highlight code")
-    console = next(code for code in codes if code.css_first(".gp") is not None)
-    assert [node.text() for node in console.css(".gp")] == ["$ "]
-    assert "KERNEL-SIG-005" in "".join(node.text() for node in console.css(".go"))
-    (style,) = (
-        link.attributes["href"] for link in page(site, "kernels").css("link[href$='console.css']")
-    )
-    assert (site / "kernels" / str(style)).resolve().is_file()
-
-
-def test_the_configuration_names_no_foreign_host() -> None:
-    text = (ROOT / ".mkdocs.yml").read_text(encoding="utf-8")
-    hosts = {urlsplit(url).netloc for url in re.findall(r"https?://[^\s\"\]]+", text)}
-    assert hosts == {"github.com"}
-    assert "font: false" in text
-
-
 # --- links -------------------------------------------------------------------------------------
 
 
@@ -269,26 +185,3 @@ def test_links_of_the_repository_become_links_of_the_site(
     links.source, links.uri = source, uri
     assert links.resolve(link) == expected
     assert caplog.records == []
-
-
-@pytest.mark.parametrize("link", ["nothing.md", "../../etc/passwd", "rules/NO-001.md"])
-def test_a_link_to_nothing_is_a_warning(
-    link: str, links: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    links.source, links.uri = "README.md", "index.md"
-    assert links.resolve(link) == link
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert record.name.startswith("mkdocs.")
-    assert link in record.getMessage()
-
-
-def test_a_lost_marker_is_an_error() -> None:
-    class File:
-        src_uri = "rules.md"
-
-    class Page:
-        file = File()
-
-    with pytest.raises(ValueError, match=r"docs/rules.md lacks the line <!-- generated: rules -->"):
-        HOOKS["on_page_markdown"]("# Rules\n", Page(), None, None)

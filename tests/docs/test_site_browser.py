@@ -70,25 +70,6 @@ def test_the_first_screen(size: tuple[int, int], browser: Any, address: str) -> 
     assert {one for one, box in boxes.items() if box["y"] + box["height"] > size[1]} == set()
 
 
-def test_the_programs_open(browser: Any, address: str) -> None:
-    with SCREENS["opened"](browser, address, DESKTOP, "light") as page:
-        programs = page.locator(".example details")
-        assert programs.count() == 2
-        for program in programs.all():
-            assert not program.locator("pre").is_visible()
-            program.locator("summary").click()
-            assert "import mlx.core as mx" in program.locator("pre").inner_text()
-
-
-def test_the_sample_report_is_linked(browser: Any, address: str) -> None:
-    with SCREENS["opened"](browser, address, DESKTOP, "light") as page:
-        page.click(".landing a[href='sample-report/']")
-        page.wait_for_url("**/sample-report/**")
-        assert "mlx_lm" in page.inner_text("body")
-        page.goto(f"{address}sample-report/LICENSE.txt")
-        assert "MIT License" in page.inner_text("body")
-
-
 def test_search_needs_no_network(browser: Any, address: str) -> None:
     """``opened`` refuses requests to other hosts."""
     with SCREENS["opened"](browser, address, DESKTOP, "light") as page:

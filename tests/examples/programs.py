@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
+import io
 import json
-import subprocess
+import os
+import runpy
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from click.testing import CliRunner
+
+from embercoach.cli.entry import group
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
@@ -24,16 +33,46 @@ BEFORE = "examples/train_and_sample/before.py"
 AFTER = "examples/train_and_sample/after.py"
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in the repository, as a reader of the README would."""
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+@dataclass(frozen=True, slots=True)
+class Ran:
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``embercoach check``, of this checkout, with the repository's configuration."""
-    return run("-m", "embercoach", "check", "--no-cache", *arguments)
+@contextlib.contextmanager
+def in_repository(*words: str) -> Iterator[None]:
+    """Change to the repository's folder, and set the words of the command line."""
+    folder, before = Path.cwd(), sys.argv
+    os.chdir(ROOT)
+    sys.argv = list(words)
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        sys.argv = before
+
+
+def run(path: str, *arguments: str) -> Ran:
+    """Run an example in this process, as a reader of the README would."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        in_repository(path, *arguments),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as stopped:
+            code = stopped.code or 0
+    return Ran(int(code), out.getvalue(), err.getvalue())
+
+
+def check(*arguments: str) -> Ran:
+    """Run ``embercoach check`` in this process, with the repository's configuration."""
+    with in_repository():
+        result = CliRunner().invoke(group, ["check", "--no-cache", *arguments])
+    return Ran(result.exit_code, result.stdout, result.stderr)
 
 
 @functools.cache

@@ -14,13 +14,10 @@ from tests.examples.programs import PLANTED, RACE, ROOT, check, findings
 from tests.examples.readme import (
     README,
     REGENERATE,
-    SHOWN,
     SIMULATOR,
     TRY,
     block,
-    excerpt,
     printed,
-    regenerated,
     simulated,
     without_times,
 )
@@ -57,31 +54,8 @@ def test_the_simulator_is_shown_at_work() -> None:
     assert shown.startswith(("correct\n", "incorrect\n"))
 
 
-def test_times_are_left_out_of_the_comparison() -> None:
-    shown = " row_softmax  1  0.012  1  0\nFound 1 fault; 1 launch in 1.25 s.\n"
-    reported = " row_softmax  1  SECONDS  1  0\nFound 1 fault; 1 launch in SECONDS s.\n"
-    assert without_times(shown) == reported
-
-
 def test_the_shown_output_is_what_the_command_prints() -> None:
     assert block(TEXT, "Try it", "text").text == printed(), REGENERATE
-
-
-def test_the_shown_findings_are_there_to_be_shown() -> None:
-    shown = block(TEXT, "Try it", "text").text
-    assert [code for code in SHOWN if f" {code} " not in shown] == []
-
-
-def test_the_excerpt_marks_what_is_left_out() -> None:
-    one, two = "a.py:1:1: HOST-PULL-002 error one\n   |", "a.py:2:1: DTYPE-001 warning two\n   |"
-    assert excerpt(f"{two}\n\n{two}\n\n{one}\n\n{two}\n\nFound 4.\n1 fixable.\n") == (
-        f"...\n\n{one}\n\n...\n\nFound 4.\n1 fixable.\n"
-    )
-
-
-def test_regenerating_changes_nothing_but_the_output() -> None:
-    shown = block(TEXT, "Try it", "text").text
-    assert regenerated(TEXT.replace(shown, "old\n"), {TRY: shown}) == TEXT
 
 
 # --- the figures -------------------------------------------------------------------------------

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.examples.programs import XLSTM, findings, imported, run
+from tests.examples.programs import (
+    LANGUAGE,
+    ROOT,
+    TRAINING,
+    XLSTM,
+    check,
+    findings,
+    imported,
+    run,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -65,3 +74,15 @@ def test_it_tells_a_difference(
 
 def test_nothing_in_it_is_found() -> None:
     assert {one["severity"] for one in findings(XLSTM)} == {"note"}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("profile", ["recommended", "ember"])
+@pytest.mark.parametrize("path", [TRAINING, LANGUAGE])
+def test_nothing_in_trainings_is_found(path: str, profile: str) -> None:
+    """But for numbers that people read, each with its reason."""
+    result = check("--profile", profile, path)
+    assert result.returncode == 0, result.stdout
+    source = (ROOT / path).read_text(encoding="utf-8")
+    reasons = re.findall(r"# embercoach: ignore\[[A-Z-]+001\] (.+)$", source, re.MULTILINE)
+    assert len(reasons) == source.count("embercoach: ignore") >= 3

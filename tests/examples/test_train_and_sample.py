@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +68,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**made, "comparison": json.loads(compared.stdout), "code": compared.returncode}
 
 
+@pytest.mark.exhaustive
 def test_the_repair_keeps_the_values(traces: dict[str, Any]) -> None:
     """The loss within 1 %, since one program leaves bfloat16; the same tokens."""
     before, after = traces["before"], traces["after"]
@@ -78,6 +78,7 @@ def test_the_repair_keeps_the_values(traces: dict[str, Any]) -> None:
     assert len(after["tokens"]) == imported(AFTER).SIZES["small"].sampled
 
 
+@pytest.mark.exhaustive
 def test_the_trace_confirms_the_findings_and_the_repair(traces: dict[str, Any]) -> None:
     comparison = traces["comparison"]
     size = imported(BEFORE).SIZES["small"]
@@ -101,34 +102,3 @@ def test_the_trace_confirms_the_findings_and_the_repair(traces: dict[str, Any]) 
     assert retrace["before"]["details"][0] == "argument position: 0, then 1"
     assert comparison["after"]["events"] < comparison["before"]["events"]
     assert traces["code"] == 0
-
-
-def test_the_figures_are_of_pairs_of_runs() -> None:
-    measure = imported(str(Path(BEFORE).with_name("measure.py")))
-
-    def result(seconds: float, rate: float, loss: float) -> dict[str, Any]:
-        return {
-            "loss": loss,
-            "tokens": [1, 2],
-            "step_seconds": seconds,
-            "trained_per_second": rate,
-            "sampled_per_second": rate,
-        }
-
-    rounds = [
-        {
-            ("before", False): result(2.0, 10.0, 1.0),
-            ("before", True): result(2.0 * cost, 10.0, 1.0),
-            ("after", False): result(1.0, 10.0 * gain, 1.25),
-            ("after", True): result(1.0, 20.0, 1.25),
-        }
-        for cost, gain in ((1.5, 2.0), (1.0, 4.0), (1.25, 3.0))
-    ]
-    figures = measure.figures(rounds)
-    assert figures["trained_per_second_ratio"] == {"median": 3.0, "least": 2.0, "greatest": 4.0}
-    assert figures["before_traced_by_plain_step"]["median"] == 1.25
-    assert figures["loss_difference"] == 0.25
-    assert figures["same_tokens"]
-    assert figures["same_values_traced"]
-    rounds[1]["after", True]["tokens"] = [3]
-    assert not measure.figures(rounds)["same_values_traced"]

@@ -51,36 +51,6 @@ PROBLEMS = [
     ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning loop"),
 ]
 
-# Idiomatic: numbers are weakly typed, and a script may read a result at its end.
-SHARED_NOTES = [
-    ("CAP = 15.0", "ASSIGN-SCALAR-001"),
-    ("kept = mx.arange(spectrum.shape[-1]) < SAMPLES // 4", "PYTHON-SCALAR-004"),
-    ("return CAP * mx.tanh(x / CAP)", "PYTHON-SCALAR-002"),
-    ("return CAP * mx.tanh(x / CAP)", "PYTHON-SCALAR-002"),
-    ("return self.head(h + nn.silu(self.hidden(h)) * gate) * 0.5", "PYTHON-SCALAR-002"),
-    ("return mx.mean(mx.square(1 - certainty) * losses)", "PYTHON-SCALAR-002"),
-    (
-        'print(f"least loss {best.item():.3f}, margin {margin(logits).item():.3f}")',
-        "GRAPH-BREAK-001",
-    ),
-    (
-        'print(f"least loss {best.item():.3f}, margin {margin(logits).item():.3f}")',
-        "GRAPH-BREAK-001",
-    ),
-]
-FIXED_NOTES = [
-    ("loudness = samples.astype(mx.float32) * (1 / 32768)", "PYTHON-SCALAR-002"),
-    (
-        'print(f"step {step}: loss {loss.item():.3f}, least {best.item():.3f}")',
-        "GRAPH-BREAK-001",
-    ),
-    (
-        'print(f"step {step}: loss {loss.item():.3f}, least {best.item():.3f}")',
-        "GRAPH-BREAK-001",
-    ),
-    ('print(f"accuracy {accuracy(logits, kinds).item():.0%}")', "GRAPH-BREAK-001"),
-]
-
 
 def line_of(path: str, finding: dict[str, Any]) -> str:
     lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
@@ -95,26 +65,13 @@ def loud(path: str) -> list[tuple[str, str]]:
     ]
 
 
-def notes(path: str) -> list[tuple[str, str]]:
-    return [
-        (line_of(path, one), one["code"]) for one in findings(path) if one["severity"] == "note"
-    ]
-
-
 def test_every_planted_problem_is_found_and_no_other() -> None:
     assert loud(PLANTED) == PROBLEMS
 
 
-def test_idiomatic_code_is_noted_at_most() -> None:
-    assert sorted(notes(PLANTED)) == sorted(SHARED_NOTES)
-
-
 def test_the_repaired_program_is_clean() -> None:
     assert loud(FIXED) == []
-    assert sorted(notes(FIXED)) == sorted(SHARED_NOTES + FIXED_NOTES)
-    result = check(FIXED)
-    assert result.returncode == 0
-    assert FIXED not in result.stdout
+    assert check(FIXED).returncode == 0
 
 
 def test_the_repository_passes_over_the_planted_problems() -> None:
@@ -129,13 +86,6 @@ def test_the_repository_passes_over_the_planted_problems() -> None:
 def accuracy(output: str) -> int:
     (percent,) = re.findall(r"^accuracy (\d+)%$", output, re.MULTILINE)
     return int(percent)
-
-
-def test_both_run_to_the_end() -> None:
-    for path in (PLANTED, FIXED):
-        result = run(path, "--steps", "20")
-        assert result.returncode == 0, result.stderr
-        assert 0 <= accuracy(result.stdout) <= 100
 
 
 def test_only_the_repaired_program_learns() -> None:
@@ -199,10 +149,3 @@ def test_the_planted_loss_loses_a_part_of_its_gradient(
     assert mx.allclose(wrong, right).item()
     differences = mx.abs(wrong_gradients["head"]["bias"] - right_gradients["head"]["bias"])
     assert mx.max(differences).item() > 1e-3
-
-
-def test_the_planted_print_raises_once_it_runs(planted: ModuleType) -> None:
-    logits = mx.array([[1.0, 4.0, 2.0]])
-    assert planted.margin(logits).item() == 2.0
-    with pytest.raises(ValueError, match=r"\[eval\]"):
-        planted.margin(logits, True)

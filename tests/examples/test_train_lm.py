@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
 import socket
 import subprocess
 import sys
-from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import mlx.core as mx
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from mlx import nn
-from mlx.utils import tree_flatten
 
-from tests.examples.programs import LANGUAGE, ROOT, check, imported
+from tests.examples.programs import LANGUAGE, ROOT, imported
 from tests.examples.readme import blocks
 
 if TYPE_CHECKING:
@@ -67,10 +62,6 @@ def trained(text: Path, **changes: object) -> object:
     training = example.Training(options(**changes), text.read_bytes(), mx.distributed.init())
     assert list(training.steps()) == list(range(1, training.options.steps + 1))
     return training
-
-
-def weights_of(training: object) -> np.ndarray:
-    return np.concatenate([np.array(each).ravel() for _, each in tree_flatten(training.weights)])
 
 
 def loaded(path: Path) -> dict[str, np.ndarray]:
@@ -121,19 +112,6 @@ def test_a_resumed_run_ends_with_the_same_bits(more, text, tmp_path) -> None:
     assert timeless.sub("", again) == timeless.sub("", said)
 
 
-def test_checkpoints_hold_float32_weights(text, tmp_path) -> None:
-    invoke("--text", text, "--checkpoints", tmp_path, "--precision", "bfloat16")
-    arrays = mx.load(str(tmp_path / "step-000006.safetensors"))
-    assert {name.split(".")[0] for name in arrays} == {
-        "weights",
-        "optimizer",
-        "random",
-        "order",
-        "losses",
-    }
-    assert all(a.dtype == mx.float32 for name, a in arrays.items() if name.startswith("weights"))
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -154,15 +132,10 @@ def test_other_options_are_refused(more, message, text, tmp_path) -> None:
     [
         (("--resume", "--checkpoints", "nowhere"), "there is no checkpoint in 'nowhere'"),
         (("--batch", "100000"), "--batch must divide by 1 and be at most"),
-        (("--text", "nothing"), "'nothing' does not exist"),
         (("--text", os.devnull), "a text of 0 bytes has no two windows"),
-        (("--precision", "float64"), "'float64' is not one of"),
-        (("--text", "examples"), "'examples' is a directory"),
         (("--width", "18"), "--width must be a multiple of 2 * heads = 4"),
         (("--blocks", "mx"), "--blocks must be letters m and s"),
-        (("--blocks", ""), "--blocks must be letters m and s"),
         (("--prompt", ""), "--prompt must not be empty"),
-        (("--checkpoints", "LICENSE"), "'LICENSE' is a file"),
         (("--plot", "nowhere/curve.svg"), "--plot: there is no folder for nowhere/curve.svg"),
     ],
 )
@@ -225,66 +198,6 @@ def test_windows_are_the_text(text) -> None:
     assert windows.shape[0] * 8 < len(content) <= (windows.shape[0] + 1) * 8 + 1
 
 
-def test_an_epoch_takes_each_window_once(text) -> None:
-    training = example.Training(options(batch=10), text.read_bytes(), mx.distributed.init())
-    count, steps = training.windows.shape[0], training.windows.shape[0] // 10
-    epochs = [
-        [bytes(row) for step in range(steps) for row in training.batch(first + step).tolist()]
-        for first in (0, steps)
-    ]
-    assert sorted(epochs[0])[:5] != epochs[0][:5] != epochs[1][:5]
-    assert training.windows.shape[0] + training.held_out.shape[0] == -(-count * 20 // 19)
-    rows = sorted(map(bytes, training.windows.tolist()))
-    for drawn in epochs:
-        left = list(rows)
-        for row in drawn:
-            left.remove(row)
-        assert len(left) == count % 10
-
-
-def test_the_default_text_ships_with_python() -> None:
-    text = example.read((), packed=False).decode()
-    assert len(text) > 100_000
-    assert topics["if"] in text
-
-
-def test_several_files_are_one_text_or_documents(tmp_path) -> None:
-    paths = tuple(tmp_path / name for name in "ab")
-    for path in paths:
-        path.write_text(f"text {path.name}", encoding="utf-8")
-    assert example.read(paths, packed=False) == b"text a\n\ntext b"
-    assert example.read(paths, packed=True) == b"\0text a\0text b"
-
-
-def test_packed_documents_do_not_see_each_other() -> None:
-    """The losses of a window are those of its documents alone, and so are the gradients."""
-    documents = [b"\0" + word for word in (b"apple", b"b", b"cheese", b"apple")]
-    content = b"".join(documents)
-    training = example.Training(options(packed=True, length=4), content, mx.distributed.init())
-    model, window = training.use(training.weights), mx.array([list(content)])
-
-    def of_window() -> mx.array:
-        # The last document predicts the next one's first byte, which is zero.
-        return mx.sum(training.losses_of(model, window))
-
-    def of_documents() -> mx.array:
-        followed = [mx.array([[*one, 0]]) for one in documents[:-1]]
-        alone = [*followed, mx.array([list(documents[-1])])]
-        return sum(mx.sum(training.losses_of(model, one)) for one in alone)
-
-    (one, packed), (other, exact) = (
-        nn.value_and_grad(model, each)() for each in (of_window, of_documents)
-    )
-    assert one.item() == pytest.approx(other.item(), rel=1e-6)
-    for (name, gradient), (_, expected) in zip(
-        tree_flatten(packed), tree_flatten(exact), strict=True
-    ):
-        assert mx.allclose(gradient, expected, rtol=1e-4, atol=1e-5).item(), name
-    unpacked = example.Training(options(length=4), content, mx.distributed.init())
-    seen = mx.sum(unpacked.losses_of(model, window))
-    assert seen.item() != pytest.approx(other.item(), rel=1e-3)
-
-
 @pytest.mark.sampled(0)
 def test_it_learns(text) -> None:
     training = trained(text, steps=60, batch=16, width=32, blocks="m")
@@ -295,47 +208,6 @@ def test_it_learns(text) -> None:
     model = training.use(training.weights)
     said = example.sample(model, b"apple\nbre", 2, training.key)
     assert said == b"ad"
-
-
-def test_bfloat16_and_recomputing_change_little(text) -> None:
-    exact = trained(text)
-    rounded, recomputed = trained(text, precision="bfloat16"), trained(text, recompute=True)
-    assert np.array_equal(weights_of(exact), weights_of(recomputed))
-    assert not np.array_equal(weights_of(exact), weights_of(rounded))
-    for one, other in zip(exact.losses, rounded.losses, strict=True):
-        assert one.item() == pytest.approx(other.item(), rel=0.01)
-    parameters = dict(tree_flatten(rounded.use(rounded.weights).parameters()))
-    assert parameters["backbone.blocks.0.mlstm_layer.q.weight"].dtype == mx.bfloat16
-    assert parameters["backbone.out_norm.weight"].dtype == mx.float32
-
-
-def test_the_curve_is_drawn(text, tmp_path) -> None:
-    picture = tmp_path / "curve.svg"
-    invoke("--text", text, "--plot", picture)
-    root = ET.parse(picture).getroot()
-    texts = {"".join(one.itertext()).strip() for one in root.iter() if one.tag.endswith("text")}
-    assert texts >= {"step", "bits per byte"}
-
-
-def test_a_picture_without_matplotlib(text, tmp_path, monkeypatch) -> None:
-    """Refused before the training, not after it."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    arguments = ["--text", str(text), "--plot", str(tmp_path / "curve.svg")]
-    result = CliRunner().invoke(example.main, arguments)
-    assert result.exit_code == 2
-    assert "--plot needs matplotlib" in result.output
-
-
-@pytest.mark.sampled(0)
-@pytest.mark.parametrize("profile", ["recommended", "ember"])
-def test_nothing_in_it_is_found(profile: str) -> None:
-    """But for numbers that people read, each with its reason."""
-    result = check("--profile", profile, LANGUAGE)
-    assert result.returncode == 0, result.stdout
-    source = (ROOT / LANGUAGE).read_text(encoding="utf-8")
-    reasons = re.findall(r"# embercoach: ignore\[[A-Z-]+001\] (.+)$", source, re.MULTILINE)
-    assert len(reasons) == source.count("embercoach: ignore") == 4
-    assert len(source.splitlines()) <= 300
 
 
 def test_the_commands_of_the_page_are_understood() -> None:

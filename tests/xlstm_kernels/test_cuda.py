@@ -279,6 +279,7 @@ def compile_all(texts: Sequence[str], folder: Path) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
+@pytest.mark.exhaustive
 @WITHOUT_NVCC
 def test_prelude_compiles(cuda, tmp_path):
     mx.eval(PROBE(mx.ones((64,))))

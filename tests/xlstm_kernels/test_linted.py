@@ -280,18 +280,6 @@ def test_the_linter_has_nothing_to_say(launches) -> None:
         assert findings_of(kernel, text) == (), kernel.name
 
 
-def test_the_linter_reads_those_texts(launches) -> None:
-    """Without their barriers, kernels whose threads share memory race."""
-    shared = [kernel for kernel in launches if BARRIER in kernel.body + kernel.header]
-    assert len(shared) > 40
-    reported = []
-    for kernel in shared:
-        text = written_out(kernel, *launches[kernel], without=BARRIER)
-        codes = {finding.code for finding in findings_of(kernel, text)}
-        reported.append(any(code.startswith("KERNEL-RACE") for code in codes))
-    assert sum(reported) > len(reported) / 2, reported
-
-
 def text_for_pytorch(kernel: Kernel, inputs: Shapes, launch: Launch) -> str:
     return mps_source(kernel, [ArrayMetadata(*given) for given in inputs], launch).text
 
@@ -331,11 +319,3 @@ def test_the_linter_has_nothing_to_say_about_texts_for_pytorch(launches) -> None
     for kernel, (inputs, launch) in launches.items():
         text = text_for_pytorch(kernel, inputs, launch)
         assert check_metal(text).findings == (), kernel.name
-
-
-def test_the_linter_reads_texts_for_pytorch(launches) -> None:
-    """Without their barriers, some race whatever the launch, which such a text does not have."""
-    shared = [kernel for kernel in launches if BARRIER in kernel.body]
-    texts = [text_for_pytorch(k, *launches[k]).replace(BARRIER, "") for k in shared]
-    reported = {finding.code for text in texts for finding in check_metal(text).findings}
-    assert any(code.startswith("KERNEL-RACE") for code in reported), reported

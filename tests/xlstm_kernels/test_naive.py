@@ -6,12 +6,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.mlstm import oracle as mlstm
 from tests.xlstm_kernels.mlstm.comparing import Draw, wide
 from tests.xlstm_kernels.mlstm.test_siging import definition
 from tests.xlstm_kernels.recurrent.slstm import oracle as slstm
-from xlstm_kernels import mlstm_step
-from xlstm_kernels.mlstm.naive import mlstm_naive, mlstm_step_naive
+from xlstm_kernels.mlstm.naive import mlstm_naive
 from xlstm_kernels.recurrent.slstm.naive import slstm_naive
 
 BAR = 2e-6  # that of MLX's exp, which has an error of 1e-6 in float64 too
@@ -57,15 +55,6 @@ def test_sigmoid_input_gate(normalize, masked):
         assert distance(one, other) < BAR
 
 
-def test_mlstm_step(relative_error):
-    inputs = Draw(2, 3, 1, 8, 12, initial=True, seed=5).inputs()
-    q, k, v = (array[:, :, 0] for array in inputs.sequence[:3])
-    arrays = (q, k, v, inputs.i, inputs.f, *inputs.states)
-    h, states = mlstm_step(*arrays, backend="native")
-    for one, other in zip(mlstm_step_naive(*arrays), (h, *states), strict=True):
-        assert relative_error(one, wide(other)) < 2e-6
-
-
 @pytest.mark.parametrize("initial", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_slstm(initial, masked):
@@ -80,12 +69,3 @@ def test_slstm(initial, masked):
     y, last = slstm_naive(*doubles(*arrays), mask=None if mask is None else mx.array(mask))
     assert distance(y, expected.states[0]) < BAR
     assert distance(last, expected.last) < BAR
-
-
-def test_halves_become_float32():
-    inputs = Draw(1, 1, 3, 4, 4, seed=7).inputs()
-    arrays = [array.astype(mx.bfloat16) for array in inputs.sequence]
-    h, states = mlstm_naive(*arrays)
-    assert {array.dtype for array in (h, *states)} == {mx.float32}
-    expected = mlstm.mlstm(*map(wide, arrays))
-    assert np.allclose(wide(h), expected.h, atol=1e-5)

@@ -11,8 +11,6 @@ import pytest
 
 from tests.xlstm_kernels.mlstm import oracle
 from xlstm_kernels import mlstm_chunkwise, mlstm_siging_chunkwise, seq_idx_from_cu_seqlens
-from xlstm_kernels.nn import mLSTMLayerConfig
-from xlstm_kernels.nn.mlstm_layer import mLSTMLayer
 from xlstm_kernels.packing import reset_gates
 
 PLACES = [0, 1, 7, 33, 33, 64, 70]
@@ -116,17 +114,6 @@ def test_the_first_goes_on_from_the_initial_states(drawn, draw, device, relative
     assert relative_error(h, wide(mx.concatenate(expected, axis=2))) < 2e-6
 
 
-def test_a_masked_beginning_resets_at_the_next_step(drawn, relative_error, wide):
-    """Rows padded on the left, between sequences and on the right."""
-    numbers = mx.array([[0] * 3 + [5] * 27 + [6] * 40])
-    mask = mx.array([[False] * 5 + [True] * 20 + [False] * 12 + [True] * 30 + [False] * 3])
-    h = mlstm_chunkwise(*drawn, chunk_size=16, mask=mask, seq_idx=numbers, backend="native")
-    for begin, end in ((5, 25), (37, 67)):
-        one = [array[:, :, begin:end] for array in drawn]
-        expected = mlstm_chunkwise(*one, chunk_size=16, backend="native")
-        assert relative_error(h[:, :, begin:end], wide(expected)) < 2e-6
-
-
 def test_each_row_has_its_own_sequences():
     f = mx.zeros((2, 1, 4))
     gates = reset_gates("test", f, mx.array([[0, 0, 1, 1], [2, 1, 1, 2]]), None)
@@ -134,11 +121,6 @@ def test_each_row_has_its_own_sequences():
         [[False, False, True, False]],
         [[False, True, False, True]],
     ]
-
-
-def test_no_step(drawn):
-    nothing = [array[:, :, :0] for array in drawn]
-    assert mlstm_chunkwise(*nothing, seq_idx=mx.zeros((1, 0), mx.int32)).shape == (1, 2, 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -152,13 +134,3 @@ def test_no_step(drawn):
 def test_other_numbers_are_refused(seq_idx, error, message, drawn):
     with pytest.raises(error, match=message):
         mlstm_chunkwise(*drawn, seq_idx=seq_idx)
-
-
-@pytest.mark.parametrize("state", [False, True])
-def test_the_layer(state, draw, relative_error, wide):
-    layer = mLSTMLayer(mLSTMLayerConfig(hidden_size=16, num_heads=2))
-    x = draw((1, PLACES[-1], 16), mx.float32)
-    before = layer.init_state(1) if state else None
-    y, _ = layer(x, before, seq_idx=seq_idx_from_cu_seqlens(PLACES, PLACES[-1]))
-    pieces = [layer(x[:, begin:end])[0] for begin, end in itertools.pairwise(PLACES) if begin < end]
-    assert relative_error(y, wide(mx.concatenate(pieces, axis=1))) < 5e-6

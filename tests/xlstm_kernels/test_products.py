@@ -84,11 +84,6 @@ def test_apples_gpus_from_the_m5_on_multiply_in_tf32(architecture, in_parts, gpu
     assert products.exact().in_parts is in_parts
 
 
-def test_a_cpu_takes_factors_whole(draw):
-    if mx.default_device() == mx.cpu:
-        assert not products.exact().in_parts
-
-
 def test_parts_have_derivatives(gpu, draw):
     (a, b, da, db, cotangent) = (draw((5, 5), mx.float32) for _ in range(5))
 

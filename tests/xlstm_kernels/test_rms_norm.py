@@ -7,29 +7,21 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from xlstm_kernels import rms_norm
 from xlstm_kernels.norm import rows
 
 SHAPES = [
     (1,),
-    (7,),
-    (8,),
     (0,),
     (0, 5),
     (3, 0),
     (5, 1),
-    (3, 31),
     (4, 32),
     (2, 3, 33),
-    (2, 128),
     (2, 129),
-    (5, 1025),
     (3, 2500),
     (2, 9001),
-    (200, 3),
 ]
 EPS = 1e-5
 
@@ -61,53 +53,28 @@ def weight_dtype(request, precision):
     return {"no weight": None, "own dtype": precision.dtype, "float32": mx.float32}[request.param]
 
 
-# --- the oracle itself -------------------------------------------------------------------------
-
-
-def test_golden_values(backend):
+def test_golden_values(device):
     # The mean square of (3, 4, 0, 0) is 25 / 4, its root 5 / 2.
     x, weight = mx.array([[3.0, 4.0, 0.0, 0.0]]), mx.array([1.0, 2.0, 3.0, 4.0])
-    assert rms_norm(x, eps=0, backend=backend).tolist() == [pytest.approx([1.2, 1.6, 0, 0])]
-    weighted = rms_norm(x, weight, eps=0, backend=backend)
+    assert rms_norm(x, eps=0, backend=device).tolist() == [pytest.approx([1.2, 1.6, 0, 0])]
+    weighted = rms_norm(x, weight, eps=0, backend=device)
     assert weighted.tolist() == [pytest.approx([1.2, 3.2, 0, 0])]
     # With eps = 6 the root is that of 49 / 4.
-    assert rms_norm(x, eps=6, backend=backend).tolist() == [pytest.approx([6 / 7, 8 / 7, 0, 0])]
-
-
-def test_oracle_gradients_match_finite_differences():
-    generator = np.random.default_rng(3)
-    x, cotangent = generator.standard_normal((2, 3, 4, 5))
-    weight = generator.standard_normal(5)
-    in_x, in_weight, _ = oracle_gradients(x, weight, cotangent)
-
-    def loss(x, weight):
-        return (cotangent * oracle(x, weight)).sum()
-
-    step = 1e-6
-    for index in np.ndindex(x.shape):
-        nudge = np.zeros_like(x)
-        nudge[index] = step
-        slope = (loss(x + nudge, weight) - loss(x - nudge, weight)) / (2 * step)
-        assert in_x[index] == pytest.approx(slope, abs=1e-8)
-    for index in range(5):
-        nudge = np.zeros(5)
-        nudge[index] = step
-        slope = (loss(x, weight + nudge) - loss(x, weight - nudge)) / (2 * step)
-        assert in_weight[index] == pytest.approx(slope, abs=1e-8)
+    assert rms_norm(x, eps=6, backend=device).tolist() == [pytest.approx([6 / 7, 8 / 7, 0, 0])]
 
 
 # --- values and gradients ----------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide, relative_error):
+def test_value_and_gradient(shape, weight_dtype, device, precision, draw, wide, relative_error):
     x, cotangent = draw(shape, precision.dtype), draw(shape, precision.dtype)
     primals = [x] if weight_dtype is None else [x, draw(shape[-1:], weight_dtype)]
     weight = None if weight_dtype is None else wide(primals[1])
 
     (normalised,), gradients = mx.vjp(
-        lambda x, weight=None: rms_norm(x, weight, EPS, backend=backend), primals, [cotangent]
+        lambda x, weight=None: rms_norm(x, weight, EPS, backend=device), primals, [cotangent]
     )
     assert normalised.dtype == precision.dtype
     assert relative_error(normalised, oracle(wide(x), weight)) < precision.value
@@ -122,12 +89,12 @@ def test_value_and_gradient(shape, weight_dtype, backend, precision, draw, wide,
 
 
 @pytest.mark.parametrize("shape", [(700, 40), (100, 300)], ids=str)
-def test_many_rows(shape, monkeypatch, backend, draw, wide, relative_error):
+def test_many_rows(shape, monkeypatch, device, draw, wide, relative_error):
     """More rows than threadgroups and blocks, as a big batch has them."""
     monkeypatch.setattr(rows, "_MAX_ROW_GROUPS", 7)
     x, cotangent, weight = draw(shape, mx.float32), draw(shape, mx.float32), mx.ones(shape[1:])
     (normalised,), gradients = mx.vjp(
-        lambda x, weight: rms_norm(x, weight, EPS, backend=backend), [x, weight], [cotangent]
+        lambda x, weight: rms_norm(x, weight, EPS, backend=device), [x, weight], [cotangent]
     )
     assert relative_error(normalised, oracle(wide(x))) < 2e-6
     in_x, in_weight, _ = oracle_gradients(wide(x), None, wide(cotangent))
@@ -135,186 +102,69 @@ def test_many_rows(shape, monkeypatch, backend, draw, wide, relative_error):
     assert relative_error(gradients[1], in_weight) < 5e-6
 
 
-def test_weight_gradient_of_no_rows_is_zero(backend):
-    in_weight = mx.grad(lambda w: rms_norm(mx.zeros((0, 5)), w, backend=backend).sum())(
+def test_weight_gradient_of_no_rows_is_zero(device):
+    in_weight = mx.grad(lambda w: rms_norm(mx.zeros((0, 5)), w, backend=device).sum())(
         mx.ones((5,))
     )
     assert in_weight.tolist() == [0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=str)
-def test_squares_beyond_the_dtype(dtype, backend):
+def test_squares_beyond_the_dtype(dtype, device):
     """300 squared is no float16; inside, it is a float32."""
     x = mx.array([[300.0, -300.0], [2.0**-14, 2.0**-14]], dtype=dtype)
-    assert rms_norm(x, eps=0, backend=backend).tolist() == [[1, -1], [1, 1]]
+    assert rms_norm(x, eps=0, backend=device).tolist() == [[1, -1], [1, 1]]
 
 
-def test_zero_rows(backend):
+def test_zero_rows(device):
     x = mx.zeros((2, 40))
-    normalised = rms_norm(x, backend=backend)
-    gradient = mx.grad(lambda x: rms_norm(x, eps=1e-6, backend=backend).sum())(x)
+    normalised = rms_norm(x, backend=device)
+    gradient = mx.grad(lambda x: rms_norm(x, eps=1e-6, backend=device).sum())(x)
     assert not mx.any(normalised).item()
     np.testing.assert_allclose(np.array(gradient), 1000, rtol=1e-6)
 
 
-def test_nan_stays_in_its_row(backend):
+def test_nan_stays_in_its_row(device):
     x = mx.array([[1.0, math.nan], [1.0, 1.0]])
-    normalised = np.array(rms_norm(x, eps=0, backend=backend))
+    normalised = np.array(rms_norm(x, eps=0, backend=device))
     assert np.isnan(normalised[0]).all()
     np.testing.assert_allclose(normalised[1], 1, rtol=1e-6)
 
 
-def test_strided_inputs(backend, draw, wide, relative_error):
+def test_strided_inputs(device, draw, wide, relative_error):
     x = draw((33, 6, 4), mx.float32).transpose(2, 1, 0)[:, ::2]
     weight = draw((66,), mx.float32)[::2]
-    normalised = rms_norm(x, weight, EPS, backend=backend)
+    normalised = rms_norm(x, weight, EPS, backend=device)
     assert relative_error(normalised, oracle(wide(x), wide(weight))) < 2e-6
-
-
-@given(
-    leading=st.lists(st.integers(0, 4), max_size=3),
-    columns=st.integers(1, 300),
-    eps=st.floats(0, 1),
-    scale=st.floats(1e-3, 1e3),
-)
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_shape(leading, columns, eps, scale, backend, draw, wide, relative_error):
-    x, weight = draw((*leading, columns), mx.float32, scale), draw((columns,), mx.float32)
-    normalised = rms_norm(x, eps=eps, backend=backend)
-    weighted = rms_norm(x, weight, eps, backend=backend)
-    assert relative_error(normalised, oracle(wide(x), None, eps)) < 2e-6
-    assert relative_error(weighted, oracle(wide(x), wide(weight), eps)) < 2e-6
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-def weighted_loss(backend, cotangent):
-    def loss(x, weight):
-        return mx.sum(rms_norm(x, weight, EPS, backend=backend) * cotangent)
-
-    return loss
-
-
-def test_compile(backend, draw):
-    x, weight, cotangent = (draw(s, mx.float32) for s in ((3, 40), (40,), (3, 40)))
-    step = mx.value_and_grad(weighted_loss(backend, cotangent), argnums=(0, 1))
-    loss, gradients = step(x, weight)
-    compiled_loss, compiled = mx.compile(step)(x, weight)
-    assert compiled_loss.item() == pytest.approx(loss.item(), rel=1e-5)
-    for one, other in zip(compiled, gradients, strict=True):
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_vmap_over_rows(axis, draw):
-    x, weight = draw((3, 4, 33), mx.float32), draw((33,), mx.float32)
-    mapped = mx.vmap(
-        lambda rows: rms_norm(rows, weight, backend="native"), in_axes=axis, out_axes=axis
-    )(x)
-    np.testing.assert_allclose(
-        np.array(mapped), np.array(rms_norm(x, weight, backend="native")), rtol=1e-6
-    )
-
-
-def test_vmap_over_weights(draw, wide, relative_error):
-    x, weights = draw((3, 33), mx.float32), draw((2, 33), mx.float32)
-    mapped = mx.vmap(lambda x, w: rms_norm(x, w, EPS, backend="native"), in_axes=(None, 0))(
-        x, weights
-    )
-    expected = np.stack([oracle(wide(x), weight) for weight in wide(weights)])
-    assert relative_error(mapped, expected) < 2e-6
-
-
-def test_vmap_of_gradient_and_gradient_of_vmap(draw, wide, relative_error):
-    x, weight = draw((3, 33), mx.float32), draw((33,), mx.float32)
-    expected, in_weight, _ = oracle_gradients(wide(x), wide(weight), np.ones((3, 33)))
-
-    def loss(x, weight):
-        return rms_norm(x, weight, EPS, backend="native").sum()
-
-    both = mx.grad(loss, argnums=(0, 1))
-    of_gradient = mx.vmap(both, in_axes=(0, None))(x, weight)
-    of_vmap = mx.grad(lambda x, w: mx.vmap(loss, in_axes=(0, None))(x, w).sum(), argnums=(0, 1))(
-        x, weight
-    )
-    for in_x, in_w in (of_gradient, of_vmap):
-        assert relative_error(in_x, expected) < 5e-6
-        assert relative_error(in_w.reshape(-1, 33).sum(axis=0), in_weight) < 5e-6
-
-
-def test_jvp(draw, wide, relative_error):
-    """The Jacobian in x is symmetric when there is no weight, so jvp and vjp agree."""
-    x, tangent = draw((3, 33), mx.float32), draw((3, 33), mx.float32)
-    _, (pushed,) = mx.jvp(lambda x: rms_norm(x, eps=EPS, backend="native"), [x], [tangent])
-    expected, _, _ = oracle_gradients(wide(x), None, wide(tangent))
-    assert relative_error(pushed, expected) < 5e-6
-
-
-def test_second_derivatives(backend, draw, wide, relative_error):
-    """Of a product with fixed directions, against differences of the oracle's gradients."""
-    x, weight = draw((4, 9), mx.float32), draw((9,), mx.float32)
-    cotangent, direction, weight_direction = (
-        draw((4, 9), mx.float32),
-        draw((4, 9), mx.float32),
-        draw((9,), mx.float32),
-    )
-    first = mx.grad(weighted_loss(backend, cotangent), argnums=(0, 1))
-
-    def along(x, weight):
-        in_x, in_weight = first(x, weight)
-        return mx.sum(in_x * direction) + mx.sum(in_weight * weight_direction)
-
-    actual = mx.grad(along, argnums=(0, 1))(x, weight)
-
-    # Second derivatives are symmetric: the gradient along the directions, by central differences.
-    step = 1e-6
-    ahead, behind = (
-        oracle_gradients(
-            wide(x) + sign * step * wide(direction),
-            wide(weight) + sign * step * wide(weight_direction),
-            wide(cotangent),
-        )
-        for sign in (1, -1)
-    )
-    for result, plus, minus in zip(actual, ahead[:2], behind[:2], strict=True):
-        assert relative_error(result, (plus - minus) / (2 * step)) < 1e-5
 
 
 # --- errors ------------------------------------------------------------------------------------
 
 
-def test_rejects_0d():
-    with pytest.raises(ValueError, match="rms_norm: x must have an axis"):
-        rms_norm(mx.array(1.0))
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (4,), (1, 5), (5, 1)], ids=str)
-def test_rejects_weights_that_do_not_fit(shape):
-    with pytest.raises(ValueError, match=r"weight must have shape \(5,\)"):
-        rms_norm(mx.ones((3, 5)), mx.ones(shape))
-
-
-@pytest.mark.parametrize("eps", [-1e-6, math.nan, math.inf, 1e39])
-def test_rejects_eps(eps):
-    with pytest.raises(ValueError, match="rms_norm: eps must"):
-        rms_norm(mx.ones((3,)), eps=eps)
-
-
-@pytest.mark.parametrize("eps", [None, True, "1e-6"])
-def test_rejects_eps_that_is_no_number(eps):
-    with pytest.raises(TypeError, match="rms_norm: eps must be a number"):
-        rms_norm(mx.ones((3,)), eps=eps)
-
-
-def test_rejects_eps_as_an_array():
-    with pytest.raises(TypeError, match="rms_norm: eps must be a number, got array"):
-        rms_norm(mx.ones((3,)), eps=mx.array(1e-6))
-
-
-@pytest.mark.parametrize("dtype", [mx.int32, mx.complex64, mx.float64], ids=str)
-def test_rejects_other_dtypes(dtype):
-    with pytest.raises(TypeError, match="rms_norm: x must be float32"):
-        rms_norm(mx.zeros((3,), dtype=dtype))
-    with pytest.raises(TypeError, match="rms_norm: weight must be float32"):
-        rms_norm(mx.zeros((3,)), mx.zeros((3,), dtype=dtype))
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((mx.array(1.0),), ValueError, "rms_norm: x must have an axis"),
+        *(
+            ((mx.ones((3, 5)), mx.ones(shape)), ValueError, r"weight must have shape \(5,\)")
+            for shape in ((), (1,), (4,), (1, 5), (5, 1))
+        ),
+        *(
+            ((mx.ones((3,)), None, eps), ValueError, "rms_norm: eps must")
+            for eps in (-1e-6, math.nan, math.inf, 1e39)
+        ),
+        *(
+            ((mx.ones((3,)), None, eps), TypeError, "rms_norm: eps must be a number")
+            for eps in (None, True, "1e-6", mx.array(1e-6))
+        ),
+        ((mx.zeros((3,), dtype=mx.int32),), TypeError, "rms_norm: x must be float32"),
+        (
+            (mx.zeros((3,)), mx.zeros((3,), dtype=mx.int32)),
+            TypeError,
+            "rms_norm: weight must be float32",
+        ),
+    ],
+)
+def test_errors(arguments, error, message):
+    with pytest.raises(error, match=message):
+        rms_norm(*arguments)

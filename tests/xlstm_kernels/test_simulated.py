@@ -11,7 +11,6 @@ import pytest
 from embercoach.simulator import activate
 from xlstm_kernels import executors, rms_norm, soft_cap
 from xlstm_kernels.executors.metal import metal_kernel
-from xlstm_kernels.norm import multi_head_norm
 from xlstm_kernels.norm.rows import norm_kernel
 
 WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal")
@@ -34,27 +33,6 @@ def test_every_kernel_of_soft_cap_and_rms_norm_runs_and_is_checked(simulator, dr
     }
     assert all(launch.accesses > 0 for launch in launched.values())
     assert launched["xlstm_rms_norm_weighted"].shapes["values"] == (1, 3, 1, 40)
-
-
-def test_findings_in_a_kernel_of_the_pack_would_be_seen(monkeypatch, draw):
-    """Without the barriers of the sum over a threadgroup there is a race: it must be told."""
-    kernel = norm_kernel(("weight",))
-    barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);"
-    assert kernel.header.count(barrier) == 2
-    broken = type(kernel)(
-        name="racing_rms_norm",
-        inputs=kernel.inputs,
-        outputs=kernel.outputs,
-        body=kernel.body,
-        launch=kernel.launch,
-        header=kernel.header.replace(barrier, ""),
-    )
-    monkeypatch.setattr(multi_head_norm, "norm_kernel", lambda _, centred: broken)
-    with activate() as recorder:
-        # Two simdgroups a row, and an operation that no other test has made and kept.
-        mx.eval(rms_norm(draw((2, 900), mx.bfloat16), mx.ones((900,)), eps=0.0625))
-    multi_head_norm.norm_operation.cache_clear()
-    assert "threadgroup-race" in {finding.kind for finding in recorder.findings}
 
 
 @WITHOUT_METAL

@@ -7,10 +7,9 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from xlstm_kernels import soft_cap
+from xlstm_kernels.activation import soft_cap as soft_cap_module
 
 SHAPES = [(), (0,), (1,), (3,), (7,), (8,), (0, 4), (4, 0, 2), (2, 3, 33), (5, 1025)]
 
@@ -30,63 +29,29 @@ def oracle_cap_terms(values: np.ndarray, cotangent: np.ndarray, cap: float) -> n
     return cotangent * (np.tanh(scaled) - scaled / np.cosh(scaled) ** 2)
 
 
-def capped_loss(backend, cotangent):
+def capped_loss(device, cotangent):
     def loss(values, cap):
-        capped = soft_cap(values, cap, backend=backend)
+        capped = soft_cap(values, cap, backend=device)
         return mx.sum(capped.astype(mx.float32) * cotangent.astype(mx.float32))
 
     return loss
-
-
-# --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "cap", "expected"),
-    # Digits from the series of tanh, summed by hand to 15 places.
-    [
-        (0.0, 15.0, 0.0),
-        (1.0, 1.0, 0.761594155955765),
-        (-1.0, 1.0, -0.761594155955765),
-        (30.0, 30.0, 22.84782467867295),
-        (1000.0, 30.0, 30.0),
-    ],
-)
-def test_golden_values(value, cap, expected, backend):
-    assert oracle(np.float64(value), cap) == pytest.approx(expected, rel=1e-14)
-    result = soft_cap(mx.array(value), cap, backend=backend)
-    assert result.item() == pytest.approx(expected, rel=2e-6)
-
-
-def test_oracle_gradients_match_finite_differences():
-    values = np.random.default_rng(1).standard_normal(100) * 20
-    cotangent = np.random.default_rng(2).standard_normal(100)
-    step = 1e-5
-    in_values = (oracle(values + step, 15.0) - oracle(values - step, 15.0)) / (2 * step)
-    in_cap = (oracle(values, 15.0 + step) - oracle(values, 15.0 - step)) / (2 * step)
-    np.testing.assert_allclose(
-        oracle_gradient(values, cotangent, 15.0), cotangent * in_values, atol=1e-8
-    )
-    np.testing.assert_allclose(
-        oracle_cap_terms(values, cotangent, 15.0), cotangent * in_cap, atol=1e-8
-    )
 
 
 # --- values and gradients ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_value(shape, backend, precision, draw, wide, relative_error):
+def test_value(shape, device, precision, draw, wide, relative_error):
     values = draw(shape, precision.dtype, 20.0)
-    capped = soft_cap(values, 15.0, backend=backend)
+    capped = soft_cap(values, 15.0, backend=device)
     assert capped.dtype == precision.dtype
     assert relative_error(capped, oracle(wide(values), 15.0)) < precision.value
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradient(shape, backend, precision, draw, wide, relative_error):
+def test_gradient(shape, device, precision, draw, wide, relative_error):
     values, cotangent = draw(shape, precision.dtype, 20.0), draw(shape, precision.dtype)
-    loss = capped_loss(backend, cotangent)
+    loss = capped_loss(device, cotangent)
     in_values, in_cap = mx.grad(loss, argnums=(0, 1))(values, mx.array(15.0))
     assert in_values.dtype == precision.dtype
     expected = oracle_gradient(wide(values), wide(cotangent), 15.0)
@@ -98,25 +63,25 @@ def test_gradient(shape, backend, precision, draw, wide, relative_error):
 
 
 @pytest.mark.parametrize("cap_dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
-def test_array_cap(cap_dtype, backend, draw, wide, relative_error):
+def test_array_cap(cap_dtype, device, draw, wide, relative_error):
     values = draw((4, 9), mx.float16, 5.0)
     cap = mx.array(3.0, dtype=cap_dtype)
-    capped = soft_cap(values, cap, backend=backend)
+    capped = soft_cap(values, cap, backend=device)
     assert capped.dtype == mx.float16
     assert relative_error(capped, oracle(wide(values), 3.0)) < 1e-3
-    in_cap = mx.grad(capped_loss(backend, mx.ones((4, 9))), argnums=1)(values, cap)
+    in_cap = mx.grad(capped_loss(device, mx.ones((4, 9))), argnums=1)(values, cap)
     assert in_cap.dtype == cap_dtype
 
 
-def test_gradient_keeps_its_digits_where_the_cap_bites(backend):
+def test_gradient_keeps_its_digits_where_the_cap_bites(device):
     scaled = np.array([1.0, 5.0, 10.0, 20.0, 40.0])
-    gradient = mx.grad(capped_loss(backend, mx.ones((5,))))(mx.array(scaled), 1.0)
+    gradient = mx.grad(capped_loss(device, mx.ones((5,))))(mx.array(scaled), 1.0)
     np.testing.assert_allclose(np.array(gradient), 1 / np.cosh(scaled) ** 2, rtol=2e-5)
 
 
 @pytest.mark.parametrize("scaled", [1e-4, 1e-2, 0.1, 0.49, 0.51, 1.0, 10.0, 60.0])
-def test_cap_gradient_keeps_its_digits(scaled, backend):
-    in_cap = mx.grad(capped_loss(backend, mx.ones((1,))), argnums=1)(
+def test_cap_gradient_keeps_its_digits(scaled, device):
+    in_cap = mx.grad(capped_loss(device, mx.ones((1,))), argnums=1)(
         mx.array([scaled]), mx.array(1.0)
     )
     # Exact in float64 only where tanh(z) and z sech^2(z) are far apart; 2/3 z^3 - 8/15 z^5 below.
@@ -127,12 +92,12 @@ def test_cap_gradient_keeps_its_digits(scaled, backend):
     assert in_cap.item() == pytest.approx(float(expected), rel=3e-6)
 
 
-def test_infinities_and_nan(backend):
+def test_infinities_and_nan(device):
     values = mx.array([math.inf, -math.inf, math.nan, 3e38, -3e38])
-    capped = soft_cap(values, 15.0, backend=backend)
+    capped = soft_cap(values, 15.0, backend=device)
     np.testing.assert_array_equal(np.array(capped), [15, -15, np.nan, 15, -15])
     infinite = values[:2]
-    in_values, in_cap = mx.grad(capped_loss(backend, mx.ones((2,))), argnums=(0, 1))(
+    in_values, in_cap = mx.grad(capped_loss(device, mx.ones((2,))), argnums=(0, 1))(
         infinite, mx.array(15.0)
     )
     np.testing.assert_array_equal(np.array(in_values), [0, 0])
@@ -140,27 +105,27 @@ def test_infinities_and_nan(backend):
 
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16], ids=str)
-def test_cap_beyond_the_dtype(dtype, backend):
+def test_cap_beyond_the_dtype(dtype, device):
     values = mx.array([1.0, -2.0], dtype=dtype)
-    capped = soft_cap(values, 1e6, backend=backend)
+    capped = soft_cap(values, 1e6, backend=device)
     assert mx.array_equal(capped, values).item()
 
 
-def test_strided_input(backend, draw, wide, relative_error):
+def test_strided_input(device, draw, wide, relative_error):
     values = draw((6, 5, 4), mx.float32, 10.0).transpose(2, 0, 1)[:, ::2]
     expected = oracle(wide(values), 2.0)
-    assert relative_error(soft_cap(values, 2.0, backend=backend), expected) < 2e-6
+    assert relative_error(soft_cap(values, 2.0, backend=device), expected) < 2e-6
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("start", [1, 2, 8])
 @pytest.mark.parametrize("count", [8, 31, 64])
-def test_views_that_begin_anywhere(start, count, dtype, backend, draw, wide, relative_error):
+def test_views_that_begin_anywhere(start, count, dtype, device, draw, wide, relative_error):
     """Packs of 16 bytes are loaded where the view is aligned, elements where it is not."""
     values = draw((100,), dtype, 20.0)[start : start + count]
     cotangent = draw((100,), dtype)[1 : 1 + count]
     (capped,), (gradient,) = mx.vjp(
-        lambda v: soft_cap(v, 15.0, backend=backend), [values], [cotangent]
+        lambda v: soft_cap(v, 15.0, backend=device), [values], [cotangent]
     )
     assert relative_error(capped, oracle(wide(values), 15.0)) < 5e-3
     expected = oracle_gradient(wide(values), wide(cotangent), 15.0)
@@ -176,100 +141,27 @@ def test_each_value_keeps_its_digits(simulator, wide):
     assert errors.max() < 5e-7
 
 
-@given(
-    shape=st.lists(st.integers(0, 6), max_size=4).map(tuple),
-    cap=st.floats(0.01, 1000.0),
-    scale=st.floats(0.001, 1000.0),
-)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_shape(shape, cap, scale, backend, draw, wide, relative_error):
-    values, cotangent = draw(shape, mx.float32, scale), draw(shape, mx.float32)
-    (capped,), (gradient,) = mx.vjp(
-        lambda v: soft_cap(v, cap, backend=backend), [values], [cotangent]
-    )
-    assert relative_error(capped, oracle(wide(values), cap)) < 2e-6
-    expected = oracle_gradient(wide(values), wide(cotangent), cap)
-    # Far beyond the cap the slope's exponent grows, and with it the weight of its last bit.
-    assert relative_error(gradient, expected, wide(cotangent)) < 5e-6
-
-
 # --- transformations ---------------------------------------------------------------------------
 
 
-def test_compile(backend, draw):
-    values, cotangent = draw((3, 7), mx.float32, 20.0), draw((3, 7), mx.float32)
-    step = mx.value_and_grad(capped_loss(backend, cotangent), argnums=(0, 1))
-    loss, gradients = step(values, mx.array(15.0))
-    compiled_loss, compiled = mx.compile(step)(values, mx.array(15.0))
-    assert compiled_loss.item() == pytest.approx(loss.item(), rel=1e-6)
-    for one, other in zip(compiled, gradients, strict=True):
-        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-6)
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_vmap_over_values(axis, draw):
-    values = draw((3, 4, 5), mx.float32, 20.0)
-    mapped = mx.vmap(lambda v: soft_cap(v, 15.0, backend="native"), in_axes=axis, out_axes=axis)(
-        values
-    )
-    np.testing.assert_allclose(
-        np.array(mapped), np.array(soft_cap(values, 15.0, backend="native")), rtol=1e-6
-    )
-
-
-def test_vmap_over_caps(draw, wide, relative_error):
-    values, caps = draw((4, 5), mx.float32, 5.0), mx.array([1.0, 2.0, 3.0])
-    mapped = mx.vmap(lambda v, c: soft_cap(v, c, backend="native"), in_axes=(None, 0))(values, caps)
-    expected = np.stack([oracle(wide(values), cap) for cap in (1.0, 2.0, 3.0)])
-    assert relative_error(mapped, expected) < 2e-6
-
-
-def test_vmap_of_gradient_and_gradient_of_vmap(draw, wide, relative_error):
-    values = draw((3, 8), mx.float32, 20.0)
-    expected = oracle_gradient(wide(values), np.ones((3, 8)), 15.0)
-    of_gradient = mx.vmap(mx.grad(lambda v: soft_cap(v, 15.0, backend="native").sum()))(values)
-    of_vmap = mx.grad(
-        lambda v: mx.vmap(lambda row: soft_cap(row, 15.0, backend="native"))(v).sum()
-    )(values)
-    assert relative_error(of_gradient, expected) < 5e-6
-    assert relative_error(of_vmap, expected) < 5e-6
-
-
-def test_jvp(draw, wide, relative_error):
-    values, tangent = draw((3, 8), mx.float32, 20.0), draw((3, 8), mx.float32)
-    _, (pushed,) = mx.jvp(lambda v: soft_cap(v, 15.0, backend="native"), [values], [tangent])
-    assert relative_error(pushed, oracle_gradient(wide(values), wide(tangent), 15.0)) < 5e-6
-
-
-def test_second_derivative(backend, draw, wide, relative_error):
-    values = draw((3, 8), mx.float32, 20.0)
-    slope = mx.grad(lambda v: soft_cap(v, 15.0, backend=backend).sum())
-    second = mx.grad(lambda v: slope(v).sum())(values)
-    scaled = wide(values) / 15.0
-    expected = -2 / 15.0 * np.tanh(scaled) / np.cosh(scaled) ** 2
-    assert relative_error(second, expected) < 1e-5
-
-
-def test_second_derivative_in_the_cap_is_finite_everywhere(backend):
+def test_second_derivative_in_the_cap_is_finite_everywhere(device):
     values = mx.array([0.0, 1e-3, 1.0, 1e3, 1e30])
-    in_cap = mx.grad(lambda v, c: soft_cap(v, c, backend=backend).sum(), argnums=1)
+    in_cap = mx.grad(lambda v, c: soft_cap(v, c, backend=device).sum(), argnums=1)
     second = mx.grad(in_cap, argnums=(0, 1))(values, mx.array(1.0))
     assert all(mx.all(mx.isfinite(array)).item() for array in second)
 
 
+def test_counts_beyond_32_bits_have_64():
+    """Of arrays of any size, which take no memory."""
+    for columns, index, grid in ((2**16, mx.int64, 2**30), (2**15 - 1, mx.uint32, None)):
+        values = mx.broadcast_to(mx.array(0.0), (2**16, columns))
+        launch = soft_cap_module._launch(values)
+        assert launch.template == (("T", mx.float32), ("Index", index), ("PACK", 4))
+        assert launch.grid == (grid or 2**14 * columns, 1, 1)
+        assert launch.threadgroup == (256, 1, 1)
+
+
 # --- errors ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cap", [0, -1.0, math.inf, math.nan, 1e39, 1e38, 1e-39, 10**400])
-def test_rejects_caps_that_are_not_positive_and_finite(cap):
-    with pytest.raises(ValueError, match="soft_cap: cap_value must be"):
-        soft_cap(mx.ones((2,)), cap)
-
-
-@pytest.mark.parametrize("cap", [True, "15", None, [15.0]])
-def test_rejects_caps_that_are_no_numbers(cap):
-    with pytest.raises(TypeError, match="soft_cap: cap_value must be a number"):
-        soft_cap(mx.ones((2,)), cap)
 
 
 @pytest.mark.parametrize("cap", [15, 15.0, np.float32(15), np.float64(15), np.int64(15)])
@@ -277,17 +169,25 @@ def test_takes_any_number(cap):
     assert soft_cap(mx.zeros((2,)), cap).tolist() == [0, 0]
 
 
-def test_rejects_a_cap_per_element():
-    with pytest.raises(ValueError, match=r"0-d array, got shape \(1,\)"):
-        soft_cap(mx.ones((2,)), mx.ones((1,)))
-
-
-@pytest.mark.parametrize("dtype", [mx.int32, mx.bool_, mx.complex64, mx.float64], ids=str)
-def test_rejects_other_dtypes(dtype):
-    with pytest.raises(TypeError, match="soft_cap: values must be float32, float16 or bfloat16"):
-        soft_cap(mx.zeros((2,), dtype=dtype), 15.0)
-
-
-def test_rejects_what_is_no_array():
-    with pytest.raises(TypeError, match=r"values must be an mlx\.core\.array, got list"):
-        soft_cap([1.0], 15.0)
+@pytest.mark.parametrize(
+    ("values", "cap", "error", "message"),
+    [
+        *(
+            (mx.ones((2,)), cap, ValueError, "soft_cap: cap_value must be")
+            for cap in (0, -1.0, math.inf, math.nan, 1e39, 1e38, 1e-39, 10**400)
+        ),
+        *(
+            (mx.ones((2,)), cap, TypeError, "soft_cap: cap_value must be a number")
+            for cap in (True, "15", None, [15.0])
+        ),
+        (mx.ones((2,)), mx.ones((1,)), ValueError, r"0-d array, got shape \(1,\)"),
+        *(
+            (mx.zeros((2,), dtype=dtype), 15.0, TypeError, "values must be float32, float16 or bf")
+            for dtype in (mx.int32, mx.bool_, mx.complex64, mx.float64)
+        ),
+        ([1.0], 15.0, TypeError, r"values must be an mlx\.core\.array, got list"),
+    ],
+)
+def test_errors(values, cap, error, message):
+    with pytest.raises(error, match=message):
+        soft_cap(values, cap)

@@ -12,11 +12,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from xlstm_kernels import (
-    DoubleFloat,
     causal_conv1d,
     causal_conv1d_fn,
     causal_conv1d_update,
-    default_backend,
     executors,
     inference,
     lstm,
@@ -31,7 +29,6 @@ from xlstm_kernels import (
     slstm_step,
     soft_cap,
 )
-from xlstm_kernels.nn import xLSTM, xLSTMConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,8 +194,8 @@ def all_of(arrays: list[mx.array]) -> tuple[int, ...]:
 @cases
 @pytest.mark.parametrize(
     "shared",
-    [slice(0), slice(1), slice(1, None), slice(-1, None)],
-    ids=["none", "first", "all but the first", "last"],
+    [slice(0), slice(1, None)],
+    ids=["none", "all but the first"],
 )
 def test_vmap_is_a_loop(case, shared):
     """With values and gradients; arrays that are not mapped count in every round."""
@@ -222,15 +219,6 @@ def test_vmap_is_a_loop(case, shared):
         for f in (vectorised, looped)
     )
     assert_close(found, expected)
-
-
-@cases
-def test_vmap_of_gradients(case):
-    """The gradient of each example of a batch."""
-    rounds = case.arrays(1, 3)
-    gradient = mx.grad(squares(case, "native"), argnums=all_of(rounds))
-    each = [gradient(*(a[k] for a in rounds)) for k in range(3)]
-    assert_close(mx.vmap(gradient)(*rounds), [mx.stack(a) for a in zip(*each, strict=True)])
 
 
 def test_vmap_keeps_what_is_done_to_gradients(draw):
@@ -268,43 +256,6 @@ def test_vmap_of_kernels_says_what_to_do(case, in_metal_graph):
     in_metal_graph(refuses)
 
 
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("DoubleFloat exp", lambda x: x.exp()),
-        ("DoubleFloat.vecdot", lambda x: x.vecdot(x)),
-        ("DoubleFloat.matmul", lambda x: x @ x),
-    ],
-    ids=["exp", "vecdot", "matmul"],
-)
-def test_vmap_of_double_float_kernels_says_what_to_do(name, call, in_metal_graph):
-    def refuses() -> None:
-        parts = mx.ones((4, 6)), mx.zeros((4, 6))
-        with (
-            default_backend("metal"),
-            pytest.raises(ValueError, match=f"^{name}.*: MLX cannot vmap kernels"),
-        ):
-            mx.vmap(lambda high, low: call(DoubleFloat(high, low)).high)(*parts)
-
-    in_metal_graph(refuses)
-
-
-def test_vmap_of_a_model_where_kernels_run(in_metal_graph):
-    model = xLSTM(xLSTMConfig(vocab_size=8, hidden_size=8, num_heads=1, num_hidden_layers=1))
-    tokens = mx.array([[1, 2, 3], [4, 5, 6]])
-    with default_backend("native"):
-        expected = model(tokens)
-
-    def maps() -> None:
-        mapped = mx.vmap(lambda row: model(row[None])[0])
-        with pytest.raises(ValueError, match="MLX cannot vmap kernels"):
-            mapped(tokens)
-        with default_backend("native"):
-            assert_close([mapped(tokens)], [expected])
-
-    in_metal_graph(maps)
-
-
 # --- mx.jvp ------------------------------------------------------------------------------------
 
 
@@ -337,53 +288,7 @@ def test_jvp_asks_no_kernel(case, in_metal_graph):
     in_metal_graph(pushes)
 
 
-@cases
-def test_second_derivatives(case, device):
-    """Forward over reverse, reverse over forward and reverse over reverse, and by differences."""
-    arrays, tangents = case.arrays(2), case.arrays(3)
-    loss, every = squares(case, device), all_of(arrays)
-    gradient = mx.grad(loss, argnums=every)
-    found = mx.grad(lambda *a: inner(list(gradient(*a)), tangents), argnums=every)(*arrays)
-    _, forward = mx.jvp(gradient, arrays, tangents)
-    assert_close(forward, found, 1e-4)
-    forward_first = mx.grad(lambda *a: mx.jvp(loss, list(a), tangents)[1][0], argnums=every)
-    assert_close(forward_first(*arrays), found, 1e-4)
-    if device == "native":
-        step = 2.0**-10
-        ahead, behind = (
-            gradient(*(a + s * step * t for a, t in zip(arrays, tangents, strict=True)))
-            for s in (1, -1)
-        )
-        differences = [(a - b) / (2 * step) for a, b in zip(ahead, behind, strict=True)]
-        assert_close(found, differences, 5e-3)
-
-
 # --- mx.compile and mx.checkpoint --------------------------------------------------------------
-
-
-@cases
-def test_checkpoints(case, device):
-    arrays = case.arrays(2)
-    loss = squares(case, device)
-    gradients = [mx.grad(f, argnums=all_of(arrays))(*arrays) for f in (loss, mx.checkpoint(loss))]
-    assert_close(gradients[1], gradients[0])
-
-
-@cases
-def test_compiled_jvp(case):
-    """To trace it shows what could go wrong, to build it takes long."""
-    arrays, tangents = case.arrays(2), case.arrays(3)
-    loss = squares(case, "native")
-    compiled = mx.compile(lambda *a: mx.jvp(loss, list(a), tangents)[1][0])
-    if case.name.startswith("slstm"):
-        # MLX 0.32.4 merges what it splits twice. If this fails, MLX has learnt it.
-        with pytest.raises(IndexError, match="_Map_base::at"):
-            compiled(*arrays)
-        return
-    pushed = compiled(*arrays)
-    if case.name == "soft_cap":
-        _, expected = mx.jvp(loss, arrays, tangents)
-        assert_close([pushed], expected)
 
 
 @cases
@@ -399,15 +304,6 @@ def test_compiled_without_shapes(case):
         assert found.shape == expected.shape
         if case.name == "rms_norm":
             assert_close([found], [expected])
-
-
-@cases
-def test_kernels_compiled_without_shapes_are_refused(case, in_metal_graph):
-    def refuses() -> None:
-        with pytest.raises(ValueError, match="cannot infer output shapes"):
-            mx.compile(case.on("metal"), shapeless=True)(*case.arrays(2))
-
-    in_metal_graph(refuses)
 
 
 # --- mx.export_function ------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 
 from xlstm_kernels.checkpoints import convert_weights, create_model
-from xlstm_kernels.nn import xLSTM, xLSTMBlockStack, xLSTMLMModel, xLSTMLMModelConfig
+from xlstm_kernels.nn import xLSTM, xLSTMLMModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,64 +168,6 @@ def greedy(model: Any, prompt: np.ndarray) -> list[int]:
         found.append(token.item())
         logits, cache = model(token, cache)
     return found
-
-
-@pytest.mark.parametrize("kind", ["mLSTM", "sLSTM"])
-def test_a_layer(kind, torch, xlstm, draw, tmp_path, relative_error):
-    x = draw((2, 21, 32), mx.float32)
-    whole = language_model(torch, STACKS[kind])
-    layer = whole.ours(tmp_path).xlstm_block_stack.blocks[1].xlstm
-    with torch.no_grad():
-        theirs = whole.model.xlstm_block_stack.blocks[1].xlstm
-        expected = theirs(torch.tensor(np.array(x)).double()).numpy()
-    y, _ = layer(x)
-    assert relative_error(y, expected) < LAYER_BAR
-    state, outputs = layer.init_state(2), []
-    for piece in mx.split(x, [5, 6], axis=1):
-        one, state = layer(piece, state)
-        outputs.append(one)
-    assert relative_error(mx.concatenate(outputs, axis=1), expected) < LAYER_BAR
-
-
-@pytest.mark.parametrize("blocks", [1, 4])
-def test_initial_values(blocks, torch, xlstm, tmp_path):
-    """What is not drawn is theirs."""
-    theirs = language_model(torch, {"num_blocks": blocks, "slstm_at": [*range(0, blocks, 2)]})
-    theirs.model.reset_parameters()
-    converted = dict(tree_flatten(theirs.ours(tmp_path).parameters()))
-    model = create_model(xLSTMLMModelConfig.from_dict(theirs.config))
-    ours = dict(tree_flatten(model.parameters()))
-    fixed = ("norm.weight", "cell.bias", "cell.recurrent_weight", "fgate_preact.bias", "_skip")
-    names = [name for name in ours if name.endswith(fixed)]
-    assert len(names) > 4 * blocks
-    for name in names:
-        assert mx.allclose(ours[name], converted[name], rtol=0, atol=2e-6).item(), name
-    for name in ours.keys() - names:
-        if name.endswith("weight") and "gate_preact" not in name:
-            spread = [np.array(one[name]).std() for one in (ours, converted)]
-            assert spread[0] == pytest.approx(spread[1], rel=0.3), name
-
-
-@pytest.mark.parametrize("backend", ["vanilla", "cuda"])
-def test_vectors_of_a_block_stack(backend, torch, xlstm, draw, tmp_path, relative_error):
-    """Their CUDA backend keeps R and b in another order."""
-    from xlstm.blocks.slstm.cell import sLSTMCell_cuda
-
-    whole = language_model(torch, {"slstm_at": [0, 2]})
-    theirs = Theirs(whole.model.xlstm_block_stack, whole.config)
-    x = draw((2, STEPS, 32), mx.float32)
-    with torch.no_grad():
-        expected = theirs.model(torch.tensor(np.array(x)).double()).numpy()
-    if backend == "cuda":
-        for index in (0, 2):
-            layer = theirs.model.blocks[index].xlstm
-            cell = sLSTMCell_cuda(layer.slstm_cell.config, skip_backend_init=True)
-            for name in ("recurrent_kernel", "bias"):
-                getattr(cell, name)[:] = getattr(layer.slstm_cell, name)[:]
-            layer.slstm_cell = cell
-    model = theirs.ours(tmp_path)
-    assert isinstance(model, xLSTMBlockStack)
-    assert relative_error(model(x), expected) < BAR
 
 
 # --- xLSTMLarge --------------------------------------------------------------------------------

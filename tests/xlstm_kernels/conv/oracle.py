@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
@@ -111,32 +109,3 @@ def long_causal(x: Numbers, weight: Numbers, skip: Numbers | None = None) -> Num
     for row, channel in np.ndindex(x.shape[0], x.shape[2]):
         y[row, :, channel] = np.convolve(x[row, :, channel], weight[channel])[: x.shape[1]]
     return y if skip is None else y + x * skip
-
-
-def long_causal_gradients(
-    x: Numbers, weight: Numbers, skip: Numbers, cotangent: Numbers
-) -> list[Numbers]:
-    """Of `long_causal` in x, weight and skip; K <= S."""
-    backward = long_causal(cotangent[:, ::-1], weight, skip)[:, ::-1]
-    in_weight = np.zeros(weight.shape)
-    for row, channel in np.ndindex(x.shape[0], x.shape[2]):
-        pulled = np.convolve(cotangent[row, :, channel], x[row, ::-1, channel])[x.shape[1] - 1 :]
-        in_weight[channel] += pulled[: weight.shape[1]]
-    return [backward, in_weight, (cotangent * x).sum(axis=(0, 1))]
-
-
-def numeric_gradients(
-    loss: Callable[..., float], primals: Sequence[Numbers], step: float = 1e-5
-) -> list[Numbers]:
-    """The gradient of `loss` in each array, by central differences."""
-    gradients = [np.zeros(primal.shape) for primal in primals]
-    for position, primal in enumerate(primals):
-        for index in np.ndindex(primal.shape):
-            nudge = np.zeros(primal.shape)
-            nudge[index] = step
-            ahead, behind = (
-                loss(*primals[:position], primal + sign * nudge, *primals[position + 1 :])
-                for sign in (1, -1)
-            )
-            gradients[position][index] = (ahead - behind) / (2 * step)
-    return gradients

@@ -50,22 +50,3 @@ def test_causal_conv1d(steps, width, torch, tensor, device, draw, wide, relative
     assert relative_error(y, value) < 2e-6
     for actual, exact in zip(gradients, tensors, strict=True):
         assert relative_error(actual, exact.grad.numpy()) < 5e-6
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 64, 65, 372])
-def test_centered_filters(length, torch, tensor, device, draw, wide, relative_error):
-    """Three taps around the current step: one more step, and the first output dropped."""
-    arrays = [draw(shape, mx.float32) for shape in ((2, 9, length), (9, 3), (9,))]
-    x, weight, bias = (tensor(array) for array in arrays)
-    cotangent = draw((2, 9, length), mx.float32)
-    expected = torch.nn.functional.conv1d(x, weight[:, None], bias, padding=1, groups=9)
-    expected.backward(torch.tensor(wide(cotangent)))
-
-    def centered(x, *filters):
-        steps = mx.pad(x.transpose(0, 2, 1), [(0, 0), (0, 1), (0, 0)])
-        return causal_conv1d(steps, *filters, backend=device)[:, 1:].transpose(0, 2, 1)
-
-    (y,), gradients = mx.vjp(centered, arrays, [cotangent])
-    assert relative_error(y, expected.detach().numpy()) < 2e-6
-    for actual, exact in zip(gradients, (x, weight, bias), strict=True):
-        assert relative_error(actual, exact.grad.numpy()) < 5e-6

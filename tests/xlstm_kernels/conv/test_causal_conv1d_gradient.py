@@ -8,19 +8,13 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from mlx import nn
 
 from tests.xlstm_kernels.conv import oracle
 from xlstm_kernels.conv import causal_runs
 from xlstm_kernels.conv.causal_conv1d import causal_conv1d
-from xlstm_kernels.conv.causal_conv1d_update import causal_conv1d_update
 from xlstm_kernels.conv.causal_runs import runs
 
 LENGTHS = [0, 1, 2, 16, 17, 65, 372]
-NAMES = ("x", "weight", "bias", "states")
-QUICK = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 BARS = {mx.float32: 5e-6, mx.float16: 2e-3, mx.bfloat16: 1e-2}
 
 
@@ -76,42 +70,10 @@ def gradients_of(primals, cotangents, activation, device):
     return found
 
 
-# --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize(("steps", "width"), [(5, 3), (2, 4), (0, 3), (4, 1)], ids=str)
-def test_the_oracle_is_the_slope(steps, width, activation):
-    normal = np.random.default_rng(5).standard_normal
-    shapes = ((2, steps, 3), (3, width), (3,), (2, width - 1, 3))
-    primals = [normal(shape) for shape in shapes]
-    cotangents = normal(shapes[0]), normal(shapes[3])
-
-    def loss(*arrays):
-        results = oracle.causal(*arrays, activation)
-        return sum((c * r).sum() for c, r in zip(cotangents, results, strict=True))
-
-    exact = oracle.causal_gradients(*primals, activation, cotangents)
-    for gradient, slope in zip(exact, oracle.numeric_gradients(loss, primals), strict=True):
-        np.testing.assert_allclose(gradient, slope, atol=1e-8)
-
-
-def test_golden_values(device):
-    """Taps 1, 10, 100, and y's cotangents 1, 2, 3, 4: digits are y's that an x is seen by."""
-    x, weight = mx.array([[[1.0], [2.0], [3.0], [4.0]]]), mx.array([[1.0, 10.0, 100.0]])
-    states, bias = mx.array([[[8.0], [9.0]]]), mx.array([0.5])
-    cotangents = [mx.array([[[1.0], [2.0], [3.0], [4.0]]]), mx.array([[[1000.0], [2000.0]]])]
-    found = gradients_of([x, weight, bias, states], cotangents, None, device)
-    assert found[0].flatten().tolist() == [123, 234, 1340, 2400]
-    # The first tap meets 8, 9, 1, 2, the next one 9, 1, 2, 3, the last one 1, 2, 3, 4.
-    assert found[1].tolist() == [[8 + 18 + 3 + 8, 9 + 2 + 6 + 12, 1 + 4 + 9 + 16]]
-    assert found[2].tolist() == [10]
-    assert found[3].flatten().tolist() == [1, 12]
-
-
 # --- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("activation", [None, "silu"])
 @pytest.mark.parametrize(("steps", "width"), [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8)], ids=str)
 def test_packs_of_channels(
@@ -124,21 +86,11 @@ def test_packs_of_channels(
     judge(found, primals, cotangents, activation, by_terms=True)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.parametrize("steps", LENGTHS)
 def test_lengths_and_widths(steps, width, device, drawn, judge):
     primals, cotangents = drawn(2, steps, 33, width)
     judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
-
-
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize("width", [17, 32])
-@pytest.mark.parametrize("steps", [20, 900])
-@pytest.mark.sampled(0)
-def test_wide_filters(steps, width, activation, device, drawn, judge):
-    """Longer than a sequence, than a run; and with runs in rounds, and in two threadgroups."""
-    primals, cotangents = drawn(3, steps, 5, width)
-    judge(gradients_of(primals, cotangents, activation, device), primals, cotangents, activation)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +98,7 @@ def test_wide_filters(steps, width, activation, device, drawn, judge):
     list(itertools.product([False, True], [False, True], [False, True], [None, "silu"])),
 )
 def test_options(biased, continued, final, activation, device, drawn, judge):
-    (x, weight, bias, states), (cotangent, final_cotangent) = drawn(2, 300, 33, 4)
+    (x, weight, bias, states), (cotangent, final_cotangent) = drawn(2, 70, 33, 4)
     primals = [x, weight, bias if biased else None, states if continued else None]
     cotangents = [cotangent, final_cotangent if final else None]
     judge(gradients_of(primals, cotangents, activation, device), primals, cotangents, activation)
@@ -160,28 +112,6 @@ def test_dtypes(others, device, precision, drawn, judge):
     judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
 
 
-def test_many_sequences_share_a_threadgroup(device, drawn, judge):
-    """Runs of several sequences in a threadgroup, and more channels than lanes."""
-    for batch, steps in ((13, 17), (20, 1), (5, 130)):
-        primals, cotangents = drawn(batch, steps, 70, 4)
-        judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
-
-
-@pytest.mark.parametrize(
-    ("steps", "width", "continued"), [(208, 16, False), (208, 16, True), (448, 32, True)]
-)
-@pytest.mark.sampled(0)
-def test_threadgroup_that_begins_with_a_second_run(
-    steps, width, continued, simulator, drawn, judge
-):
-    """The halo of its first run's halo begins before the sequence, in the initial states."""
-    primals, cotangents = drawn(2, steps, 5, width)
-    primals[3] = primals[3] if continued else None
-    judge(gradients_of(primals, cotangents, "silu", "metal"), primals, cotangents, "silu")
-    (launch,) = [made for made in simulator.launches if "gradient" in made.kernel]
-    assert launch.grid[1] // launch.threadgroup[1] == 2
-
-
 @pytest.mark.parametrize("shape", [(0, 5, 3), (2, 5, 0), (2, 0, 3), (0, 0, 0), (2, 1, 0)], ids=str)
 @pytest.mark.parametrize("width", [1, 4])
 def test_empty(shape, width, device, drawn, judge):
@@ -191,28 +121,6 @@ def test_empty(shape, width, device, drawn, judge):
     if not shape[1] or not shape[0]:
         assert not mx.any(found[1]).item()
         assert not mx.any(found[2]).item()
-
-
-@pytest.mark.sampled(0)
-@given(
-    shape=st.tuples(st.integers(0, 4), st.integers(0, 300), st.integers(0, 70)),
-    width=st.sampled_from([1, 3]),
-    everything=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
-@QUICK
-def test_any_shape(shape, width, everything, seed, *, device, judge):
-    normal = np.random.default_rng(seed).standard_normal
-    batch, _, channels = shape
-    shapes = (shape, (channels, width), (channels,), (batch, width - 1, channels))
-    primals = [mx.array(normal(s), dtype=mx.float32) for s in shapes]
-    cotangents = [mx.array(normal(s), dtype=mx.float32) for s in (shapes[0], shapes[3])]
-    if not everything:
-        primals[2:], cotangents[1] = [None, None], None
-    activation = "silu" if everything else None
-    found = gradients_of(primals, cotangents, activation, device)
-    # Sums may cancel in an array of few elements: errors are those of the terms.
-    judge(found, primals, cotangents, activation, by_terms=True)
 
 
 def test_slope_far_out(device):
@@ -225,36 +133,6 @@ def test_slope_far_out(device):
     np.testing.assert_allclose(
         slope.flatten().tolist(), [0, 0, far, 0.5, 1 - far, 1, 1], rtol=1e-5, atol=1e-36
     )
-
-
-def test_infinite_x_stays_in_its_channel(device):
-    """The last step of a run that is not full: nothing beyond it may be multiplied by zero."""
-    x = np.ones((1, 20, 3), dtype=np.float32)
-    x[0, 19, 1] = math.inf
-    in_x, in_weight = gradients_of(
-        [mx.array(x), mx.ones((3, 4)), None, None], [mx.ones((1, 20, 3)), None], None, device
-    )
-    assert np.isfinite(np.array(in_x)).all()
-    assert np.array(in_weight).tolist() == [
-        [17, 18, 19, 20],
-        [17, 18, 19, math.inf],
-        [17, 18, 19, 20],
-    ]
-
-
-def test_pieces_give_the_gradients_of_the_whole(device, drawn, judge):
-    """Backward through calls, each of which begins where the one before it ended."""
-    primals, cotangents = drawn(2, 150, 33, 4)
-
-    def in_pieces(x, weight, bias, states):
-        outputs = []
-        for piece in (x[:, :2], x[:, 2:70], x[:, 70:]):
-            y, states = causal_conv1d(piece, weight, bias, states, True, "silu", backend=device)
-            outputs.append(y)
-        return mx.concatenate(outputs, axis=1), states
-
-    _, found = mx.vjp(in_pieces, primals, cotangents)
-    judge(found, primals, cotangents, "silu")
 
 
 # --- layouts and cost --------------------------------------------------------------------------
@@ -273,44 +151,6 @@ def test_strided_inputs(device, draw, judge):
     judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
 
 
-def test_broadcast_cotangents(device, drawn, judge):
-    """As a sum leaves them."""
-    primals, _ = drawn(3, 40, 5, 4)
-    cotangents = [mx.broadcast_to(mx.array(2.0), s) for s in ((3, 40, 5), (3, 3, 5))]
-    judge(gradients_of(primals, cotangents, "silu", device), primals, cotangents, "silu")
-
-
-@pytest.mark.parametrize(
-    ("batch", "steps", "channels", "width", "activation"),
-    [
-        (2, 65, 64, 4, "silu"),
-        (8, 64, 96, 4, "silu"),
-        (2, 372, 64, 4, None),
-        (2, 372, 64, 4, "silu"),
-        (1, 2048, 64, 4, "silu"),
-        (64, 1, 64, 4, "silu"),
-        (1, 1000, 64, 7, "silu"),
-        (1, 2000, 64, 17, "silu"),
-        (3, 1000, 64, 32, "silu"),
-    ],
-    ids=str,
-)
-@pytest.mark.sampled(9)
-def test_memory_is_accessed_once(batch, steps, channels, width, activation, simulator, drawn):
-    """Of one launch, which gives every gradient: x and dy are read once, dx is written once."""
-    primals, cotangents = drawn(batch, steps, channels, width, mx.bfloat16, mx.float32)
-    cotangents = [cotangent.astype(mx.bfloat16) for cotangent in cotangents]
-    mx.eval(gradients_of(primals, cotangents, activation, "metal"))
-    (launch,) = [made for made in simulator.launches if "gradient" in made.kernel]
-    x, weight, bias, states = (primal.nbytes for primal in primals)
-    needed = 2 * (x + weight + bias + states) + sum(c.nbytes for c in cotangents)
-    assert launch.device_bytes <= 1.15 * needed
-    strided = {name for name in launch.traffic if name.endswith("_strides")}
-    assert {"values_strides", "cotangent_strides", "states_strides"} <= strided
-    # And yet no thread has more than a few runs, of 16 or 32 steps.
-    assert math.prod(launch.grid) * (160 if width < 32 else 320) >= primals[0].size
-
-
 @pytest.mark.parametrize("windows", [1, 2])
 @pytest.mark.parametrize("width", range(1, 33))
 def test_threadgroups_have_the_memory(width, windows):
@@ -319,96 +159,3 @@ def test_threadgroups_have_the_memory(width, windows):
     floats = (width + 1) * 32 + windows * places * max(width - 1, 1) * 32
     assert 4 * floats <= 32 * 1024
     assert places >= 3
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("activation", [None, "silu"])
-def test_second_derivatives(activation, device, drawn, draw, wide, relative_error):
-    """Of the gradients' product with fixed directions: symmetric, so differences of gradients."""
-    primals, cotangents = drawn(2, 20, 3, 4)
-    directions = [draw(primal.shape, mx.float32) for primal in primals]
-
-    def along(*arrays):
-        found = gradients_of(list(arrays), cotangents, activation, device)
-        return sum(mx.sum(f * d) for f, d in zip(found, directions, strict=True))
-
-    actual = mx.grad(along, argnums=(0, 1, 2, 3))(*primals)
-    step = 1e-6
-    ahead, behind = (
-        oracle.causal_gradients(
-            *(wide(p) + sign * step * wide(d) for p, d in zip(primals, directions, strict=True)),
-            activation,
-            [wide(cotangent) for cotangent in cotangents],
-        )
-        for sign in (1, -1)
-    )
-    for name, result, plus, minus in zip(NAMES, actual, ahead, behind, strict=True):
-        assert relative_error(result, (plus - minus) / (2 * step), np.ones(1)) < 1e-4, name
-        if activation or name in ("x", "weight", "states"):
-            assert relative_error(result, (plus - minus) / (2 * step)) < 1e-5, name
-
-
-def test_compile_and_checkpoint(device, drawn):
-    primals, cotangents = drawn(2, 20, 3, 4)
-
-    def loss(*arrays):
-        y, final = causal_conv1d(*arrays, True, "silu", backend=device)
-        return mx.sum(y * cotangents[0]) + mx.sum(final * cotangents[1])
-
-    gradient = mx.grad(loss, argnums=(0, 1, 2, 3))
-    plain = gradient(*primals)
-    checkpointed = mx.grad(mx.checkpoint(loss), argnums=(0, 1, 2, 3))
-    for other in (mx.compile(gradient)(*primals), checkpointed(*primals)):
-        for one, two in zip(plain, other, strict=True):
-            np.testing.assert_allclose(np.array(one), np.array(two), rtol=1e-5, atol=1e-5)
-
-
-def test_in_a_module(device, drawn):
-    (x, weight, bias, _), (cotangent, _) = drawn(2, 20, 3, 4)
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight, self.bias = weight, bias
-
-        def __call__(self, x):
-            return causal_conv1d(x, self.weight, self.bias, activation="silu", backend=device)
-
-    layer = Layer()
-    _, found = nn.value_and_grad(layer, lambda x: mx.sum(layer(x) * cotangent))(x)
-    _, *expected = gradients_of([x, weight, bias, None], [cotangent, None], "silu", device)
-    assert mx.allclose(found["weight"], expected[0]).item()
-    assert mx.allclose(found["bias"], expected[1]).item()
-
-
-# --- step by step ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("activation", [None, "silu"])
-@pytest.mark.parametrize("width", [1, 2, 4, 17])
-def test_update(width, activation, device, drawn, judge):
-    (x, weight, bias, states), (cotangent, final) = drawn(5, 1, 33, width)
-
-    def operator(x, weight, bias, state):
-        return causal_conv1d_update(x, state, weight, bias, activation, backend=device)
-
-    _, found = mx.vjp(operator, [x[:, 0], weight, bias, states], [cotangent[:, 0], final])
-    found[0] = found[0][:, None]
-    judge(found, [x, weight, bias, states], [cotangent, final], activation)
-
-
-def test_back_through_many_updates(device, drawn, judge):
-    """As training on a decoder's own steps does."""
-    primals, cotangents = drawn(2, 9, 5, 4)
-
-    def decoded(x, weight, bias, state):
-        outputs = []
-        for t in range(x.shape[1]):
-            y, state = causal_conv1d_update(x[:, t], state, weight, bias, "silu", backend=device)
-            outputs.append(y)
-        return mx.stack(outputs, axis=1), state
-
-    _, found = mx.vjp(decoded, primals, cotangents)
-    judge(found, primals, cotangents, "silu")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from embercoach.simulator import activate
-from xlstm_kernels import DoubleFloat, default_backend
 
 LIMBS = """
     uint limbs[8] = {0u};
@@ -34,31 +33,6 @@ LIMBS = """
     }
     total[0] = result;
 """
-
-#: The guides' lines. `lo * lo` is an int, and the carries are left out, as in the guides.
-VERBATIM = """
-    uint limbs[8u] = {0u};
-    const uint data_size = data_shape[0];
-    for (uint i = 0; i < data_size; i++) {
-        uint bits = as_type<uint>(data[i]);
-        ushort lo = bits & 0xFFFFu;
-        ushort hi = (bits >> 16) & 0xFFFFu;
-
-        limbs[0] += uint(lo * lo) & 0xFFFFu;
-        limbs[1] += (uint(lo * lo) >> 16) + uint(lo * hi);
-    }
-    float result = 0.0f;
-    float radix = 1.0f;
-    for (uint l = 0; l < 8u; l++) {
-        result += float(limbs[l]) * radix;
-        radix *= 65536.0f;
-    }
-    total[0] = result;
-"""
-
-
-def float64(numbers: DoubleFloat) -> np.ndarray:
-    return np.array(numbers.to_float64())
 
 
 def limb_square(numbers: np.ndarray, source: str = LIMBS) -> float:
@@ -83,22 +57,3 @@ def test_limbs_square_the_bits_of_the_numbers():
     assert bits == [0x40400000, 0x40800000]
     assert limb_square(v) == pytest.approx(sum(b * b for b in bits), rel=1e-6)
     assert limb_square(v) == pytest.approx(2.335e18, rel=1e-3)  # the sum of squares is 25
-
-
-def test_a_double_float_squares_the_numbers(simulator):
-    v = DoubleFloat.from_numpy(np.array([3.0, 4.0]))
-    with default_backend("metal"):
-        assert float64(v.dot(v)) == 25
-        tenth = DoubleFloat.from_numpy(np.array([0.1, 0.2]))
-        assert float64(tenth.dot(tenth)) == pytest.approx(0.05, rel=1e-14)
-
-
-def test_the_verbatim_lines_ignore_the_upper_half_of_the_bits():
-    """`lo` is zero for 3 and 4, whose mantissas have few bits: so is every limb."""
-    assert limb_square(np.array([3.0, 4.0]), VERBATIM) == 0  # the sum of squares is 25
-    tenth = np.array([0.1])
-    bits = int(tenth.astype(np.float32).view(np.uint32)[0])
-    low, high = bits & 0xFFFF, bits >> 16
-    # The square of the bits without that of their upper half, and half of the mixed products.
-    assert limb_square(tenth, VERBATIM) == pytest.approx(low * low + 65536 * low * high, rel=1e-6)
-    assert limb_square(tenth, VERBATIM) > 1e13  # the square is 0.01

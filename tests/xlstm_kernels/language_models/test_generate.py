@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import mlx.core as mx
 import pytest
@@ -17,7 +15,6 @@ from tests.xlstm_kernels.language_models.conftest import save_tokenizer
 from xlstm_kernels import generate
 from xlstm_kernels.nn import xLSTMLMModel, xLSTMLMModelConfig
 
-ROOT = Path(__file__).parents[3]
 FIGURES = re.compile(
     r"prompt: 5 tokens, [\de.+]+ tokens/s; text: \d+ tokens, [\de.+]+ tokens/s; "
     r"peak memory \d\.\d{3} GB\n"
@@ -136,16 +133,3 @@ def test_without_mlx_lm(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         generate.main(["--model", "x", "--prompt", "x"])
     assert "Error: mlx-lm is needed: pip install 'embercoach[lm]'" in capsys.readouterr().err
-
-
-@pytest.mark.exhaustive
-def test_the_module_is_a_command(mlx_lm, folder):
-    words = ["--model", str(folder), "--prompt", "To be", "--max-tokens", "4"]
-    result = subprocess.run(
-        [sys.executable, "-m", "xlstm_kernels.generate", *words],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert result.stdout == mlx_lm.generate(*mlx_lm.load(str(folder)), "To be", max_tokens=4) + "\n"

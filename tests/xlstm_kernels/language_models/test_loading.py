@@ -37,10 +37,13 @@ def dtypes(model: nn.Module) -> dict[str, mx.Dtype]:
     return {name: array.dtype for name, array in tree_flatten(model.parameters())}
 
 
-@pytest.mark.parametrize("shards", [0, 1, 4])
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"tie_word_embeddings": True}, {"chunkwise_kernel": "parallel--native_autograd"}],
+    ("shards", "settings"),
+    [
+        (0, {}),
+        (4, {"tie_word_embeddings": True}),
+        (1, {"chunkwise_kernel": "parallel--native_autograd"}),
+    ],
     ids=["untied", "tied", "parallel"],
 )
 def test_load(shards, settings, checkpoint):
@@ -55,13 +58,6 @@ def test_load(shards, settings, checkpoint):
     assert model(TOKENS[:, :1], cache)[0].shape == (1, 1, VOCABULARY)
 
 
-def test_shards_without_an_index(checkpoint):
-    folder = checkpoint()
-    save_shards(folder, drawn_model(), 3)
-    (folder / INDEX).unlink()
-    assert mx.array_equal(load(str(folder))(TOKENS), drawn_model()(TOKENS)).item()
-
-
 def test_a_configuration_in_yaml(checkpoint):
     """As xlstm's: its shards have no index either."""
     folder = checkpoint()
@@ -72,10 +68,6 @@ def test_a_configuration_in_yaml(checkpoint):
     path.write_text("a: [")
     with pytest.raises(CheckpointError, match=r"config\.yaml: invalid YAML: \w"):
         load(folder)
-
-
-def test_dtype(checkpoint):
-    assert set(dtypes(load(checkpoint(), dtype=mx.bfloat16)).values()) == {mx.bfloat16}
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -144,17 +136,6 @@ def test_a_layer_is_freed_before_the_next_is_read(tmp_path):
     assert kept < sum(sizes) / 4
     assert mx.get_peak_memory() - before < kept + 2 * max(sizes)
     assert quantized(TOKENS).shape == (*TOKENS.shape, 257)
-
-
-def test_a_progress_bar(checkpoint, capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes stderr for a terminal
-    folder = checkpoint()
-    load(folder)
-    assert capsys.readouterr().err == ""
-    load(folder, progress=True)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Loading" in captured.err
 
 
 # --- errors ------------------------------------------------------------------------------------
@@ -268,11 +249,6 @@ def test_errors_name_the_file_and_the_weight(spoil, message, checkpoint):
         load(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_is_no_folder(checkpoint):
-    with pytest.raises(CheckpointError, match=r"must be a folder with config\.json, got a file"):
-        load(checkpoint() / "config.json")
 
 
 def refuse(*_: Any, **__: Any) -> None:

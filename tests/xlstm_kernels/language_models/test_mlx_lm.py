@@ -5,10 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -16,19 +13,13 @@ import pytest
 from mlx.utils import tree_flatten
 
 from tests.xlstm_kernels.language_models.conftest import (
-    SETTINGS,
     drawn_model,
-    save_tokenizer,
 )
 from xlstm_kernels import mlx_lm as module
-from xlstm_kernels.checkpoints import load
-from xlstm_kernels.checkpoints.quantization import quantize
-from xlstm_kernels.mlx_lm import ModelArgs, create_language_model
 from xlstm_kernels.mlx_lm.__main__ import run
 
-ROOT = Path(__file__).parents[3]
 PROMPTS = ["To be", "a prompt that is longer than the others", "x"]
-COUNT = 8
+COUNT = 6
 END = 256
 
 
@@ -48,25 +39,10 @@ def greedy(prompt: list[int]) -> list[int]:
     return tokens
 
 
-def command(*words: str | Path) -> str:
-    """Run a command of mlx-lm; return what it prints."""
-    result = subprocess.run(
-        [sys.executable, "-m", "xlstm_kernels.mlx_lm", *map(str, words)],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 # --- generation --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("prompt", "prefill"), [(PROMPTS[0], 1), *((prompt, 4) for prompt in PROMPTS), (PROMPTS[1], 64)]
-)
+@pytest.mark.parametrize(("prompt", "prefill"), [(PROMPTS[0], 1), (PROMPTS[1], 4), (PROMPTS[2], 4)])
 def test_stream_generate(prompt, prefill, mlx_lm, loaded):
     model, tokenizer = loaded
     responses = mlx_lm.stream_generate(
@@ -87,45 +63,15 @@ def test_steps_as_cuda_takes_them(prompts, mlx_lm, loaded, monkeypatch):
     assert results.texts == [tokenizer.decode(greedy(one)) for one in tokens]
 
 
-@pytest.mark.exhaustive
-def test_a_compiled_step_follows_the_weights(monkeypatch):
-    model, token = drawn_model(), mx.array([[1]])
-
-    def logits(*, compiled):
-        monkeypatch.setattr(module, "_launches_dominate", lambda: compiled)
-        cache = model.make_cache()
-        model(token, cache)
-        return np.array(model(token, cache))
-
-    found = []
-    for change in (lambda: None, lambda: scale_embeddings(model), lambda: quantize(model, 8, 32)):
-        change()
-        found.append(logits(compiled=True))
-        np.testing.assert_allclose(found[-1], logits(compiled=False), rtol=1e-4, atol=1e-4)
-    assert not np.allclose(found[0], found[1])
-    assert not np.allclose(found[1], found[2])
-
-
-def scale_embeddings(model):
-    weight = model.backbone.embeddings.weight
-    model.backbone.embeddings.weight = weight + weight
-
-
-def test_generate(mlx_lm, loaded):
-    model, tokenizer = loaded
-    text = mlx_lm.generate(model, tokenizer, PROMPTS[0], max_tokens=COUNT)
-    assert text == tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
-
-
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"completion_batch_size": 2, "prefill_batch_size": 1}, {"prefill_step_size": 7}],
+    [{"prefill_step_size": 7}, {"completion_batch_size": 2, "prefill_batch_size": 1}],
 )
 def test_batch_generate(settings, mlx_lm, loaded):
     """Prompts of several lengths, also when one joins others that are already under way."""
     model, tokenizer = loaded
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
-    lengths = [COUNT, 2, 5]
+    lengths = [COUNT, 2, 4]
     first = mlx_lm.batch_generate(
         model, tokenizer, prompts, max_tokens=lengths, return_prompt_caches=True, **settings
     )
@@ -230,136 +176,7 @@ def test_a_folder_that_names_its_model(mlx_lm, folder, tmp_path, monkeypatch):
     assert mx.array_equal(model(tokens), drawn_model()(tokens)).item()
 
 
-def test_mlx_lm_has_no_xlstm(mlx_lm):
-    """If it gets one, `register()` hides it: decide then."""
-    assert not (Path(mlx_lm.__file__).parent / "models" / "xlstm.py").exists()
-
-
-def test_arguments():
-    args = ModelArgs.from_dict({**SETTINGS, "model_type": "xlstm", "architectures": ["x"]})
-    assert (args.model_type, args.slstm_at) == ("xlstm", (1,))
-
-
 # --- commands ----------------------------------------------------------------------------------
-
-
-@pytest.mark.exhaustive
-def test_lora_and_fuse(mlx_lm, folder, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("train", "valid"):
-        line = json.dumps({"text": "the quick brown fox jumps over the lazy dog"})
-        (data / f"{name}.jsonl").write_text(f"{line}\n" * 4)
-    adapters, fused = tmp_path / "adapters", tmp_path / "fused"
-    command(
-        *("lora", "--train", "--model", folder, "--data", data, "--adapter-path", adapters),
-        *("--iters", "8", "--batch-size", "2", "--num-layers", "-1", "--learning-rate", "1e-3"),
-        "--grad-checkpoint",
-    )
-    command("fuse", "--model", folder, "--adapter-path", adapters, "--save-path", fused)
-    adapted, tokenizer = mlx_lm.load(str(folder), adapter_path=str(adapters))
-    tokens = mx.array([tokenizer.encode("the quick brown fox")])
-    logits = adapted(tokens)
-    assert mx.allclose(mlx_lm.load(str(fused))[0](tokens), logits, atol=1e-3).item()
-
-    def loss(values: mx.array) -> float:
-        return -mx.mean(
-            mx.take_along_axis(
-                values[:, :-1] - mx.logsumexp(values[:, :-1], axis=-1, keepdims=True),
-                tokens[:, 1:, None],
-                axis=-1,
-            )
-        ).item()
-
-    assert loss(logits) < loss(drawn_model()(tokens)) - 0.1
-
-
-@pytest.mark.exhaustive
-def test_server(mlx_lm, folder, loaded):
-    """One request to a server on the loopback device."""
-    import http.client
-    import socket
-    import time
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["server", "--model", str(folder), "--port", str(port), "--host", "127.0.0.1"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "xlstm_kernels.mlx_lm", *words],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    request = {"prompt": PROMPTS[0], "max_tokens": COUNT, "temperature": 0}
-    try:
-        for _ in range(120):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            try:
-                connection.request(
-                    "POST",
-                    "/v1/completions",
-                    json.dumps(request),
-                    {"Content-Type": "application/json"},
-                )
-                answer: dict[str, Any] = json.loads(connection.getresponse().read())
-                break
-            except ConnectionRefusedError:
-                assert server.poll() is None
-                time.sleep(0.5)
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-    _, tokenizer = loaded
-    expected = tokenizer.decode(greedy(tokenizer.encode(PROMPTS[0])))
-    assert answer["choices"][0]["text"] == expected
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("tied", "dtype", "shard"),
-    [
-        (False, "float32", "1GB"),
-        (True, "float32", "100KB"),
-        (False, "bfloat16", "100KB"),
-        (True, "bfloat16", "1GB"),
-    ],
-)
-def test_tokens_are_those_of_transformers(tied, dtype, shard, mlx_lm, tmp_path, monkeypatch):
-    """A checkpoint that transformers wrote, in one file or several, continued by both."""
-    torch = pytest.importorskip("torch", reason="the oracle needs torch")
-    import importlib
-
-    monkeypatch.setattr("transformers.utils.is_xlstm_available", lambda: False)
-    modeling = importlib.import_module("transformers.models.xlstm.modeling_xlstm")
-    kept = {name: value for name, value in SETTINGS.items() if not name.startswith("slstm")}
-    config = modeling.xLSTMConfig(
-        **kept, eos_token_id=END, bos_token_id=None, pad_token_id=None, tie_word_embeddings=tied
-    )
-    torch.manual_seed(3)
-    theirs = modeling.xLSTMForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.add_(0.15 * torch.randn(parameter.shape))
-    theirs = theirs.to(getattr(torch, dtype))
-    theirs.save_pretrained(tmp_path, max_shard_size=shard)
-    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard == "100KB")
-    save_tokenizer(tmp_path)
-    _, tokenizer = models = mlx_lm.load(str(tmp_path))
-    loaded = load(tmp_path, create=create_language_model)
-    theirs = theirs.float()
-    prompt = tokenizer.encode(PROMPTS[1])
-    with torch.no_grad():  # without their cache: its state has another shape than their step takes
-        output = theirs.generate(
-            torch.tensor([prompt]), max_new_tokens=COUNT, do_sample=False, use_cache=False
-        )
-    expected = output[0, len(prompt) :].tolist()
-    assert len(expected) == COUNT
-    for model in (models[0], loaded):
-        assert model.backbone.embeddings.weight.dtype == getattr(mx, dtype)
-        model.set_dtype(mx.float32)  # their weights, without the rounding of activations
-        responses = mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=COUNT)
-        assert [one.token for one in responses] == expected
 
 
 def test_commands_without_mlx_lm(monkeypatch, capsys):

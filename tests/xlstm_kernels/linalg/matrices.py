@@ -16,17 +16,6 @@ BAR = 2e-5
 STEP = 1e-5
 
 
-def conditioned(shape: Sequence[int], condition: float, seed: int = 0) -> np.ndarray:
-    """Matrices (..., M, N) with singular values from 1 to 1 / condition, float32."""
-    *batch, rows, columns = shape
-    normal = np.random.default_rng(seed).standard_normal
-    left, _ = np.linalg.qr(normal((*batch, rows, rows)))
-    right, _ = np.linalg.qr(normal((*batch, columns, columns)))
-    least = min(rows, columns)
-    values = np.logspace(0, -np.log10(condition), least)
-    return ((left[..., :least] * values) @ right[..., :least, :]).astype(np.float32)
-
-
 def positive_definite(shape: Sequence[int], condition: float, seed: int = 0) -> np.ndarray:
     """Symmetric matrices (..., N, N) with eigenvalues from 1 to 1 / condition, float32."""
     *_, size = shape
@@ -65,8 +54,13 @@ def check_slopes(
     definition: Callable[..., np.ndarray],
     arrays: Sequence[np.ndarray],
     directions: Callable[[np.ndarray], np.ndarray] = lambda direction: direction,
+    *,
+    forward: bool = True,
 ) -> None:
-    """Compare gradients, and their gradients, with differences of `definition` in float64."""
+    """Compare gradients, and their gradients, with differences of `definition` in float64.
+
+    With `forward`, compare the slopes by `mx.jvp` too, which MLX lacks for LAPACK's decompositions.
+    """
     wide = [array.astype(np.float64) for array in arrays]
     normal = np.random.default_rng(1).standard_normal
     weight = normal(definition(*wide).shape)
@@ -79,7 +73,8 @@ def check_slopes(
         return float((weight * definition(*at)).sum())
 
     far = 10 * STEP
-    found: list[mx.array] = []  # of each direction a slope, its slope, and the slope by mx.jvp
+    found: list[mx.array] = []  # of each direction a slope and its slope
+    tangents: list[mx.array] = []
     sizes: list[mx.array] = []
     expected: list[tuple[float, float]] = []
     for _ in range(DIRECTIONS):
@@ -92,15 +87,19 @@ def check_slopes(
             return value(*(a + s * x + t * y for a, x, y in zip(wide, u, v, strict=True)))
 
         gradients, curved = pulled(loss, given), pulled(slope, given)
-        _, (tangent,) = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
-        found.append(mx.stack([slope(*given), along(curved, second), tangent]))
+        found.append(mx.stack([slope(*given), along(curved, second)]))
+        if forward:
+            _, tangent = mx.jvp(loss, given, [mx.array(d, dtype=mx.float32) for d in first])
+            tangents += tangent
         sizes.append(mx.stack([size_of(gradients), size_of(curved)]))
         corners = moved(far, far) - moved(far, -far) - moved(-far, far) + moved(-far, -far)
         ends = moved(STEP, 0) - moved(-STEP, 0)
         expected.append((ends / (2 * STEP), corners / (4 * far**2)))
-    slopes, curves, tangents = np.array(mx.stack(found)).T
+    slopes, curves = np.array(mx.stack(found)).T
     of_gradients, of_curves = np.array(mx.stack(sizes)).T
     expected_slopes, expected_curves = np.array(expected).T
     assert (np.abs(slopes - expected_slopes) < BAR * of_gradients).all()
-    assert (np.abs(tangents - expected_slopes) < BAR * of_gradients).all()
+    if forward:
+        found_slopes = np.array(mx.stack(tangents))
+        assert (np.abs(found_slopes - expected_slopes) < BAR * of_gradients).all()
     assert (np.abs(curves - expected_curves) < 3 * BAR * of_curves).all()

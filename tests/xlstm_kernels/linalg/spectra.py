@@ -58,13 +58,3 @@ def diagonal(values: object, rows: int, columns: int) -> np.ndarray:
     matrix = np.zeros((*values.shape[:-1], rows, columns))
     matrix[..., range(count), range(count)] = values
     return matrix
-
-
-def numerical_gradient(function: object, a: np.ndarray, step: float = 1e-6) -> np.ndarray:
-    """Central differences in float64."""
-    gradient = np.zeros(a.shape)
-    for place in np.ndindex(a.shape):
-        moved = np.zeros(a.shape)
-        moved[place] = step
-        gradient[place] = (function(a + moved) - function(a - moved)) / (2 * step)
-    return gradient

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROUNDING = 2.0**-24
-# How much bigger the terms of a step, or of a gradient, may be than their sum for the bar to judge.
-MILD = 30.0
+# How much bigger the terms of a step may be than their sum for the bar of h to judge. Each term has
+# two roundings at least, of its weight and of the product: 2 ROUNDING times 16 is 1.9e-6, below it.
+MILD = 16.0
 # Where exp(-m) is infinite in float32, h is zero; the definition's h is smaller than this then.
 # And float32 loses digits below 1.2e-38, or takes such numbers for zero.
 NEGLIGIBLE = 1e-36

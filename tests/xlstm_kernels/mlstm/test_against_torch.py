@@ -6,12 +6,8 @@ recurrence begins with, so that with an eps it is another function by some 1e-7:
 
 from __future__ import annotations
 
-import ast
-import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -22,15 +18,11 @@ from tests.xlstm_kernels.mlstm.test_gradients import (
     NAMES,
     computed_gradients,
     cotangents_of,
-    expected_gradients,
 )
-from xlstm_kernels.mlstm import registry
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.xlstm_kernels.mlstm.comparing import Inputs
 
 pytestmark = pytest.mark.oracle
@@ -100,17 +92,6 @@ def test_chunkwise(form, initial, torch, theirs, device):
     assert distance(wide(our_n), n.numpy() * gauge) < 1e-6
 
 
-def test_parallel(torch, theirs, device):
-    inputs = DRAW.inputs()
-    arguments, _ = doubles(torch, inputs)
-    h = theirs.get_mlstm_kernel("parallel--native_stablef_autograd")(*arguments, eps=0.0)
-    # Without eps only what bounds the normaliser depends on m: exp(-m), and theirs is bigger.
-    ours = wide(mlstm_chunkwise(*inputs.sequence, eps=0.0, backend=device))
-    result = inputs.expected()
-    free = result.cancellation < 30
-    assert distance(ours[free], h.numpy()[free]) < 5e-6
-
-
 @pytest.mark.parametrize("normalize", [True, False])
 def test_sigmoid_gates(normalize, torch, theirs, device):
     inputs = DRAW.inputs()
@@ -134,14 +115,6 @@ def autograd(torch: Any, theirs: Any, inputs: Inputs, cotangents: list[np.ndarra
     return [leaf.grad for leaf in leaves]
 
 
-def test_the_gradient_of_the_definition_is_theirs(torch, theirs):
-    inputs = Draw(2, 3, 40, 8, 12, gates="capped", initial=True, eps=1e-3, seed=7).inputs()
-    cotangents = cotangents_of(inputs, 3)
-    ours = expected_gradients(inputs, cotangents)
-    for gradient, expected in zip(ours, autograd(torch, theirs, inputs, cotangents), strict=True):
-        assert distance(gradient.reshape(expected.shape), expected) < 1e-10
-
-
 @pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
 @pytest.mark.parametrize("eps", [1e-6, 1e-3])
 def test_gradients(form, eps, torch, theirs, device):
@@ -151,71 +124,3 @@ def test_gradients(form, eps, torch, theirs, device):
     expected = dict(zip(NAMES, autograd(torch, theirs, inputs, cotangents), strict=True))
     for name, gradient in found.items():
         assert distance(wide(gradient), expected[name]) < BARS[name], name
-
-
-def test_without_the_normaliser_the_gradient_is_that_of_their_kernels(torch, theirs, device):
-    """Their own backward, which takes the normaliser for a constant; from the zero state."""
-    inputs = Draw(1, 3, 128, 16, 24, seed=13).inputs()
-    weight = np.random.default_rng(5).standard_normal(inputs.v.shape)
-    arguments, _ = doubles(torch, inputs)
-    for leaf in arguments:
-        leaf.requires_grad_(True)
-    # It computes in float32 at most.
-    h = theirs.get_mlstm_kernel("chunkwise--native_custbw")(*arguments, chunk_size=64)
-    (h * torch.tensor(weight)).sum().backward()
-
-    def loss(*arrays):
-        h = mlstm_chunkwise(*arrays, normalizer_grad=False, backend=device)
-        return (h * mx.array(weight.astype(np.float32))).sum()
-
-    found = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
-    for gradient, leaf in zip(found, arguments, strict=True):
-        assert distance(wide(gradient), leaf.grad) < 1e-4
-
-
-def kernel_signature(function: Callable) -> list[str]:
-    return list(inspect.signature(function).parameters)
-
-
-def test_arguments_have_their_names(theirs):
-    for ours, name in (
-        (mlstm_chunkwise, "chunkwise--native_autograd"),
-        (mlstm_chunkwise, "parallel--native_autograd"),
-    ):
-        wanted = kernel_signature(theirs.get_mlstm_kernel(name))
-        wanted = [parameter for parameter in wanted if parameter != "kwargs"]
-        assert kernel_signature(ours)[: len(wanted)] == wanted
-
-
-def test_every_name_of_theirs_takes_what_theirs_takes(theirs):
-    """By position and by keyword; what only Triton's forms take is in test_registry."""
-    for kind in ("kernel", "sequence_kernel", "step_kernel"):
-        for name in getattr(theirs, f"get_available_mlstm_{kind}s")():
-            wanted = kernel_signature(getattr(theirs, f"get_mlstm_{kind}")(name))
-            wanted = [parameter for parameter in wanted if parameter != "kwargs"]
-            assert (
-                kernel_signature(getattr(registry, f"get_mlstm_{kind}")(name))[: len(wanted)]
-                == wanted
-            ), name
-
-
-def test_names_and_order_of_forms_that_need_triton(theirs):
-    """Read, not imported: the package registers them only where Triton is."""
-    root = Path(theirs.__file__).parent
-    for module, function, name in (
-        ("chunkwise/triton_limit_chunk", "mlstm_chunkwise__limit_chunk", "triton_limit_chunk"),
-        ("chunkwise/triton_xl_chunk", "mlstm_chunkwise__xl_chunk", "triton_xl_chunk"),
-        (
-            "chunkwise/triton_xl_chunk_siging",
-            "mlstm_siging_chunkwise__xl_chunk",
-            "triton_xl_chunk_siging",
-        ),
-        ("parallel/triton_limit_headdim", "mlstm_parallel__limit_headdim", "triton_limit_headdim"),
-    ):
-        tree = ast.parse((root / module / "fwbw.py").read_text())
-        (definition,) = (n for n in tree.body if getattr(n, "name", None) == function)
-        wanted = [argument.arg for argument in definition.args.args]
-        ours = registry.get_mlstm_kernel(f"{module.split('/')[0]}--{name}")
-        assert kernel_signature(ours)[: len(wanted)] == wanted
-    siging = inspect.signature(registry.get_mlstm_kernel("chunkwise--triton_xl_chunk_siging"))
-    assert siging.parameters["chunk_size"].default == 128

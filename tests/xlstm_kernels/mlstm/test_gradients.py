@@ -14,16 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mlx import nn
 
-from tests.xlstm_kernels.mlstm.comparing import MILD, ROUNDING, Draw, draws, wide
+from tests.xlstm_kernels.mlstm.comparing import ROUNDING, Draw, draws, wide
 from tests.xlstm_kernels.mlstm.gradient_oracle import Gradients, gradients
-from tests.xlstm_kernels.mlstm.oracle import mlstm
-from tests.xlstm_kernels.mlstm.test_siging import definition as siging_definition
 from xlstm_kernels.mlstm.chunkwise import mlstm_chunkwise
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
-from xlstm_kernels.mlstm.siging import mlstm_siging_chunkwise
-from xlstm_kernels.mlstm.step import mlstm_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,18 +26,23 @@ if TYPE_CHECKING:
     from tests.xlstm_kernels.mlstm.comparing import Inputs
 
 FORMS = {
-    "chunks of 64": functools.partial(mlstm_chunkwise, chunk_size=64),
     "chunks of 16": functools.partial(mlstm_chunkwise, chunk_size=16),
-    "chunks of any size": mlstm_chunkwise,
     "sequence": mlstm_sequence,
+    "chunks of any size": mlstm_chunkwise,
 }
+EVERY_FORM = [
+    pytest.param(form, id=name, marks=[pytest.mark.exhaustive] if place > 1 else [])
+    for place, (name, form) in enumerate(FORMS.items())
+]
 NAMES = ("q", "k", "v", "i", "f", "c", "n", "m")
+# How much bigger the terms of a gradient may be than their sum for the bars to judge.
+MILD = 30.0
 # Relative L2 errors in float32; a sum over all later steps goes into f and m.
 BARS = dict.fromkeys(NAMES, 5e-6) | {"f": 1e-5, "m": 1e-5}
-QUICK = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(params=FORMS.values(), ids=list(FORMS))
+@pytest.fixture(params=EVERY_FORM)
 def form(request: pytest.FixtureRequest) -> Callable[..., object]:
     return request.param
 
@@ -123,37 +123,6 @@ def judge_gradients(inputs: Inputs, found: dict, given: list[np.ndarray], bars=N
         assert error <= allowed, f"{name}: {error:.2e} of {size:.2e}, allowed {allowed:.2e}"
 
 
-# --- the oracle itself -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("gates", ["normal", "capped"])
-def test_the_oracle_is_the_slope(masked, gates):
-    """Central differences in float64, along random directions of every argument."""
-    inputs = with_states(Draw(1, 2, 7, 3, 2, gates=gates, initial=True, masked=masked).inputs())
-    given = cotangents_of(inputs, 1)
-    result = expected_gradients(inputs, given)
-    mask = None if inputs.mask is None else np.array(inputs.mask)
-    arguments = [*map(wide, inputs.sequence), *map(wide, inputs.states)]
-    arguments[-1] = arguments[-1][..., 0]
-
-    def loss(*at):
-        out = mlstm(*at[:5], at[5:], eps=inputs.eps, mask=mask)
-        parts = zip((out.h, out.c, out.n, out.m[..., None]), given, strict=True)
-        return sum(float((part * weight).sum()) for part, weight in parts)
-
-    generator = np.random.default_rng(2)
-    for index, gradient in enumerate(result):
-        direction = generator.standard_normal(gradient.shape)
-        ends = []
-        for sign in (1, -1):
-            moved = list(arguments)
-            moved[index] = moved[index] + sign * 1e-6 * direction
-            ends.append(loss(*moved))
-        slope = (ends[0] - ends[1]) / 2e-6
-        assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-5, abs=1e-6)
-
-
 # --- values ------------------------------------------------------------------------------------
 
 
@@ -198,13 +167,6 @@ def test_gradients_keep_the_bars_where_nothing_cancels(draw, seed, form, device)
         assert np.linalg.norm(wide(gradient) - wanted) <= BARS[name] * size, name
 
 
-@pytest.mark.sampled(0)
-def test_gradients_over_500_steps(form, device):
-    inputs = Draw(1, 1, 500, 8, 8, initial=True, seed=3).inputs()
-    given = cotangents_of(inputs, 4)
-    judge_gradients(inputs, computed_gradients(form, inputs, given, device), given)
-
-
 @pytest.mark.parametrize(
     ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
 )
@@ -220,61 +182,6 @@ def test_gradients_in_halves(dtype, bar, form, device):
     judge_gradients(inputs, found, given, dict.fromkeys(NAMES, bar))
 
 
-@pytest.mark.parametrize("cut", [1, 40, 64])
-@pytest.mark.sampled(0)
-def test_split_equals_whole(cut, form, device):
-    """Backward through two calls, the second of which begins where the first one ends."""
-    inputs = Draw(1, 3, 97, 16, 24, initial=True, seed=7).inputs()
-    given = cotangents_of(inputs, 8)
-
-    def outputs(*arrays):
-        parts, states = [], arrays[5:]
-        for part in (slice(None, cut), slice(cut, None)):
-            pieces = (array[:, :, part] for array in arrays[:5])
-            h, states = form(*pieces, *states, return_last_states=True, backend=device)
-            parts.append(h)
-        return (mx.concatenate(parts, axis=2), *states)
-
-    _, found = mx.vjp(
-        outputs, [*inputs.sequence, *inputs.states], [mx.array(array) for array in given]
-    )
-    judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
-
-
-@pytest.mark.sampled(0)
-def test_gradients_of_a_step(device):
-    inputs = Draw(2, 3, 1, 33, 40, initial=True, seed=25).inputs()
-    given = cotangents_of(inputs, 26)
-
-    def outputs(*arrays):
-        h, states = mlstm_step(
-            *(array[:, :, 0] for array in arrays[:5]), *arrays[5:], backend=device
-        )
-        return (h[:, :, None], *states)
-
-    _, found = mx.vjp(
-        outputs, [*inputs.sequence, *inputs.states], [mx.array(array) for array in given]
-    )
-    judge_gradients(inputs, dict(zip(NAMES, found, strict=True)), given)
-
-
-def test_a_reset_cuts_gradients_off(form, device):
-    inputs = Draw(1, 3, 66, 8, 8, initial=True, seed=9).inputs()
-    f = np.array(inputs.f)
-    f[..., 30] = -np.inf
-    inputs = dataclasses.replace(inputs, f=mx.array(f))
-    given = cotangents_of(inputs, 10)
-    given[0][:, :, :30] = 0
-    found = computed_gradients(form, inputs, given, device)
-    for name in ("q", "k", "v"):
-        assert not mx.any(found[name][:, :, :30]).item()
-        assert mx.any(found[name][:, :, 31:]).item()
-    assert not mx.any(found["c"]).item()
-    for name in ("i", "f"):
-        assert mx.all(mx.isfinite(found[name])).item()
-        assert mx.max(mx.abs(found[name][..., :30])).item() < 1e-5
-
-
 def test_masked_steps_have_no_gradient(form, device):
     inputs = Draw(2, 3, 66, 8, 8, initial=True, masked=True, seed=11).inputs()
     found = computed_gradients(form, inputs, cotangents_of(inputs, 12), device)
@@ -282,47 +189,6 @@ def test_masked_steps_have_no_gradient(form, device):
     for name in ("q", "k", "v", "i", "f"):
         assert not np.array(found[name])[gone].any()
         assert np.array(found[name])[~gone].any()
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("chunk_size", [16, 64])
-def test_sigmoid_gates(normalize, chunk_size, device):
-    """Along random directions, against central differences of the definition in float64."""
-    inputs = Draw(1, 3, 50, 8, 12, initial=True, masked=True, seed=13).inputs()
-    generator = np.random.default_rng(14)
-
-    def outputs(q, k, v, i, f, c, n):
-        h, last = mlstm_siging_chunkwise(
-            q, k, v, i, f, c, n, return_last_states=True, normalize=normalize,
-            chunk_size=chunk_size, mask=inputs.mask, backend=device,
-        )  # fmt: skip
-        return (h, *last)
-
-    arguments = [*inputs.sequence, *inputs.states[:2]]
-    shapes = (inputs.v.shape, *(state.shape for state in inputs.states[:2]))
-    given = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
-    _, found = mx.vjp(outputs, arguments, [mx.array(array) for array in given])
-
-    def loss(*arrays):
-        moved = dataclasses.replace(
-            inputs,
-            **dict(zip("qkvif", arrays[:5], strict=True)),
-            states=(*arrays[5:], inputs.states[2]),
-        )
-        results = siging_definition(moved, normalize=normalize)
-        return sum((x * w).sum() for x, w in zip(results, given, strict=True))
-
-    numbers = [wide(array) for array in arguments]
-    for index, gradient in enumerate(found):
-        direction = generator.standard_normal(gradient.shape)
-        ends = []
-        for sign in (1, -1):
-            moved = list(numbers)
-            moved[index] = moved[index] + sign * 1e-6 * direction
-            ends.append(loss(*moved))
-        slope = (ends[0] - ends[1]) / 2e-6
-        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
-        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=5e-6 * size)
 
 
 @pytest.mark.parametrize("initial", [False, True])
@@ -348,86 +214,3 @@ def test_without_the_normaliser_backends_agree(form, device):
         size = np.linalg.norm(wide(expected["f" if name == "m" else name]))
         assert np.linalg.norm(one - other) <= 2e-5 * size, name
     assert np.linalg.norm(wide(exact["q"]) - wide(expected["q"])) > 0.1
-
-
-def test_behind_a_norm_the_normaliser_does_not_matter(form, device):
-    """A norm over each head takes any factor out again, and with it the normaliser's gradient."""
-    inputs = Draw(1, 3, 66, 8, 16, seed=17).inputs()
-    weight = mx.array(np.random.default_rng(18).standard_normal((1, 3, 66, 16)).astype(np.float32))
-
-    def loss(normalizer_grad):
-        def call(q, k):
-            h = form(q, k, *inputs.sequence[2:], normalizer_grad=normalizer_grad, backend=device)
-            return (mx.fast.layer_norm(h, None, None, 1e-12) * weight).sum()
-
-        return mx.grad(call, argnums=(0, 1))(inputs.q, inputs.k)
-
-    for exact, without in zip(loss(True), loss(False), strict=True):
-        assert np.linalg.norm(wide(exact) - wide(without)) <= 1e-3 * np.linalg.norm(wide(exact))
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backend", ["native", pytest.param("metal", marks=pytest.mark.metal)])
-def test_compile_and_value_and_grad(form, backend, request):
-    if backend == "metal":
-        request.getfixturevalue("metal")
-    inputs = Draw(1, 3, 40, 8, 8, seed=19).inputs()
-
-    def loss(*arrays):
-        return form(*arrays, backend=backend).square().sum()
-
-    step = mx.value_and_grad(loss, argnums=tuple(range(5)))
-    value, found = step(*inputs.sequence)
-    compiled_value, compiled = mx.compile(step)(*inputs.sequence)
-    assert compiled_value.item() == pytest.approx(value.item(), rel=1e-6)
-    for one, other in zip(found, compiled, strict=True):
-        assert np.linalg.norm(wide(one) - wide(other)) <= 1e-5 * np.linalg.norm(wide(one))
-
-
-def test_checkpoints(form, device):
-    """What is computed again backward is the same."""
-    inputs = Draw(1, 3, 40, 8, 8, seed=21).inputs()
-
-    def loss(*arrays):
-        return form(*arrays, backend=device).square().sum()
-
-    expected = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
-    found = mx.grad(mx.checkpoint(loss), argnums=tuple(range(5)))(*inputs.sequence)
-    for one, other in zip(found, expected, strict=True):
-        assert mx.array_equal(one, other).item()
-
-
-def test_second_derivatives(device):
-    """The gradient's gradient, which falls back on what MLX derives from its own operations."""
-    inputs = Draw(1, 1, 20, 8, 8, seed=23).inputs()
-
-    def slope(backend):
-        def loss(q):
-            h = mlstm_chunkwise(q, *inputs.sequence[1:], chunk_size=8, backend=backend)
-            return h.square().sum()
-
-        return mx.grad(lambda q: mx.grad(loss)(q).square().sum())(inputs.q)
-
-    found, expected = wide(slope(device)), wide(slope("native"))
-    assert np.linalg.norm(expected) > 0
-    assert np.linalg.norm(found - expected) <= 1e-4 * np.linalg.norm(expected)
-
-
-def test_layers_of_mlx_train_through_it(device):
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(6, 3 * 8 + 2, bias=False)
-
-        def __call__(self, x):
-            mixed = self.inner(x)[:, None]
-            q, k, v = (mixed[..., 8 * part : 8 * part + 8] for part in range(3))
-            return mlstm_chunkwise(q, k, v, mixed[..., 24], mixed[..., 25], backend=device)
-
-    mx.random.seed(0)
-    model, x = Model(), mx.random.normal((2, 30, 6))
-    loss, found = nn.value_and_grad(model, lambda m: m(x).square().mean())(model)
-    assert mx.isfinite(loss).item()
-    assert mx.any(found["inner"]["weight"]).item()

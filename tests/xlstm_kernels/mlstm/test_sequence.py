@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge, long_draws
 from xlstm_kernels.mlstm.sequence import mlstm_sequence
 from xlstm_kernels.mlstm.sequence_kernel import KERNELS
-from xlstm_kernels.mlstm.step import mlstm_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +23,7 @@ HYPOTHESIS = settings(
     max_examples=settings.default.max_examples // 7,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-LONG = settings(HYPOTHESIS, max_examples=3)
+LONG = settings(HYPOTHESIS, max_examples=2)
 ORDINARY = Draw(2, 3, 7, 33, 40, initial=True, seed=7)
 
 
@@ -81,21 +79,6 @@ def test_gates_and_states_of_other_dtypes(device):
     judge(inputs, *run(inputs, device), Bars(h=1e-3))
 
 
-@pytest.mark.parametrize("sizes", [(1, 1), (2, 7), (128, 33), (129, 5), (600, 20), (1100, 9)])
-def test_sizes_of_heads(device, sizes):
-    """Of one row; in 8 rows a thread, and 32; a column shared by two lanes, and by four."""
-    keys, values = sizes
-    inputs = Draw(1, 2, 3, keys, values, initial=True, seed=5).inputs()
-    judge(inputs, *run(inputs, device))
-
-
-def test_only_h(device):
-    inputs = ORDINARY.inputs()
-    h = mlstm_sequence(*inputs.sequence, *inputs.states, backend=device)
-    assert isinstance(h, mx.array)
-    assert mx.array_equal(h, run(inputs, device)[0]).item()
-
-
 @pytest.mark.parametrize("initial", [False, True])
 def test_no_steps(device, initial):
     inputs = replace(ORDINARY, steps=0, initial=initial, masked=True).inputs(mx.float16)
@@ -125,19 +108,6 @@ def test_split(device, gates, split):
     first, states = run(part(inputs, slice(split), inputs.states), device)
     second, states = run(part(inputs, slice(split, None), states), device)
     judge(inputs, mx.concatenate([first, second], axis=2), states)
-
-
-@pytest.mark.parametrize("gates", ["normal", "wide", "infinite"])
-def test_step_by_step(device, gates):
-    inputs = Draw(2, 1, 12, 5, 3, gates, initial=True, seed=9).inputs()
-    states, read = inputs.states, []
-    for t in range(12):
-        h, states = mlstm_step(
-            *(array[:, :, t] for array in inputs.sequence), *states, backend=device
-        )
-        read.append(h)
-    judge(inputs, mx.stack(read, axis=2), states)
-    judge(inputs, *run(inputs, device))
 
 
 def test_inputs_that_do_not_lie_in_order(device):
@@ -176,17 +146,6 @@ def test_masked_steps_may_hold_anything(device):
     judge(clean, h, states)
 
 
-@pytest.mark.parametrize("m", [0.7, -INF])
-def test_nothing_but_masked_steps(device, m):
-    inputs = replace(ORDINARY, steps=3).inputs()
-    c, n, _ = inputs.states
-    states = c, n, mx.full((2, 3, 1), m)
-    h, last = run(replace(inputs, states=states, mask=mx.zeros((2, 3), dtype=mx.bool_)), device)
-    assert not mx.any(h).item()
-    for one, other in zip(last, states, strict=True):
-        assert mx.array_equal(one, other).item()
-
-
 # --- gates at their limits ---------------------------------------------------------------------
 
 
@@ -202,22 +161,14 @@ def gated(changes: Sequence[tuple[int | slice, float, float]], initial: bool = T
 CASES = {
     "a hard reset at the first step": [(0, 0.5, -INF)],
     "a hard reset in the middle": [(40, 0.5, -INF)],
-    "a hard reset at the last step": [(69, 0.5, -INF)],
-    "hard resets one after the other": [(slice(30, 35), 0.5, -INF)],
     "nothing admitted at first": [(slice(5), -INF, 0.5)],
-    "nothing admitted in the middle": [(slice(30, 40), -INF, 0.5)],
-    "nothing admitted at last": [(slice(60, None), -INF, 0.5)],
     "nothing admitted at all": [(slice(None), -INF, 0.5)],
     "all kept": [(slice(30, 40), 0.5, INF)],
     "nothing kept or admitted": [(40, -INF, -INF)],
-    "nothing kept or admitted at last": [(69, -INF, -INF)],
     "nothing kept or admitted at all": [(slice(None), -INF, -INF)],
     "a reset, and nothing for a while": [(40, -INF, -INF), (slice(41, 50), -INF, 2.0)],
     "big input gates": [(slice(None, None, 7), 100.0, 0.5)],
-    "small input gates": [(slice(None, None, 7), -100.0, 0.5)],
     "nothing but small input gates": [(slice(None), -100.0, -3.0)],
-    "a forget gate of -1000": [(40, 0.5, -1000.0)],
-    "forget gates of +40": [(slice(30, 40), 0.5, 40.0)],
     "gates that cancel": [(slice(0, 70, 2), 99.9, -99.8), (slice(1, 70, 2), -99.7, -0.1)],
 }
 
@@ -229,133 +180,12 @@ def test_gates_at_their_limits(device, case, initial):
     judge(inputs, *run(inputs, device))
 
 
-def test_nothing_admitted_at_first_reads_zero(device):
-    h, _ = run(gated([(slice(5), -INF, 0.5)], initial=False), device)
-    assert not mx.any(h[:, :, :5]).item()
-    assert mx.all(mx.any(h[:, :, 5:] != 0, axis=-1)).item()
-
-
-def test_an_infinite_floor_makes_h_zero(device):
-    """All gates are so small that exp(-m) is no float32; the states are scaled, and in order."""
-    inputs = gated([(slice(None), -150.0, -200.0)], initial=False)
-    h, (c, _, m) = run(inputs, device)
-    assert not mx.any(h).item()
-    assert mx.any(c).item()
-    assert (wide(m) == -150).all()
-
-
-@pytest.mark.parametrize("m", [1e8, 90.0, -90.0, -1e8, -INF])
-def test_initial_m_far_from_the_gates(device, m):
-    inputs = gated([])
-    c, n, _ = inputs.states
-    if m == -INF:
-        c, n = mx.zeros_like(c), mx.zeros_like(n)
-    inputs = replace(inputs, states=(c, n, mx.full((1, 3, 1), m)))
-    judge(inputs, *run(inputs, device))
-
-
-def test_floor_of_an_m_between_two_floats(device):
-    """The last bit of -70 is 7.6e-6, and h is as wrong as the floor where that divides it."""
-    inputs = Draw(1, 3, 40, 8, 8, initial=True, seed=6).inputs()
-    c, n, m = inputs.states
-    nothing = mx.full(inputs.i.shape, -INF)
-    inputs = replace(inputs, i=nothing, states=(c, n, mx.full(m.shape, -70.123456)))
-    judge(inputs, *run(inputs, device), Bars(h=1e-6))
-
-
 def test_zero_divided_by_zero_is_zero(device):
     """With m = 110 the floor is no float32, without eps nothing else is in the denominator."""
     inputs = gated([(slice(None), 110.0, 0.5)])
     inputs = replace(inputs, q=mx.zeros_like(inputs.q), eps=0.0)
     h, _ = run(inputs, device)
     assert not mx.any(h).item()
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-def test_compile(device):
-    inputs = replace(ORDINARY, steps=2, masked=True).inputs()
-
-    def both(mask: mx.array, *arrays: mx.array) -> tuple[mx.array, ...]:
-        h, states = mlstm_sequence(
-            *arrays, return_last_states=True, mask=mask, eps=inputs.eps, backend=device
-        )
-        return h, *states
-
-    h, *states = mx.compile(both)(inputs.mask, *inputs.sequence, *inputs.states)
-    if device == "native":  # to trace it shows what could go wrong, to build it takes 10 seconds
-        shapes = [(2, 3, 2, 40), (2, 3, 33, 40), (2, 3, 33), (2, 3, 1)]
-        assert [x.shape for x in (h, *states)] == shapes
-    else:
-        judge(inputs, h, tuple(states))
-
-
-@pytest.mark.parametrize("gates", ["normal", "infinite"])
-def test_gradient(device, gates):
-    """In q, k, v, i, f and the initial c and n, against differences of the definition."""
-    inputs = Draw(2, 3, 6, 5, 3, gates, initial=True, masked=True, eps=0.0, seed=4).inputs()
-    primals = [*inputs.sequence, *inputs.states]
-    generator = np.random.default_rng(2)
-    weight = mx.array(generator.standard_normal((2, 3, 6, 3)).astype(np.float32))
-
-    def loss(*arrays: mx.array) -> mx.array:
-        return mx.sum(weight * mlstm_sequence(*arrays, eps=0.0, mask=inputs.mask, backend=device))
-
-    gradients = mx.grad(loss, argnums=tuple(range(8)))(*primals)
-    numbers, nudge = [wide(array) for array in primals], 1e-6
-    for place, gradient in enumerate(gradients):
-        direction = generator.standard_normal(numbers[place].shape)
-        direction[~np.isfinite(numbers[place])] = 0
-        ends = []
-        for sign in (1, -1):
-            moved = list(numbers)
-            moved[place] = np.where(
-                direction == 0, numbers[place], numbers[place] + sign * nudge * direction
-            )
-            ends.append(float((inputs.of_numbers(moved).h * wide(weight)).sum()))
-        slope = (ends[0] - ends[1]) / (2 * nudge)
-        size = np.linalg.norm(wide(gradient)) * np.linalg.norm(direction)
-        assert (wide(gradient) * direction).sum() == pytest.approx(slope, abs=5e-6 * size)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_gradients_at_the_limits_of_gates_are_finite(case):
-    inputs = gated(CASES[case])
-
-    def loss(*arrays: mx.array) -> mx.array:
-        h, (c, n, _) = mlstm_sequence(
-            *arrays, *inputs.states, return_last_states=True, backend="native"
-        )
-        return h.sum() + c.sum() + n.sum()
-
-    gradients = mx.grad(loss, argnums=tuple(range(5)))(*inputs.sequence)
-    assert all(mx.all(mx.isfinite(gradient)).item() for gradient in gradients)
-
-
-def test_masked_nan_has_no_gradient():
-    inputs = replace(ORDINARY, steps=3).inputs()
-    q = mx.where(mx.array([[[[True], [False], [True]]]]), inputs.q, mx.array(math.nan))
-    mask = mx.broadcast_to(mx.array([[True, False, True]]), (2, 3))
-    gradient = mx.grad(
-        lambda q: mlstm_sequence(q, *inputs.sequence[1:], mask=mask, backend="native").sum()
-    )(q)
-    assert mx.all(mx.isfinite(gradient)).item()
-    assert not mx.any(gradient[:, :, 1]).item()
-
-
-def test_vmap_and_jvp():
-    inputs = ORDINARY.inputs()
-    doubled = [mx.stack([array, array]) for array in inputs.sequence]
-    h = mx.vmap(lambda *arrays: mlstm_sequence(*arrays, *inputs.states, backend="native"))(*doubled)
-    for one in h:
-        judge(inputs, one)
-
-    def of_v(v: mx.array) -> mx.array:
-        return mlstm_sequence(*inputs.sequence[:2], v, *inputs.sequence[3:], backend="native")
-
-    (h,), (pushed,) = mx.jvp(of_v, [inputs.v], [inputs.v])  # h is linear in v
-    np.testing.assert_allclose(wide(pushed), wide(h), rtol=1e-5, atol=1e-6)
 
 
 # --- what it costs -----------------------------------------------------------------------------
@@ -368,16 +198,6 @@ def test_threads_at_the_head_of_xlstm_7b():
     threadgroups = [g // t for g, t in zip(launch.grid, launch.threadgroup, strict=True)]
     assert threadgroups == [16, 8, 1]
     assert launch.threadgroup == (32, 8, 1)
-
-
-def test_states_are_read_once_and_written_once(simulator):
-    inputs = Draw(1, 2, 3, 64, 96, initial=True, seed=1).inputs()
-    judge(inputs, *run(inputs, "metal"))
-    (launch,) = simulator.launches
-    assert launch.traffic["c_before"].read == launch.traffic["c_after"].written
-    assert launch.traffic["c_after"].written == 4 * 2 * 64 * 96
-    # Three tiles of columns, each of which reads a query once.
-    assert launch.traffic["query"].read == 3 * 4 * inputs.q.size
 
 
 # --- errors ------------------------------------------------------------------------------------
@@ -406,12 +226,6 @@ def test_rejects_shapes(name, shape, message):
         call(**{name: mx.zeros(shape)})
 
 
-@pytest.mark.parametrize("name", FITTING)
-def test_rejects_other_dtypes(name):
-    with pytest.raises(TypeError, match=r"mlstm_sequence: .* must be float32, float16 or bfloat16"):
-        call(**{name: mx.zeros(FITTING[name], dtype=mx.int32)})
-
-
 def test_rejects_initial_states():
     c, n, m = mx.zeros((2, 3, 5, 4)), mx.zeros((2, 3, 5)), mx.zeros((2, 3, 1))
     with pytest.raises(ValueError, match=r"mlstm_sequence: .* come together, m is missing"):
@@ -427,11 +241,6 @@ def test_rejects_masks():
         call(mask=mx.ones((2, 7)))
     with pytest.raises(ValueError, match=r"mask must have shape \(2, 7\), \(B, S\)"):
         call(mask=mx.zeros((2, 3, 7), dtype=mx.bool_))
-
-
-def test_rejects_eps():
-    with pytest.raises(ValueError, match="mlstm_sequence: eps must not be negative"):
-        call(eps=-1e-6)
 
 
 def test_rejects_heads_too_wide_for_the_kernel(simulator):

@@ -6,12 +6,10 @@ import math
 from dataclasses import replace
 
 import mlx.core as mx
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.xlstm_kernels.conftest import wide
 from tests.xlstm_kernels.mlstm.comparing import Bars, Draw, Inputs, draws, judge
 from xlstm_kernels.mlstm import step as step_module
 from xlstm_kernels.mlstm.step import mlstm_step
@@ -50,12 +48,6 @@ def test_dtypes(device, precision):
     judge(inputs, h, states, Bars(h=precision.value))
 
 
-def test_gates_of_another_dtype(device):
-    inputs = ORDINARY.inputs(mx.bfloat16)
-    inputs = replace(inputs, i=inputs.i.astype(mx.float32), f=inputs.f.astype(mx.float16))
-    judge(inputs, *step(inputs, device), Bars(h=5e-3))
-
-
 @pytest.mark.parametrize(
     ("dtype", "bar"), [(mx.float16, 1e-3), (mx.bfloat16, 5e-3)], ids=["float16", "bfloat16"]
 )
@@ -77,6 +69,7 @@ def test_sizes(device, sizes):
     judge(inputs, *step(inputs, device))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [(1, 2, 70, 160), (2, 1, 9, 34), (1, 1, 33, 5)], ids=str)
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 def test_packs_of_columns(sizes, dtype, monkeypatch, simulator):
@@ -91,17 +84,6 @@ def test_packs_of_columns(sizes, dtype, monkeypatch, simulator):
         given = replace(inputs, states=(state, n, m))
         h, states = step(given, "metal", dtype_state=dtype)
         judge(given, h, states, Bars() if dtype == mx.float32 else Bars(states=5e-3))
-
-
-def test_many_steps(device):
-    """States that go from step to step keep their digits, whatever the gates."""
-    inputs = Draw(1, 3, 40, 8, 8, "wide", initial=True, seed=11).inputs()
-    states, read = inputs.states, []
-    for t in range(40):
-        arrays = (array[:, :, t] for array in inputs.sequence)
-        h, states = mlstm_step(*arrays, *states, backend=device)
-        read.append(h)
-    judge(inputs, mx.stack(read, axis=2), states)
 
 
 def test_shapes_of_gates_and_m(device):
@@ -157,24 +139,17 @@ def with_gates(i: float, f: float, m: float = 0.5, **changes: object) -> Inputs:
 
 CASES = {
     "a hard reset": (0.5, -INF, 0.5),
-    "a hard reset of a big state": (0.5, -INF, 300.0),
     "nothing admitted": (-INF, 1.0, 0.5),
     "all kept": (0.5, INF, 0.5),
-    "all kept, nothing admitted": (-INF, INF, 0.5),
     "nothing kept or admitted": (-INF, -INF, 0.5),
     "no state yet": (1.5, 0.5, -INF),
-    "no state yet, nothing admitted": (-INF, 0.5, -INF),
-    "no state yet, a hard reset": (0.5, -INF, -INF),
     "a big input gate": (100.0, 0.5, 0.5),
     "a small input gate": (-100.0, 0.5, 0.5),
-    "a small input gate and no state": (-100.0, 0.5, -INF),
     "a floor that is infinite": (-100.0, -1.0, -95.0),
-    "a floor that is hardly finite": (-88.0, -200.0, 0.5),
     "a forget gate of -1000": (0.5, -1000.0, 0.5),
     "a forget gate of +40": (0.5, 40.0, 0.5),
     "gates of exponents that almost cancel": (-37.123456, -100.1234, 63.0),
     "a huge m": (0.5, 1.0, 1e8),
-    "a huge negative m": (0.5, 1.0, -1e8),
 }
 
 
@@ -184,87 +159,12 @@ def test_gates_at_their_limits(device, case):
     judge(inputs, *step(inputs, device))
 
 
-def test_a_hard_reset_leaves_what_is_admitted(device):
-    inputs = with_gates(0.5, -INF)
-    _, (c, _, m) = step(inputs, device)
-    outer = first(inputs.k)[..., None] * first(inputs.v)[:, :, None]
-    np.testing.assert_allclose(wide(c), wide(outer), rtol=1e-6)
-    assert wide(m) == pytest.approx(0.5)
-
-
-def test_nothing_kept_or_admitted_is_zero(device):
-    h, (c, n, m) = step(with_gates(-INF, -INF), device)
-    assert not any(mx.any(array).item() for array in (h, c, n))
-    assert (wide(m) == -INF).all()
-
-
-def test_an_infinite_floor_makes_h_zero(device):
-    inputs = with_gates(-120.0, 0.5, -INF)
-    h, (c, _, _) = step(inputs, device)
-    assert not mx.any(h).item()
-    assert mx.any(c).item()
-
-
 def test_zero_divided_by_zero_is_zero(device):
     """With m = 110 the floor is no float32, without eps nothing else is in the denominator."""
     inputs = with_gates(110.0, 0.5)
     inputs = replace(inputs, q=mx.zeros_like(inputs.q), eps=0.0)
     h, _ = step(inputs, device)
     assert not mx.any(h).item()
-
-
-# --- transformations ---------------------------------------------------------------------------
-
-
-def test_compile(device):
-    inputs = ORDINARY.inputs()
-    compiled = mx.compile(lambda *arrays: mlstm_step(*arrays, backend=device))
-    h, states = compiled(*map(first, inputs.sequence), *inputs.states)
-    if device == "native":  # to trace it shows what could go wrong, to build it takes 10 seconds
-        assert [x.shape for x in (h, *states)] == [
-            (2, 3, 40),
-            (2, 3, 33, 40),
-            (2, 3, 33),
-            (2, 3, 1),
-        ]
-    else:
-        judge(inputs, mx.expand_dims(h, axis=2), states)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_gradients_at_the_limits_of_gates_are_finite(case):
-    inputs = with_gates(*CASES[case], keys=5, values=3)
-
-    def loss(*arrays: mx.array) -> mx.array:
-        h, (c, n, _) = mlstm_step(*arrays, *inputs.states, backend="native")
-        return h.sum() + c.sum() + n.sum()
-
-    gradients = mx.grad(loss, argnums=tuple(range(5)))(*map(first, inputs.sequence))
-    assert all(mx.all(mx.isfinite(gradient)).item() for gradient in gradients)
-
-
-def test_vmap():
-    """Over the batch, as if it were not there."""
-    inputs = ORDINARY.inputs()
-    arrays = [mx.expand_dims(array, axis=1) for array in map(first, inputs.sequence)]
-    states = [mx.expand_dims(array, axis=1) for array in inputs.states]
-    h, states = mx.vmap(lambda *given: mlstm_step(*given, backend="native"))(*arrays, *states)
-    judge(inputs, mx.squeeze(h, axis=1)[:, :, None], tuple(mx.squeeze(x, axis=1) for x in states))
-
-
-# --- what it costs -----------------------------------------------------------------------------
-
-
-def test_state_is_read_once_and_written_once(simulator):
-    """At the head of xLSTM-7B: what all threads read and write, over what has to be."""
-    heads, keys, values = 8, 256, 512
-    inputs = Draw(1, heads, 1, keys, values, initial=True, seed=1).inputs()
-    judge(inputs, *step(inputs, "metal"))
-    (launch,) = simulator.launches
-    numbers = 2 * keys * values + 2 * keys + 2 * values + 2 * keys + 4
-    assert launch.device_bytes <= 1.1 * 4 * heads * numbers
-    assert launch.traffic["c_before"].read == launch.traffic["c_after"].written
-    assert launch.traffic["c_after"].written == 4 * heads * keys * values
 
 
 # --- errors ------------------------------------------------------------------------------------
@@ -305,32 +205,28 @@ def test_rejects_shapes(name, shape, message):
         call(**{name: mx.zeros(shape)})
 
 
-@pytest.mark.parametrize("name", FITTING)
-def test_rejects_other_dtypes(name):
-    with pytest.raises(TypeError, match="must be float32, float16 or bfloat16, got"):
-        call(**{name: mx.zeros(FITTING[name], dtype=mx.int32)})
-
-
-def test_rejects_mixed_dtypes():
-    with pytest.raises(TypeError, match="q, k and v must have one dtype"):
-        call(k=mx.zeros((2, 3, 5), dtype=mx.float16))
-
-
-def test_rejects_missing_states():
-    with pytest.raises(ValueError, match="the states c, n and m must be given"):
-        call(c=None, n=None, m=None)
-    with pytest.raises(ValueError, match="come together, n is missing"):
-        call(n=None)
-
-
-@pytest.mark.parametrize("dtype", [mx.int32, mx.float64, "float32"], ids=str)
-def test_rejects_dtypes_of_states(dtype):
-    with pytest.raises(TypeError, match="dtype_state must be float32, float16 or bfloat16"):
-        call(dtype_state=dtype)
-
-
-def test_rejects_eps():
-    with pytest.raises(ValueError, match="mlstm_step: eps must not be negative"):
-        call(eps=-1e-6)
-    with pytest.raises(TypeError, match="mlstm_step: eps must be a number"):
-        call(eps=mx.array(1e-6))
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        *(
+            (
+                {name: mx.zeros(shape, dtype=mx.int32)},
+                TypeError,
+                "must be float32, float16 or bfloat16, got",
+            )
+            for name, shape in FITTING.items()
+        ),
+        ({"k": mx.zeros((2, 3, 5), dtype=mx.float16)}, TypeError, "q, k and v must have one dtype"),
+        (dict.fromkeys("cnm"), ValueError, "the states c, n and m must be given"),
+        ({"n": None}, ValueError, "come together, n is missing"),
+        *(
+            ({"dtype_state": dtype}, TypeError, "dtype_state must be float32, float16 or bfloat16")
+            for dtype in (mx.int32, mx.float64, "float32")
+        ),
+        ({"eps": -1e-6}, ValueError, "mlstm_step: eps must not be negative"),
+        ({"eps": mx.array(1e-6)}, TypeError, "mlstm_step: eps must be a number"),
+    ],
+)
+def test_errors(changes, error, message):
+    with pytest.raises(error, match=message):
+        call(**changes)

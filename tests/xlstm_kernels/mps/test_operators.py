@@ -47,7 +47,7 @@ def device(request, monkeypatch) -> Iterator[str]:
     assert shaders.findings == []
 
 
-# --- definitions ---------------------------------------------------------------------------------
+# --- definitions -------------------------------------------------------------------------------
 
 
 def soft_cap(x, cap):
@@ -125,7 +125,7 @@ def mlstm_step(*arrays):
     return h.squeeze(2), *states
 
 
-# --- cases ---------------------------------------------------------------------------------------
+# --- cases -------------------------------------------------------------------------------------
 
 
 class Case(NamedTuple):
@@ -294,43 +294,6 @@ def test_values_and_gradients(name, dtype, device) -> None:
 
 
 @pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
-def test_launches_without_threads_give_empty_results(device) -> None:
-    x = torch.zeros((0, 8), device=device, requires_grad=True)
-    weight = torch.ones(8, device=device, requires_grad=True)
-    y = mps.rms_norm(x, weight)
-    gradients = torch.autograd.grad(y.sum(), (x, weight))
-    assert y.shape == (0, 8)
-    assert [g.shape for g in gradients] == [(0, 8), (8,)]
-    assert mps.rms_norm(torch.ones((1, 8), device=device)).cpu().allclose(torch.ones(1, 8))
-
-
-@pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
-def test_sequences_begin_with_zero_states_and_give_states_of_a_dtype(device) -> None:
-    case = Case(mps.mlstm_sequence, mlstm, sequence_shapes(3))
-    arrays = [array.to(device) for array in drawn(case, torch.float32)]
-    zeros = [torch.zeros_like(state) for state in arrays[5:]]
-    h, (c, n, m) = mps.mlstm_sequence(*arrays[:5], None, None, None, True, 1e-6, torch.float16)
-    assert [c.dtype, n.dtype, m.dtype] == [torch.float16, torch.float16, torch.float32]
-    expected = mlstm(*(array.cpu().double() for array in (*arrays[:5], *zeros)))
-    assert relative_error(h, expected[0]) < 3e-6
-    assert relative_error(c, expected[1]) < 2e-3
-    assert torch.equal(mps.mlstm_sequence(*arrays[:5]), h)
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(("steps", "batch"), [(0, 1), (3, 0)])
-def test_empty_sequences_keep_their_states(steps, batch, monkeypatch) -> None:
-    monkeypatch.setattr(launching, "DEVICE", "cpu")
-    case = Case(mps.mlstm_sequence, mlstm, sequence_shapes(steps, batch))
-    arrays = [array.requires_grad_() for array in drawn(case, torch.float32)]
-    h, states = mps.mlstm_sequence(*arrays, return_last_states=True)
-    assert h.shape == arrays[2].shape
-    assert all(map(torch.equal, states, arrays[5:]))
-    gradients = torch.autograd.grad(sum(state.sum() for state in states), arrays[5:])
-    assert all(torch.equal(g, torch.ones_like(g)) for g in gradients)
-
-
-@pytest.mark.parametrize("device", ON_DEVICES, indirect=True)
 def test_second_derivatives_are_refused(device) -> None:
     x = torch.ones(4, device=device, requires_grad=True)
     loss = mps.soft_cap(x, 2.0).sum()
@@ -369,26 +332,3 @@ def test_arguments_that_do_not_fit(call, message, monkeypatch) -> None:
     monkeypatch.setattr(launching, "DEVICE", "cpu")
     with pytest.raises((TypeError, ValueError), match=message):
         call(torch.ones(3, 4))
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"k": torch.ones(1, 2, 3, 4).half()}, "q, k and v must have one dtype, got torch.float32"),
-        ({"k": torch.ones(1, 2, 3, 5)}, r"k must have shape \(1, 2, 3, 4\), that of q"),
-        ({"v": torch.ones(1, 2, 3, 0)}, "need a last axis that is not empty"),
-        ({"i": torch.ones(1, 2, 4)}, r"i must have shape \(1, 2, 3\)"),
-        ({"c_initial": torch.ones(1, 2, 4, 4)}, "c, n and m come together, n and m is missing"),
-        ({"eps": -1.0}, "eps must not be negative"),
-        ({"dtype_state": torch.float64}, "dtype_state must be float32, float16 or bfloat16"),
-        ({"mask": torch.ones(1, 3)}, "mask must be a tensor of booleans, got torch.float32"),
-        ({"mask": torch.ones(1, 4) > 0}, r"mask must have shape \(1, 3\), \(B, S\)"),
-    ],
-)
-def test_sequences_refuse_arguments_that_do_not_fit(changed, message, monkeypatch) -> None:
-    monkeypatch.setattr(launching, "DEVICE", "cpu")
-    rows, gates = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3)
-    arguments = {"q": rows, "k": rows, "v": rows, "i": gates, "f": gates, **changed}
-    with pytest.raises((TypeError, ValueError), match=f"mlstm_sequence: .*{message}"):
-        mps.mlstm_sequence(**arguments)

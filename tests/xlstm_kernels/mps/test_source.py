@@ -110,7 +110,7 @@ def test_shapes_have_the_bytes_of_int32(shape) -> None:
     assert struct.unpack_from(f"<{len(shape)}i", data) == shape
 
 
-@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [mx.bfloat16], ids=str)
 def test_texts_compile_and_have_no_findings(dtype) -> None:
     x = ArrayMetadata((1, 3, 1, 40), dtype)
     texts = [

@@ -56,15 +56,6 @@ def check_logits(model: xLSTM | xLSTMLMModel, tokens: mx.array) -> None:
     assert relative_error(predicted, expected_logits(model, tokens)) < BAR
 
 
-def check_following(model: xLSTM | xLSTMLMModel, tokens: mx.array, following: mx.array) -> None:
-    """Compare the logits of a sequence with a cache, and those of one more token."""
-    whole, cache = model(tokens, model.init_cache(tokens.shape[0]))
-    assert relative_error(whole, expected_logits(model, tokens)) < BAR
-    one, _ = model(following, cache)
-    both = expected_logits(model, mx.concatenate((tokens, following), axis=1))
-    assert relative_error(one, both[:, -1:]) < BAR
-
-
 def check_pieces(
     model: xLSTM | xLSTMLMModel,
     tokens: mx.array,

@@ -107,33 +107,6 @@ def test_logits(ours, expected, tokens, relative_error):
     assert relative_error(predicted, expected) < BAR
 
 
-def test_logits_in_pieces(ours, expected, tokens, relative_error):
-    cache, outputs = ours.init_cache(2), []
-    for piece in mx.split(mx.array(tokens), [33, *range(34, STEPS)], axis=1):
-        one, cache = ours(piece, cache)
-        outputs.append(one)
-    assert relative_error(mx.concatenate(outputs, axis=1), expected) < BAR
-
-
-def test_greedy_tokens(torch, ours, theirs, tokens):
-    prompt = tokens[:1, :5]
-    found = theirs.generate(
-        torch.tensor(prompt),
-        max_new_tokens=64,
-        min_new_tokens=64,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    logits, cache = ours(mx.array(prompt), ours.init_cache(1))
-    generated = []
-    for _ in range(64):
-        token = mx.argmax(logits[:, -1:], axis=-1)
-        generated.append(token.item())
-        logits, cache = ours(token, cache)
-    assert generated == found[0, 5:].tolist()
-
-
 def test_a_checkpoint_of_theirs_loads_as_it_is(
     theirs, tokens, expected, tmp_path: Path, relative_error
 ):
@@ -149,14 +122,3 @@ def test_a_checkpoint_of_theirs_loads_as_it_is(
     else:
         model.load_weights(list(weights.items()))
     assert relative_error(model(mx.array(tokens)), expected) < BAR
-
-
-def test_the_configuration(modeling):
-    """The defaults are theirs, but for the chunk size."""
-    theirs = modeling.xLSTMConfig()
-    assert xLSTMConfig.from_dict(theirs.to_dict()) == xLSTMConfig()
-    for factor in (1.0, 1.5, 2.667, 3.1):
-        width = 100 * factor
-        expected = modeling.round_up_to_next_multiple_of(width, 64)
-        config = xLSTMConfig(hidden_size=100, num_heads=1, ffn_proj_factor=factor)
-        assert config.ffn_size == expected

@@ -52,14 +52,6 @@ def test_values(shape, precision, drawn, device, wide, relative_error):
     assert relative_error(y, exact(wide, *arrays, bits)) < precision.value
 
 
-@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
-def test_is_no_less_exact_than_quantized_matmul(dtype, drawn, device, wide, relative_error):
-    arrays = drawn(2, 8, 1024, dtype=dtype)
-    expected = exact(wide, *arrays)
-    error = relative_error(quantized_matvec(*arrays, backend=device), expected)
-    assert error < 1.5 * relative_error(mx.quantized_matmul(*arrays), expected)
-
-
 @pytest.mark.parametrize("bits", [4, 8])
 def test_gradients(bits, drawn, draw, device, wide, relative_error):
     x, w, scales, biases = drawn(3, 6, 128, 32, bits)
@@ -73,21 +65,6 @@ def test_gradients(bits, drawn, draw, device, wide, relative_error):
     expected = oracle.gradients(*parts, bits, wide(cotangent))
     for gradient, array in zip(found, expected, strict=True):
         assert relative_error(gradient, array) < 5e-6
-
-
-def test_second_gradients_and_tangents(drawn, device, wide, relative_error):
-    x, w, scales, biases = drawn(1, 6, 64)
-
-    def squares(x, scales):
-        return mx.square(quantized_matvec(x, w, scales, biases, backend=device)).sum()
-
-    matrix = oracle.matrix(np.array(w), wide(scales), wide(biases), 4)
-    slope = mx.grad(lambda x: (mx.grad(squares)(x, scales) * x).sum())(x)
-    assert relative_error(slope, 4 * wide(x) @ matrix.T @ matrix) < 5e-6
-    _, (pushed,) = mx.jvp(
-        lambda x: quantized_matvec(x, w, scales, biases, backend=device), [x], [x]
-    )
-    assert relative_error(pushed, wide(x) @ matrix.T) < 5e-6
 
 
 def test_weights_have_no_gradient(drawn, device):
@@ -118,11 +95,11 @@ def test_empty_arrays(drawn, device):
 
 
 @pytest.mark.parametrize(("rows", "values"), [(1, 32), (2, 32), (3, 16), (4, 16), (5, 8), (8, 8)])
-def test_few_rows_leave_registers_for_many_weights(rows, values, drawn):
-    x, w, scales, biases = drawn(rows, 4100, 4096)
-    launch = matvec._launch(x, w, scales, biases, group_size=64, bits=4)
-    template = dict(launch.template)
-    assert template["VALUES"] == values
+def test_few_rows_leave_registers_for_many_weights(rows, values):
+    groups = mx.zeros((4100, 64))
+    given = mx.zeros((rows, 4096)), mx.zeros((4100, 512), dtype=mx.uint32), groups, groups
+    launch = matvec._launch(*given, group_size=64, bits=4)
+    assert dict(launch.template)["VALUES"] == values
     assert launch.threadgroup == (128, 1, 1)
     assert launch.grid == (1025 * 128, 1, 1)
 

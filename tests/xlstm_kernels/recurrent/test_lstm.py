@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import mlx.core as mx
-import numpy as np
 import pytest
 
 import xlstm_kernels
 from tests.xlstm_kernels.recurrent import oracle
 from xlstm_kernels import flashrnn, lstm
-from xlstm_kernels.recurrent.lstm import lstm_reference
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 
@@ -41,54 +39,12 @@ def test_values(shape, started, dtype, drawn, wide, relative_error):
         assert relative_error(actual, exact) < 1e-6
 
 
-def test_gates_may_be_large(drawn, wide, relative_error):
-    wx, r, b, _ = drawn((2, 40, 2, 8))
-    wx = wx * mx.array(100.0)
-    expected, _ = oracle.lstm(wide(wx), wide(r), wide(b))
-    assert relative_error(lstm(wx, r, b)[0], expected) < 2e-6
-
-
-@pytest.mark.parametrize("function", ["lstm", "slstm"])
-def test_split_equals_whole(function, drawn):
-    wx, r, b, _ = drawn((2, 11, 2, 4))
-    whole, last = flashrnn(wx, r, b, function=function)
-    first, middle = flashrnn(wx[:, :4], r, b, None, function)
-    second, end = flashrnn(wx[:, 4:], r, b, middle, function)
-    np.testing.assert_allclose(
-        np.array(mx.concatenate([first, second], axis=2)), np.array(whole), rtol=1e-5, atol=1e-6
-    )
-    np.testing.assert_allclose(np.array(end), np.array(last), rtol=1e-5, atol=1e-6)
-
-
 def test_gradients_have_the_dtypes_of_the_arrays(drawn):
     *arrays, states = drawn((1, 3, 1, 2), mx.bfloat16)
     gradients = mx.grad(lambda *given: mx.sum(lstm(*given)[0]), argnums=(0, 1, 2, 3))(
         *arrays, states
     )
     assert [gradient.dtype for gradient in gradients] == [*[mx.bfloat16] * 3, mx.float32]
-
-
-def test_second_derivatives_are_those_of_plain_operations(drawn, wide, relative_error):
-    arrays = drawn((2, 6, 2, 3))
-
-    def of(function):
-        def slope(*given):
-            gradients = mx.grad(lambda *at: mx.sum(mx.square(function(*at))), argnums=(0, 1))
-            return sum(mx.sum(mx.sin(gradient)) for gradient in gradients(*given))
-
-        return mx.grad(slope, argnums=(0, 1, 2, 3))(*arrays)
-
-    plain = of(lambda wx, r, b, states: lstm_reference(wx, r, b, states[:, :, 0]))
-    for actual, exact in zip(of(lambda *given: lstm(*given)[0]), plain, strict=True):
-        assert relative_error(actual, wide(exact)) < 5e-6
-
-
-def test_compile(drawn, relative_error, wide):
-    arrays = drawn((2, 5, 2, 3))
-    expected = lstm(*arrays)[0]
-    assert (
-        relative_error(mx.compile(lambda *given: lstm(*given)[0])(*arrays), wide(expected)) < 1e-6
-    )
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 2, 4), (2, 0, 2, 4), (2, 3, 0, 4), (2, 3, 2, 0)])
@@ -117,18 +73,6 @@ def test_functions_and_backends_by_name(backend, drawn):
         for actual, exact in zip(results, expected, strict=True):
             assert actual.dtype == mx.bfloat16
             assert mx.array_equal(actual, exact.astype(mx.bfloat16)).item()
-
-
-def test_the_slstm_launches_kernels(drawn, simulator, relative_error, wide):
-    wx, r, b, _ = drawn((1, 3, 1, 4))
-    expected, _ = slstm(wx, r, b, backend="native")
-    assert relative_error(flashrnn(wx, r, b, function="slstm")[0], wide(expected)) < 1e-6
-    assert simulator.launches
-
-
-def test_the_default_is_the_lstm(drawn):
-    arrays = drawn((1, 2, 1, 3))
-    assert mx.array_equal(flashrnn(*arrays)[0], lstm(*arrays)[0]).item()
 
 
 @pytest.mark.parametrize(

@@ -49,16 +49,6 @@ class Case:
         return found
 
 
-def only(case: Case, *, of_states: tuple[int, ...] = (), of_last: tuple[int, ...] = ()) -> Case:
-    """The case with cotangents of these outputs alone."""
-    chosen = (
-        mx.array([float(k in kept) for k in range(4)]).reshape((4, 1, 1, 1, 1))
-        for kept in (of_states, of_last)
-    )
-    kept = tuple(part * one for part, one in zip(case.cotangents, chosen, strict=True))
-    return Case(case.inputs, case.initial, kept, case.mask)
-
-
 def parts(wx, r, b, initial) -> dict:
     names = dict(zip("ifzo", (wx[:, :, gate] for gate in range(4)), strict=True))
     states = dict(zip("ycnm", (initial[k] for k in range(4)), strict=True))

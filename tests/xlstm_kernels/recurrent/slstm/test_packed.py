@@ -15,11 +15,8 @@ import numpy as np
 import pytest
 
 from tests.xlstm_kernels.conftest import wide
-from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import OPTIONS, Case, judge
 from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import Gradients, gradients
-from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs
-from xlstm_kernels.recurrent.slstm import gradient as gradient_module
-from xlstm_kernels.recurrent.slstm import sequence as sequence_module
 from xlstm_kernels.recurrent.slstm.sequence import slstm
 
 LENGTHS = ((3, 1, 4), (1, 5, 2))  # of the sequences of each row
@@ -152,19 +149,6 @@ def test_nothing_passes_a_beginning(device, draw_packed):
     assert equal(found[1, :6], exact[1, :6])
 
 
-@pytest.mark.parametrize("i", [-math.inf, 100.0])
-@pytest.mark.parametrize("f", [-math.inf, 100.0, math.inf])
-def test_gates_at_their_limits_where_a_sequence_begins(i, f, device, draw_packed):
-    case = draw_packed(1, 3)
-    wx = np.array(case.inputs.wx)
-    wx[0, 3, 0, 0, :2], wx[0, 3, 1, 0, 1:] = i, f
-    wx[1, 0, 0, 0, 1], wx[1, 1, 1, 0, 0] = i, f
-    case = dataclasses.replace(case, inputs=case.inputs._replace(wx=mx.array(wx)))
-    states, _ = case.run(device, *case.arrays)
-    assert equal(states, joined([one for one, _ in alone(case, device)], axis=2))
-    judge(case.computed(device), case.expected(), {name: 2 * bar for name, bar in BARS.items()})
-
-
 # --- gradients ---------------------------------------------------------------------------------
 
 
@@ -182,77 +166,7 @@ def test_options(options, device, draw_packed):
     judge(case.computed(device, **options), case.expected(**options))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
-)
-def test_halves(dtype, bar, device, draw_packed):
-    case = draw_packed(2, 40, dtype=dtype)
-    bars = dict.fromkeys("ifzoRb", bar) | dict.fromkeys("ycnm", 1e-5)
-    judge(case.computed(device), case.expected(), bars)
-
-
-@pytest.mark.sampled(0)
-@pytest.mark.parametrize("units", [300, 520])
-def test_more_units_than_a_block(units, device, draw_packed):
-    case = draw_packed(1, units)
-    judge(case.computed(device), case.expected())
-
-
-@pytest.mark.sampled(0)
-def test_more_threads(simulator, draw_packed, monkeypatch):
-    """As on CUDA, where a head may have 512."""
-    for module in (sequence_module, gradient_module):
-        monkeypatch.setattr(module, "most_threads", lambda *_: 512)
-    case = draw_packed(1, 70)
-    judge(case.computed("metal"), case.expected())
-    names = {launch.kernel for launch in simulator.launches}
-    assert names == {"xlstm_slstm_packed", "xlstm_slstm_gradient_packed"}
-
-
-def test_derivatives_of_gradients(device, draw, draw_packed):
-    """Along a direction, as for the sequences one by one."""
-    case = draw_packed(1, 3)
-    ways = [draw(array.shape, mx.float32) for array in case.arrays]
-
-    def packed(*arrays):
-        return mx.sum(case.run(device, *arrays)[0] * case.cotangents[0])
-
-    def separate(wx, r, b, initial):
-        pieces = alone(
-            dataclasses.replace(case, inputs=Inputs(wx, r, b), initial=initial), "native"
-        )
-        return mx.sum(joined([one for one, _ in pieces], axis=2) * case.cotangents[0])
-
-    def along(loss):
-        first = mx.grad(loss, argnums=(0, 1, 2, 3))
-        return lambda *arrays: sum(
-            mx.sum(g * way) for g, way in zip(first(*arrays), ways, strict=True)
-        )
-
-    found, exact = (
-        mx.grad(along(loss), argnums=(0, 1, 2, 3))(*case.arrays) for loss in (packed, separate)
-    )
-    for actual, expected in zip(found, exact, strict=True):
-        np.testing.assert_allclose(wide(actual), wide(expected), rtol=1e-3, atol=1e-4)
-
-
 # --- launches and errors -----------------------------------------------------------------------
-
-
-def test_there_are_no_more_steps(simulator, draw_packed):
-    case = draw_packed(1, 8)
-    mx.eval(case.run("metal", *case.arrays))
-    (launch,) = simulator.launches
-    assert launch.kernel == "xlstm_slstm_packed"
-    assert launch.traffic["gate_input"].read == 4 * case.inputs.wx.size
-
-
-def test_no_step(device, draw_packed):
-    case = draw_packed(1, 2)
-    nothing = case.inputs._replace(wx=case.inputs.wx[:, :0])
-    states, last = slstm(*nothing, case.initial, seq_idx=SEQ_IDX[:, :0], backend=device)
-    assert states.shape == (4, 2, 0, 1, 2)
-    assert equal(last[:, :, 0], case.initial)
 
 
 @pytest.mark.parametrize(

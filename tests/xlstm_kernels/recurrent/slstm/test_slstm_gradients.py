@@ -1,7 +1,4 @@
-"""Gradients in every input and initial state, with cotangents of all outputs.
-
-Judged by the gradient of the definition in float64, which itself is held to finite differences.
-"""
+"""Gradients of the sLSTM in every input, against those of the definition in float64."""
 
 from __future__ import annotations
 
@@ -10,16 +7,18 @@ import math
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge, only
-from tests.xlstm_kernels.recurrent.slstm.inputs import Inputs, one_unit
+from tests.xlstm_kernels.recurrent.slstm.gradient_case import BARS, OPTIONS, Case, judge
+from tests.xlstm_kernels.recurrent.slstm.gradient_oracle import gradients
+from tests.xlstm_kernels.recurrent.slstm.inputs import one_unit
 from xlstm_kernels import products
 from xlstm_kernels.recurrent.slstm import gradient as gradient_module
 from xlstm_kernels.recurrent.slstm import sequence as sequence_module
 from xlstm_kernels.recurrent.slstm.layout import most_threads
 from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
+
+# --- gradients ---------------------------------------------------------------------------------
+
 
 WIDTHS = (1, 8, 33, 64, 65, 130)
 
@@ -48,13 +47,7 @@ def test_options(units, options, masked, device, draw_case):
         assert mx.all(mx.any(found[1], axis=-1)).item()
 
 
-@pytest.mark.sampled(0)
-@pytest.mark.parametrize("units", [400, 1030])
-def test_more_units_than_a_block(units, device, draw_case):
-    case = draw_case((1, 2, 1, units))
-    judge(case.computed(device, clipval=0.5), case.expected(clipval=0.5))
-
-
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("units", [70, 160])
 @pytest.mark.parametrize("masked", [False, True])
 def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
@@ -69,28 +62,6 @@ def test_more_threads(units, masked, simulator, draw_case, expect, check, monkey
     assert launched == {"xlstm_slstm", "xlstm_slstm_gradient"}
 
 
-@pytest.mark.sampled(0)
-@given(
-    batch=st.integers(1, 3),
-    steps=st.integers(1, 6),
-    heads=st.integers(1, 3),
-    units=st.sampled_from([1, 3, 31, 32, 34, 64, 70]),
-    scale=st.sampled_from([0.1, 1.0, 5.0]),
-    fresh=st.booleans(),
-    masked=st.booleans(),
-    options=st.sampled_from(list(OPTIONS.values())),
-    seed=st.integers(0, 2**32 - 1),
-)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_shape(  # noqa: PLR0917
-    batch, steps, heads, units, scale, fresh, masked, options, seed, device, draw, draw_case
-):
-    draw.restart(seed)
-    case = draw_case((batch, steps, heads, units), fresh=fresh, masked=masked, scale=scale)
-    # A gate that hardly changes anything may have a gradient that is a difference of others.
-    judge(case.computed(device, **options), case.expected(**options), together=scale > 1)
-
-
 @pytest.mark.parametrize(
     ("dtype", "bar"), [(mx.float16, 2e-3), (mx.bfloat16, 1e-2)], ids=["float16", "bfloat16"]
 )
@@ -99,38 +70,6 @@ def test_halves(dtype, bar, device, draw_case):
     found = case.computed(device)
     assert [gradient.dtype for gradient in found] == [dtype] * 3 + [mx.float32]
     judge(found, case.expected(), dict.fromkeys("ifzoRb", bar) | dict.fromkeys("ycnm", 1e-5))
-
-
-def test_mixed_dtypes(device, draw_case):
-    case = draw_case((1, 4, 2, 8))
-    wx, r, b = case.inputs
-    inputs = Inputs(wx.astype(mx.bfloat16), r, b.astype(mx.float16))
-    case = Case(inputs, case.initial.astype(mx.bfloat16), case.cotangents)
-    found = case.computed(device)
-    assert [gradient.dtype for gradient in found] == [array.dtype for array in case.arrays]
-    judge(found, case.expected(), BARS | dict.fromkeys("ifzobycnm", 1e-2))
-
-
-@pytest.mark.parametrize("of", range(4), ids=list("ycnm"))
-@pytest.mark.parametrize("where", ["of_states", "of_last"])
-def test_each_output_by_itself(of, where, device, draw_case):
-    case = only(draw_case((2, 6, 2, 8), masked=True), **{where: (of,)})
-    judge(case.computed(device), case.expected())
-
-
-@pytest.mark.sampled(0)
-def test_a_slow_forgetting(device, draw_case):
-    """As xLSTM begins: n is some hundred, and what a step changes is a difference in c and n."""
-    case = only(draw_case((1, 300, 1, 8), fresh=True), of_states=(0,), of_last=(0,))
-    slow = mx.array([0.0, 6.0, 0.0, 0.0]).reshape((4, 1, 1))
-    case = Case(case.inputs._replace(b=case.inputs.b + slow), case.initial, case.cotangents)
-    judge(case.computed(device), case.expected())
-
-
-@pytest.mark.parametrize("scale", [30.0, 100.0])
-def test_big_gates(scale, device, draw_case):
-    case = only(draw_case((2, 40, 2, 33), scale=scale), of_states=(0,), of_last=(0,))
-    judge(case.computed(device), case.expected())
 
 
 @pytest.mark.parametrize(
@@ -172,32 +111,6 @@ def test_nothing_let_in(device, draw_case):
         judge(case.computed(device), case.expected())
 
 
-@pytest.mark.parametrize("m", [-3.0, 3.0])
-def test_memory_that_nothing_counts(m, device, draw_case):
-    """c without an n, as no sequence leaves it: the exponent of f' stops at zero."""
-    case = draw_case((1, 2, 1, 4))
-    states = np.array(case.initial)
-    states[2], states[3] = 0, m
-    inputs = case.inputs._replace(b=0 * case.inputs.b, r=0.1 * case.inputs.r)
-    case = Case(inputs, mx.array(states), case.cotangents)
-    judge(case.computed(device), case.expected())
-
-
-def test_a_reset_cuts_gradients_off(device, draw_case):
-    case = draw_case((1, 7, 2, 5))
-    wx = np.array(case.inputs.wx)
-    wx[:, 4, 1] = -math.inf
-    first = mx.arange(7).reshape((7, 1, 1)) < 4
-    of_states = mx.where(first, mx.array(0.0), case.cotangents[0])
-    inputs = Inputs(mx.array(wx), mx.zeros_like(case.inputs.r), case.inputs.b)
-    case = Case(inputs, case.initial, (of_states, case.cotangents[1]))
-    found = case.computed(device)
-    judge(found, case.expected())
-    assert not mx.any(found[0][:, :4]).item()
-    assert not mx.any(found[3]).item()
-    assert mx.any(found[0][:, 4:]).item()
-
-
 def test_a_clip_shows_nan(device, draw_case):
     """What is not a number must not become the limit; other heads don't see it."""
     case = draw_case((1, 4, 2, 5))
@@ -228,51 +141,7 @@ def test_masked_steps_have_no_gradient(device, draw_case):
     assert not np.array(found[0])[gone].any()
 
 
-def test_all_masked(device, draw_case):
-    """Cotangents of every step's c, n and m arrive at the initial ones."""
-    case = draw_case((2, 4, 2, 8))
-    case = Case(case.inputs, case.initial, case.cotangents, mx.zeros((2, 4), dtype=mx.bool_))
-    found = case.computed(device)
-    assert not any(mx.any(gradient).item() for gradient in found[:3])
-    of_states, of_last = case.cotangents
-    expected = of_last[1:, :, 0] + mx.sum(of_states[1:], axis=2)
-    np.testing.assert_allclose(np.array(found[3][1:]), np.array(expected), rtol=1e-5, atol=1e-5)
-    assert mx.array_equal(found[3][0], of_last[0, :, 0])
-
-
 # --- states ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-@pytest.mark.parametrize("at", [1, 4])
-def test_split_equals_whole(at, options, device, draw_case):
-    """Backward through two calls, the second of which begins where the first one ends."""
-    case = draw_case((2, 7, 2, 33))
-    named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
-
-    def run(wx, r, b, initial):
-        first, between = slstm(wx[:, :at], r, b, initial, backend=device, **named)
-        second, last = slstm(wx[:, at:], r, b, between, backend=device, **named)
-        return mx.concatenate([first, second], axis=2), last
-
-    _, found = mx.vjp(run, case.arrays, list(case.cotangents))
-    judge(found, case.expected(**options))
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-def test_steps_equal_the_whole(options, device, draw_case):
-    case = draw_case((2, 4, 2, 8))
-    named = {f"gradient_recurrent_{name}": value for name, value in options.items()}
-
-    def run(wx, r, b, states):
-        trace = []
-        for t in range(4):
-            states = slstm_step(wx[:, t], r, b, states, backend=device, **named)
-            trace.append(states)
-        return mx.stack(trace, axis=2), mx.expand_dims(states, axis=2)
-
-    _, found = mx.vjp(run, case.arrays, list(case.cotangents))
-    judge(found, case.expected(**options))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 2, 5), (2, 3, 0, 5), (2, 3, 2, 0), (2, 0, 2, 5)], ids=str)
@@ -290,3 +159,52 @@ def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
     monkeypatch.setattr(products, "_rounds_to_tf32", lambda: True)
     case = draw_case((2, 5, 3, 33), masked=masked)
     judge(case.computed("native"), case.expected())
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def test_strided_inputs_and_cotangents(device, draw, draw_inputs, wide, relative_error):
+    """As they lie in memory: time reversed, every other unit, heads and units exchanged."""
+    wx = draw((2, 6, 3, 4, 10), mx.float32).transpose(0, 1, 3, 2, 4)[:, ::-1, :, :, ::2]
+    _, r, b = draw_inputs((2, 6, 3, 5))
+    arrays = [wx, r.swapaxes(-1, -2), b.transpose(2, 1, 0).transpose(2, 1, 0)]
+    arrays.append(draw((2, 3, 5, 4), mx.float32).transpose(3, 0, 1, 2) + mx.array(2.0))
+    mask = draw((6, 2), mx.float32).T > 0
+    given = [
+        draw((2, 6, 5, 3, 4), mx.float32).transpose(4, 0, 1, 3, 2)[:, :, ::-1],
+        draw((1, 2, 3, 5, 4), mx.float32).transpose(4, 1, 0, 2, 3),
+    ]
+    _, found = mx.vjp(lambda *a: slstm(*a, mask=mask, backend=device), arrays, given)
+    expected = gradients(
+        *map(wide, arrays), (wide(given[0]), wide(given[1])[:, :, 0]), mask=np.array(mask)
+    )
+    for actual, exact in zip(found, expected, strict=False):
+        assert relative_error(actual, exact) < 5e-6
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clipval", ["1", True, mx.array(1.0)], ids=str)
+def test_rejects_limits_that_are_no_numbers(clipval, draw_inputs):
+    wx, r, b = draw_inputs((1, 1, 1, 2))
+    with pytest.raises(TypeError, match="slstm: gradient_recurrent_clipval must be a number, got"):
+        slstm(wx, r, b, gradient_recurrent_clipval=clipval)
+    with pytest.raises(TypeError, match="slstm_step: gradient_recurrent_clipval must be a number"):
+        slstm_step(wx[:, 0], r, b, gradient_recurrent_clipval=clipval)
+
+
+@pytest.mark.parametrize(
+    ("clipval", "message"),
+    [(-0.5, "must not be negative, got -0.5"), (math.nan, "finite"), (math.inf, "finite")],
+)
+def test_rejects_limits(clipval, message, draw_inputs):
+    with pytest.raises(ValueError, match=f"slstm: gradient_recurrent_clipval .*{message}"):
+        slstm(*draw_inputs((1, 1, 1, 2)), gradient_recurrent_clipval=clipval)
+
+
+@pytest.mark.parametrize("cut", [1, None, "yes"])
+def test_rejects_cuts(cut, draw_inputs):
+    with pytest.raises(TypeError, match="slstm: gradient_recurrent_cut must be a bool, got"):
+        slstm(*draw_inputs((1, 1, 1, 2)), gradient_recurrent_cut=cut)

@@ -1,4 +1,4 @@
-"""Causal convolutions by the call of causal-conv1d, packed sequences among them."""
+"""Convolutions by the calls of causal-conv1d and Hyena against definitions in float64."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.conv.oracle import causal
+from tests.xlstm_kernels.conv.oracle import causal, long_causal
 from xlstm_kernels import (
     causal_conv1d,
     causal_conv1d_fn,
     causal_conv1d_update,
     causal_conv1d_varlen_states,
+    fft_conv,
+    fftconv,
 )
+from xlstm_kernels.conv.fft_conv import fft_length
+
+# --- channels first ----------------------------------------------------------------------------
+
 
 PLACES = [0, 2, 2, 9, 40, 41]
 LENGTH, CHANNELS, WIDTH = PLACES[-1], 6, 4
@@ -87,15 +93,6 @@ def test_numbers_and_padding(drawn, wide, relative_error):
     np.testing.assert_allclose(np.array(y[:, :, 5:]), np.array(expected), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
-def test_halves_are_rounded_once(dtype, drawn, wide, relative_error):
-    arrays = [array.astype(dtype) for array in drawn]
-    y = causal_conv1d_fn(*arrays, cu_seqlens=PLACES)
-    assert y.dtype == dtype
-    bar = 1e-3 if dtype == mx.float16 else 5e-3
-    assert relative_error(y, alone(*map(wide, arrays))) < bar
-
-
 def test_states_of_packed_sequences_continue_them(drawn, draw, wide, relative_error):
     x, weight, bias = drawn
     states = causal_conv1d_varlen_states(mx.squeeze(x.swapaxes(1, 2), 0), PLACES, WIDTH - 1)
@@ -114,11 +111,6 @@ def test_states_of_short_sequences(dtype):
     x = mx.arange(1, 6)[:, None].astype(mx.float32)
     states = causal_conv1d_varlen_states(x, mx.array([0, 2, 10**7], dtype), 3)
     assert states.tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
-
-
-def test_states_need_rows_of_channels():
-    with pytest.raises(ValueError, match=r"varlen_states: x must be \(L, D\), got \(5,\)"):
-        causal_conv1d_varlen_states(mx.zeros((5,)), [0, 5], 3)
 
 
 @pytest.mark.parametrize(
@@ -154,3 +146,71 @@ def test_errors_name_what_is_wrong(changes, error, message):
     arguments = {"x": mx.zeros((1, 6, 5)), "weight": mx.zeros((6, 4))} | changes
     with pytest.raises(error, match=message):
         causal_conv1d_fn(**arguments)
+
+
+# --- fft conv ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 100, 2049])
+@pytest.mark.parametrize("taps", ["one", "as many as steps"])
+def test_lengths(steps, taps, draw, wide, relative_error):
+    width = 1 if taps == "one" else steps
+    arrays = draw((1, steps, 1), mx.float32), draw((1, width), mx.float32)
+    assert relative_error(fft_conv(*arrays), long_causal(*map(wide, arrays))) < 1e-6
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+@pytest.mark.parametrize("width", [1, 4, 150, 400])
+def test_values(width, skipped, precision, draw, wide, relative_error):
+    arrays = [draw((2, 150, 5), precision.dtype), draw((5, width), precision.dtype)]
+    if skipped:
+        arrays.append(draw((5,), precision.dtype))
+    y = fft_conv(*arrays)
+    assert y.dtype == precision.dtype
+    expected = long_causal(*map(wide, arrays))
+    assert relative_error(y, expected) < precision.value
+    u, *others = arrays
+    first = fftconv(u.swapaxes(1, 2), *others)
+    assert relative_error(first, expected.swapaxes(1, 2)) < precision.value
+
+
+def test_taps_after_the_sequence_have_a_gradient_of_zero(draw):
+    x, weight = draw((1, 6, 2), mx.float32), draw((2, 9), mx.float32)
+    slope = mx.grad(lambda w: mx.square(fft_conv(x, w)).sum())(weight)
+    assert slope[:, 6:].tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 2), (2, 0, 2), (2, 4, 0)])
+def test_empty_arrays(shape):
+    x, weight = mx.ones(shape), mx.ones((shape[2], 3))
+    assert fft_conv(x, weight).shape == shape
+    assert fftconv(x.swapaxes(1, 2), weight).shape == (shape[0], shape[2], shape[1])
+
+
+def test_lengths_that_metal_transforms_fast():
+    assert [fft_length(n) for n in (1, 2, 3, 5, 11, 199, 2049, 4095)] == [
+        *(2, 2, 4, 6, 12, 224, 2304, 4096)
+    ]
+    assert [fft_length(n) for n in (4097, 8193, 65535)] == [8192, 16384, 65536]
+    for least in range(1, 3000):
+        length = fft_length(least)
+        assert least <= length < max(2 * least, 3)
+        assert length % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x, w: fft_conv(x.astype(mx.int32), w), TypeError, "fft_conv: x must be float32"),
+        (lambda x, w: fft_conv(x[0], w), ValueError, "channels last"),
+        (lambda x, w: fftconv(x[0], w), ValueError, "channels first"),
+        (lambda x, w: fft_conv(x, w[:2]), ValueError, r"weight must have shape \(3, K\)"),
+        (lambda x, w: fft_conv(x, w[:, :0]), ValueError, "at least one tap"),
+        (fftconv, ValueError, r"k must have shape \(8, K\)"),
+        (lambda x, w: fft_conv(x, w, w), ValueError, r"skip must have shape \(3,\)"),
+        (lambda x, w: fft_conv(x, w, w.astype(mx.int32)), TypeError, "skip must be float32"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(mx.ones((2, 8, 3)), mx.ones((3, 4)))
