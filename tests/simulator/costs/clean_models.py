@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _W = floats(256, 512)
 _X = floats(512, seed=1)
@@ -39,10 +39,9 @@ def _recurred() -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "matvec_by_simdgroup",
-        """
-        uint lane = thread_index_in_simdgroup;
+    kernel(
+        "matvec_by_simdgroup", ((32, 256), (32, 8)), w=_W, x=_X, y=gives(_W @ _X), close=1e-4
+    )("""
         uint row = thread_position_in_grid.y;
         const device float4* w4 = (const device float4*)w + row * 128;
         const device float4* x4 = (const device float4*)x;
@@ -50,19 +49,17 @@ CLEAN = (
         for (uint k = lane; k < 128; k += 32) sum += dot(w4[k], x4[k]);
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
-        """,
-        {"w": Array(_W), "x": Array(_X)},
-        {"y": Out((256,))},
-        (32, 256, 1),
-        (32, 8, 1),
-        expected=lambda: (_W @ _X,),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "quantized_matvec_by_words",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 256), (32, 8)),
+        w=_PACKED,
+        scales=_SCALES,
+        biases=_BIASES,
+        x=_X,
+        y=gives(_unpacked() @ _X),
+        close=1e-4,
+    )("""
         uint row = thread_position_in_grid.y;
         const device float4* x4 = (const device float4*)x;
         float sum = 0;
@@ -78,25 +75,11 @@ CLEAN = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
-        """,
-        {
-            "w": Array(_PACKED),
-            "scales": Array(_SCALES),
-            "biases": Array(_BIASES),
-            "x": Array(_X),
-        },
-        {"y": Out((256,))},
-        (32, 256, 1),
-        (32, 8, 1),
-        expected=lambda: (_unpacked() @ _X,),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
-    Case(
-        "attention_of_one_query",
-        """
+    """),
+    kernel(
+        "attention_of_one_query", ((32, 32), (32, 4)), q=_Q, k=_K, v=_V, y=gives(_attention())
+    )("""
         constexpr uint T = 64;
-        uint lane = thread_index_in_simdgroup;
         uint head = thread_position_in_grid.y;
         const device float2* keys = (const device float2*)k + head * T * 32;
         const device float2* values = (const device float2*)v + head * T * 32;
@@ -112,20 +95,11 @@ CLEAN = (
           best = next;
         }
         ((device float2*)y)[head * 32 + lane] = sums / total;
-        """,
-        {"q": Array(_Q), "k": Array(_K), "v": Array(_V)},
-        {"y": Out((32, 64))},
-        (32, 32, 1),
-        (32, 4, 1),
-        expected=lambda: (_attention(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "recurrent_cell_over_time",
-        """
+    """),
+    kernel(
+        "recurrent_cell_over_time", (1024, 64), x=_INPUT, r=_R, y=gives(_recurred()), close=1e-4
+    )("""
         threadgroup float h[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint batch = threadgroup_position_in_grid.x;
         h[lid] = 0;
         for (uint t = 0; t < 8; t++) {
@@ -137,13 +111,5 @@ CLEAN = (
           h[lid] = next;
           y[(batch * 8 + t) * 64 + lid] = next;
         }
-        """,
-        {"x": Array(_INPUT), "r": Array(_R)},
-        {"y": Out((16, 8, 64))},
-        (1024, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_recurred(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
+    """),
 )

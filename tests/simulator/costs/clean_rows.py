@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _ROWS = floats(64, 512)
 _WEIGHT = floats(512, seed=1)
@@ -33,13 +33,15 @@ def _cross_entropy() -> np.ndarray:
 
 
 CLEAN = (
-    Case(
+    kernel(
         "rms_norm",
-        """
+        (64 * 256, 256),
+        x=_ROWS,
+        w=_WEIGHT,
+        y=gives(_ROWS / np.sqrt((_ROWS**2).mean(1, keepdims=True) + 1e-5) * _WEIGHT),
+    )("""
         constexpr uint D = 512;
         uint row = threadgroup_position_in_grid.x;
-        uint lid = thread_position_in_threadgroup.x;
-        uint lane = thread_index_in_simdgroup;
         threadgroup float partial[8];
         float sum = 0;
         for (uint j = lid; j < D; j += 256) {
@@ -54,19 +56,9 @@ CLEAN = (
         for (uint j = lid; j < D; j += 256) {
           y[row * D + j] = x[row * D + j] * scale * w[j];
         }
-        """,
-        {"x": Array(_ROWS), "w": Array(_WEIGHT)},
-        {"y": Out((64, 512))},
-        (64 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_ROWS / np.sqrt((_ROWS**2).mean(1, keepdims=True) + 1e-5) * _WEIGHT,),
-        atol=1e-4,
-    ),
-    Case(
-        "softmax_by_simdgroup",
-        """
+    """),
+    kernel("softmax_by_simdgroup", ((32, 128), (32, 8)), x=_SCORES, y=gives(_softmax(_SCORES)))("""
         constexpr uint C = 256;
-        uint lane = thread_index_in_simdgroup;
         uint row = thread_position_in_grid.y;
         const device float* from = x + row * C;
         device float* to = y + row * C;
@@ -77,21 +69,10 @@ CLEAN = (
         for (uint c = lane; c < C; c += 32) total += fast::exp(from[c] - best);
         total = simd_sum(total);
         for (uint c = lane; c < C; c += 32) to[c] = fast::exp(from[c] - best) / total;
-        """,
-        {"x": Array(_SCORES)},
-        {"y": Out((128, 256))},
-        (32, 128, 1),
-        (32, 8, 1),
-        expected=lambda: (_softmax(_SCORES),),
-        rtol=1e-4,
-    ),
-    Case(
-        "layer_norm_of_vectors",
-        """
+    """),
+    kernel("layer_norm_of_vectors", (64 * 128, 128), x=_ROWS, y=gives(_layer_norm(_ROWS)))("""
         constexpr uint D4 = 128;
         uint row = threadgroup_position_in_grid.x;
-        uint lid = thread_position_in_threadgroup.x;
-        uint lane = thread_index_in_simdgroup;
         threadgroup float2 partial[4];
         float4 v = ((const device float4*)x)[row * D4 + lid];
         float2 sums = float2(v.x + v.y + v.z + v.w, dot(v, v));
@@ -102,20 +83,11 @@ CLEAN = (
         float mean = sums.x / 512;
         float scale = rsqrt(sums.y / 512 - mean * mean + 1e-5f);
         ((device float4*)y)[row * D4 + lid] = (v - mean) * scale;
-        """,
-        {"x": Array(_ROWS)},
-        {"y": Out((64, 512))},
-        (64 * 128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_layer_norm(_ROWS),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "argmax_of_rows",
-        """
+    """),
+    kernel(
+        "argmax_of_rows", ((32, 128), (32, 8)), x=_SCORES, y=gives(_SCORES.argmax(1), "uint32")
+    )("""
         constexpr uint C = 256;
-        uint lane = thread_index_in_simdgroup;
         uint row = thread_position_in_grid.y;
         float best = -INFINITY;
         uint at = 0;
@@ -129,18 +101,15 @@ CLEAN = (
           if (other > best || (other == best && other_at < at)) { best = other; at = other_at; }
         }
         if (lane == 0) y[row] = at;
-        """,
-        {"x": Array(_SCORES)},
-        {"y": Out((128,), "uint32")},
-        (32, 128, 1),
-        (32, 8, 1),
-        expected=lambda: (_SCORES.argmax(1),),
-    ),
-    Case(
+    """),
+    kernel(
         "cross_entropy_of_logits",
-        """
+        ((32, 64), (32, 8)),
+        x=_LOGITS,
+        labels=_LABELS,
+        y=gives(_cross_entropy()),
+    )("""
         constexpr uint V4 = 256;
-        uint lane = thread_index_in_simdgroup;
         uint row = thread_position_in_grid.y;
         const device float4* from = (const device float4*)x + row * V4;
         float best = -INFINITY, total = 0;
@@ -154,32 +123,26 @@ CLEAN = (
         float all = simd_max(best);
         total = simd_sum(total * fast::exp(best - all));
         if (lane == 0) y[row] = all + log(total) - x[row * 4 * V4 + labels[row]];
-        """,
-        {"x": Array(_LOGITS), "labels": Array(_LABELS)},
-        {"y": Out((64,))},
-        (32, 64, 1),
-        (32, 8, 1),
-        expected=lambda: (_cross_entropy(),),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "embedding_gather",
-        """
+        ((64, 64), (64, 4)),
+        table=_TABLE,
+        tokens=_TOKENS,
+        y=gives(_TABLE[_TOKENS]),
+    )("""
         uint d = thread_position_in_grid.x;
         uint t = thread_position_in_grid.y;
         uint token = tokens[t];
         ((device float4*)y)[t * 64 + d] = ((const device float4*)table)[token * 64 + d];
-        """,
-        {"table": Array(_TABLE), "tokens": Array(_TOKENS)},
-        {"y": Out((64, 256))},
-        (64, 64, 1),
-        (64, 4, 1),
-        expected=lambda: (_TABLE[_TOKENS],),
-    ),
-    Case(
+    """),
+    kernel(
         "channel_statistics_of_a_batch",
-        """
+        (1024, 256),
+        x=_BATCH,
+        m=gives(_BATCH.mean(0)),
+        s=gives(_BATCH.var(0)),
+    )("""
         uint c = thread_position_in_grid.x;
         float mean = 0, square = 0;
         for (uint b = 0; b < 64; b++) {
@@ -190,30 +153,19 @@ CLEAN = (
         mean /= 64;
         m[c] = mean;
         s[c] = square / 64 - mean * mean;
-        """,
-        {"x": Array(_BATCH)},
-        {"m": Out((1024,)), "s": Out((1024,))},
-        (1024, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_BATCH.mean(0), _BATCH.var(0)),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
+    """),
+    kernel(
         "mean_of_segments",
-        """
+        ((1024, 7), 256),
+        x=_BATCH,
+        ends=_ENDS,
+        y=gives(np.stack([_BATCH[a:b].mean(0) for a, b in pairwise(_ENDS)])),
+    )("""
         uint c = thread_position_in_grid.x;
         uint s = thread_position_in_grid.y;
         int first = ends[s], last = ends[s + 1];
         float sum = 0;
         for (int r = first; r < last; r++) sum += x[r * 1024 + c];
         y[s * 1024 + c] = sum / (last - first);
-        """,
-        {"x": Array(_BATCH), "ends": Array(_ENDS)},
-        {"y": Out((7, 1024))},
-        (1024, 7, 1),
-        (256, 1, 1),
-        expected=lambda: (np.stack([_BATCH[a:b].mean(0) for a, b in pairwise(_ENDS)]),),
-        rtol=1e-4,
-    ),
+    """),
 )

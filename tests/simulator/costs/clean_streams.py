@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _LONG = floats(131072, seed=1)
 _GATE = floats(32768, seed=2).astype(np.float16)
@@ -55,41 +55,23 @@ def _gated() -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "gelu_of_vectors",
-        """
-        uint i = thread_position_in_grid.x;
+    kernel("gelu_of_vectors", (32768, 256), x=_LONG, y=gives(_gelu(_LONG)))("""
         float4 v = ((const device float4*)x)[i];
         float4 inner = 0.7978845608f * (v + 0.044715f * v * v * v);
         ((device float4*)y)[i] = 0.5f * v * (1.0f + precise::tanh(inner));
-        """,
-        {"x": Array(_LONG)},
-        {"y": Out((131072,))},
-        (32768, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_gelu(_LONG),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
-        "gated_halves_by_four",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("gated_halves_by_four", (8192, 256), g=_GATE, u=_UP, y=gives(_gated()), close=1e-3)("""
         float4 gate = float4(((const device half4*)g)[i]);
         float4 up = float4(((const device half4*)u)[i]);
         ((device half4*)y)[i] = half4(gate / (1.0f + fast::exp(-gate)) * up);
-        """,
-        {"g": Array(_GATE), "u": Array(_UP)},
-        {"y": Out((32768,), "float16")},
-        (8192, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_gated(),),
-        rtol=2e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "rotary_embedding_of_halves",
-        """
+        ((32, 4, 64), (32, 4, 2)),
+        x=_HEADS,
+        angles=_ANGLES,
+        y=gives(_rotated()),
+    )("""
         uint d = thread_position_in_grid.x;
         uint h = thread_position_in_grid.y;
         uint t = thread_position_in_grid.z;
@@ -99,18 +81,14 @@ CLEAN = (
         float first = x[at], second = x[at + 32];
         y[at] = first * c - second * s;
         y[at + 32] = first * s + second * c;
-        """,
-        {"x": Array(_HEADS), "angles": Array(_ANGLES)},
-        {"y": Out((64, 4, 64))},
-        (32, 4, 64),
-        (32, 4, 2),
-        expected=lambda: (_rotated(),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
+    """),
+    kernel(
         "rotary_embedding_of_pairs",
-        """
+        ((32, 4, 64), (32, 4, 2)),
+        x=_HEADS,
+        angles=_ANGLES,
+        y=gives(_rotated_pairs()),
+    )("""
         uint d = thread_position_in_grid.x;
         uint h = thread_position_in_grid.y;
         uint t = thread_position_in_grid.z;
@@ -119,31 +97,21 @@ CLEAN = (
         uint at = (t * 4 + h) * 32 + d;
         float2 v = ((const device float2*)x)[at];
         ((device float2*)y)[at] = float2(v.x * c - v.y * s, v.x * s + v.y * c);
-        """,
-        {"x": Array(_HEADS), "angles": Array(_ANGLES)},
-        {"y": Out((64, 4, 64))},
-        (32, 4, 64),
-        (32, 4, 2),
-        expected=lambda: (_rotated_pairs(),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
+    """),
+    kernel(
         "dequantized_bytes_by_four",
-        """
+        ((128, 64), (128, 2)),
+        x=_BYTES,
+        scales=_SCALES,
+        y=gives(_BYTES.astype(np.float32) * _SCALES[:, None]),
+    )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         char4 q = ((const device char4*)x)[r * 128 + c];
         ((device float4*)y)[r * 128 + c] = float4(q) * scales[r];
-        """,
-        {"x": Array(_BYTES), "scales": Array(_SCALES)},
-        {"y": Out((64, 512))},
-        (128, 64, 1),
-        (128, 2, 1),
-        expected=lambda: (_BYTES.astype(np.float32) * _SCALES[:, None],),
-    ),
-    Case(
-        "causal_convolution_of_channels",
-        """
+    """),
+    kernel(
+        "causal_convolution_of_channels", ((256, 128), 256), x=_SIGNAL, w=_TAPS, y=gives(_causal())
+    )("""
         uint c = thread_position_in_grid.x;
         int t = thread_position_in_grid.y;
         float sum = 0;
@@ -151,40 +119,21 @@ CLEAN = (
           if (t + k >= 3) sum += w[k * 256 + c] * x[(t + k - 3) * 256 + c];
         }
         y[t * 256 + c] = sum;
-        """,
-        {"x": Array(_SIGNAL), "w": Array(_TAPS)},
-        {"y": Out((128, 256))},
-        (256, 128, 1),
-        (256, 1, 1),
-        expected=lambda: (_causal(),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
-        "linear_recurrence_of_channels",
-        """
+    """),
+    kernel(
+        "linear_recurrence_of_channels", (256, 64), a=_DECAY, x=_SIGNAL, y=gives(_recurred())
+    )("""
         uint c = thread_position_in_grid.x;
         float state = 0;
         for (uint t = 0; t < 128; t++) {
           state = a[t * 256 + c] * state + x[t * 256 + c];
           y[t * 256 + c] = state;
         }
-        """,
-        {"a": Array(_DECAY), "x": Array(_SIGNAL)},
-        {"y": Out((128, 256))},
-        (256, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_recurred(),),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "prefix_sums_of_rows",
-        """
+    """),
+    kernel("prefix_sums_of_rows", (32 * 256, 256), x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
         threadgroup int totals[8];
         uint row = threadgroup_position_in_grid.x;
-        uint lid = thread_position_in_threadgroup.x;
-        uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;
+        uint group = simdgroup_index_in_threadgroup;
         int4 v = ((const device int4*)x)[row * 256 + lid];
         v.y += v.x;
         v.z += v.y;
@@ -194,19 +143,14 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         before += simd_sum(lane < group ? totals[lane] : 0);
         ((device int4*)y)[row * 256 + lid] = v + before;
-        """,
-        {"x": Array(_WHOLE)},
-        {"y": Out((32, 1024), "int32")},
-        (32 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_WHOLE.cumsum(1),),
-    ),
-    Case(
+    """),
+    kernel(
         "sums_of_a_long_array",
-        """
+        (4096, 256),
+        x=_LONG,
+        y=gives(_LONG.reshape(8, 16, 1024).sum((0, 2))),
+    )("""
         threadgroup float partial[8];
-        uint lane = thread_index_in_simdgroup;
-        uint lid = thread_position_in_threadgroup.x;
         float4 sums = 0;
         for (uint i = thread_position_in_grid.x; i < 32768; i += threads_per_grid.x) {
           sums += ((const device float4*)x)[i];
@@ -216,20 +160,16 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         sum = simd_sum(lane < 8 ? partial[lane] : 0.0f);
         if (lid == 0) y[threadgroup_position_in_grid.x] = sum;
-        """,
-        {"x": Array(_LONG)},
-        {"y": Out((16,))},
-        (4096, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_LONG.reshape(8, 16, 1024).sum((0, 2)),),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
-    Case(
+    """),
+    kernel(
         "histogram_in_threadgroup_memory",
-        """
+        (4096, 256),
+        x=_PIXELS,
+        y=gives(np.bincount(_PIXELS, minlength=256), "uint32"),
+        init=0,
+        atomic=True,
+    )("""
         threadgroup atomic_uint bins[256];
-        uint lid = thread_position_in_threadgroup.x;
         atomic_store_explicit(&bins[lid], 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uchar4 v = ((const device uchar4*)x)[thread_position_in_grid.x];
@@ -239,28 +179,17 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint count = atomic_load_explicit(&bins[lid], memory_order_relaxed);
         atomic_fetch_add_explicit(&y[lid], count, memory_order_relaxed);
-        """,
-        {"x": Array(_PIXELS)},
-        {"y": Out((256,), "uint32")},
-        (4096, 1, 1),
-        (256, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.bincount(_PIXELS, minlength=256),),
-    ),
-    Case(
+    """),
+    kernel(
         "heads_to_the_front",
-        """
+        ((16, 4, 64), (16, 4, 4)),
+        x=_HEADS,
+        y=gives(_HEADS.transpose(1, 0, 2)),
+    )("""
         uint d = thread_position_in_grid.x;
         uint h = thread_position_in_grid.y;
         uint t = thread_position_in_grid.z;
         float4 v = ((const device float4*)x)[(t * 4 + h) * 16 + d];
         ((device float4*)y)[(h * 64 + t) * 16 + d] = v;
-        """,
-        {"x": Array(_HEADS)},
-        {"y": Out((4, 64, 64))},
-        (16, 4, 64),
-        (16, 4, 4),
-        expected=lambda: (_HEADS.transpose(1, 0, 2),),
-    ),
+    """),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats
+from tests.simulator.suite.case import floats, gives, kernel
 
 _X = floats(128, 128)
 _A = floats(64, 64, seed=1)
@@ -24,9 +24,7 @@ def _relaxed() -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "transpose_by_padded_tiles",
-        """
+    kernel("transpose_by_padded_tiles", ((128, 32), (32, 8)), x=_X, y=gives(_X.T))("""
         threadgroup float tile[32][33];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
@@ -37,16 +35,8 @@ CLEAN = (
         for (uint r = lid.y; r < 32; r += 8) {
           y[(group.x * 32 + r) * 128 + group.y * 32 + lid.x] = tile[lid.x][r];
         }
-        """,
-        {"x": Array(_X)},
-        {"y": Out((128, 128))},
-        (128, 32, 1),
-        (32, 8, 1),
-        expected=lambda: (_X.T,),
-    ),
-    Case(
-        "matmul_by_tiles",
-        """
+    """),
+    kernel("matmul_by_tiles", ((64, 64), (16, 16)), a=_A, b=_B, y=gives(_A @ _B), close=1e-4)("""
         constexpr uint N = 64, T = 16;
         threadgroup float at[T][T], bt[T][T];
         uint2 at_grid = thread_position_in_grid.xy;
@@ -60,18 +50,15 @@ CLEAN = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         y[at_grid.y * N + at_grid.x] = sum;
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((64, 64))},
-        (64, 64, 1),
-        (16, 16, 1),
-        expected=lambda: (_A @ _B,),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "matmul_by_blocks_of_registers",
-        """
+        ((64, 16), (32, 8)),
+        a=_A,
+        b=_B,
+        y=gives(_A @ _B),
+        close=1e-4,
+    )("""
         constexpr uint N = 64, T = 32;
         threadgroup float at[T][T], bt[T][T];
         uint2 group = threadgroup_position_in_grid.xy;
@@ -93,18 +80,10 @@ CLEAN = (
         for (uint r = 0; r < 4; r++) {
           y[(group.y * T + lid.y + 8 * r) * N + group.x * T + lid.x] = sums[r];
         }
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((64, 64))},
-        (64, 16, 1),
-        (32, 8, 1),
-        expected=lambda: (_A @ _B,),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "matmul_by_simdgroup_matrices",
-        """
+    """),
+    kernel(
+        "matmul_by_simdgroup_matrices", ((128, 4), 32), a=_A, b=_B, y=gives(_A @ _B), close=1e-4
+    )("""
         constexpr uint N = 64;
         uint row = threadgroup_position_in_grid.y * 16;
         uint col = threadgroup_position_in_grid.x * 16;
@@ -123,18 +102,10 @@ CLEAN = (
         for (uint i = 0; i < 4; i++) {
           simdgroup_store(sums[i], y + (row + 8 * (i / 2)) * N + col + 8 * (i % 2), N);
         }
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((64, 64))},
-        (128, 4, 1),
-        (32, 1, 1),
-        expected=lambda: (_A @ _B,),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "convolution_of_an_image",
-        """
+    """),
+    kernel(
+        "convolution_of_an_image", ((128, 128), (32, 8)), x=_X, w=_FILTER, y=gives(_convolved())
+    )("""
         int c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         float sum = 0;
         for (int i = -1; i <= 1; i++) {
@@ -146,18 +117,8 @@ CLEAN = (
           }
         }
         y[r * 128 + c] = sum;
-        """,
-        {"x": Array(_X), "w": Array(_FILTER)},
-        {"y": Out((128, 128))},
-        (128, 128, 1),
-        (32, 8, 1),
-        expected=lambda: (_convolved(),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
-        "jacobi_step_with_a_halo",
-        """
+    """),
+    kernel("jacobi_step_with_a_halo", ((128, 128), (32, 8)), x=_X, y=gives(_relaxed()))("""
         threadgroup float tile[10][34];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
@@ -170,38 +131,22 @@ CLEAN = (
         float sum = tile[lid.y][lid.x + 1] + tile[lid.y + 2][lid.x + 1]
                   + tile[lid.y + 1][lid.x] + tile[lid.y + 1][lid.x + 2];
         y[(group.y * 8 + lid.y) * 128 + group.x * 32 + lid.x] = 0.25f * sum;
-        """,
-        {"x": Array(_X)},
-        {"y": Out((128, 128))},
-        (128, 128, 1),
-        (32, 8, 1),
-        expected=lambda: (_relaxed(),),
-        atol=1e-5,
-    ),
-    Case(
+    """),
+    kernel(
         "max_pool_by_pairs",
-        """
+        ((64, 64), (32, 8)),
+        x=_X,
+        y=gives(_X.reshape(64, 2, 64, 2).max((1, 3))),
+    )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         const device float2* pairs = (const device float2*)x;
         float2 v = max(pairs[2 * r * 64 + c], pairs[(2 * r + 1) * 64 + c]);
         y[r * 64 + c] = max(v.x, v.y);
-        """,
-        {"x": Array(_X)},
-        {"y": Out((64, 64))},
-        (64, 64, 1),
-        (32, 8, 1),
-        expected=lambda: (_X.reshape(64, 2, 64, 2).max((1, 3)),),
-    ),
-    Case(
-        "nearest_upsampling",
-        """
+    """),
+    kernel(
+        "nearest_upsampling", ((256, 256), (32, 8)), x=_X, y=gives(_X.repeat(2, 0).repeat(2, 1))
+    )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         y[r * 256 + c] = x[r / 2 * 128 + c / 2];
-        """,
-        {"x": Array(_X)},
-        {"y": Out((256, 256))},
-        (256, 256, 1),
-        (32, 8, 1),
-        expected=lambda: (_X.repeat(2, 0).repeat(2, 1),),
-    ),
+    """),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _X = floats(128, 128)
 _A = floats(64, 64, seed=1)
@@ -39,9 +39,7 @@ def _delayed() -> np.ndarray:
 
 
 FAULTS = (
-    Case(
-        "transpose_by_unpadded_tiles",
-        """
+    kernel("transpose_by_unpadded_tiles", ((128, 32), (32, 8)), x=_X, y=gives(_X.T))("""
         threadgroup float tile[32][32];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
@@ -53,16 +51,15 @@ FAULTS = (
           float v = tile[lid.x][r];  // <- bank-conflict
           y[(group.x * 32 + r) * 128 + group.y * 32 + lid.x] = v;
         }
-        """,
-        {"x": Array(_X)},
-        {"y": Out((128, 128))},
-        (128, 32, 1),
-        (32, 8, 1),
-        expected=lambda: (_X.T,),
-    ),
-    Case(
+    """),
+    kernel(
         "matmul_with_a_tile_of_rows",
-        """
+        ((64, 64), (16, 16)),
+        a=_A,
+        b=_B,
+        y=gives(_A @ _B.T),
+        close=1e-4,
+    )("""
         constexpr uint N = 64, T = 16;
         threadgroup float at[T][T], bt[T][T];
         uint2 group = threadgroup_position_in_grid.xy;
@@ -79,20 +76,15 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         y[row * N + col] = sum;
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((64, 64))},
-        (64, 64, 1),
-        (16, 16, 1),
-        expected=lambda: (_A @ _B.T,),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "correlation_of_interleaved_numbers",
-        """
+        (2048, 64),
+        x=_COMPLEX,
+        w=_TAPS,
+        y=gives(_correlated()),
+    )("""
         threadgroup float s[128];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         s[lid] = x[row * 128 + lid];
         s[lid + 64] = x[row * 128 + lid + 64];
@@ -104,20 +96,9 @@ FAULTS = (
           im += w[j] * s[at + 1];  // <- bank-conflict
         }
         ((device float2*)y)[row * 64 + lid] = float2(re, im);
-        """,
-        {"x": Array(_COMPLEX), "w": Array(_TAPS)},
-        {"y": Out((32, 64, 2))},
-        (2048, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_correlated(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "energies_of_points_in_records",
-        """
+    """),
+    kernel("energies_of_points_in_records", (2048, 256), x=_POINTS, y=gives(_energies()))("""
         threadgroup float p[1024];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         for (uint k = lid; k < 1024; k += 256) p[k] = x[row * 1024 + k];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -130,19 +111,15 @@ FAULTS = (
           sum += 1.0f / (1.0f + dx * dx + dy * dy + dz * dz);
         }
         y[row * 256 + lid] = sum;
-        """,
-        {"x": Array(_POINTS)},
-        {"y": Out((8, 256))},
-        (2048, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_energies(),),
-        rtol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "sums_of_staged_rows_of_halves",
-        """
+        (512, 64),
+        x=_HALVES,
+        y=gives(_HALVES.astype(np.float32).sum(1)),
+        also="low-occupancy",
+    )("""
         threadgroup half tile[64 * 64];
-        uint lid = thread_position_in_threadgroup.x;
         uint first = threadgroup_position_in_grid.x * 64;
         for (uint k = lid; k < 1024; k += 64) {
           ((threadgroup half4*)tile)[k] = ((const device half4*)x)[first * 16 + k];
@@ -153,22 +130,9 @@ FAULTS = (
           sum += float(tile[lid * 64 + c]);  // <- bank-conflict
         }
         y[first + lid] = sum;
-        """,
-        {"x": Array(_HALVES)},
-        {"y": Out((512,))},
-        (512, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_HALVES.astype(np.float32).sum(1),),
-        rtol=1e-3,
-        atol=1e-3,
-        # 8 KB for 64 threads leave 14 of 96 simdgroups on a core, which was not intended.
-        also=frozenset({"low-occupancy"}),
-    ),
-    Case(
-        "delay_lines_of_16_elements",
-        """
+    """),
+    kernel("delay_lines_of_16_elements", (1024, 64), x=_NOISE, y=gives(_delayed()))("""
         threadgroup float line[64 * 16];
-        uint lid = thread_position_in_threadgroup.x;
         uint c = thread_position_in_grid.x;
         for (uint t = 0; t < 16; t++) line[lid * 16 + t] = 0;  // <- bank-conflict
         for (uint t = 0; t < 64; t++) {
@@ -176,19 +140,15 @@ FAULTS = (
           line[lid * 16 + t % 16] = v;  // <- bank-conflict
           y[t * 1024 + c] = v;
         }
-        """,
-        {"x": Array(_NOISE)},
-        {"y": Out((64, 1024))},
-        (1024, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_delayed(),),
-        rtol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "tree_with_growing_strides",
-        """
+        (64 * 256, 256),
+        x=_WHOLE,
+        y=gives(_WHOLE.sum(1)),
+        also="frequent-barriers",
+    )("""
         threadgroup int s[512];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         s[lid] = x[row * 512 + lid];
         s[lid + 256] = x[row * 512 + lid + 256];
@@ -198,13 +158,5 @@ FAULTS = (
           if (at < 512) s[at] += s[at + stride];  // <- bank-conflict
         }
         if (lid == 0) y[row] = s[0];
-        """,
-        {"x": Array(_WHOLE)},
-        {"y": Out((64,), "int32")},
-        (64 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_WHOLE.sum(1),),
-        # A tree of barriers where simd_sum would need one is a second fault.
-        also=frozenset({"frequent-barriers"}),
-    ),
+    """),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _X = floats(16, 64)
 _W = floats(64, 128, seed=1)
@@ -26,11 +26,10 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 FAULTS = (
-    Case(
-        "one_element_staged_at_a_time",
-        """
+    kernel(
+        "one_element_staged_at_a_time", (16 * 128, 128), x=_X, w=_W, y=gives(_X @ _W), close=1e-4
+    )("""
         threadgroup float cell;
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         float sum = 0;
         for (uint k = 0; k < 64; k++) {
@@ -40,18 +39,15 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
         y[row * 128 + lid] = sum;
-        """,
-        {"x": Array(_X), "w": Array(_W)},
-        {"y": Out((16, 128))},
-        (16 * 128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_X @ _W,),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "matmul_by_tiles_of_depth_one",
-        """
+        ((64, 64), (16, 16)),
+        a=_A,
+        b=_B,
+        y=gives(_A.T @ _B),
+        close=1e-4,
+    )("""
         constexpr uint N = 64;
         threadgroup float at[16], bt[16];
         uint2 group = threadgroup_position_in_grid.xy;
@@ -65,20 +61,9 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
         y[(group.y * 16 + lid.y) * N + group.x * 16 + lid.x] = sum;
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((64, 64))},
-        (64, 64, 1),
-        (16, 16, 1),
-        expected=lambda: (_A.T @ _B,),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "prefix_sums_by_turns",
-        """
+    """),
+    kernel("prefix_sums_by_turns", (16 * 128, 128), x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
         threadgroup int s[128];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         s[lid] = x[row * 128 + lid];
         for (uint i = 1; i < 128; i++) {
@@ -87,18 +72,9 @@ FAULTS = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[row * 128 + lid] = s[lid];
-        """,
-        {"x": Array(_WHOLE)},
-        {"y": Out((16, 128), "int32")},
-        (16 * 128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_WHOLE.cumsum(1),),
-    ),
-    Case(
-        "elements_staged_for_no_reader",
-        """
+    """),
+    kernel("elements_staged_for_no_reader", (16 * 64, 64), x=_ROWS, y=gives(2 * _ROWS))("""
         threadgroup float tile[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         for (uint k = lid; k < 512; k += 64) {
           tile[lid] = x[row * 512 + k];
@@ -106,19 +82,17 @@ FAULTS = (
           y[row * 512 + k] = 2.0f * tile[lid];
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
-        """,
-        {"x": Array(_ROWS)},
-        {"y": Out((16, 512))},
-        (16 * 64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (2 * _ROWS,),
-    ),
-    Case(
+    """),
+    kernel(
         "dot_products_by_the_whole_group",
-        """
+        (16 * 256, 256),
+        x=_ROWS,
+        v=_V,
+        y=gives(_ROWS[:, :256] @ _V.T),
+        close=1e-3,
+    )("""
         threadgroup float partial[8];
-        uint lid = thread_position_in_threadgroup.x;
-        uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;
+        uint group = simdgroup_index_in_threadgroup;
         uint row = threadgroup_position_in_grid.x;
         float mine = x[row * 512 + lid];
         for (uint o = 0; o < 32; o++) {
@@ -129,21 +103,12 @@ FAULTS = (
           if (lid == 0) y[row * 32 + o] = sum;
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
-        """,
-        {"x": Array(_ROWS), "v": Array(_V)},
-        {"y": Out((16, 32))},
-        (16 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_ROWS[:, :256] @ _V.T,),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "softmax_of_rows_staged_by_one_simdgroup",
-        """
+    """),
+    kernel(
+        "softmax_of_rows_staged_by_one_simdgroup", (16 * 32, 32), x=_LONG, y=gives(_softmax(_LONG))
+    )("""
         constexpr uint C = 2048;
         threadgroup float staged[2 * C];  // <- low-occupancy
-        uint lane = thread_index_in_simdgroup;
         uint row = threadgroup_position_in_grid.x;
         float best = -INFINITY, total = 0;
         for (uint c = lane; c < C; c += 32) {
@@ -157,53 +122,33 @@ FAULTS = (
         }
         total = simd_sum(total);
         for (uint c = lane; c < C; c += 32) y[row * C + c] = staged[C + c] / total;
-        """,
-        {"x": Array(_LONG)},
-        {"y": Out((16, 2048))},
-        (16 * 32, 1, 1),
-        (32, 1, 1),
-        lineless=frozenset({"low-occupancy"}),
-        expected=lambda: (_softmax(_LONG),),
-        rtol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "codebook_staged_for_64_threads",
-        """
+        (2048, 64),
+        book=_BOOK,
+        codes=_CODES,
+        y=gives(_BOOK[_CODES]),
+    )("""
         threadgroup float staged[7168];  // <- low-occupancy
-        uint lid = thread_position_in_threadgroup.x;
         for (uint k = lid; k < 7168; k += 64) staged[k] = book[k];
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        uint i = thread_position_in_grid.x;
         y[i] = staged[codes[i]];
-        """,
-        {"book": Array(_BOOK), "codes": Array(_CODES)},
-        {"y": Out((2048,))},
-        (2048, 1, 1),
-        (64, 1, 1),
-        lineless=frozenset({"low-occupancy"}),
-        expected=lambda: (_BOOK[_CODES],),
-    ),
-    Case(
-        "columns_reversed_in_private_stacks",
-        """
+    """),
+    kernel("columns_reversed_in_private_stacks", (512, 32), x=_COLUMNS, y=gives(_COLUMNS[::-1]))("""
         threadgroup float stack[32 * 129];  // <- low-occupancy
-        uint lid = thread_position_in_threadgroup.x;
         uint c = thread_position_in_grid.x;
         for (uint r = 0; r < 128; r++) stack[lid * 129 + r] = x[r * 512 + c];
         for (uint r = 0; r < 128; r++) y[r * 512 + c] = stack[lid * 129 + 127 - r];
-        """,
-        {"x": Array(_COLUMNS)},
-        {"y": Out((128, 512))},
-        (512, 1, 1),
-        (32, 1, 1),
-        lineless=frozenset({"low-occupancy"}),
-        expected=lambda: (_COLUMNS[::-1],),
-    ),
-    Case(
+    """),
+    kernel(
         "scratch_declared_for_the_largest_size",
-        """
+        (64 * 32, 32),
+        x=_SMALL,
+        y=gives(np.stack([(_SMALL * np.roll(_SMALL, -j, 1)).sum(1) for j in range(32)], 1)),
+        close=1e-4,
+    )("""
         threadgroup float scratch[8192];  // <- low-occupancy
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         scratch[lid] = x[row * 64 + lid];
         scratch[lid + 32] = x[row * 64 + lid + 32];
@@ -211,16 +156,5 @@ FAULTS = (
         float sum = 0;
         for (uint k = 0; k < 64; k++) sum += scratch[k] * scratch[(k + lid) % 64];
         y[row * 32 + lid] = sum;
-        """,
-        {"x": Array(_SMALL)},
-        {"y": Out((64, 32))},
-        (64 * 32, 1, 1),
-        (32, 1, 1),
-        lineless=frozenset({"low-occupancy"}),
-        expected=lambda: (
-            np.stack([(_SMALL * np.roll(_SMALL, -j, 1)).sum(1) for j in range(32)], 1),
-        ),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
+    """),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats
+from tests.simulator.suite.case import floats, gives, kernel
 
 _ROWS = floats(32, 16, 64)
 _VECTOR = floats(64, seed=1)
@@ -30,11 +30,15 @@ def _totals() -> np.ndarray:
 
 
 FAULTS = (
-    Case(
+    kernel(
         "dot_product_of_each_row_by_a_tree",
-        """
+        (32 * 64, 64),
+        x=_ROWS,
+        v=_VECTOR,
+        y=gives(_ROWS @ _VECTOR),
+        close=1e-4,
+    )("""
         threadgroup float s[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint batch = threadgroup_position_in_grid.x;
         for (uint r = 0; r < 16; r++) {
           s[lid] = x[(batch * 16 + r) * 64 + lid] * v[lid];
@@ -46,20 +50,11 @@ FAULTS = (
           if (lid == 0) y[batch * 16 + r] = s[0];
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
-        """,
-        {"x": Array(_ROWS), "v": Array(_VECTOR)},
-        {"y": Out((32, 16))},
-        (32 * 64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_ROWS @ _VECTOR,),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "neighbours_exchanged_at_each_sample",
-        """
+    """),
+    kernel(
+        "neighbours_exchanged_at_each_sample", (32 * 64, 64), x=_SAMPLES, y=gives(_smoothed())
+    )("""
         threadgroup float last[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint batch = threadgroup_position_in_grid.x;
         float sum = 0;
         for (uint t = 0; t < 32; t++) {
@@ -70,20 +65,15 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
         y[batch * 64 + lid] = sum;
-        """,
-        {"x": Array(_SAMPLES)},
-        {"y": Out((32, 64))},
-        (32 * 64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_smoothed(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "running_sum_in_doubling_steps",
-        """
+        (64 * 256, 256),
+        x=_STEPS,
+        y=gives(_STEPS.cumsum(1)),
+        close=1e-3,
+    )("""
         threadgroup float s[256];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         s[lid] = x[row * 256 + lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -94,20 +84,16 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
         y[row * 256 + lid] = s[lid];
-        """,
-        {"x": Array(_STEPS)},
-        {"y": Out((64, 256))},
-        (64 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_STEPS.cumsum(1),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "scores_of_keys_staged_whole",
-        """
+        (16 * 64, 64),
+        x=_KEYS,
+        q=_QUERIES,
+        y=gives(_scores()),
+        close=1e-4,
+    )("""
         threadgroup float keys[64 * 128];  // <- low-occupancy
-        uint lid = thread_position_in_threadgroup.x;
         uint batch = threadgroup_position_in_grid.x;
         for (uint k = lid; k < 64 * 128; k += 64) {
           keys[k / 128 * 128 + (k + k / 128) % 128] = x[batch * 8192 + k];
@@ -118,21 +104,9 @@ FAULTS = (
           sum += keys[lid * 128 + (d + lid) % 128] * q[batch * 128 + d];
         }
         y[batch * 64 + lid] = sum;
-        """,
-        {"x": Array(_KEYS), "q": Array(_QUERIES)},
-        {"y": Out((16, 64))},
-        (16 * 64, 1, 1),
-        (64, 1, 1),
-        lineless=frozenset({"low-occupancy"}),
-        expected=lambda: (_scores(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "scene_staged_for_128_threads",
-        """
+    """),
+    kernel("scene_staged_for_128_threads", (8 * 128, 128), x=_SCENES, y=gives(_totals()))("""
         threadgroup float scene[48 * 128];  // <- low-occupancy
-        uint lid = thread_position_in_threadgroup.x;
         uint batch = threadgroup_position_in_grid.x;
         float sum = 0;
         for (uint r = 0; r < 48; r++) {
@@ -143,39 +117,24 @@ FAULTS = (
         for (uint r = 0; r < 48; r++) {
           y[(batch * 48 + r) * 128 + lid] = scene[r * 128 + lid] * sum;
         }
-        """,
-        {"x": Array(_SCENES)},
-        {"y": Out((8, 48, 128))},
-        (8 * 128, 1, 1),
-        (128, 1, 1),
-        lineless=frozenset({"low-occupancy"}),
-        expected=lambda: (_totals(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
+    """),
 )
 
 CLEAN = (
-    Case(
+    kernel(
         "dot_product_of_each_row_by_a_simdgroup",
-        """
-        uint lane = thread_index_in_simdgroup, row = thread_position_in_grid.y;
+        ((32, 512), (32, 8)),
+        x=_ROWS,
+        v=_VECTOR,
+        y=gives(_ROWS @ _VECTOR),
+        close=1e-4,
+    )("""
+        uint row = thread_position_in_grid.y;
         float sum = x[row * 64 + lane] * v[lane] + x[row * 64 + lane + 32] * v[lane + 32];
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
-        """,
-        {"x": Array(_ROWS), "v": Array(_VECTOR)},
-        {"y": Out((32, 16))},
-        (32, 512, 1),
-        (32, 8, 1),
-        expected=lambda: (_ROWS @ _VECTOR,),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "neighbours_exchanged_by_shuffles",
-        """
-        uint lid = thread_position_in_threadgroup.x;
+    """),
+    kernel("neighbours_exchanged_by_shuffles", (32 * 64, 64), x=_SAMPLES, y=gives(_smoothed()))("""
         uint batch = threadgroup_position_in_grid.x;
         float sum = 0;
         for (uint t = 0; t < 32; t++) {
@@ -183,60 +142,43 @@ CLEAN = (
           sum += mine + 0.5f * simd_shuffle_xor(mine, 1);
         }
         y[batch * 64 + lid] = sum;
-        """,
-        {"x": Array(_SAMPLES)},
-        {"y": Out((32, 64))},
-        (32 * 64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_smoothed(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "running_sum_of_simdgroups",
-        """
+        (64 * 256, 256),
+        x=_STEPS,
+        y=gives(_STEPS.cumsum(1)),
+        close=1e-4,
+    )("""
         threadgroup float sums[8];
-        uint lid = thread_position_in_threadgroup.x;
-        uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;
+        uint group = simdgroup_index_in_threadgroup;
         uint row = threadgroup_position_in_grid.x;
         float sum = simd_prefix_inclusive_sum(x[row * 256 + lid]);
         if (lane == 31) sums[group] = sum;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         sum += simd_sum(lane < group ? sums[lane] : 0.0f);
         y[row * 256 + lid] = sum;
-        """,
-        {"x": Array(_STEPS)},
-        {"y": Out((64, 256))},
-        (64 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_STEPS.cumsum(1),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "scores_of_keys_by_simdgroups",
-        """
-        uint lane = thread_index_in_simdgroup, t = thread_position_in_grid.y;
+        ((32, 64, 16), (32, 8)),
+        x=_KEYS,
+        q=_QUERIES,
+        y=gives(_scores()),
+        close=1e-4,
+    )("""
+        uint t = thread_position_in_grid.y;
         uint batch = thread_position_in_grid.z;
         float4 key = ((const device float4*)x)[(batch * 64 + t) * 32 + lane];
         float4 query = ((const device float4*)q)[batch * 32 + lane];
         float sum = simd_sum(dot(key, query));
         if (lane == 0) y[batch * 64 + t] = sum;
-        """,
-        {"x": Array(_KEYS), "q": Array(_QUERIES)},
-        {"y": Out((16, 64))},
-        (32, 64, 16),
-        (32, 8, 1),
-        expected=lambda: (_scores(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "scene_staged_for_1024_threads",
-        """
+    """),
+    kernel(
+        "scene_staged_for_1024_threads", (8 * 1024, 1024), x=_SCENES, y=gives(_totals()), close=1e-4
+    )("""
         threadgroup float scene[48 * 128];
         threadgroup float sums[8][128];
-        uint lid = thread_position_in_threadgroup.x;
         uint c = lid % 128, part = lid / 128;
         uint batch = threadgroup_position_in_grid.x;
         float sum = 0;
@@ -252,13 +194,5 @@ CLEAN = (
         for (uint r = part; r < 48; r += 8) {
           y[(batch * 48 + r) * 128 + c] = scene[r * 128 + c] * total;
         }
-        """,
-        {"x": Array(_SCENES)},
-        {"y": Out((8, 48, 128))},
-        (8 * 1024, 1, 1),
-        (1024, 1, 1),
-        expected=lambda: (_totals(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
+    """),
 )

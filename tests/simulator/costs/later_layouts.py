@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats
+from tests.simulator.suite.case import floats, gives, kernel
 
 _GRID = floats(256, 128)
 _PIXELS = floats(4, 256, 64, seed=1)
@@ -17,9 +17,12 @@ def _patches() -> np.ndarray:
 
 
 FAULTS = (
-    Case(
+    kernel(
         "exponentials_by_columns_of_a_2d_index",
-        """
+        ((256, 16), (64, 4)),
+        x=_GRID,
+        y=gives(np.exp(_GRID).reshape(256, 16, 8).sum(2).T),
+    )("""
         const device float (*m)[128] = (const device float (*)[128])x;
         uint r = thread_position_in_grid.x, c = thread_position_in_grid.y;
         float sum = 0;
@@ -27,31 +30,24 @@ FAULTS = (
           sum += fast::exp(m[r][c * 8 + k]);  // <- uncoalesced-access
         }
         y[c * 256 + r] = sum;
-        """,
-        {"x": Array(_GRID)},
-        {"y": Out((16, 256))},
-        (256, 16, 1),
-        (64, 4, 1),
-        expected=lambda: (np.exp(_GRID).reshape(256, 16, 8).sum(2).T,),
-        rtol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "channels_last_to_channels_first",
-        """
+        ((64, 256, 4), (64, 4)),
+        x=_PIXELS,
+        y=gives(np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES)),
+    )("""
         uint c = thread_position_in_grid.x, p = thread_position_in_grid.y;
         uint n = thread_position_in_grid.z;
         float v = x[(n * 256 + p) * 64 + c];
         y[(n * 64 + c) * 256 + p] = v > 0 ? v : 0.1f * v;  // <- uncoalesced-access
-        """,
-        {"x": Array(_PIXELS)},
-        {"y": Out((4, 64, 256))},
-        (64, 256, 4),
-        (64, 4, 1),
-        expected=lambda: (np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES),),
-    ),
-    Case(
+    """),
+    kernel(
         "patches_side_by_side",
-        """
+        ((64, 64), (64, 4)),
+        x=_IMAGE,
+        y=gives(_patches().transpose(1, 2, 0)),
+    )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         for (uint i = 0; i < 3; i++) {
           for (uint j = 0; j < 3; j++) {
@@ -59,35 +55,28 @@ FAULTS = (
             y[(r * 64 + c) * 9 + i * 3 + j] = v;  // <- uncoalesced-access
           }
         }
-        """,
-        {"x": Array(_IMAGE)},
-        {"y": Out((64, 64, 9))},
-        (64, 64, 1),
-        (64, 4, 1),
-        expected=lambda: (_patches().transpose(1, 2, 0),),
-    ),
+    """),
 )
 
 CLEAN = (
-    Case(
+    kernel(
         "exponentials_by_rows_of_a_2d_index",
-        """
+        ((256, 16), (64, 4)),
+        x=_GRID.T.copy(),
+        y=gives(np.exp(_GRID).reshape(256, 16, 8).sum(2).T),
+    )("""
         const device float (*m)[256] = (const device float (*)[256])x;
         uint r = thread_position_in_grid.x, c = thread_position_in_grid.y;
         float sum = 0;
         for (uint k = 0; k < 8; k++) sum += fast::exp(m[c * 8 + k][r]);
         y[c * 256 + r] = sum;
-        """,
-        {"x": Array(_GRID.T.copy())},
-        {"y": Out((16, 256))},
-        (256, 16, 1),
-        (64, 4, 1),
-        expected=lambda: (np.exp(_GRID).reshape(256, 16, 8).sum(2).T,),
-        rtol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "channels_first_through_a_tile",
-        """
+        ((64, 64, 4), (32, 8)),
+        x=_PIXELS,
+        y=gives(np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES)),
+    )("""
         threadgroup float tile[32][33];
         uint2 group = threadgroup_position_in_grid.xy;
         uint n = threadgroup_position_in_grid.z;
@@ -100,27 +89,13 @@ CLEAN = (
           float v = tile[lid.x][c];
           y[(n * 64 + group.x * 32 + c) * 256 + group.y * 32 + lid.x] = v > 0 ? v : 0.1f * v;
         }
-        """,
-        {"x": Array(_PIXELS)},
-        {"y": Out((4, 64, 256))},
-        (64, 64, 4),
-        (32, 8, 1),
-        expected=lambda: (np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES),),
-    ),
-    Case(
-        "patches_in_planes",
-        """
+    """),
+    kernel("patches_in_planes", ((64, 64), (64, 4)), x=_IMAGE, y=gives(_patches()))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         for (uint i = 0; i < 3; i++) {
           for (uint j = 0; j < 3; j++) {
             y[((i * 3 + j) * 64 + r) * 64 + c] = x[(r + i) * 66 + c + j];
           }
         }
-        """,
-        {"x": Array(_IMAGE)},
-        {"y": Out((9, 64, 64))},
-        (64, 64, 1),
-        (64, 4, 1),
-        expected=lambda: (_patches(),),
-    ),
+    """),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _WEIGHTS = integers(0, 256, 64, 1024, dtype="uint8")
 _TOKENS = (floats(8, 1024, seed=1) / 8).astype(np.float16)
@@ -39,10 +39,14 @@ def _unpacked() -> np.ndarray:
 
 
 FAULTS = (
-    Case(
+    kernel(
         "tokens_times_byte_weights",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 8, 64), (32, 8)),
+        w=_WEIGHTS,
+        x=_TOKENS,
+        y=gives(_scored()),
+        close=1e-4,
+    )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         float sum = 0;
         for (uint k = lane; k < 1024; k += 32) {
@@ -50,18 +54,8 @@ FAULTS = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum / 64;
-        """,
-        {"w": Array(_WEIGHTS), "x": Array(_TOKENS)},
-        {"y": Out((8, 64))},
-        (32, 8, 64),
-        (32, 8, 1),
-        expected=lambda: (_scored(),),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
-    Case(
-        "moving_average_of_halves",
-        """
+    """),
+    kernel("moving_average_of_halves", ((512, 32), 256), x=_SIGNAL, y=gives(_averaged()))("""
         uint t = thread_position_in_grid.x, row = thread_position_in_grid.y;
         const device half* from = x + row * 544 + t;
         float sum = 0;
@@ -69,18 +63,14 @@ FAULTS = (
           sum += float(from[k]);  // <- narrow-access
         }
         y[row * 512 + t] = sum / 32;
-        """,
-        {"x": Array(_SIGNAL)},
-        {"y": Out((32, 512))},
-        (512, 32, 1),
-        (256, 1, 1),
-        expected=lambda: (_averaged(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "polynomials_of_pairs",
-        """
+        ((32, 4096), (32, 8)),
+        table=_TABLE,
+        x=_POINTS,
+        y=gives(_evaluated()),
+    )("""
         uint c = thread_position_in_grid.x, i = thread_position_in_grid.y;
         const device float2* rows = (const device float2*)table;
         float power = 1, point = x[i];
@@ -90,19 +80,15 @@ FAULTS = (
           power *= point;
         }
         ((device float2*)y)[i * 32 + c] = sum;
-        """,
-        {"table": Array(_TABLE), "x": Array(_POINTS)},
-        {"y": Out((4096, 64))},
-        (32, 4096, 1),
-        (32, 8, 1),
-        expected=lambda: (_evaluated(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "tokens_times_nibbles_by_bytes",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 8, 64), (32, 8)),
+        w=_NIBBLES,
+        x=_STATES,
+        y=gives(_unpacked()),
+        close=1e-4,
+    )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         const device half* from = x + token * 1024;
         float sum = 0;
@@ -113,22 +99,18 @@ FAULTS = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum;
-        """,
-        {"w": Array(_NIBBLES), "x": Array(_STATES)},
-        {"y": Out((8, 64))},
-        (32, 8, 64),
-        (32, 8, 1),
-        expected=lambda: (_unpacked(),),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
+    """),
 )
 
 CLEAN = (
-    Case(
+    kernel(
         "tokens_times_vectors_of_bytes",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 8, 64), (32, 8)),
+        w=_WEIGHTS,
+        x=_TOKENS,
+        y=gives(_scored()),
+        close=1e-4,
+    )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         const device uint4* w16 = (const device uint4*)(w + row * 1024);
         const device half4* x4 = (const device half4*)(x + token * 1024);
@@ -142,18 +124,8 @@ CLEAN = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum / 64;
-        """,
-        {"w": Array(_WEIGHTS), "x": Array(_TOKENS)},
-        {"y": Out((8, 64))},
-        (32, 8, 64),
-        (32, 8, 1),
-        expected=lambda: (_scored(),),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
-    Case(
-        "moving_average_of_four_halves",
-        """
+    """),
+    kernel("moving_average_of_four_halves", ((128, 32), 128), x=_SIGNAL, y=gives(_averaged()))("""
         uint t = thread_position_in_grid.x, row = thread_position_in_grid.y;
         const device half4* from = (const device half4*)(x + row * 544) + t;
         float4 first = float4(from[0]), sums = 0;
@@ -166,18 +138,14 @@ CLEAN = (
           sum += last[j] - first[j];
         }
         ((device float4*)y)[row * 128 + t] = all;
-        """,
-        {"x": Array(_SIGNAL)},
-        {"y": Out((32, 512))},
-        (128, 32, 1),
-        (128, 1, 1),
-        expected=lambda: (_averaged(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "polynomials_of_four",
-        """
+        ((16, 4096), (16, 16)),
+        table=_TABLE,
+        x=_POINTS,
+        y=gives(_evaluated()),
+    )("""
         uint c = thread_position_in_grid.x, i = thread_position_in_grid.y;
         const device float4* rows = (const device float4*)table;
         float power = 1, point = x[i];
@@ -187,19 +155,15 @@ CLEAN = (
           power *= point;
         }
         ((device float4*)y)[i * 16 + c] = sum;
-        """,
-        {"table": Array(_TABLE), "x": Array(_POINTS)},
-        {"y": Out((4096, 64))},
-        (16, 4096, 1),
-        (16, 16, 1),
-        expected=lambda: (_evaluated(),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "tokens_times_nibbles_by_words",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 8, 64), (32, 8)),
+        w=_NIBBLES,
+        x=_STATES,
+        y=gives(_unpacked()),
+        close=1e-4,
+    )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         const device uint* words = (const device uint*)(w + row * 512);
         const device uint4* eights = (const device uint4*)(x + token * 1024);
@@ -215,13 +179,5 @@ CLEAN = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum;
-        """,
-        {"w": Array(_NIBBLES), "x": Array(_STATES)},
-        {"y": Out((8, 64))},
-        (32, 8, 64),
-        (32, 8, 1),
-        expected=lambda: (_unpacked(),),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
+    """),
 )

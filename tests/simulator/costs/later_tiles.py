@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats
+from tests.simulator.suite.case import Case, floats, gives, kernel
 
 _ROWS = floats(8, 32, 64)
 _HALVES = floats(8, 32, 64, seed=1).astype(np.float16)
@@ -35,11 +35,11 @@ def _padded(case: Case, name: str, *changes: tuple[str, str]) -> Case:
 
 
 FAULTS = (
-    Case(
-        "products_of_rows_with_stride_64",
-        """
+    kernel(
+        "products_of_rows_with_stride_64", (8 * 256, 256), x=_ROWS, y=gives(_pairs()), close=1e-4
+    )("""
         threadgroup float tile[32][64];
-        uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;
+        uint group = simdgroup_index_in_threadgroup;
         uint batch = threadgroup_position_in_grid.x;
         for (uint r = group; r < 32; r += 8) {
           tile[r][lane] = x[(batch * 32 + r) * 64 + lane];
@@ -52,20 +52,10 @@ FAULTS = (
           sum += tile[lane][k] * tile[other][k];  // <- bank-conflict
         }
         y[(batch * 32 + lane) * 8 + group] = sum;
-        """,
-        {"x": Array(_ROWS)},
-        {"y": Out((8, 32, 8))},
-        (8 * 256, 1, 1),
-        (256, 1, 1),
-        expected=lambda: (_pairs(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
-        "norms_of_rows_of_halves",
-        """
+    """),
+    kernel("norms_of_rows_of_halves", (8 * 128, 128), x=_HALVES, y=gives(_norms()))("""
         threadgroup half tile[32 * 64];
-        uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;
+        uint group = simdgroup_index_in_threadgroup;
         uint batch = threadgroup_position_in_grid.x;
         for (uint r = group; r < 32; r += 4) {
           for (uint c = lane; c < 64; c += 32) tile[r * 64 + c] = x[(batch * 32 + r) * 64 + c];
@@ -78,20 +68,16 @@ FAULTS = (
           sum += p;
         }
         y[(batch * 4 + group) * 32 + lane] = sum;
-        """,
-        {"x": Array(_HALVES)},
-        {"y": Out((8, 4, 32))},
-        (8 * 128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_norms(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "vectors_of_a_block_by_rows",
-        """
+        (8 * 512, 512),
+        x=_BLOCKS,
+        b=_VECTOR,
+        y=gives(_products()),
+        close=1e-4,
+    )("""
         threadgroup float4 block[64 * 16];
-        uint lid = thread_position_in_threadgroup.x;
         uint r = lid % 64, j = lid / 64;
         uint batch = threadgroup_position_in_grid.x;
         const device float4* from = (const device float4*)x + batch * 1024;
@@ -104,15 +90,7 @@ FAULTS = (
           sum += dot(v, float4(b[at], b[at + 8], b[at + 16], b[at + 24]));
         }
         y[(batch * 8 + j) * 64 + r] = sum;
-        """,
-        {"x": Array(_BLOCKS), "b": Array(_VECTOR)},
-        {"y": Out((8, 8, 64))},
-        (8 * 512, 1, 1),
-        (512, 1, 1),
-        expected=lambda: (_products(),),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
+    """),
 )
 
 CLEAN = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _IMAGE = integers(0, 256, 132, 132, dtype="uint8")
 _W = integers(-128, 128, 256, 512, seed=1, dtype="int8")
@@ -39,9 +39,7 @@ def _filtered() -> np.ndarray:
 
 
 FAULTS = (
-    Case(
-        "box_blur_of_bytes",
-        """
+    kernel("box_blur_of_bytes", ((128, 128), (32, 8)), x=_IMAGE, y=gives(_blurred(), "uint8"))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         uint sum = 0;
         for (uint i = 0; i < 5; i++) {
@@ -50,17 +48,15 @@ FAULTS = (
           }
         }
         y[r * 128 + c] = sum / 25;  // <- narrow-access
-        """,
-        {"x": Array(_IMAGE)},
-        {"y": Out((128, 128), "uint8")},
-        (128, 128, 1),
-        (32, 8, 1),
-        expected=lambda: (_blurred(),),
-    ),
-    Case(
+    """),
+    kernel(
         "matvec_of_bytes",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 256), (32, 8)),
+        w=_W,
+        x=_X,
+        y=gives(_W.astype(np.float32) @ _X),
+        close=1e-4,
+    )("""
         uint row = thread_position_in_grid.y;
         float sum = 0;
         for (uint k = lane; k < 512; k += 32) {
@@ -68,71 +64,54 @@ FAULTS = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
-        """,
-        {"w": Array(_W), "x": Array(_X)},
-        {"y": Out((256,))},
-        (32, 256, 1),
-        (32, 8, 1),
-        expected=lambda: (_W.astype(np.float32) @ _X,),
-        rtol=1e-3,
-        atol=1e-1,
-    ),
-    Case(
+    """),
+    kernel(
         "matmul_of_single_halves",
-        """
+        ((64, 64), (32, 8)),
+        a=_A,
+        b=_B,
+        y=gives(_A.astype(np.float32) @ _B.astype(np.float32), "float16"),
+        close=0.002,
+    )("""
         uint col = thread_position_in_grid.x, row = thread_position_in_grid.y;
         float sum = 0;
         for (uint k = 0; k < 64; k++) {
           sum += float(a[row * 64 + k]) * float(b[k * 64 + col]);  // <- narrow-access
         }
         y[row * 64 + col] = half(sum);  // <- narrow-access
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((64, 64), "float16")},
-        (64, 64, 1),
-        (32, 8, 1),
-        expected=lambda: (_A.astype(np.float32) @ _B.astype(np.float32),),
-        rtol=2e-3,
-        atol=1e-2,
-    ),
-    Case(
-        "filter_of_single_halves",
-        """
+    """),
+    kernel(
+        "filter_of_single_halves", ((256, 64), 256), x=_SIGNAL, w=_TAPS, y=gives(_filtered())
+    )("""
         uint c = thread_position_in_grid.x, t = thread_position_in_grid.y;
         float sum = 0;
         for (uint k = 0; k < 16; k++) {
           sum += float(w[k * 256 + c]) * float(x[(t + k) * 256 + c]);  // <- narrow-access
         }
         y[t * 256 + c] = half(sum);  // <- narrow-access
-        """,
-        {"x": Array(_SIGNAL), "w": Array(_TAPS)},
-        {"y": Out((64, 256), "float16")},
-        (256, 64, 1),
-        (256, 1, 1),
-        expected=lambda: (_filtered(),),
-        rtol=2e-3,
-        atol=1e-2,
-    ),
-    Case(
+    """),
+    kernel(
         "hamming_distances_of_bytes",
-        """
+        ((1024, 4), 256),
+        q=_QUERIES,
+        codes=_CODES,
+        y=gives(_distances(), "uint32"),
+    )("""
         uint j = thread_position_in_grid.x, i = thread_position_in_grid.y;
         uint bits = 0;
         for (uint b = 0; b < 32; b++) {
           bits += popcount(uint(q[i * 32 + b] ^ codes[b * 1024 + j]));  // <- narrow-access
         }
         y[i * 1024 + j] = bits;
-        """,
-        {"q": Array(_QUERIES), "codes": Array(_CODES)},
-        {"y": Out((4, 1024), "uint32")},
-        (1024, 4, 1),
-        (256, 1, 1),
-        expected=lambda: (_distances(),),
-    ),
-    Case(
+    """),
+    kernel(
         "quantized_matvec_by_bytes",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 256), (32, 8)),
+        w=_NIBBLES,
+        x=_X,
+        y=gives(_unpacked() @ _X),
+        close=1e-4,
+    )("""
         uint row = thread_position_in_grid.y;
         const device float2* x2 = (const device float2*)x;
         float sum = 0;
@@ -142,13 +121,5 @@ FAULTS = (
         }
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
-        """,
-        {"w": Array(_NIBBLES), "x": Array(_X)},
-        {"y": Out((256,))},
-        (32, 256, 1),
-        (32, 8, 1),
-        expected=lambda: (_unpacked() @ _X,),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
+    """),
 )

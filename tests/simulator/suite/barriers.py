@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
-
-_ANY = frozenset({"order-dependent", "uninitialized-read", "threadgroup-race", "unwritten-output"})
+from tests.simulator.suite.case import Out, floats, halves, integers, kernel
 
 _SHARE = """
 template <typename T>
@@ -19,29 +17,18 @@ inline T share(threadgroup T* cell, T v, bool mine) {
 
 
 BUGS = (
-    Case(
-        "guard_returns_before_the_barrier",
-        """
+    kernel(
+        "guard_returns_before_the_barrier", (64, 32), x=floats(50), n=np.uint32(50), y=Out(50)
+    )("""
         threadgroup float tile[32];
-        uint i = thread_position_in_grid.x;
-        uint lid = thread_position_in_threadgroup.x;
         if (i >= uint(n)) return;
         tile[lid] = x[i];
         threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
         uint last = min(31u, n - 1 - (i - lid));
         y[i] = tile[last - lid];
-        """,
-        {"x": Array(floats(50)), "n": Array(np.uint32(50))},
-        {"y": Out((50,))},
-        (64, 1, 1),
-        (32, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "barrier_for_half_of_the_threads",
-        """
+    """),
+    kernel("barrier_for_half_of_the_threads", 64, x=integers(0, 9, 64), y=Out(64, "int32"))("""
         threadgroup int work[64];
-        uint lid = thread_position_in_threadgroup.x;
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid < 32) {
@@ -49,18 +36,9 @@ BUGS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
         }
         y[lid] = lid < 32 ? work[lid] : 0;
-        """,
-        {"x": Array(integers(0, 9, 64))},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "tree_with_its_barrier_inside_the_condition",
-        """
+    """),
+    kernel("tree_with_its_barrier_inside_the_condition", 128, x=floats(128), y=Out(1))("""
         threadgroup float work[128];
-        uint lid = thread_position_in_threadgroup.x;
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint s = 64; s > 0; s >>= 1) {
@@ -70,18 +48,9 @@ BUGS = (
           }
         }
         if (lid == 0) y[0] = work[0];
-        """,
-        {"x": Array(floats(128))},
-        {"y": Out((1,))},
-        (128, 1, 1),
-        (128, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "rows_of_different_length",
-        """
+    """),
+    kernel("rows_of_different_length", 40, x=floats(16), lengths=integers(1, 6, 40), y=Out(40))("""
         threadgroup float line[40];
-        uint lid = thread_position_in_threadgroup.x;
         float acc = 0;
         for (int k = 0; k < lengths[lid]; ++k) {
           line[lid] = acc + x[k];
@@ -89,19 +58,10 @@ BUGS = (
           acc += line[lid];
         }
         y[lid] = acc;
-        """,
-        {"x": Array(floats(16)), "lengths": Array(integers(1, 6, 40))},
-        {"y": Out((40,))},
-        (40, 1, 1),
-        (40, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "each_branch_has_a_barrier_of_its_own",
-        """
+    """),
+    kernel("each_branch_has_a_barrier_of_its_own", 64, x=floats(64), y=Out(64))("""
         threadgroup float left[32];
         threadgroup float right[32];
-        uint lid = thread_position_in_threadgroup.x;
         uint k = lid & 31;
         if (lid < 32) {
           left[k] = x[lid];
@@ -111,36 +71,23 @@ BUGS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
         }
         y[lid] = left[k] - right[k];
-        """,
-        {"x": Array(floats(64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ANY,
-    ),
-    Case(
+    """),
+    kernel(
         "helper_with_a_barrier_called_by_some",
-        """
+        64,
+        x=np.where(np.arange(64) % 5 == 3, -1.0, 1.0).astype(np.float32),
+        y=Out(64),
+        header=_SHARE,
+    )("""
         threadgroup float cell;
-        uint lid = thread_position_in_threadgroup.x;
         float v = x[lid];
         if (v > 0) {
           v -= share(&cell, v, lid == 0);
         }
         y[lid] = v;
-        """,
-        {"x": Array(np.where(np.arange(64) % 5 == 3, -1.0, 1.0).astype(np.float32))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        header=_SHARE,
-        also=_ANY,
-    ),
-    Case(
-        "converged_threads_leave_the_loop",
-        """
+    """),
+    kernel("converged_threads_leave_the_loop", 48, x=floats(48) * 3, y=Out(48))("""
         threadgroup float cells[48];
-        uint lid = thread_position_in_threadgroup.x;
         float v = x[lid];
         for (int step = 0; step < 20; ++step) {
           cells[lid] = v;
@@ -149,18 +96,9 @@ BUGS = (
           if (abs(v) < 0.1f) break;
         }
         y[lid] = v;
-        """,
-        {"x": Array(floats(48) * 3)},
-        {"y": Out((48,))},
-        (48, 1, 1),
-        (48, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "skipped_by_continue",
-        """
+    """),
+    kernel("skipped_by_continue", 64, x=halves(3, 64), y=Out(64, "float16"))("""
         threadgroup half tile[64];
-        uint lid = thread_position_in_threadgroup.x;
         half s = 0;
         for (int t = 0; t < 3; ++t) {
           half v = x[t * 64 + lid];
@@ -170,18 +108,9 @@ BUGS = (
           s += tile[lid];
         }
         y[lid] = s;
-        """,
-        {"x": Array(floats(3, 64).astype(np.float16))},
-        {"y": Out((64,), "float16")},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "roles_in_a_switch",
-        """
+    """),
+    kernel("roles_in_a_switch", 96, x=integers(1, 9, 12), y=Out(96, "int32"))("""
         threadgroup int box[3];
-        uint lid = thread_position_in_threadgroup.x;
         uint role = simdgroup_index_in_threadgroup;
         int v = 0;
         switch (role) {
@@ -198,49 +127,28 @@ BUGS = (
             v = 2;
         }
         y[lid] = v;
-        """,
-        {"x": Array(integers(1, 9, 12))},
-        {"y": Out((96,), "int32")},
-        (96, 1, 1),
-        (96, 1, 1),
-        also=_ANY,
-    ),
-    Case(
+    """),
+    kernel(
         "short_circuit_skips_the_barrier",
-        """
+        70,
+        x=np.where(np.arange(70) > 66, -2.0, 2.0).astype(np.float32),
+        y=Out(70),
+        header=_SHARE,
+    )("""
         threadgroup float cell;
-        uint lid = thread_position_in_threadgroup.x;
         bool big = x[lid] > 0 && share(&cell, x[lid], lid == 0) > 0;
         y[lid] = big ? 1.0f : 0.0f;
-        """,
-        {"x": Array(np.where(np.arange(70) > 66, -2.0, 2.0).astype(np.float32))},
-        {"y": Out((70,))},
-        (70, 1, 1),
-        (70, 1, 1),
-        header=_SHARE,
-        also=_ANY,
-    ),
-    Case(
-        "simdgroup_barrier_of_the_even_lanes",
-        """
+    """),
+    kernel("simdgroup_barrier_of_the_even_lanes", 32, x=floats(32), y=Out(32))("""
         threadgroup float pair[32];
-        uint lane = thread_index_in_simdgroup;
         pair[lane] = x[lane];
         if ((lane & 1) == 0) {
           simdgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
           pair[lane] = -pair[lane];
         }
         y[lane] = pair[lane];
-        """,
-        {"x": Array(floats(32))},
-        {"y": Out((32,))},
-        (32, 1, 1),
-        (32, 1, 1),
-        also=_ANY,
-    ),
-    Case(
-        "guard_only_bites_in_the_last_row",
-        """
+    """),
+    kernel("guard_only_bites_in_the_last_row", ((8, 12), (8, 4)), x=floats(10, 8), y=Out(10, 8))("""
         threadgroup float tile[4][8];
         uint3 g = thread_position_in_grid;
         uint3 t = thread_position_in_threadgroup;
@@ -250,11 +158,5 @@ BUGS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
           y[g.y * 8 + t.x] = tile[t.y][7 - t.x];
         }
-        """,
-        {"x": Array(floats(10, 8))},
-        {"y": Out((10, 8))},
-        (8, 12, 1),
-        (8, 4, 1),
-        also=_ANY,
-    ),
+    """),
 )

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _LABELS = integers(0, 90, 64)
-
 _SIGNAL = floats(64) + 1j * floats(64, seed=1)
-
 _GRAPH = integers(1, 40, 12, 12).astype(np.float32)
-
 _MATRIX = floats(8, 8) + 6 * np.eye(8, dtype=np.float32)
-
 _RIGHT = floats(8, seed=2)
-
 _RANKED = np.random.default_rng(3).permutation(96).astype(np.float32)
-
 _LIFE = integers(0, 2, 20, 24, dtype="uint8")
-
 _ROWS = floats(3, 70, seed=4)
-
 _KEYS = integers(0, 256, 128, dtype="uint32")
-
 _A, _B = floats(32, 24, seed=5), floats(24, 16, seed=6)
 
 
@@ -45,12 +36,11 @@ def _next(life: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "labels_spread_until_nothing_changes",
-        """
+    kernel(
+        "labels_spread_until_nothing_changes", 64, x=_LABELS, y=gives(np.full(64, _LABELS.max()))
+    )("""
         threadgroup int changed;
         threadgroup int labels[64];
-        uint lid = thread_position_in_threadgroup.x;
         labels[lid] = x[lid];
         while (true) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -67,18 +57,11 @@ CLEAN = (
           if (changed == 0) break;
         }
         y[lid] = labels[lid];
-        """,
-        {"x": Array(_LABELS)},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (np.full(64, _LABELS.max()),),
-    ),
-    Case(
-        "fourier_transform",
-        """
+    """),
+    kernel(
+        "fourier_transform", 32, x=_SIGNAL.astype(np.complex64), y=gives(np.fft.fft(_SIGNAL))
+    )("""
         threadgroup float2 work[64];
-        uint lid = thread_position_in_threadgroup.x;
         for (uint h = 0; h < 2; ++h) {
           uint k = lid + 32 * h;
           uint to = reverse_bits(k) >> 26;
@@ -98,18 +81,10 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = complex64_t(work[lid].x, work[lid].y);
         y[lid + 32] = complex64_t(work[lid + 32].x, work[lid + 32].y);
-        """,
-        {"x": Array(_SIGNAL.astype(np.complex64))},
-        {"y": Out((64,), "complex64")},
-        (32, 1, 1),
-        (32, 1, 1),
-        expected=lambda: (np.fft.fft(_SIGNAL),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "shortest_paths",
-        """
+    """),
+    kernel(
+        "shortest_paths", ((12, 12), (12, 12)), x=_GRAPH, y=gives(_shortest(_GRAPH)), close=0
+    )("""
         threadgroup float d[12][12];
         uint3 t = thread_position_in_threadgroup;
         d[t.y][t.x] = x[t.y * 12 + t.x];
@@ -120,18 +95,14 @@ CLEAN = (
           if (through < d[t.y][t.x]) d[t.y][t.x] = through;
         }
         y[t.y * 12 + t.x] = d[t.y][t.x];
-        """,
-        {"x": Array(_GRAPH)},
-        {"y": Out((12, 12))},
-        (12, 12, 1),
-        (12, 12, 1),
-        expected=lambda: (_shortest(_GRAPH),),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
+    """),
+    kernel(
         "linear_equations_by_elimination",
-        """
+        ((9, 8), (9, 8)),
+        a=_MATRIX,
+        b=_RIGHT,
+        y=gives(np.linalg.solve(_MATRIX.astype(float), _RIGHT)),
+    )("""
         threadgroup float m[8][9];
         uint3 t = thread_position_in_threadgroup;
         m[t.y][t.x] = t.x < 8 ? a[t.y * 8 + t.x] : b[t.y];
@@ -144,20 +115,16 @@ CLEAN = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         if (t.x == 8) y[t.y] = m[t.y][8] / m[t.y][t.y];
-        """,
-        {"a": Array(_MATRIX), "b": Array(_RIGHT)},
-        {"y": Out((8,))},
-        (9, 8, 1),
-        (9, 8, 1),
-        expected=lambda: (np.linalg.solve(_MATRIX.astype(float), _RIGHT),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "sort_by_counting_the_smaller",
-        """
+        96,
+        x=_RANKED,
+        y=gives(np.sort(_RANKED)),
+        where=gives(np.argsort(_RANKED), "uint32"),
+        close=0,
+    )("""
         threadgroup float all[96];
-        uint lid = thread_position_in_threadgroup.x;
         float mine = x[lid];
         all[lid] = mine;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -165,18 +132,8 @@ CLEAN = (
         for (uint k = 0; k < 96; ++k) rank += all[k] < mine ? 1 : 0;
         y[rank] = mine;
         where[rank] = lid;
-        """,
-        {"x": Array(_RANKED)},
-        {"y": Out((96,)), "where": Out((96,), "uint32")},
-        (96, 1, 1),
-        (96, 1, 1),
-        expected=lambda: (np.sort(_RANKED), np.argsort(_RANKED)),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
-        "life_in_tiles_with_a_rim",
-        """
+    """),
+    kernel("life_in_tiles_with_a_rim", ((24, 20), (12, 8)), x=_LIFE, y=gives(_next(_LIFE)))("""
         threadgroup uchar cells[10][14];
         uint3 t = thread_position_in_threadgroup;
         uint3 g = threadgroup_position_in_grid;
@@ -195,17 +152,15 @@ CLEAN = (
         n -= own;
         uint3 at = thread_position_in_grid;
         y[at.y * W + at.x] = n == 3 || (n == 2 && own == 1);
-        """,
-        {"x": Array(_LIFE)},
-        {"y": Out((20, 24), "bool_")},
-        (24, 20, 1),
-        (12, 8, 1),
-        expected=lambda: (_next(_LIFE),),
-    ),
-    Case(
+    """),
+    kernel(
         "three_largest_by_turns",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 3), 32),
+        x=_ROWS,
+        y=gives(-np.sort(-_ROWS, 1)[:, :3]),
+        at=gives(np.argsort(-_ROWS, 1)[:, :3]),
+        close=0,
+    )("""
         uint row = thread_position_in_grid.y;
         bool taken[3] = {false, false, false};
         for (int r = 0; r < 3; ++r) {
@@ -226,22 +181,10 @@ CLEAN = (
             at[row * 3 + r] = lane + 32 * slot;
           }
         }
-        """,
-        {"x": Array(_ROWS)},
-        {"y": Out((3, 3)), "at": Out((3, 3), "int32")},
-        (32, 3, 1),
-        (32, 1, 1),
-        expected=lambda: (-np.sort(-_ROWS, 1)[:, :3], np.argsort(-_ROWS, 1)[:, :3]),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
-        "radix_sort_pass_by_pass",
-        """
+    """),
+    kernel("radix_sort_pass_by_pass", 128, keys=_KEYS, y=gives(np.sort(_KEYS)))("""
         threadgroup uint ping[128], pong[128];
         threadgroup uint ones[4];
-        uint lid = thread_position_in_threadgroup.x;
-        uint sg = simdgroup_index_in_threadgroup;
         threadgroup uint* from = ping;
         threadgroup uint* into = pong;
         from[lid] = keys[lid];
@@ -266,19 +209,13 @@ CLEAN = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = from[lid];
-        """,
-        {"keys": Array(_KEYS)},
-        {"y": Out((128,), "uint32")},
-        (128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (np.sort(_KEYS),),
-    ),
-    Case(
-        "matmul_by_simdgroups_on_shared_panels",
-        """
+    """),
+    kernel(
+        "matmul_by_simdgroups_on_shared_panels", ((128, 2), 128), a=_A, b=_B, y=gives(_A @ _B)
+    )("""
         threadgroup float As[16 * 8];
         threadgroup float Bs[8 * 16];
-        uint lid = thread_index_in_threadgroup, sg = simdgroup_index_in_threadgroup;
+        uint lid = thread_index_in_threadgroup;
         uint row0 = threadgroup_position_in_grid.y * 16;
         uint r = (sg / 2) * 8, c = (sg % 2) * 8;
         simdgroup_float8x8 acc(0), ma, mb;
@@ -292,12 +229,5 @@ CLEAN = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         simdgroup_store(acc, y + (row0 + r) * 16 + c, 16);
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"y": Out((32, 16))},
-        (128, 2, 1),
-        (128, 1, 1),
-        expected=lambda: (_A @ _B,),
-        atol=1e-4,
-    ),
+    """),
 )

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import count, floats, gives, integers, kernel
 
 _LANES = floats(96)
-
 _A, _B = floats(16, 32), floats(32, 24, seed=1)
-
 _HA, _HB = floats(8, 16).astype(np.float16), floats(16, 8, seed=2).astype(np.float16)
-
 _KEYS = integers(0, 12, 170, dtype="uint8")
-
 _WORDS = integers(0, 1 << 31, 100, dtype="uint32")
-
 _WHOLE = integers(-4, 5, 96)
-
 _COUNTS = integers(0, 7, 150)
 
 
 CLEAN = (
-    Case(
-        "simdgroup_matrix_product",
-        """
-        uint sg = simdgroup_index_in_threadgroup;
+    kernel("simdgroup_matrix_product", ((96, 2), 96), a=_A, b=_B, c=gives(_A @ _B), close=1e-4)("""
         uint row = threadgroup_position_in_grid.y * 8;
         uint column = sg * 8;
         simdgroup_float8x8 ma, mb;
@@ -37,17 +28,16 @@ CLEAN = (
           simdgroup_multiply_accumulate(acc, ma, mb, acc);
         }
         simdgroup_store(acc, c + row * 24 + column, 24);
-        """,
-        {"a": Array(_A), "b": Array(_B)},
-        {"c": Out((16, 24))},
-        (96, 2, 1),
-        (96, 1, 1),
-        expected=lambda: (_A @ _B,),
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "half_matrices_through_threadgroup_tiles",
-        """
+        64,
+        a=_HA,
+        b=_HB,
+        bias=count(8, "float32"),
+        c=gives(_HA.astype(np.float32) @ _HB.astype(np.float32) + np.arange(8, dtype=np.float32)),
+        close=1e-4,
+    )("""
         threadgroup half ta[8 * 16];
         threadgroup half tb[16 * 8];
         threadgroup float tc[64];
@@ -69,53 +59,39 @@ CLEAN = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         c[lid] = tc[lid] + bias[lid % 8];
-        """,
-        {"a": Array(_HA), "b": Array(_HB), "bias": Array(np.arange(8, dtype=np.float32))},
-        {"c": Out((8, 8))},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (
-            _HA.astype(np.float32) @ _HB.astype(np.float32) + np.arange(8, dtype=np.float32),
-        ),
-        rtol=1e-3,
-        atol=1e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "transposed_load_of_a_matrix",
-        """
+        32,
+        x=_A.ravel()[:64].reshape(8, 8),
+        y=gives(2 * _A.ravel()[:64].reshape(8, 8).T),
+        close=0,
+    )("""
         simdgroup_float8x8 m;
         simdgroup_load(m, x, 8, ulong2(0, 0), true);
         m.thread_elements()[0] *= 2.0f;
         m.thread_elements()[1] *= 2.0f;
         simdgroup_store(m, y, 8);
-        """,
-        {"x": Array(_A.ravel()[:64].reshape(8, 8))},
-        {"y": Out((8, 8))},
-        (32, 1, 1),
-        (32, 1, 1),
-        expected=lambda: (2 * _A.ravel()[:64].reshape(8, 8).T,),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
+    """),
+    kernel(
         "histogram_on_device",
-        """
-        uint i = thread_position_in_grid.x;
+        (170, 64),
+        keys=_KEYS,
+        counts=gives(np.bincount(_KEYS, minlength=12)),
+        init=0,
+        atomic=True,
+    )("""
         atomic_fetch_add_explicit(&counts[keys[i]], 1, memory_order_relaxed);
-        """,
-        {"keys": Array(_KEYS)},
-        {"counts": Out((12,), "int32")},
-        (170, 1, 1),
-        (64, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.bincount(_KEYS, minlength=12),),
-    ),
-    Case(
+    """),
+    kernel(
         "histogram_by_threadgroups",
-        """
+        (170, 50),
+        keys=_KEYS,
+        counts=gives(np.bincount(_KEYS, minlength=12), "uint32"),
+        init=0,
+        atomic=True,
+    )("""
         threadgroup atomic_uint bins[12];
-        uint lid = thread_position_in_threadgroup.x;
         if (lid < 12) atomic_store_explicit(&bins[lid], 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         atomic_fetch_add_explicit(&bins[keys[thread_position_in_grid.x]], 1, memory_order_relaxed);
@@ -124,51 +100,24 @@ CLEAN = (
           uint n = atomic_load_explicit(&bins[lid], memory_order_relaxed);
           if (n > 0) atomic_fetch_add_explicit(&counts[lid], n, memory_order_relaxed);
         }
-        """,
-        {"keys": Array(_KEYS)},
-        {"counts": Out((12,), "uint32")},
-        (170, 1, 1),
-        (50, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.bincount(_KEYS, minlength=12),),
-    ),
-    Case(
+    """),
+    kernel(
         "float_atomics_of_whole_numbers",
-        """
-        uint i = thread_position_in_grid.x;
+        (96, 24),
+        x=_WHOLE,
+        sums=gives(_WHOLE.reshape(32, 3).sum(0) * 0.5),
+        close=0,
+        init=0,
+        atomic=True,
+    )("""
         uint slot = i % 3;
         atomic_fetch_add_explicit(&sums[slot], float(x[i]) * 0.5f, memory_order_relaxed);
-        """,
-        {"x": Array(_WHOLE)},
-        {"sums": Out((3,))},
-        (96, 1, 1),
-        (24, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (_WHOLE.reshape(32, 3).sum(0) * 0.5,),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
+    """),
+    kernel(
         "atomic_extremes_and_bits",
-        """
-        uint i = thread_position_in_grid.x;
-        uint w = words[i];
-        atomic_fetch_max_explicit(&r[0], w, memory_order_relaxed);
-        atomic_fetch_min_explicit(&r[1], w, memory_order_relaxed);
-        atomic_fetch_or_explicit(&r[2], w, memory_order_relaxed);
-        atomic_fetch_and_explicit(&r[3], w, memory_order_relaxed);
-        atomic_fetch_xor_explicit(&r[4], w, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&r[5], w & 3, memory_order_relaxed);
-        """,
-        {"words": Array(_WORDS)},
-        {"r": Out((6,), "uint32")},
-        (100, 1, 1),
-        (32, 1, 1),
-        init_value=7,
-        atomic_outputs=True,
-        expected=lambda: (
+        (100, 32),
+        words=_WORDS,
+        r=gives(
             np.array(
                 [
                     max(7, _WORDS.max()),
@@ -179,13 +128,27 @@ CLEAN = (
                     (7 - int((_WORDS & 3).sum())) % 2**32,
                 ],
                 dtype=np.uint32,
-            ),
+            )
         ),
-    ),
-    Case(
+        init=7,
+        atomic=True,
+    )("""
+        uint w = words[i];
+        atomic_fetch_max_explicit(&r[0], w, memory_order_relaxed);
+        atomic_fetch_min_explicit(&r[1], w, memory_order_relaxed);
+        atomic_fetch_or_explicit(&r[2], w, memory_order_relaxed);
+        atomic_fetch_and_explicit(&r[3], w, memory_order_relaxed);
+        atomic_fetch_xor_explicit(&r[4], w, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&r[5], w & 3, memory_order_relaxed);
+    """),
+    kernel(
         "float_maximum_by_compare_exchange",
-        """
-        uint i = thread_position_in_grid.x;
+        (96, 32),
+        x=np.abs(_LANES),
+        bits=gives(np.abs(_LANES).max(keepdims=True).view(np.uint32)),
+        init=0,
+        atomic=True,
+    )("""
         float v = x[i];
         uint seen = atomic_load_explicit(&bits[0], memory_order_relaxed);
         while (v > as_type<float>(seen)) {
@@ -195,33 +158,19 @@ CLEAN = (
             break;
           }
         }
-        """,
-        {"x": Array(np.abs(_LANES))},
-        {"bits": Out((1,), "uint32")},
-        (96, 1, 1),
-        (32, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.abs(_LANES).max(keepdims=True).view(np.uint32),),
-    ),
-    Case(
+    """),
+    kernel(
         "threadgroup_counter_read_after_a_barrier",
-        """
+        (150, 60),
+        counts=_COUNTS,
+        y=gives(np.concatenate([100 * p + p[p > 2].sum() for p in np.split(_COUNTS, [60, 120])])),
+    )("""
         threadgroup atomic_int total;
-        uint lid = thread_position_in_threadgroup.x;
         if (lid == 0) atomic_store_explicit(&total, 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         int n = counts[thread_position_in_grid.x];
         if (n > 2) atomic_fetch_add_explicit(&total, n, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[thread_position_in_grid.x] = n * 100 + atomic_load_explicit(&total, memory_order_relaxed);
-        """,
-        {"counts": Array(_COUNTS)},
-        {"y": Out((150,), "int32")},
-        (150, 1, 1),
-        (60, 1, 1),
-        expected=lambda: (
-            np.concatenate([100 * p + p[p > 2].sum() for p in np.split(_COUNTS, [60, 120])]),
-        ),
-    ),
+    """),
 )

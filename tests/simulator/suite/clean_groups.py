@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _LONG = floats(300)
-
 _SCAN = integers(-5, 9, 128)
-
 _SORT = integers(0, 500, 3, 64)
-
 _WIDE = floats(5, 150)
-
 _NEWTON = np.abs(floats(3, 40)) + 0.1
 
 
@@ -37,9 +33,7 @@ def _group_sums(x: np.ndarray, size: int) -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "tree_reduction",
-        """
+    kernel("tree_reduction", (640, 128), x=_WIDE, y=gives(_WIDE.sum(1)))("""
         threadgroup float work[128];
         const uint lid = thread_index_in_threadgroup;
         const uint g = threadgroup_position_in_grid.x;
@@ -57,19 +51,11 @@ CLEAN = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         if (lid == 0) y[g] = work[0];
-        """,
-        {"x": Array(_WIDE)},
-        {"y": Out((5,))},
-        (640, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_WIDE.sum(1),),
-        atol=1e-4,
-    ),
-    Case(
-        "short_last_group_sums_what_it_has",
-        """
+    """),
+    kernel(
+        "short_last_group_sums_what_it_has", (300, 64), x=_LONG, y=gives(_group_sums(_LONG, 64))
+    )("""
         threadgroup float work[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint n = threads_per_threadgroup.x;
         work[lid] = x[thread_position_in_grid.x];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -78,20 +64,14 @@ CLEAN = (
           for (uint k = 0; k < n; ++k) s += work[k];
           y[threadgroup_position_in_grid.x] = s;
         }
-        """,
-        {"x": Array(_LONG)},
-        {"y": Out((5,))},
-        (300, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (_group_sums(_LONG, 64),),
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "guarded_load_instead_of_a_return",
-        """
+        (384, 128),
+        x=_LONG,
+        y=gives(_LONG - np.repeat(_group_sums(_LONG, 128), 128)[:300]),
+    )("""
         threadgroup float work[128];
-        uint lid = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
         bool inside = i < uint(x_shape[0]);
         work[lid] = inside ? x[i] : 0.0f;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -100,21 +80,10 @@ CLEAN = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         if (inside) y[i] = x[i] - work[0];
-        """,
-        {"x": Array(_LONG)},
-        {"y": Out((300,))},
-        (384, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_LONG - np.repeat(_group_sums(_LONG, 128), 128)[:300],),
-        atol=1e-4,
-    ),
-    Case(
-        "two_level_softmax",
-        """
+    """),
+    kernel("two_level_softmax", ((128, 5), 128), x=_WIDE, y=gives(_softmax(_WIDE)))("""
         threadgroup float maxima[4];
         threadgroup float sums[4];
-        uint lane = thread_index_in_simdgroup;
-        uint sg = simdgroup_index_in_threadgroup;
         uint row = threadgroup_position_in_grid.y;
         uint n = x_shape[1];
         const device float* in = x + row * n;
@@ -135,19 +104,9 @@ CLEAN = (
         for (uint c = thread_position_in_threadgroup.x; c < n; c += 128) {
           y[row * n + c] = metal::precise::exp(in[c] - m) / s;
         }
-        """,
-        {"x": Array(_WIDE)},
-        {"y": Out((5, 150))},
-        (128, 5, 1),
-        (128, 1, 1),
-        expected=lambda: (_softmax(_WIDE),),
-    ),
-    Case(
-        "one_array_for_maxima_and_sums",
-        """
+    """),
+    kernel("one_array_for_maxima_and_sums", (750, 150), x=_WIDE, y=gives(_softmax(_WIDE)))("""
         threadgroup float shared[32];
-        uint lid = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
         float v = x[i];
         if (lid < 32) shared[lid] = -INFINITY;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -165,21 +124,12 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         s = simd_sum(shared[thread_index_in_simdgroup]);
         y[i] = e / s;
-        """,
-        {"x": Array(_WIDE)},
-        {"y": Out((5, 150))},
-        (750, 1, 1),
-        (150, 1, 1),
-        expected=lambda: (_softmax(_WIDE),),
-    ),
-    Case(
-        "hillis_steele_scan",
-        """
+    """),
+    kernel("hillis_steele_scan", 128, x=_SCAN, y=gives(np.cumsum(_SCAN)))("""
         threadgroup int ping[128];
         threadgroup int pong[128];
         threadgroup int* from = ping;
         threadgroup int* into = pong;
-        uint lid = thread_position_in_threadgroup.x;
         from[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint d = 1; d < 128; d <<= 1) {
@@ -190,18 +140,9 @@ CLEAN = (
           into = t;
         }
         y[lid] = from[lid];
-        """,
-        {"x": Array(_SCAN)},
-        {"y": Out((128,), "int32")},
-        (128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (np.cumsum(_SCAN),),
-    ),
-    Case(
-        "blelloch_scan",
-        """
+    """),
+    kernel("blelloch_scan", 64, x=_SCAN, y=gives(np.cumsum(_SCAN) - _SCAN))("""
         threadgroup int t[128];
-        uint lid = thread_position_in_threadgroup.x;
         t[2 * lid] = x[2 * lid];
         t[2 * lid + 1] = x[2 * lid + 1];
         uint offset = 1;
@@ -230,18 +171,9 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[2 * lid] = t[2 * lid];
         y[2 * lid + 1] = t[2 * lid + 1];
-        """,
-        {"x": Array(_SCAN)},
-        {"y": Out((128,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (np.cumsum(_SCAN) - _SCAN,),
-    ),
-    Case(
-        "bitonic_sort_of_rows",
-        """
+    """),
+    kernel("bitonic_sort_of_rows", ((64, 3), 64), x=_SORT, y=gives(np.sort(_SORT, axis=1)))("""
         threadgroup int keys[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = thread_position_in_grid.y;
         keys[lid] = x[row * 64 + lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -259,19 +191,10 @@ CLEAN = (
           }
         }
         y[row * 64 + lid] = keys[lid];
-        """,
-        {"x": Array(_SORT)},
-        {"y": Out((3, 64), "int32")},
-        (64, 3, 1),
-        (64, 1, 1),
-        expected=lambda: (np.sort(_SORT, axis=1),),
-    ),
-    Case(
-        "loop_left_together",
-        """
+    """),
+    kernel("loop_left_together", (120, 40), x=_NEWTON, steps=gives(_halved(_NEWTON)))("""
         threadgroup float top;
         threadgroup float partial[2];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         float v = x[row * 40 + lid];
         int count = 0;
@@ -286,11 +209,5 @@ CLEAN = (
           ++count;
         }
         if (lid == 0) steps[row] = count;
-        """,
-        {"x": Array(_NEWTON)},
-        {"steps": Out((3,), "int32")},
-        (120, 1, 1),
-        (40, 1, 1),
-        expected=lambda: (_halved(_NEWTON),),
-    ),
+    """),
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _RANKED = np.random.default_rng(3).permutation(96).astype(np.float32)
-
 _STREAM = floats(5, 40, seed=7)
-
 _FLAGS = integers(0, 200, 60)
 
 
@@ -24,13 +22,15 @@ def _sides(v: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    Case(
+    kernel(
         "one_arena_for_two_phases",
-        """
+        64,
+        x=_RANKED[:64],
+        y=gives(np.argsort(np.argsort(_RANKED[:64]))[::-1]),
+    )("""
         threadgroup uchar arena[256];
         threadgroup float* values = (threadgroup float*)arena;
         threadgroup int* ranks = (threadgroup int*)arena;
-        uint lid = thread_position_in_threadgroup.x;
         values[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         int rank = 0;
@@ -39,36 +39,22 @@ CLEAN = (
         ranks[lid] = rank;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = ranks[63 - lid];
-        """,
-        {"x": Array(_RANKED[:64])},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (np.argsort(np.argsort(_RANKED[:64]))[::-1],),
-    ),
-    Case(
+    """),
+    kernel(
         "idle_simdgroups_go_home",
-        """
-        uint sg = simdgroup_index_in_threadgroup;
+        (256, 128),
+        x=_STREAM,
+        y=gives(_STREAM - _STREAM.mean(1, keepdims=True)),
+    )("""
         uint row = threadgroup_position_in_grid.x * 4 + sg;
         if (row >= uint(x_shape[0])) return;
-        uint lane = thread_index_in_simdgroup;
         float s = 0, q;
         for (uint c = lane; c < 40; c += 32) s += x[row * 40 + c];
         q = simd_sum(s);
         simdgroup_barrier(mem_flags::mem_none);
         for (uint c = lane; c < 40; c += 32) y[row * 40 + c] = x[row * 40 + c] - q / 40;
-        """,
-        {"x": Array(_STREAM)},
-        {"y": Out((5, 40))},
-        (256, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (_STREAM - _STREAM.mean(1, keepdims=True),),
-        atol=1e-5,
-    ),
-    Case(
-        "sliding_maximum_in_a_ring",
-        """
+    """),
+    kernel("sliding_maximum_in_a_ring", 5, x=_STREAM, y=gives(_windows(_STREAM, 4)), close=0)("""
         uint row = thread_position_in_grid.x;
         float ring[4];
         for (int k = 0; k < 40; ++k) {
@@ -77,20 +63,14 @@ CLEAN = (
           for (int j = 1; j < min(k + 1, 4); ++j) top = max(top, ring[j]);
           y[row * 40 + k] = top;
         }
-        """,
-        {"x": Array(_STREAM)},
-        {"y": Out((5, 40))},
-        (5, 1, 1),
-        (5, 1, 1),
-        expected=lambda: (_windows(_STREAM, 4),),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
+    """),
+    kernel(
         "bits_set_by_atomics_and_read_after",
-        """
+        60,
+        x=_FLAGS,
+        distinct=gives(np.array(len(np.unique(_FLAGS))), "uint32"),
+    )("""
         threadgroup atomic_uint seen[7];
-        uint lid = thread_position_in_threadgroup.x;
         if (lid < 7) atomic_store_explicit(&seen[lid], 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint v = x[lid];
@@ -101,17 +81,13 @@ CLEAN = (
           count += popcount(atomic_load_explicit(&seen[k], memory_order_relaxed));
         }
         if (lid == 0) distinct[0] = count;
-        """,
-        {"x": Array(_FLAGS)},
-        {"distinct": Out((), "uint32")},
-        (60, 1, 1),
-        (60, 1, 1),
-        expected=lambda: (np.array(len(np.unique(_FLAGS))),),
-    ),
-    Case(
+    """),
+    kernel(
         "set_on_every_path_before_its_use",
-        """
-        uint i = thread_position_in_grid.x;
+        50,
+        x=_STREAM.ravel()[:50],
+        y=gives(_sides(_STREAM.ravel()[:50])),
+    )("""
         float v = x[i], lower, upper;
         int side;
         float3 parts;
@@ -129,11 +105,5 @@ CLEAN = (
         float maybe;
         if (side != 0) maybe = upper * 3;
         y[i] = parts.x + 10 * parts.y + 100 * parts.z + (side != 0 ? maybe : 0.0f);
-        """,
-        {"x": Array(_STREAM.ravel()[:50])},
-        {"y": Out((50,))},
-        (50, 1, 1),
-        (50, 1, 1),
-        expected=lambda: (_sides(_STREAM.ravel()[:50]),),
-    ),
+    """),
 )

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _X = floats(5, 100)
-
 _LANES = floats(96)
-
 _LOGITS = floats(4, 77, seed=4)
-
 _WHOLE = integers(-4, 5, 96)
 
 
@@ -24,10 +21,7 @@ def _exclusive(x: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "simd_sum_of_rows",
-        """
-        uint lane = thread_index_in_simdgroup;
+    kernel("simd_sum_of_rows", ((32, 5), (32, 4)), x=_X, y=gives(_X.sum(1)))("""
         uint row = thread_position_in_grid.y;
         float s = 0;
         for (uint c = lane; c < 100; c += 32) {
@@ -35,106 +29,70 @@ CLEAN = (
         }
         s = simd_sum(s);
         if (lane == 0) y[row] = s;
-        """,
-        {"x": Array(_X)},
-        {"y": Out((5,))},
-        (32, 5, 1),
-        (32, 4, 1),
-        expected=lambda: (_X.sum(1),),
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "butterfly_maximum",
-        """
+        96,
+        x=_LANES,
+        y=gives(np.repeat(_LANES.reshape(3, 32).max(1), 32)),
+        close=0,
+    )("""
         float v = x[thread_position_in_grid.x];
         for (ushort m = 1; m < 32; m <<= 1) {
           v = max(v, simd_shuffle_xor(v, m));
         }
         y[thread_position_in_grid.x] = v;
-        """,
-        {"x": Array(_LANES)},
-        {"y": Out((96,))},
-        (96, 1, 1),
-        (96, 1, 1),
-        expected=lambda: (np.repeat(_LANES.reshape(3, 32).max(1), 32),),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
+    """),
+    kernel(
         "shuffle_down_tree",
-        """
+        (96, 32),
+        x=_LANES.astype(np.float16),
+        y=gives(_LANES.astype(np.float16).astype(np.float32).reshape(3, 32).sum(1), "float16"),
+        close=1e-3,
+    )("""
         half v = x[thread_position_in_grid.x];
         float s = float(v);
         for (ushort d = 16; d > 0; d /= 2) {
           s += simd_shuffle_down(s, d);
         }
         if (thread_index_in_simdgroup == 0) y[thread_position_in_grid.x / 32] = half(s);
-        """,
-        {"x": Array(_LANES.astype(np.float16))},
-        {"y": Out((3,), "float16")},
-        (96, 1, 1),
-        (32, 1, 1),
-        expected=lambda: (_LANES.astype(np.float16).astype(np.float32).reshape(3, 32).sum(1),),
-        rtol=2e-3,
-    ),
-    Case(
+    """),
+    kernel(
         "shuffle_up_scan",
-        """
-        uint lane = thread_index_in_simdgroup;
+        (96, 48),
+        x=_WHOLE,
+        y=gives(np.concatenate([np.cumsum(p) for p in np.split(_WHOLE, [32, 48, 80])])),
+    )("""
         int v = x[thread_position_in_grid.x];
         for (ushort d = 1; d < 32; d *= 2) {
           int before = simd_shuffle_up(v, d);
           if (lane >= d) v += before;
         }
         y[thread_position_in_grid.x] = v;
-        """,
-        {"x": Array(_WHOLE)},
-        {"y": Out((96,), "int32")},
-        (96, 1, 1),
-        (48, 1, 1),
-        expected=lambda: (np.concatenate([np.cumsum(p) for p in np.split(_WHOLE, [32, 48, 80])]),),
-    ),
-    Case(
+    """),
+    kernel(
         "value_of_a_missing_lane_is_not_used",
-        """
-        uint i = thread_position_in_grid.x;
+        20,
+        x=_LANES[:20],
+        y=gives(np.append(np.diff(_LANES[:20]), 0)),
+    )("""
         float v = x[i];
         float next = simd_shuffle_down(v, 1);
         float last = simd_shuffle(v, ushort(31));
         y[i] = i + 1 < 20 ? next - v : threads_per_threadgroup.x == 32 ? last : 0;
-        """,
-        {"x": Array(_LANES[:20])},
-        {"y": Out((20,))},
-        (20, 1, 1),
-        (20, 1, 1),
-        expected=lambda: (np.append(np.diff(_LANES[:20]), 0),),
-    ),
-    Case(
-        "prefix_sums_in_two_levels",
-        """
+    """),
+    kernel("prefix_sums_in_two_levels", 96, x=_WHOLE, y=gives(_exclusive(_WHOLE)))("""
         threadgroup int carry[32];
-        uint sg = simdgroup_index_in_threadgroup;
-        uint lane = thread_index_in_simdgroup;
-        uint i = thread_position_in_grid.x;
         int inside = simd_prefix_exclusive_sum(x[i]);
         if (lane == threads_per_simdgroup - 1) carry[sg] = inside + x[i];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         int before = 0;
         for (uint k = 0; k < sg; ++k) before += carry[k];
         y[i] = before + inside;
-        """,
-        {"x": Array(_WHOLE)},
-        {"y": Out((96,), "int32")},
-        (96, 1, 1),
-        (96, 1, 1),
-        expected=lambda: (_exclusive(_WHOLE),),
-    ),
-    Case(
-        "layer_norm",
-        """
+    """),
+    kernel("layer_norm", (500, 100), x=_X, eps=np.float32(1e-5), y=gives(_norm(_X)))("""
         threadgroup float part[2][4];
-        uint lane = thread_index_in_simdgroup, sg = simdgroup_index_in_threadgroup;
-        uint row = threadgroup_position_in_grid.x, lid = thread_position_in_threadgroup.x;
+        uint row = threadgroup_position_in_grid.x;
         float v = x[row * 100 + lid];
         float s = simd_sum(v), q = simd_sum(v * v);
         if (lane == 0) {
@@ -149,19 +107,13 @@ CLEAN = (
         }
         float mean = s / 100;
         y[row * 100 + lid] = (v - mean) * rsqrt(q / 100 - mean * mean + eps);
-        """,
-        {"x": Array(_X), "eps": Array(np.float32(1e-5))},
-        {"y": Out((5, 100))},
-        (500, 1, 1),
-        (100, 1, 1),
-        expected=lambda: (_norm(_X),),
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "argmax_with_ties_to_the_left",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 4), 32),
+        x=np.round(_LOGITS, 1),
+        y=gives(np.round(_LOGITS, 1).argmax(1), "uint32"),
+    )("""
         uint row = threadgroup_position_in_grid.y;
         float best = -INFINITY;
         uint at = 0;
@@ -175,17 +127,14 @@ CLEAN = (
           if (other > best || (other == best && where < at)) { best = other; at = where; }
         }
         if (lane == 0) y[row] = at;
-        """,
-        {"x": Array(np.round(_LOGITS, 1))},
-        {"y": Out((4,), "uint32")},
-        (32, 4, 1),
-        (32, 1, 1),
-        expected=lambda: (np.round(_LOGITS, 1).argmax(1),),
-    ),
-    Case(
+    """),
+    kernel(
         "online_softmax_statistics",
-        """
-        uint lane = thread_index_in_simdgroup;
+        ((32, 4), (32, 2)),
+        x=_LOGITS,
+        maximum=gives(_LOGITS.max(1)),
+        logsum=gives(np.log(np.exp(_LOGITS).sum(1))),
+    )("""
         uint row = thread_position_in_grid.y;
         float m = Limits<float>::finite_min, s = 0;
         for (uint c = lane; c < 77; c += 32) {
@@ -200,18 +149,24 @@ CLEAN = (
           maximum[row] = all;
           logsum[row] = all + log(s);
         }
-        """,
-        {"x": Array(_LOGITS)},
-        {"maximum": Out((4,)), "logsum": Out((4,))},
-        (32, 4, 1),
-        (32, 2, 1),
-        expected=lambda: (_LOGITS.max(1), np.log(np.exp(_LOGITS).sum(1))),
-        rtol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "meets_again_after_a_branch",
-        """
-        uint lane = thread_index_in_simdgroup;
+        96,
+        x=_LANES,
+        y=gives(
+            np.repeat(
+                np.select(
+                    [_LANES > 0, np.arange(96) % 2 == 0],
+                    [np.sqrt(np.abs(_LANES)), -_LANES],
+                    (np.arange(96) % 32) * 0.125,
+                )
+                .reshape(3, 32)
+                .sum(1),
+                32,
+            )
+        ),
+    )("""
         float v = x[thread_position_in_grid.x];
         float w;
         if (v > 0) {
@@ -223,45 +178,35 @@ CLEAN = (
           for (uint k = 0; k < lane; ++k) w += 0.125f;
         }
         y[thread_position_in_grid.x] = simd_sum(w);
-        """,
-        {"x": Array(_LANES)},
-        {"y": Out((96,))},
-        (96, 1, 1),
-        (96, 1, 1),
-        expected=lambda: (
-            np.repeat(
-                np.select(
-                    [_LANES > 0, np.arange(96) % 2 == 0],
-                    [np.sqrt(np.abs(_LANES)), -_LANES],
-                    (np.arange(96) % 32) * 0.125,
-                )
-                .reshape(3, 32)
-                .sum(1),
-                32,
-            ),
-        ),
-        rtol=1e-4,
-    ),
-    Case(
+    """),
+    kernel(
         "sum_of_the_lanes_that_are_left",
-        """
-        uint i = thread_position_in_grid.x;
+        (96, 32),
+        x=np.abs(_LANES[:75]) + 0.1,
+        y=gives(
+            np.concatenate([p / p.sum() for p in np.split(np.abs(_LANES[:75]) + 0.1, [32, 64])])
+        ),
+    )("""
         if (i >= uint(x_shape[0])) return;
         float s = simd_sum(x[i]);
         y[i] = x[i] / s;
-        """,
-        {"x": Array(np.abs(_LANES[:75]) + 0.1)},
-        {"y": Out((75,))},
-        (96, 1, 1),
-        (32, 1, 1),
-        expected=lambda: (
-            np.concatenate([p / p.sum() for p in np.split(np.abs(_LANES[:75]) + 0.1, [32, 64])]),
-        ),
-    ),
-    Case(
+    """),
+    kernel(
         "votes_and_ballots",
-        """
-        uint lane = thread_index_in_simdgroup;
+        (96, 32),
+        x=_WHOLE,
+        y=gives(
+            np.concatenate(
+                [
+                    (p > 0).sum() * 1000
+                    + np.where(p > 0, _exclusive((p > 0).astype(int)), 99) * 10
+                    + (p == 4).any() * 2
+                    + 1
+                    for p in _WHOLE.reshape(3, 32)
+                ]
+            )
+        ),
+    )("""
         int v = x[thread_position_in_grid.x];
         bool hit = v > 0;
         simd_vote vote = simd_ballot(hit);
@@ -271,44 +216,23 @@ CLEAN = (
         bool some = simd_any(v == 4), every = simd_all(v > -5);
         uint code = count * 1000 + (hit ? rank : 99) * 10 + some * 2 + every;
         y[thread_position_in_grid.x] = int(code);
-        """,
-        {"x": Array(_WHOLE)},
-        {"y": Out((96,), "int32")},
-        (96, 1, 1),
-        (32, 1, 1),
-        expected=lambda: (
-            np.concatenate(
-                [
-                    (p > 0).sum() * 1000
-                    + np.where(p > 0, _exclusive((p > 0).astype(int)), 99) * 10
-                    + (p == 4).any() * 2
-                    + 1
-                    for p in _WHOLE.reshape(3, 32)
-                ]
-            ),
-        ),
-    ),
-    Case(
+    """),
+    kernel(
         "quads_of_a_2x2_block",
-        """
-        uint i = thread_position_in_grid.x;
+        (96, 48),
+        x=_LANES,
+        y=gives(
+            np.where(
+                np.arange(96) % 4 == 0,
+                np.repeat(_LANES.reshape(-1, 4).sum(1), 4),
+                _LANES[np.arange(96) ^ 1] - _LANES + np.repeat(_LANES[::4], 4),
+            )
+        ),
+    )("""
         float v = x[i];
         float dx = quad_shuffle_xor(v, 1) - v;
         float first = quad_broadcast(v, 0);
         float s = quad_sum(v);
         y[i] = thread_index_in_quadgroup == 0 ? s : dx + first;
-        """,
-        {"x": Array(_LANES)},
-        {"y": Out((96,))},
-        (96, 1, 1),
-        (48, 1, 1),
-        expected=lambda: (
-            np.where(
-                np.arange(96) % 4 == 0,
-                np.repeat(_LANES.reshape(-1, 4).sum(1), 4),
-                _LANES[np.arange(96) ^ 1] - _LANES + np.repeat(_LANES[::4], 4),
-            ),
-        ),
-        atol=1e-5,
-    ),
+    """),
 )

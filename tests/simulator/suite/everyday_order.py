@@ -4,57 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
-
-_ORDER = frozenset({"order-dependent"})
-
-_LOOSE = frozenset({"order-dependent", "uninitialized-read"})
-
-_TILE = """
-template <typename T, int ROWS, int COLUMNS>
-struct Tile {
-  threadgroup T* cells;
-  threadgroup T& at(int r, int c) { return cells[r * COLUMNS + c]; }
-  void load(const device T* from, uint lid, uint threads) {
-    for (uint k = lid; k < ROWS * COLUMNS; k += threads) {
-      cells[k] = from[k];  // <- threadgroup-race
-    }
-  }
-};
-"""
-
-_FACTORIAL = """
-inline float tower(float x, int depth) {  // <- crash
-  volatile float kept[64];  // <- crash
-  kept[depth & 63] = x;  // <- crash
-  float rest = tower(x * 0.5f, depth + 1);  // <- crash
-  return rest + kept[depth & 63];
-}
-"""
-
+from tests.simulator.suite.case import Out, count, floats, halves, integers, kernel
 
 BUGS = (
-    Case(
-        "counter_cleared_while_others_count",
-        """
+    kernel("counter_cleared_while_others_count", 96, x=floats(96), y=Out(1, "int32"))("""
         threadgroup int seen;
-        uint lid = thread_position_in_threadgroup.x;
         if (lid == 0) seen = 0;  // <- threadgroup-race
         if (x[lid] > 0) seen++;  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = seen;
-        """,
-        {"x": Array(floats(96))},
-        {"y": Out((1,), "int32")},
-        (96, 1, 1),
-        (96, 1, 1),
-        also=_LOOSE,
-    ),
-    Case(
-        "second_stage_before_the_first_is_done",
-        """
+    """),
+    kernel("second_stage_before_the_first_is_done", 128, x=floats(128), y=Out(1))("""
         threadgroup float sums[32];
-        uint lid = thread_position_in_threadgroup.x;
         if (lid < 32) sums[lid] = 0;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float s = simd_sum(x[lid]);
@@ -65,16 +26,19 @@ BUGS = (
           float all = simd_sum(sums[thread_index_in_simdgroup]);  // <- threadgroup-race
           if (lid == 0) y[0] = all;
         }
-        """,
-        {"x": Array(floats(128))},
-        {"y": Out((1,))},
-        (128, 1, 1),
-        (128, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "tile_struct_reloaded_without_a_barrier",
-        """
+    """),
+    kernel("tile_struct_reloaded_without_a_barrier", 64, x=floats(3, 64), y=Out(64))("""
+        template <typename T, int ROWS, int COLUMNS>
+        struct Tile {
+          threadgroup T* cells;
+          threadgroup T& at(int r, int c) { return cells[r * COLUMNS + c]; }
+          void load(const device T* from, uint lid, uint threads) {
+            for (uint k = lid; k < ROWS * COLUMNS; k += threads) {
+              cells[k] = from[k];  // <- threadgroup-race
+            }
+          }
+        };
+        // body
         threadgroup float storage[64];
         Tile<float, 8, 8> tile{storage};
         uint lid = thread_index_in_threadgroup;
@@ -85,47 +49,26 @@ BUGS = (
           acc += tile.at(lid % 8, lid / 8);  // <- threadgroup-race
         }
         y[lid] = acc;
-        """,
-        {"x": Array(floats(3, 64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        header=_TILE,
-        also=_ORDER,
-    ),
-    Case(
+    """),
+    kernel(
         "symmetric_matrix_filled_from_both_sides",
-        """
+        ((12, 12), (12, 12)),
+        x=floats(12, 12),
+        y=Out(12, 12),
+    )("""
         uint r = thread_position_in_grid.y, c = thread_position_in_grid.x;
         float v = x[r * 12 + c];
         y[r * 12 + c] = v;  // <- device-race
         y[c * 12 + r] = v;  // <- device-race
-        """,
-        {"x": Array(floats(12, 12))},
-        {"y": Out((12, 12))},
-        (12, 12, 1),
-        (12, 12, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "minimum_by_comparing_first",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel(
+        "minimum_by_comparing_first", (64, 32), x=-count(64, "float32"), least=Out(1), init=3
+    )("""
         if (x[i] < least[0]) {  // <- device-race
           least[0] = x[i];  // <- device-race
         }
-        """,
-        {"x": Array(-np.arange(64, dtype=np.float32))},
-        {"least": Out((1,))},
-        (64, 1, 1),
-        (32, 1, 1),
-        init_value=3,
-        also=_ORDER,
-    ),
-    Case(
-        "odd_even_sort_on_the_output",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("odd_even_sort_on_the_output", 48, x=integers(0, 999, 96), y=Out(96, "int32"))("""
         y[2 * i] = x[2 * i];  // <- device-race
         y[2 * i + 1] = x[2 * i + 1];  // <- device-race
         for (uint pass = 0; pass < 4; ++pass) {
@@ -136,35 +79,17 @@ BUGS = (
             y[a + 1] = t;  // <- device-race
           }
         }
-        """,
-        {"x": Array(integers(0, 999, 96))},
-        {"y": Out((96,), "int32")},
-        (48, 1, 1),
-        (48, 1, 1),
-        also=_LOOSE,
-    ),
-    Case(
-        "barrier_inside_the_bounds_check",
-        """
+    """),
+    kernel("barrier_inside_the_bounds_check", (128, 64), x=floats(100), y=Out(100))("""
         threadgroup float tile[64];
-        uint i = thread_position_in_grid.x, lid = thread_position_in_threadgroup.x;
         if (i < uint(x_shape[0])) {
           tile[lid] = x[i];
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
           y[i] = tile[lid] + tile[0];
         }
-        """,
-        {"x": Array(floats(100))},
-        {"y": Out((100,))},
-        (128, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"threadgroup-race", "order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "waits_for_its_own_data",
-        """
+    """),
+    kernel("waits_for_its_own_data", 64, x=np.abs(floats(64)) * 4, y=Out(64))("""
         threadgroup float cell[64];
-        uint lid = thread_position_in_threadgroup.x;
         float v = x[lid];
         while (v > 1.0f) {
           v *= 0.5f;
@@ -172,62 +97,38 @@ BUGS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
         }
         y[lid] = v;
-        """,
-        {"x": Array(np.abs(floats(64)) * 4)},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"threadgroup-race", "order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "up_shuffle_in_an_odd_branch",
-        """
-        uint lane = thread_index_in_simdgroup;
+    """),
+    kernel("up_shuffle_in_an_odd_branch", 32, x=halves(32), y=Out(32, "float16"))("""
         half v = x[lane];
         if (lane % 2 == 1) {
           v -= simd_shuffle_up(v, 1);  // <- divergent-simd
         }
         y[lane] = v;
-        """,
-        {"x": Array(floats(32).astype(np.float16))},
-        {"y": Out((32,), "float16")},
-        (32, 1, 1),
-        (32, 1, 1),
-        also=_LOOSE,
-    ),
-    Case(
-        "step_that_never_meets_one",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("step_that_never_meets_one", 8, x=floats(8), y=Out(8))("""
         float s = 0;
         for (float t = 0; t != 1.0f; t += 0.1f) {  // <- timeout
           s += x[i] * t;  // <- timeout
         }
         y[i] = s;
-        """,
-        {"x": Array(floats(8))},
-        {"y": Out((8,))},
-        (8, 1, 1),
-        (8, 1, 1),
-        also=frozenset({"unwritten-output", "order-dependent"}),
-    ),
-    Case(
-        "recursion_without_a_floor",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("recursion_without_a_floor", 8, x=floats(8), y=Out(8))("""
+        inline float tower(float x, int depth) {  // <- crash
+          volatile float kept[64];  // <- crash
+          kept[depth & 63] = x;  // <- crash
+          float rest = tower(x * 0.5f, depth + 1);  // <- crash
+          return rest + kept[depth & 63];
+        }
+        // body
         y[i] = tower(x[i], 0);
-        """,
-        {"x": Array(floats(8))},
-        {"y": Out((8,))},
-        (8, 1, 1),
-        (8, 1, 1),
-        header=_FACTORIAL,
-        also=frozenset({"unwritten-output", "order-dependent"}),
-    ),
-    Case(
+    """),
+    kernel(
         "ties_broken_by_whoever_comes",
-        """
-        uint i = thread_position_in_grid.x;
+        (8, 2),
+        scores=np.array([3, 9, 2, 9, 1, 9, 4, 9], dtype=np.uint32),
+        best=Out(2, "uint32"),
+        init=0,
+    )("""
         device atomic_uint* top = (device atomic_uint*)best;
         uint score = scores[i];
         uint old = atomic_fetch_max_explicit(top, score, memory_order_relaxed);
@@ -235,40 +136,19 @@ BUGS = (
           device atomic_uint* where = top + 1;
           atomic_store_explicit(where, i, memory_order_relaxed);  // <- order-dependent
         }
-        """,
-        {"scores": Array(np.array([3, 9, 2, 9, 1, 9, 4, 9], dtype=np.uint32))},
-        {"best": Out((2,), "uint32")},
-        (8, 1, 1),
-        (2, 1, 1),
-        init_value=0,
-    ),
-    Case(
-        "writes_through_a_vector_view_of_an_input",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("writes_through_a_vector_view_of_an_input", 16, x=halves(32), y=Out(16, "float16"))("""
         device half2* pairs = (device half2*)x;
         half2 p = pairs[i];
         pairs[i] = p.yx;  // <- write-to-input
         y[i] = p.x + p.y;
-        """,
-        {"x": Array(floats(32).astype(np.float16))},
-        {"y": Out((16,), "float16")},
-        (16, 1, 1),
-        (16, 1, 1),
-    ),
-    Case(
-        "last_group_of_a_strided_copy",
-        """
+    """),
+    kernel("last_group_of_a_strided_copy", (24, 8), x=floats(40), y=Out(48))("""
         uint g = threadgroup_position_in_grid.x;
         for (uint k = thread_position_in_threadgroup.x; k < 16; k += 8) {
           if (g * 16 + k < 40) {
             y[g * 20 + k] = x[g * 16 + k];  // <- unwritten-output
           }
         }
-        """,
-        {"x": Array(floats(40))},
-        {"y": Out((48,))},
-        (24, 1, 1),
-        (8, 1, 1),
-    ),
+    """),
 )

@@ -4,61 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import Out, floats, integers, kernel
 
 BUGS = (
-    Case(
-        "last_group_wins",
-        """
+    kernel("last_group_wins", (64, 16), seed=np.int32(1), winner=Out(1, "int32"), atomic=True)("""
         uint g = threadgroup_position_in_grid.x;
         if (thread_position_in_threadgroup.x == 0) {
           atomic_store_explicit(&winner[0], int(g), memory_order_relaxed);  // <- order-dependent
         }
-        """,
-        {"seed": Array(np.int32(1))},
-        {"winner": Out((1,), "int32")},
-        (64, 1, 1),
-        (16, 1, 1),
-        atomic_outputs=True,
-    ),
-    Case(
-        "compaction_by_tickets",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel(
+        "compaction_by_tickets", (40, 8), x=floats(40), kept=Out(41, "int32"), init=0, atomic=True
+    )("""
         device atomic_int* count = kept + 40;
         if (x[i] > 0) {
           int at = atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
           atomic_store_explicit(kept + at, int(i), memory_order_relaxed);  // <- order-dependent
         }
-        """,
-        {"x": Array(floats(40))},
-        {"kept": Out((41,), "int32")},
-        (40, 1, 1),
-        (8, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    Case(
+    """),
+    kernel(
         "first_to_claim",
-        """
-        uint i = thread_position_in_grid.x;
+        (33, 11),
+        keys=integers(0, 100, 33, dtype="uint32"),
+        owner=Out(4, "uint32"),
+        init=0,
+        atomic=True,
+    )("""
         uint slot = keys[i] % 4;
         uint empty = 0;
         atomic_compare_exchange_weak_explicit(  // <- order-dependent
             &owner[slot], &empty, i + 1, memory_order_relaxed, memory_order_relaxed);
-        """,
-        {"keys": Array(integers(0, 100, 33, dtype="uint32"))},
-        {"owner": Out((4,), "uint32")},
-        (33, 1, 1),
-        (11, 1, 1),
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    Case(
-        "ranks_from_a_threadgroup_ticket",
-        """
+    """),
+    kernel("ranks_from_a_threadgroup_ticket", 64, mask=floats(64) > 0, ranks=Out(64, "uint32"))("""
         threadgroup atomic_uint next;
-        uint lid = thread_position_in_threadgroup.x;
         if (lid == 0) atomic_store_explicit(&next, 0u, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint rank = 0;
@@ -66,25 +44,17 @@ BUGS = (
           rank = 1 + atomic_fetch_add_explicit(&next, 1u, memory_order_relaxed);
         }
         ranks[lid] = rank;  // <- order-dependent
-        """,
-        {"mask": Array(floats(64) > 0)},
-        {"ranks": Out((64,), "uint32")},
-        (64, 1, 1),
-        (64, 1, 1),
-    ),
-    Case(
+    """),
+    kernel(
         "exchange_hands_the_previous_value_on",
-        """
-        uint i = thread_position_in_grid.x;
+        (24, 8),
+        seed=np.int32(1),
+        chain=Out(25, "int32"),
+        init=-1,
+        atomic=True,
+    )("""
         int me = int(i);
         int old = atomic_exchange_explicit(chain, me, memory_order_relaxed);  // <- order-dependent
         atomic_store_explicit(&chain[i + 1], old, memory_order_relaxed);  // <- order-dependent
-        """,
-        {"seed": Array(np.int32(1))},
-        {"chain": Out((25,), "int32")},
-        (24, 1, 1),
-        (8, 1, 1),
-        init_value=-1,
-        atomic_outputs=True,
-    ),
+    """),
 )

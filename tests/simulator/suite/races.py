@@ -4,46 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats
-
-_ORDER = frozenset({"order-dependent"})
-
-_REDUCE = """
-template <typename T>
-inline T reduce_sum(threadgroup T* work, uint lid, uint n) {
-  for (uint s = n / 2; s > 0; s >>= 1) {
-    if (lid < s) {
-      work[lid] += work[lid + s];  // <- threadgroup-race
-    }
-  }
-  metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-  return work[0];
-}
-"""
-
+from tests.simulator.suite.case import Out, count, floats, kernel
 
 BUGS = (
-    Case(
-        "reversal_without_a_barrier",
-        """
+    kernel("reversal_without_a_barrier", (128, 64), x=floats(128), y=Out(128))("""
         threadgroup float tile[64];
-        uint lid = thread_position_in_threadgroup.x;
         tile[lid] = x[thread_position_in_grid.x];  // <- threadgroup-race
         y[thread_position_in_grid.x] = tile[63 - lid];  // <- threadgroup-race
-        """,
-        {"x": Array(floats(128))},
-        {"y": Out((128,))},
-        (128, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "sums_over_maxima_still_read",
-        """
+    """),
+    kernel("sums_over_maxima_still_read", 128, x=floats(128), y=Out(128))("""
         threadgroup float shared[4];
-        uint lane = thread_index_in_simdgroup;
-        uint sg = simdgroup_index_in_threadgroup;
-        uint i = thread_position_in_grid.x;
         float m = simd_max(x[i]);
         if (lane == 0) shared[sg] = m;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -54,50 +24,34 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         s = shared[0] + shared[1] + shared[2] + shared[3];
         y[i] = e / s;
-        """,
-        {"x": Array(floats(128))},
-        {"y": Out((128,))},
-        (128, 1, 1),
-        (128, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "two_simdgroups_share_slots",
-        """
+    """),
+    kernel("two_simdgroups_share_slots", 64, x=count(64), y=Out(64, "int32"))("""
         threadgroup int slot[32];
         uint lid = thread_index_in_threadgroup;
         slot[lid % 32] = x[lid] * 2;  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = slot[lid % 32];
-        """,
-        {"x": Array(np.arange(64, dtype=np.int32))},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "tree_with_its_barrier_after_the_loop",
-        """
+    """),
+    kernel("tree_with_its_barrier_after_the_loop", (256, 128), x=floats(256), y=Out(2))("""
+        template <typename T>
+        inline T reduce_sum(threadgroup T* work, uint lid, uint n) {
+          for (uint s = n / 2; s > 0; s >>= 1) {
+            if (lid < s) {
+              work[lid] += work[lid + s];  // <- threadgroup-race
+            }
+          }
+          metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+          return work[0];
+        }
+        // body
         threadgroup float work[128];
-        uint lid = thread_position_in_threadgroup.x;
         work[lid] = x[thread_position_in_grid.x];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float total = reduce_sum(work, lid, 128u);
         if (lid == 0) y[threadgroup_position_in_grid.x] = total;
-        """,
-        {"x": Array(floats(256))},
-        {"y": Out((2,))},
-        (256, 1, 1),
-        (128, 1, 1),
-        header=_REDUCE,
-        also=_ORDER,
-    ),
-    Case(
-        "tree_that_drops_its_barrier_too_early",
-        """
+    """),
+    kernel("tree_that_drops_its_barrier_too_early", 256, x=floats(256), y=Out(1))("""
         threadgroup float work[256];
-        uint lid = thread_position_in_threadgroup.x;
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint s = 128; s > 0; s >>= 1) {
@@ -107,18 +61,15 @@ BUGS = (
           if (s > 64) threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         if (lid == 0) y[0] = work[0];
-        """,
-        {"x": Array(floats(256))},
-        {"y": Out((1,))},
-        (256, 1, 1),
-        (256, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
+    """),
+    kernel(
         "no_barrier_in_the_last_iteration",
-        """
+        96,
+        x=floats(96),
+        steps=np.array([4], dtype=np.int32),
+        y=Out(96),
+    )("""
         threadgroup float row[96];
-        uint lid = thread_position_in_threadgroup.x;
         float v = x[lid];
         const int rounds = steps[0];
         for (int r = 0; r < rounds; ++r) {
@@ -129,18 +80,9 @@ BUGS = (
           v = 0.5f * (v + left);
         }
         y[lid] = v;
-        """,
-        {"x": Array(floats(96)), "steps": Array(np.array([4], dtype=np.int32))},
-        {"y": Out((96,))},
-        (96, 1, 1),
-        (96, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "double_buffer_with_one_barrier_for_two_tiles",
-        """
+    """),
+    kernel("double_buffer_with_one_barrier_for_two_tiles", 64, x=floats(6, 64), y=Out(64))("""
         threadgroup float buf[2][64];
-        uint lid = thread_position_in_threadgroup.x;
         float acc = 0;
         buf[0][lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -152,16 +94,14 @@ BUGS = (
           if (t & 1) threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         y[lid] = acc;
-        """,
-        {"x": Array(floats(6, 64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
+    """),
+    kernel(
         "matmul_tile_reloaded_while_in_use",
-        """
+        ((16, 8), (8, 8)),
+        a=floats(8, 24),
+        b=floats(24, 16, seed=1),
+        c=Out(8, 16),
+    )("""
         threadgroup float A[8][8];
         threadgroup float B[8][8];
         uint3 t = thread_position_in_threadgroup;
@@ -178,18 +118,9 @@ BUGS = (
           }
         }
         c[row * N + column] = acc;
-        """,
-        {"a": Array(floats(8, 24)), "b": Array(floats(24, 16, seed=1))},
-        {"c": Out((8, 16))},
-        (16, 8, 1),
-        (8, 8, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "broadcast_from_the_first_simdgroup",
-        """
+    """),
+    kernel("broadcast_from_the_first_simdgroup", (240, 80), x=floats(3, 80), y=Out(3, 80))("""
         threadgroup float mean;
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
         if (simdgroup_index_in_threadgroup == 0) {
           float s = 0;
@@ -198,44 +129,25 @@ BUGS = (
           if (lid == 0) mean = s / 80;  // <- threadgroup-race
         }
         y[row * 80 + lid] = x[row * 80 + lid] - mean;  // <- threadgroup-race
-        """,
-        {"x": Array(floats(3, 80))},
-        {"y": Out((3, 80))},
-        (240, 1, 1),
-        (80, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "only_the_short_group_takes_the_shortcut",
-        """
+    """),
+    kernel("only_the_short_group_takes_the_shortcut", (176, 64), x=floats(176), y=Out(176))("""
         threadgroup float work[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint n = threads_per_threadgroup.x;
         work[lid] = x[thread_position_in_grid.x];  // <- threadgroup-race
         if (n == 64) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         y[thread_position_in_grid.x] = work[n - 1 - lid];  // <- threadgroup-race
-        """,
-        {"x": Array(floats(176))},
-        {"y": Out((176,))},
-        (176, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
+    """),
+    kernel(
         "flag_of_many_writers_that_mostly_agree",
-        """
+        64,
+        x=np.where(np.arange(64) == 37, 2.0, 0.5).astype(np.float32),
+        y=Out(64, "int32"),
+    )("""
         threadgroup int clipped;
-        uint lid = thread_position_in_threadgroup.x;
         clipped = x[lid] > 1.0f ? 1 : 0;  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = clipped;
-        """,
-        {"x": Array(np.where(np.arange(64) == 37, 2.0, 0.5).astype(np.float32))},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ORDER,
-    ),
+    """),
 )

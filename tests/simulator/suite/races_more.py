@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
-
-_ORDER = frozenset({"order-dependent"})
-
-_STATE = """
-struct Running {
-  float best;
-  int at;
-};
-"""
-
+from tests.simulator.suite.case import Out, floats, halves, integers, kernel
 
 BUGS = (
-    Case(
-        "scan_in_place_with_one_barrier_a_step",
-        """
+    kernel("scan_in_place_with_one_barrier_a_step", 128, x=floats(128), y=Out(128))("""
         threadgroup float sums[128];
-        uint lid = thread_position_in_threadgroup.x;
         sums[lid] = x[lid];
         for (uint d = 1; d < 128; d *= 2) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -30,31 +17,14 @@ BUGS = (
           }
         }
         y[lid] = sums[lid];
-        """,
-        {"x": Array(floats(128))},
-        {"y": Out((128,))},
-        (128, 1, 1),
-        (128, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "simdgroup_barrier_for_a_whole_threadgroup",
-        """
+    """),
+    kernel("simdgroup_barrier_for_a_whole_threadgroup", 96, x=halves(96), y=Out(96, "float16"))("""
         threadgroup half tile[96];
-        uint lid = thread_position_in_threadgroup.x;
         tile[lid] = x[lid];  // <- threadgroup-race
         simdgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = tile[(lid + 40) % 96];  // <- threadgroup-race
-        """,
-        {"x": Array(floats(96).astype(np.float16))},
-        {"y": Out((96,), "float16")},
-        (96, 1, 1),
-        (96, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "second_pass_reuses_the_tile",
-        """
+    """),
+    kernel("second_pass_reuses_the_tile", ((16, 16), (16, 16)), x=floats(32, 16), y=Out(32, 16))("""
         threadgroup float tile[16][17];
         uint3 t = thread_position_in_threadgroup;
         for (uint pass = 0; pass < 2; ++pass) {
@@ -62,36 +32,18 @@ BUGS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
           y[(pass * 16 + t.y) * 16 + t.x] = tile[t.x][t.y];  // <- threadgroup-race
         }
-        """,
-        {"x": Array(floats(32, 16))},
-        {"y": Out((32, 16))},
-        (16, 16, 1),
-        (16, 16, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "vector_stores_and_scalar_loads",
-        """
+    """),
+    kernel("vector_stores_and_scalar_loads", 40, x=floats(160), y=Out(40))("""
         threadgroup float row[160];
-        uint lid = thread_position_in_threadgroup.x;
         ((threadgroup float4*)row)[lid] = ((const device float4*)x)[lid];  // <- threadgroup-race
         float s = 0;
         for (uint k = 0; k < 4; ++k) {
           s += row[lid + 40 * k];  // <- threadgroup-race
         }
         y[lid] = s;
-        """,
-        {"x": Array(floats(160))},
-        {"y": Out((40,))},
-        (40, 1, 1),
-        (40, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "halo_loaded_after_the_barrier",
-        """
+    """),
+    kernel("halo_loaded_after_the_barrier", (128, 64), x=floats(136), y=Out(128))("""
         threadgroup float tile[72];
-        uint lid = thread_position_in_threadgroup.x;
         uint base = threadgroup_position_in_grid.x * 64;
         tile[lid + 4] = x[base + lid + 4];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -102,52 +54,31 @@ BUGS = (
         float s = 0;
         for (uint k = 0; k < 9; ++k) s += tile[lid + k];  // <- threadgroup-race
         y[base + lid] = s;
-        """,
-        {"x": Array(floats(136))},
-        {"y": Out((128,))},
-        (128, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "atomic_count_read_plainly_without_a_barrier",
-        """
+    """),
+    kernel("atomic_count_read_plainly_without_a_barrier", 64, x=floats(64), y=Out(64, "int32"))("""
         threadgroup atomic_int found;
-        uint lid = thread_position_in_threadgroup.x;
         if (lid == 0) atomic_store_explicit(&found, 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (x[lid] > 0) {
           atomic_fetch_add_explicit(&found, 1, memory_order_relaxed);  // <- threadgroup-race
         }
         y[lid] = *(threadgroup int*)&found;  // <- threadgroup-race
-        """,
-        {"x": Array(floats(64))},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
+    """),
+    kernel(
         "bins_cleared_plainly_beside_the_counting",
-        """
+        96,
+        keys=integers(0, 1000, 96, dtype="uint32"),
+        y=Out(16, "uint32"),
+    )("""
         threadgroup uint bins[16];
-        uint lid = thread_position_in_threadgroup.x;
         if (lid >= 64 && lid < 80) bins[lid - 64] = 0;  // <- threadgroup-race
         threadgroup atomic_uint* counts = (threadgroup atomic_uint*)bins;
         uint key = keys[lid] % 16;
         atomic_fetch_add_explicit(&counts[key], 1u, memory_order_relaxed);  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid < 16) y[lid] = bins[lid];
-        """,
-        {"keys": Array(integers(0, 1000, 96, dtype="uint32"))},
-        {"y": Out((16,), "uint32")},
-        (96, 1, 1),
-        (96, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
-        "partials_summed_too_soon",
-        """
+    """),
+    kernel("partials_summed_too_soon", 256, x=floats(256), y=Out(1))("""
         threadgroup float partial[8];
         uint lid = thread_index_in_threadgroup;
         float s = simd_sum(x[lid] * x[lid]);
@@ -161,18 +92,19 @@ BUGS = (
           }
           y[0] = sqrt(total);
         }
-        """,
-        {"x": Array(floats(256))},
-        {"y": Out((1,))},
-        (256, 1, 1),
-        (256, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
+    """),
+    kernel(
         "argmax_keeps_state_in_one_struct",
-        """
+        96,
+        x=np.concatenate([np.arange(48), -np.arange(48)]).astype(np.float32),
+        y=Out(1, "int32"),
+    )("""
+        struct Running {
+          float best;
+          int at;
+        };
+        // body
         threadgroup Running state;
-        uint lid = thread_position_in_threadgroup.x;
         if (lid == 0) {
           state.best = -INFINITY;
           state.at = -1;
@@ -185,57 +117,35 @@ BUGS = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = state.at;
-        """,
-        {"x": Array(np.concatenate([np.arange(48), -np.arange(48)]).astype(np.float32))},
-        {"y": Out((1,), "int32")},
-        (96, 1, 1),
-        (96, 1, 1),
-        header=_STATE,
-        also=_ORDER,
-    ),
-    Case(
+    """),
+    kernel(
         "only_negative_numbers_race",
-        """
+        64,
+        x=np.where(np.isin(np.arange(64), (7, 60)), -1.5 - np.arange(64), 1.0).astype("f4"),
+        y=Out(64),
+    )("""
         threadgroup float sink[64];
-        uint lid = thread_position_in_threadgroup.x;
         float v = x[lid];
         uint slot = v < 0 ? 5u : lid;
         sink[slot] = v;  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = v < 0 ? sink[5] : sink[lid];
-        """,
-        {
-            "x": Array(
-                np.where(np.isin(np.arange(64), (7, 60)), -1.5 - np.arange(64), 1.0).astype("f4")
-            )
-        },
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "matrix_tile_handed_over_without_a_barrier",
-        """
+    """),
+    kernel("matrix_tile_handed_over_without_a_barrier", 64, x=floats(2, 64), y=Out(64))("""
         threadgroup float tile[2][64];
-        uint sg = simdgroup_index_in_threadgroup;
         uint lid = thread_index_in_threadgroup;
         simdgroup_float8x8 m;
         simdgroup_load(m, x + 64 * sg, 8);
         simdgroup_store(m, tile[sg], 8);  // <- threadgroup-race
         y[lid] = tile[0][lid] + tile[1][63 - lid];  // <- threadgroup-race
-        """,
-        {"x": Array(floats(2, 64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
-    Case(
+    """),
+    kernel(
         "bitonic_sort_with_the_barrier_in_the_outer_loop",
-        """
+        128,
+        x=integers(0, 1000, 128),
+        y=Out(128, "int32"),
+    )("""
         threadgroup int keys[128];
-        uint lid = thread_position_in_threadgroup.x;
         keys[lid] = x[lid];
         for (uint k = 2; k <= 128; k <<= 1) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -254,21 +164,12 @@ BUGS = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = keys[lid];
-        """,
-        {"x": Array(integers(0, 1000, 128))},
-        {"y": Out((128,), "int32")},
-        (128, 1, 1),
-        (128, 1, 1),
-        also=_ORDER,
-    ),
-    Case(
-        "double_buffer_swapped_by_pointers_too_late",
-        """
+    """),
+    kernel("double_buffer_swapped_by_pointers_too_late", 64, ROUNDS=3, x=floats(64), y=Out(64))("""
         threadgroup float ping[64];
         threadgroup float pong[64];
         threadgroup float* from = ping;
         threadgroup float* into = pong;
-        uint lid = thread_position_in_threadgroup.x;
         from[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (int r = 0; r < ROUNDS; ++r) {
@@ -279,12 +180,5 @@ BUGS = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = from[lid];
-        """,
-        {"x": Array(floats(64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        template=(("ROUNDS", 3),),
-        also=frozenset({"order-dependent", "uninitialized-read"}),
-    ),
+    """),
 )

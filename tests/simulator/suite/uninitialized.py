@@ -4,42 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import LINELESS, Array, Case, Out, floats, integers
-
-#: A private variable's read is seen by its effect on the outputs; the line may be unknown.
-_PRIVATE = LINELESS | {"uninitialized-read"}
-
-_MOMENTS = """
-struct Moments {
-  float mean;
-  float m2;
-  int count;
-};
-
-inline Moments start(float v) {
-  Moments m;
-  m.mean = v;
-  m.count = 1;
-  return m;
-}
-
-inline Moments push(Moments m, float v) {
-  m.count += 1;
-  float d = v - m.mean;
-  m.mean += d / m.count;
-  m.m2 += d * (v - m.mean);  // <- uninitialized-read
-  return m;
-}
-"""
-
+from tests.simulator.suite.case import Out, floats, integers, kernel
 
 BUGS = (
-    Case(
-        "tail_of_a_tile_never_loaded",
-        """
+    kernel("tail_of_a_tile_never_loaded", (128, 64), x=floats(100), n=np.int32(100), y=Out(2))("""
         threadgroup float tile[64];
-        uint lid = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
         if (i < uint(n)) tile[lid] = x[i];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) {
@@ -47,17 +16,9 @@ BUGS = (
           for (uint k = 0; k < 64; ++k) s += tile[k];  // <- uninitialized-read
           y[threadgroup_position_in_grid.x] = s;
         }
-        """,
-        {"x": Array(floats(100)), "n": Array(np.int32(100))},
-        {"y": Out((2,))},
-        (128, 1, 1),
-        (64, 1, 1),
-    ),
-    Case(
-        "short_group_reads_lanes_that_do_not_exist",
-        """
+    """),
+    kernel("short_group_reads_lanes_that_do_not_exist", (130, 48), x=floats(130), y=Out(130))("""
         threadgroup float tile[48];
-        uint lid = thread_position_in_threadgroup.x;
         tile[lid] = x[thread_position_in_grid.x];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float m = tile[0];
@@ -65,73 +26,51 @@ BUGS = (
           m = max(m, tile[k]);  // <- uninitialized-read
         }
         y[thread_position_in_grid.x] = x[thread_position_in_grid.x] - m;
-        """,
-        {"x": Array(floats(130))},
-        {"y": Out((130,))},
-        (130, 1, 1),
-        (48, 1, 1),
-    ),
-    Case(
-        "accumulates_on_a_fresh_output",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("accumulates_on_a_fresh_output", 15, x=floats(15, 3), y=Out(15))("""
         for (uint k = 0; k < 3; ++k) {
           y[i] += x[3 * i + k];  // <- uninitialized-read
         }
-        """,
-        {"x": Array(floats(15, 3))},
-        {"y": Out((15,))},
-        (15, 1, 1),
-        (15, 1, 1),
-    ),
-    Case(
+    """),
+    kernel(
         "atomics_on_a_fresh_output",
-        """
-        uint i = thread_position_in_grid.x;
+        (64, 32),
+        keys=integers(0, 4, 64, dtype="uint32"),
+        counts=Out(4, "uint32"),
+        atomic=True,
+    )("""
         uint k = keys[i];
         atomic_fetch_add_explicit(&counts[k], 1u, memory_order_relaxed);  // <- uninitialized-read
-        """,
-        {"keys": Array(integers(0, 4, 64, dtype="uint32"))},
-        {"counts": Out((4,), "uint32")},
-        (64, 1, 1),
-        (32, 1, 1),
-        atomic_outputs=True,
-    ),
-    Case(
-        "threadgroup_counter_never_cleared",
-        """
+    """),
+    kernel("threadgroup_counter_never_cleared", 50, x=floats(50), y=Out(1, "int32"))("""
         threadgroup atomic_int hits;
-        uint lid = thread_position_in_threadgroup.x;
         if (x[lid] > 0.5f) {
           atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed);  // <- uninitialized-read
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = atomic_load_explicit(&hits, memory_order_relaxed);
-        """,
-        {"x": Array(floats(50))},
-        {"y": Out((1,), "int32")},
-        (50, 1, 1),
-        (50, 1, 1),
-    ),
-    Case(
+    """),
+    kernel(
         "private_scalar_set_in_one_branch",
-        """
-        uint i = thread_position_in_grid.x;
+        40,
+        x=floats(40),
+        y=Out(40),
+        lineless="uninitialized-read",
+    )("""
         float scale;
         if (x[i] > 0) {
           scale = 2.0f;
         }
         y[i] = x[i] * scale;  // <- uninitialized-read
-        """,
-        {"x": Array(floats(40))},
-        {"y": Out((40,))},
-        (40, 1, 1),
-        (40, 1, 1),
-        lineless=_PRIVATE,
-    ),
-    Case(
+    """),
+    kernel(
         "private_array_filled_up_to_a_length",
-        """
+        (12, 4),
+        x=floats(12, 8),
+        lengths=integers(3, 9, 12, seed=2),
+        y=Out(12),
+        lineless="uninitialized-read",
+    )("""
         uint row = thread_position_in_grid.x;
         float window[8];
         int length = lengths[row];
@@ -141,45 +80,59 @@ BUGS = (
           s += window[k];  // <- uninitialized-read
         }
         y[row] = s;  // <- uninitialized-read
-        """,
-        {"x": Array(floats(12, 8)), "lengths": Array(integers(3, 9, 12, seed=2))},
-        {"y": Out((12,))},
-        (12, 1, 1),
-        (4, 1, 1),
-        lineless=_PRIVATE,
-    ),
-    Case(
+    """),
+    kernel(
         "last_component_of_a_vector",
-        """
-        uint i = thread_position_in_grid.x;
+        20,
+        x=floats(20, 3),
+        w=np.float32(0.5),
+        y=Out(20),
+        lineless="uninitialized-read",
+    )("""
         float4 v;
         v.xyz = float3(x[3 * i], x[3 * i + 1], x[3 * i + 2]);
         y[i] = dot(v, float4(1.0f, 2.0f, 3.0f, w));  // <- uninitialized-read
-        """,
-        {"x": Array(floats(20, 3)), "w": Array(np.float32(0.5))},
-        {"y": Out((20,))},
-        (20, 1, 1),
-        (20, 1, 1),
-        lineless=_PRIVATE,
-    ),
-    Case(
+    """),
+    kernel(
         "member_of_a_struct_from_the_header",
-        """
+        10,
+        x=floats(10, 6),
+        y=Out(10),
+        lineless="uninitialized-read",
+    )("""
+        struct Moments {
+          float mean;
+          float m2;
+          int count;
+        };
+
+        inline Moments start(float v) {
+          Moments m;
+          m.mean = v;
+          m.count = 1;
+          return m;
+        }
+
+        inline Moments push(Moments m, float v) {
+          m.count += 1;
+          float d = v - m.mean;
+          m.mean += d / m.count;
+          m.m2 += d * (v - m.mean);  // <- uninitialized-read
+          return m;
+        }
+        // body
         uint row = thread_position_in_grid.x;
         Moments m = start(x[row * 6]);
         for (uint k = 1; k < 6; ++k) m = push(m, x[row * 6 + k]);
         y[row] = m.m2 / m.count;  // <- uninitialized-read
-        """,
-        {"x": Array(floats(10, 6))},
-        {"y": Out((10,))},
-        (10, 1, 1),
-        (10, 1, 1),
-        header=_MOMENTS,
-        lineless=_PRIVATE,
-    ),
-    Case(
+    """),
+    kernel(
         "best_index_of_a_row_without_a_hit",
-        """
+        8,
+        x=np.where(np.arange(40).reshape(8, 5) < 25, 1.0, -1.0).astype(np.float32),
+        y=Out(8, "int32"),
+        lineless="uninitialized-read",
+    )("""
         uint row = thread_position_in_grid.x;
         int at;
         float best = 0;
@@ -191,33 +144,22 @@ BUGS = (
           }
         }
         y[row] = at;  // <- uninitialized-read
-        """,
-        {"x": Array(np.where(np.arange(40).reshape(8, 5) < 25, 1.0, -1.0).astype(np.float32))},
-        {"y": Out((8,), "int32")},
-        (8, 1, 1),
-        (8, 1, 1),
-        lineless=_PRIVATE,
-    ),
-    Case(
+    """),
+    kernel(
         "table_built_by_the_first_group_alone",
-        """
+        (96, 32),
+        codes=integers(0, 32, 96, dtype="uint8"),
+        y=Out(96),
+    )("""
         threadgroup float table[32];
-        uint lid = thread_position_in_threadgroup.x;
         if (threadgroup_position_in_grid.x == 0) {
           table[lid] = exp(-0.1f * float(lid));
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uchar c = codes[thread_position_in_grid.x];
         y[thread_position_in_grid.x] = table[c];  // <- uninitialized-read
-        """,
-        {"codes": Array(integers(0, 32, 96, dtype="uint8"))},
-        {"y": Out((96,))},
-        (96, 1, 1),
-        (32, 1, 1),
-    ),
-    Case(
-        "corners_of_a_halo",
-        """
+    """),
+    kernel("corners_of_a_halo", ((8, 8), (8, 8)), x=floats(10, 10), y=Out(8, 8))("""
         threadgroup float tile[10][10];
         uint3 t = thread_position_in_threadgroup;
         tile[t.y + 1][t.x + 1] = x[(t.y + 1) * 10 + t.x + 1];
@@ -237,18 +179,9 @@ BUGS = (
           }
         }
         y[t.y * 8 + t.x] = s;
-        """,
-        {"x": Array(floats(10, 10))},
-        {"y": Out((8, 8))},
-        (8, 8, 1),
-        (8, 8, 1),
-    ),
-    Case(
-        "partials_of_simdgroups_that_do_not_exist",
-        """
+    """),
+    kernel("partials_of_simdgroups_that_do_not_exist", (256, 128), x=floats(256), y=Out(2))("""
         threadgroup float partial[32];
-        uint lane = thread_index_in_simdgroup;
-        uint sg = simdgroup_index_in_threadgroup;
         float s = simd_sum(x[thread_position_in_grid.x]);
         if (lane == 0) partial[sg] = s;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -257,55 +190,28 @@ BUGS = (
           v = simd_sum(v);
           if (lane == 0) y[threadgroup_position_in_grid.x] = v;
         }
-        """,
-        {"x": Array(floats(256))},
-        {"y": Out((2,))},
-        (256, 1, 1),
-        (128, 1, 1),
-    ),
-    Case(
-        "previous_step_of_a_recurrence_on_the_output",
-        """
+    """),
+    kernel(
+        "previous_step_of_a_recurrence_on_the_output", 9, T_LEN=5, x=floats(5, 9), y=Out(5, 9)
+    )("""
         uint c = thread_position_in_grid.x;
         uint width = threads_per_grid.x;
         for (int t = 0; t < T_LEN; ++t) {
           float h = 0.9f * y[(t + T_LEN - 1) % T_LEN * width + c];  // <- uninitialized-read
           y[t * width + c] = h + x[t * width + c];
         }
-        """,
-        {"x": Array(floats(5, 9))},
-        {"y": Out((5, 9))},
-        (9, 1, 1),
-        (9, 1, 1),
-        template=(("T_LEN", 5),),
-    ),
-    Case(
+    """),
+    kernel(
         "minimum_without_a_first_value",
-        """
-        uint i = thread_position_in_grid.x;
+        64,
+        x=integers(5, 99, 64, dtype="uint32"),
+        y=Out(64, "uint32"),
+    )("""
         uint least;
         for (uint k = 0; k < 4; ++k) least = min(least, x[(i + k) % 64]);  // <- uninitialized-read
         y[i] = least;
-        """,
-        {"x": Array(integers(5, 99, 64, dtype="uint32"))},
-        {"y": Out((64,), "uint32")},
-        (64, 1, 1),
-        (64, 1, 1),
-    ),
-    Case(
-        "running_softmax_without_a_first_denominator",
-        """
-        uint i = thread_position_in_grid.x;
-        Running r;
-        r.most = -INFINITY;
-        for (uint k = 0; k < 4; ++k) r = with(r, x[(i + k) % 64]);
-        y[i] = r.most + log(r.sum);  // <- uninitialized-read
-        """,
-        {"x": Array(floats(64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        header="""
+    """),
+    kernel("running_softmax_without_a_first_denominator", 64, x=floats(64), y=Out(64))("""
         struct Running { float most; float sum; };
         inline Running with(Running r, float v) {
           float most = max(r.most, v);
@@ -313,21 +219,17 @@ BUGS = (
           r.most = most;
           return r;
         }
-        """,
-    ),
-    Case(
-        "undefined_times_zero",
-        """
-        uint i = thread_position_in_grid.x;
+        // body
+        Running r;
+        r.most = -INFINITY;
+        for (uint k = 0; k < 4; ++k) r = with(r, x[(i + k) % 64]);
+        y[i] = r.most + log(r.sum);  // <- uninitialized-read
+    """),
+    kernel("undefined_times_zero", 64, x=floats(64), y=Out(64))("""
         float part[4];
         for (uint k = 0; k < 3; ++k) part[k] = x[i] + k;
         float s = 0;
         for (uint k = 0; k < 4; ++k) s += part[k] * (k < 3 ? 1.0f : 0.0f);
         y[i] = s;  // <- uninitialized-read
-        """,
-        {"x": Array(floats(64))},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-    ),
+    """),
 )
