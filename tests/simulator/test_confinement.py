@@ -54,17 +54,15 @@ def _attack(bench: Bench, statement: str, **more: Any) -> tuple[np.ndarray, tupl
 
 
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
-@pytest.mark.parametrize(
-    "statement",
-    ["fork();", "if (fork() == 0) setsid();", "for (int k = 0; k < 50; k++) fork();"],
-    ids=["once", "session", "bomb"],
-)
-def test_fork_in_a_body_shifts_no_answer(bench: Bench, statement: str, *, checks: bool) -> None:
+def test_fork_in_a_body_shifts_no_answer(bench: Bench, *, checks: bool) -> None:
+    statement = "if (fork() == 0) setsid(); for (int k = 0; k < 50; k++) fork();"
     values, findings = _attack(bench, statement, checks=checks)
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
-    for _ in range(3):
-        assert _works(bench)
+    assert _works(bench)
+    if sys.platform == "linux":
+        values, _ = _attack(bench, "y[1] = fork();", grid=1, threadgroup=1, checks=checks)
+        assert values[1] == -1
 
 
 @pytest.fixture
@@ -83,28 +81,18 @@ def permissive(
     process.close()
 
 
-@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
-def test_copy_of_the_process_answers_nothing(permissive: Bench, *, checks: bool) -> None:
-    values, findings = _attack(permissive, "fork();", checks=checks)
+def test_copies_of_the_process_answer_nothing_and_end_with_it(permissive: Bench) -> None:
+    values, findings = _attack(permissive, "fork();", checks=False)
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
-    for _ in range(5):
+    for _ in range(2):
         assert _works(permissive)
-
-
-def test_copies_end_with_the_process(permissive: Bench) -> None:
     statement = "int copy = fork(); if (copy == 0) for (;;) sleep(60); y[1] = copy;"
     values, findings = _attack(permissive, statement, grid=1, threadgroup=1)
     assert findings == ()
     assert is_running(int(values[1]))
     permissive.process.close()
     assert ends_soon(int(values[1]))
-
-
-@linux
-def test_no_kernel_starts_a_process(bench: Bench) -> None:
-    values, _ = _attack(bench, "y[1] = fork(); y[2] = fork();", grid=1, threadgroup=1)
-    assert values[1:3].tolist() == [-1, -1]
 
 
 @linux
@@ -129,7 +117,7 @@ def test_memory_beyond_the_limit_is_refused(bench: Bench) -> None:
 
 def test_launch_of_large_buffers_gets_the_memory_that_it_needs(bench: Bench) -> None:
     assert _works(bench)
-    result = bench.run("y[i] = 7;", wanted("y", 9 << 20), grid=64)
+    result = bench.run("y[i] = 7;", wanted("y", 5 << 20), grid=64)
     assert {finding.kind for finding in result.findings} == {"unwritten-output"}
     assert (result.outputs[0].view(np.int32)[:64] == 7).all()
     assert _works(bench)
@@ -160,14 +148,12 @@ def _framed(message: str) -> str:
 @pytest.mark.parametrize(
     "message",
     [
-        "no json",
         "[]",
         "[" * 5000,
-        "{}",
         '{"is": "result", "request": 1000000, "nonce": ""}',
         '{"is": "result", "request": null}',
     ],
-    ids=["text", "list", "deep", "empty", "future", "null"],
+    ids=["list", "deep", "future", "null"],
 )
 def test_forged_answer_is_a_crash_of_its_launch(bench: Bench, message: str) -> None:
     _, findings = _attack(bench, _framed(message))

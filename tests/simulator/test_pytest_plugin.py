@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import mlx.core as mx
 import pytest
 
-from tests.simulator.programs import KERNELS, plugin
+from tests.simulator.programs import kernels_in, plugin
 from tests.simulator.programs import pytest as run_pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
-pytest_plugins = ("pytester",)
 
 SIMULATE = "--embercoach-simulate"
 SUITE = """\
@@ -125,20 +128,28 @@ RACE = "from kernels import launch, turn\n\n\ndef test_race():\n    launch(turn)
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A folder with the module `kernels`, whose sessions have our plugin alone."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with the module `kernels`."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    pytester.makepyfile(kernels=KERNELS)
-    pytester.syspathinsert()
-    return pytester
+    monkeypatch.chdir(kernels_in(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
-def session(project: pytest.Pytester, *options: str, **files: str) -> pytest.RunResult:
-    """A session in this process, with more modules."""
-    if files:
-        project.makepyfile(**files)
-    return project.runpytest_inprocess("-p", plugin(), "-p", "no:cacheprovider", *options)
+def session(*options: str, **files: str) -> tuple[int, str]:
+    """The exit code and the text of a session in this process, with more modules."""
+    for name, text in files.items():
+        Path(f"{name}.py").write_text(text, encoding="utf-8")
+    arguments = ("-p", plugin(), "-p", "no:cacheprovider", "--capture=sys", "--rootdir=.")
+    printed = io.StringIO()
+    with warnings.catch_warnings(), redirect_stdout(printed), redirect_stderr(printed):
+        warnings.simplefilter("default")
+        code = pytest.main([*arguments, *options])
+    return int(code), printed.getvalue()
 
 
 def section(reported: str, name: str) -> str:
@@ -149,11 +160,10 @@ def section(reported: str, name: str) -> str:
     return found[1]
 
 
-def test_a_session_reports_who_fails_and_where(project: pytest.Pytester) -> None:
+def test_a_session_reports_who_fails_and_where(project: Path) -> None:
     before = mx.fast.metal_kernel
-    result = session(project, SIMULATE, "-rA", "--strict-markers", test_all=SUITE)
-    reported = "\n".join(result.outlines)
-    assert result.ret == 1
+    code, reported = session(SIMULATE, "-rA", "--strict-markers", test_all=SUITE)
+    assert code == 1
     assert mx.fast.metal_kernel is before
 
     found = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) test_all\.py::(\S+)", reported, re.MULTILINE)
@@ -162,9 +172,7 @@ def test_a_session_reports_who_fails_and_where(project: pytest.Pytester) -> None
     assert outcomes.pop("test_teardown") == "ERROR"
     assert outcomes == OUTCOMES
     assert "6 passed, 1 skipped, 1 xfailed, 2 errors" in reported
-    (line,) = (
-        line for line in result.outlines if line.startswith("FAILED test_all.py::test_race ")
-    )
+    (line,) = re.findall(r"^FAILED test_all\.py::test_race .*", reported, re.MULTILINE)
     assert "threadgroup-race" in line
 
     text = section(reported, "test_race")
@@ -197,31 +205,28 @@ def test_a_session_reports_who_fails_and_where(project: pytest.Pytester) -> None
     assert "embercoach: Metal kernels run on this CPU and are checked" in reported
 
 
-def test_kernels_of_imports_and_conftests_are_seen(project: pytest.Pytester) -> None:
+def test_kernels_of_imports_and_conftests_are_seen(project: Path) -> None:
     launches = "from kernels import launch, turn\nlaunch(turn)\n"
     test = f"{launches}def test_nothing():\n    pass\n"
-    result = session(project, SIMULATE, conftest=launches, test_a=test)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines_random(
-        [
-            "*1 passed*",
-            "*1 finding before collection:",
-            "*1 finding collecting test_a.py:",
-            "*2 launches of 1 kernel*",
-        ]
-    )
+    code, printed = session(SIMULATE, conftest=launches, test_a=test)
+    assert code == 1
+    assert "1 passed" in printed
+    assert "1 finding before collection:" in printed
+    assert "1 finding collecting test_a.py:" in printed
+    assert "2 launches of 1 kernel" in printed
 
 
-def test_the_configuration_allows(project: pytest.Pytester) -> None:
-    project.makeini("[pytest]\nembercoach_allow = threadgroup-race\n")
-    result = session(project, SIMULATE, test_a=RACE)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines("*0 findings, 1 allowed*")
-    project.makeini("[pytest]\n")
-    project.makepyprojecttoml("[tool.embercoach.simulator]\nallow = ['threadgroup-race']\n")
-    assert session(project, SIMULATE).ret == 0
-    project.makepyprojecttoml("")
-    assert session(project, SIMULATE).ret == 1
+def test_the_configuration_allows(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\nembercoach_allow = threadgroup-race\n")
+    code, printed = session(SIMULATE, test_a=RACE)
+    assert code == 0
+    assert "0 findings, 1 allowed" in printed
+    (project / "pytest.ini").write_text("[pytest]\n")
+    settings = project / "pyproject.toml"
+    settings.write_text("[tool.embercoach.simulator]\nallow = ['threadgroup-race']\n")
+    assert session(SIMULATE)[0] == 0
+    settings.write_text("")
+    assert session(SIMULATE)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -237,12 +242,12 @@ def test_the_configuration_allows(project: pytest.Pytester) -> None:
     ids=["unchecked", "profiled"],
 )
 def test_without_checks_nothing_is_found(
-    project: pytest.Pytester, option: list[str], header: str, summary: str
+    project: Path, option: list[str], header: str, summary: str
 ) -> None:
-    result = session(project, SIMULATE, *option, test_a=RACE)
-    assert result.ret == 0
-    assert header in str(result.stdout)
-    assert re.search(summary, str(result.stdout))
+    code, printed = session(SIMULATE, *option, test_a=RACE)
+    assert code == 0
+    assert header in printed
+    assert re.search(summary, printed)
 
 
 @pytest.mark.parametrize(
@@ -263,29 +268,27 @@ def test_without_checks_nothing_is_found(
     ],
 )  # fmt: skip
 def test_mistakes_of_usage(
-    files: dict[str, str], options: list[str], words: str, project: pytest.Pytester
+    files: dict[str, str], options: list[str], words: str, project: Path
 ) -> None:
     for name, text in files.items():
-        (project.path / name).write_text(text)
-    result = session(project, *options)
-    assert result.ret == 4
-    assert words in str(result.stdout) + str(result.stderr)
-    assert "Traceback" not in str(result.stdout) + str(result.stderr)
+        (project / name).write_text(text)
+    code, printed = session(*options)
+    assert code == 4
+    assert words in printed
+    assert "Traceback" not in printed
 
 
 def test_the_compiler_of_a_project_needs_permission(
-    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (project.path / "embercoach.toml").write_text("[simulator]\ncompiler = 'no-such-clang'\n")
-    result = session(project, SIMULATE, test_a="def test_nothing():\n    pass\n")
-    assert result.ret == 0
-    assert "EmberCoach: simulator.compiler is ignored without --allow-compiler" in str(
-        result.stdout
-    )
+    (project / "embercoach.toml").write_text("[simulator]\ncompiler = 'no-such-clang'\n")
+    code, printed = session(SIMULATE, test_a="def test_nothing():\n    pass\n")
+    assert code == 0
+    assert "EmberCoach: simulator.compiler is ignored without --allow-compiler" in printed
     monkeypatch.setenv("EMBERCOACH_ALLOW_COMPILER", "1")
-    result = session(project, SIMULATE)
-    assert result.ret == 4
-    assert "no compiler 'no-such-clang'" in str(result.stdout) + str(result.stderr)
+    code, printed = session(SIMULATE)
+    assert code == 4
+    assert "no compiler 'no-such-clang'" in printed
 
 
 COST = """\
