@@ -39,8 +39,8 @@ def _recurred() -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "matvec_by_simdgroup", ((32, 256), (32, 8)), w=_W, x=_X, y=gives(_W @ _X), close=1e-4
+    kernel("matvec_by_simdgroup", ((32, 256), (32, 8)), close=1e-4)(
+        w=_W, x=_X, y=gives(_W @ _X)
     )("""
         uint row = thread_position_in_grid.y;
         const device float4* w4 = (const device float4*)w + row * 128;
@@ -50,15 +50,8 @@ CLEAN = (
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
     """),
-    kernel(
-        "quantized_matvec_by_words",
-        ((32, 256), (32, 8)),
-        w=_PACKED,
-        scales=_SCALES,
-        biases=_BIASES,
-        x=_X,
-        y=gives(_unpacked() @ _X),
-        close=1e-4,
+    kernel("quantized_matvec_by_words", ((32, 256), (32, 8)), close=1e-4)(
+        w=_PACKED, scales=_SCALES, biases=_BIASES, x=_X, y=gives(_unpacked() @ _X)
     )("""
         uint row = thread_position_in_grid.y;
         const device float4* x4 = (const device float4*)x;
@@ -76,8 +69,8 @@ CLEAN = (
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
     """),
-    kernel(
-        "attention_of_one_query", ((32, 32), (32, 4)), q=_Q, k=_K, v=_V, y=gives(_attention())
+    kernel("attention_of_one_query", ((32, 32), (32, 4)))(
+        q=_Q, k=_K, v=_V, y=gives(_attention())
     )("""
         constexpr uint T = 64;
         uint head = thread_position_in_grid.y;
@@ -96,8 +89,8 @@ CLEAN = (
         }
         ((device float2*)y)[head * 32 + lane] = sums / total;
     """),
-    kernel(
-        "recurrent_cell_over_time", (1024, 64), x=_INPUT, r=_R, y=gives(_recurred()), close=1e-4
+    kernel("recurrent_cell_over_time", (1024, 64), close=1e-4)(
+        x=_INPUT, r=_R, y=gives(_recurred())
     )("""
         threadgroup float h[64];
         uint batch = threadgroup_position_in_grid.x;

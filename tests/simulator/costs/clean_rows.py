@@ -33,9 +33,7 @@ def _cross_entropy() -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "rms_norm",
-        (64 * 256, 256),
+    kernel("rms_norm", (64 * 256, 256))(
         x=_ROWS,
         w=_WEIGHT,
         y=gives(_ROWS / np.sqrt((_ROWS**2).mean(1, keepdims=True) + 1e-5) * _WEIGHT),
@@ -57,7 +55,7 @@ CLEAN = (
           y[row * D + j] = x[row * D + j] * scale * w[j];
         }
     """),
-    kernel("softmax_by_simdgroup", ((32, 128), (32, 8)), x=_SCORES, y=gives(_softmax(_SCORES)))("""
+    kernel("softmax_by_simdgroup", ((32, 128), (32, 8)))(x=_SCORES, y=gives(_softmax(_SCORES)))("""
         constexpr uint C = 256;
         uint row = thread_position_in_grid.y;
         const device float* from = x + row * C;
@@ -70,7 +68,7 @@ CLEAN = (
         total = simd_sum(total);
         for (uint c = lane; c < C; c += 32) to[c] = fast::exp(from[c] - best) / total;
     """),
-    kernel("layer_norm_of_vectors", (64 * 128, 128), x=_ROWS, y=gives(_layer_norm(_ROWS)))("""
+    kernel("layer_norm_of_vectors", (64 * 128, 128))(x=_ROWS, y=gives(_layer_norm(_ROWS)))("""
         constexpr uint D4 = 128;
         uint row = threadgroup_position_in_grid.x;
         threadgroup float2 partial[4];
@@ -84,8 +82,8 @@ CLEAN = (
         float scale = rsqrt(sums.y / 512 - mean * mean + 1e-5f);
         ((device float4*)y)[row * D4 + lid] = (v - mean) * scale;
     """),
-    kernel(
-        "argmax_of_rows", ((32, 128), (32, 8)), x=_SCORES, y=gives(_SCORES.argmax(1), "uint32")
+    kernel("argmax_of_rows", ((32, 128), (32, 8)))(
+        x=_SCORES, y=gives(_SCORES.argmax(1), "uint32")
     )("""
         constexpr uint C = 256;
         uint row = thread_position_in_grid.y;
@@ -102,12 +100,8 @@ CLEAN = (
         }
         if (lane == 0) y[row] = at;
     """),
-    kernel(
-        "cross_entropy_of_logits",
-        ((32, 64), (32, 8)),
-        x=_LOGITS,
-        labels=_LABELS,
-        y=gives(_cross_entropy()),
+    kernel("cross_entropy_of_logits", ((32, 64), (32, 8)))(
+        x=_LOGITS, labels=_LABELS, y=gives(_cross_entropy())
     )("""
         constexpr uint V4 = 256;
         uint row = thread_position_in_grid.y;
@@ -124,24 +118,16 @@ CLEAN = (
         total = simd_sum(total * fast::exp(best - all));
         if (lane == 0) y[row] = all + log(total) - x[row * 4 * V4 + labels[row]];
     """),
-    kernel(
-        "embedding_gather",
-        ((64, 64), (64, 4)),
-        table=_TABLE,
-        tokens=_TOKENS,
-        y=gives(_TABLE[_TOKENS]),
+    kernel("embedding_gather", ((64, 64), (64, 4)))(
+        table=_TABLE, tokens=_TOKENS, y=gives(_TABLE[_TOKENS])
     )("""
         uint d = thread_position_in_grid.x;
         uint t = thread_position_in_grid.y;
         uint token = tokens[t];
         ((device float4*)y)[t * 64 + d] = ((const device float4*)table)[token * 64 + d];
     """),
-    kernel(
-        "channel_statistics_of_a_batch",
-        (1024, 256),
-        x=_BATCH,
-        m=gives(_BATCH.mean(0)),
-        s=gives(_BATCH.var(0)),
+    kernel("channel_statistics_of_a_batch", (1024, 256))(
+        x=_BATCH, m=gives(_BATCH.mean(0)), s=gives(_BATCH.var(0))
     )("""
         uint c = thread_position_in_grid.x;
         float mean = 0, square = 0;
@@ -154,12 +140,8 @@ CLEAN = (
         m[c] = mean;
         s[c] = square / 64 - mean * mean;
     """),
-    kernel(
-        "mean_of_segments",
-        ((1024, 7), 256),
-        x=_BATCH,
-        ends=_ENDS,
-        y=gives(np.stack([_BATCH[a:b].mean(0) for a, b in pairwise(_ENDS)])),
+    kernel("mean_of_segments", ((1024, 7), 256))(
+        x=_BATCH, ends=_ENDS, y=gives(np.stack([_BATCH[a:b].mean(0) for a, b in pairwise(_ENDS)]))
     )("""
         uint c = thread_position_in_grid.x;
         uint s = thread_position_in_grid.y;

@@ -55,22 +55,18 @@ def _gated() -> np.ndarray:
 
 
 CLEAN = (
-    kernel("gelu_of_vectors", (32768, 256), x=_LONG, y=gives(_gelu(_LONG)))("""
+    kernel("gelu_of_vectors", (32768, 256))(x=_LONG, y=gives(_gelu(_LONG)))("""
         float4 v = ((const device float4*)x)[i];
         float4 inner = 0.7978845608f * (v + 0.044715f * v * v * v);
         ((device float4*)y)[i] = 0.5f * v * (1.0f + precise::tanh(inner));
     """),
-    kernel("gated_halves_by_four", (8192, 256), g=_GATE, u=_UP, y=gives(_gated()), close=1e-3)("""
+    kernel("gated_halves_by_four", (8192, 256), close=1e-3)(g=_GATE, u=_UP, y=gives(_gated()))("""
         float4 gate = float4(((const device half4*)g)[i]);
         float4 up = float4(((const device half4*)u)[i]);
         ((device half4*)y)[i] = half4(gate / (1.0f + fast::exp(-gate)) * up);
     """),
-    kernel(
-        "rotary_embedding_of_halves",
-        ((32, 4, 64), (32, 4, 2)),
-        x=_HEADS,
-        angles=_ANGLES,
-        y=gives(_rotated()),
+    kernel("rotary_embedding_of_halves", ((32, 4, 64), (32, 4, 2)))(
+        x=_HEADS, angles=_ANGLES, y=gives(_rotated())
     )("""
         uint d = thread_position_in_grid.x;
         uint h = thread_position_in_grid.y;
@@ -82,12 +78,8 @@ CLEAN = (
         y[at] = first * c - second * s;
         y[at + 32] = first * s + second * c;
     """),
-    kernel(
-        "rotary_embedding_of_pairs",
-        ((32, 4, 64), (32, 4, 2)),
-        x=_HEADS,
-        angles=_ANGLES,
-        y=gives(_rotated_pairs()),
+    kernel("rotary_embedding_of_pairs", ((32, 4, 64), (32, 4, 2)))(
+        x=_HEADS, angles=_ANGLES, y=gives(_rotated_pairs())
     )("""
         uint d = thread_position_in_grid.x;
         uint h = thread_position_in_grid.y;
@@ -98,19 +90,15 @@ CLEAN = (
         float2 v = ((const device float2*)x)[at];
         ((device float2*)y)[at] = float2(v.x * c - v.y * s, v.x * s + v.y * c);
     """),
-    kernel(
-        "dequantized_bytes_by_four",
-        ((128, 64), (128, 2)),
-        x=_BYTES,
-        scales=_SCALES,
-        y=gives(_BYTES.astype(np.float32) * _SCALES[:, None]),
+    kernel("dequantized_bytes_by_four", ((128, 64), (128, 2)))(
+        x=_BYTES, scales=_SCALES, y=gives(_BYTES.astype(np.float32) * _SCALES[:, None])
     )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         char4 q = ((const device char4*)x)[r * 128 + c];
         ((device float4*)y)[r * 128 + c] = float4(q) * scales[r];
     """),
-    kernel(
-        "causal_convolution_of_channels", ((256, 128), 256), x=_SIGNAL, w=_TAPS, y=gives(_causal())
+    kernel("causal_convolution_of_channels", ((256, 128), 256))(
+        x=_SIGNAL, w=_TAPS, y=gives(_causal())
     )("""
         uint c = thread_position_in_grid.x;
         int t = thread_position_in_grid.y;
@@ -120,8 +108,8 @@ CLEAN = (
         }
         y[t * 256 + c] = sum;
     """),
-    kernel(
-        "linear_recurrence_of_channels", (256, 64), a=_DECAY, x=_SIGNAL, y=gives(_recurred())
+    kernel("linear_recurrence_of_channels", (256, 64))(
+        a=_DECAY, x=_SIGNAL, y=gives(_recurred())
     )("""
         uint c = thread_position_in_grid.x;
         float state = 0;
@@ -130,7 +118,7 @@ CLEAN = (
           y[t * 256 + c] = state;
         }
     """),
-    kernel("prefix_sums_of_rows", (32 * 256, 256), x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
+    kernel("prefix_sums_of_rows", (32 * 256, 256))(x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
         threadgroup int totals[8];
         uint row = threadgroup_position_in_grid.x;
         uint group = simdgroup_index_in_threadgroup;
@@ -144,11 +132,8 @@ CLEAN = (
         before += simd_sum(lane < group ? totals[lane] : 0);
         ((device int4*)y)[row * 256 + lid] = v + before;
     """),
-    kernel(
-        "sums_of_a_long_array",
-        (4096, 256),
-        x=_LONG,
-        y=gives(_LONG.reshape(8, 16, 1024).sum((0, 2))),
+    kernel("sums_of_a_long_array", (4096, 256))(
+        x=_LONG, y=gives(_LONG.reshape(8, 16, 1024).sum((0, 2)))
     )("""
         threadgroup float partial[8];
         float4 sums = 0;
@@ -161,13 +146,8 @@ CLEAN = (
         sum = simd_sum(lane < 8 ? partial[lane] : 0.0f);
         if (lid == 0) y[threadgroup_position_in_grid.x] = sum;
     """),
-    kernel(
-        "histogram_in_threadgroup_memory",
-        (4096, 256),
-        x=_PIXELS,
-        y=gives(np.bincount(_PIXELS, minlength=256), "uint32"),
-        init=0,
-        atomic=True,
+    kernel("histogram_in_threadgroup_memory", (4096, 256), init=0, atomic=True)(
+        x=_PIXELS, y=gives(np.bincount(_PIXELS, minlength=256), "uint32")
     )("""
         threadgroup atomic_uint bins[256];
         atomic_store_explicit(&bins[lid], 0, memory_order_relaxed);
@@ -180,11 +160,8 @@ CLEAN = (
         uint count = atomic_load_explicit(&bins[lid], memory_order_relaxed);
         atomic_fetch_add_explicit(&y[lid], count, memory_order_relaxed);
     """),
-    kernel(
-        "heads_to_the_front",
-        ((16, 4, 64), (16, 4, 4)),
-        x=_HEADS,
-        y=gives(_HEADS.transpose(1, 0, 2)),
+    kernel("heads_to_the_front", ((16, 4, 64), (16, 4, 4)))(
+        x=_HEADS, y=gives(_HEADS.transpose(1, 0, 2))
     )("""
         uint d = thread_position_in_grid.x;
         uint h = thread_position_in_grid.y;

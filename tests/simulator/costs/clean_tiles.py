@@ -24,7 +24,7 @@ def _relaxed() -> np.ndarray:
 
 
 CLEAN = (
-    kernel("transpose_by_padded_tiles", ((128, 32), (32, 8)), x=_X, y=gives(_X.T))("""
+    kernel("transpose_by_padded_tiles", ((128, 32), (32, 8)))(x=_X, y=gives(_X.T))("""
         threadgroup float tile[32][33];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
@@ -36,7 +36,7 @@ CLEAN = (
           y[(group.x * 32 + r) * 128 + group.y * 32 + lid.x] = tile[lid.x][r];
         }
     """),
-    kernel("matmul_by_tiles", ((64, 64), (16, 16)), a=_A, b=_B, y=gives(_A @ _B), close=1e-4)("""
+    kernel("matmul_by_tiles", ((64, 64), (16, 16)), close=1e-4)(a=_A, b=_B, y=gives(_A @ _B))("""
         constexpr uint N = 64, T = 16;
         threadgroup float at[T][T], bt[T][T];
         uint2 at_grid = thread_position_in_grid.xy;
@@ -51,13 +51,8 @@ CLEAN = (
         }
         y[at_grid.y * N + at_grid.x] = sum;
     """),
-    kernel(
-        "matmul_by_blocks_of_registers",
-        ((64, 16), (32, 8)),
-        a=_A,
-        b=_B,
-        y=gives(_A @ _B),
-        close=1e-4,
+    kernel("matmul_by_blocks_of_registers", ((64, 16), (32, 8)), close=1e-4)(
+        a=_A, b=_B, y=gives(_A @ _B)
     )("""
         constexpr uint N = 64, T = 32;
         threadgroup float at[T][T], bt[T][T];
@@ -81,8 +76,8 @@ CLEAN = (
           y[(group.y * T + lid.y + 8 * r) * N + group.x * T + lid.x] = sums[r];
         }
     """),
-    kernel(
-        "matmul_by_simdgroup_matrices", ((128, 4), 32), a=_A, b=_B, y=gives(_A @ _B), close=1e-4
+    kernel("matmul_by_simdgroup_matrices", ((128, 4), 32), close=1e-4)(
+        a=_A, b=_B, y=gives(_A @ _B)
     )("""
         constexpr uint N = 64;
         uint row = threadgroup_position_in_grid.y * 16;
@@ -103,8 +98,8 @@ CLEAN = (
           simdgroup_store(sums[i], y + (row + 8 * (i / 2)) * N + col + 8 * (i % 2), N);
         }
     """),
-    kernel(
-        "convolution_of_an_image", ((128, 128), (32, 8)), x=_X, w=_FILTER, y=gives(_convolved())
+    kernel("convolution_of_an_image", ((128, 128), (32, 8)))(
+        x=_X, w=_FILTER, y=gives(_convolved())
     )("""
         int c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         float sum = 0;
@@ -118,7 +113,7 @@ CLEAN = (
         }
         y[r * 128 + c] = sum;
     """),
-    kernel("jacobi_step_with_a_halo", ((128, 128), (32, 8)), x=_X, y=gives(_relaxed()))("""
+    kernel("jacobi_step_with_a_halo", ((128, 128), (32, 8)))(x=_X, y=gives(_relaxed()))("""
         threadgroup float tile[10][34];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
@@ -132,19 +127,16 @@ CLEAN = (
                   + tile[lid.y + 1][lid.x] + tile[lid.y + 1][lid.x + 2];
         y[(group.y * 8 + lid.y) * 128 + group.x * 32 + lid.x] = 0.25f * sum;
     """),
-    kernel(
-        "max_pool_by_pairs",
-        ((64, 64), (32, 8)),
-        x=_X,
-        y=gives(_X.reshape(64, 2, 64, 2).max((1, 3))),
+    kernel("max_pool_by_pairs", ((64, 64), (32, 8)))(
+        x=_X, y=gives(_X.reshape(64, 2, 64, 2).max((1, 3)))
     )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         const device float2* pairs = (const device float2*)x;
         float2 v = max(pairs[2 * r * 64 + c], pairs[(2 * r + 1) * 64 + c]);
         y[r * 64 + c] = max(v.x, v.y);
     """),
-    kernel(
-        "nearest_upsampling", ((256, 256), (32, 8)), x=_X, y=gives(_X.repeat(2, 0).repeat(2, 1))
+    kernel("nearest_upsampling", ((256, 256), (32, 8)))(
+        x=_X, y=gives(_X.repeat(2, 0).repeat(2, 1))
     )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         y[r * 256 + c] = x[r / 2 * 128 + c / 2];

@@ -39,7 +39,7 @@ def _delayed() -> np.ndarray:
 
 
 FAULTS = (
-    kernel("transpose_by_unpadded_tiles", ((128, 32), (32, 8)), x=_X, y=gives(_X.T))("""
+    kernel("transpose_by_unpadded_tiles", ((128, 32), (32, 8)))(x=_X, y=gives(_X.T))("""
         threadgroup float tile[32][32];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
@@ -52,13 +52,8 @@ FAULTS = (
           y[(group.x * 32 + r) * 128 + group.y * 32 + lid.x] = v;
         }
     """),
-    kernel(
-        "matmul_with_a_tile_of_rows",
-        ((64, 64), (16, 16)),
-        a=_A,
-        b=_B,
-        y=gives(_A @ _B.T),
-        close=1e-4,
+    kernel("matmul_with_a_tile_of_rows", ((64, 64), (16, 16)), close=1e-4)(
+        a=_A, b=_B, y=gives(_A @ _B.T)
     )("""
         constexpr uint N = 64, T = 16;
         threadgroup float at[T][T], bt[T][T];
@@ -77,12 +72,8 @@ FAULTS = (
         }
         y[row * N + col] = sum;
     """),
-    kernel(
-        "correlation_of_interleaved_numbers",
-        (2048, 64),
-        x=_COMPLEX,
-        w=_TAPS,
-        y=gives(_correlated()),
+    kernel("correlation_of_interleaved_numbers", (2048, 64))(
+        x=_COMPLEX, w=_TAPS, y=gives(_correlated())
     )("""
         threadgroup float s[128];
         uint row = threadgroup_position_in_grid.x;
@@ -97,7 +88,7 @@ FAULTS = (
         }
         ((device float2*)y)[row * 64 + lid] = float2(re, im);
     """),
-    kernel("energies_of_points_in_records", (2048, 256), x=_POINTS, y=gives(_energies()))("""
+    kernel("energies_of_points_in_records", (2048, 256))(x=_POINTS, y=gives(_energies()))("""
         threadgroup float p[1024];
         uint row = threadgroup_position_in_grid.x;
         for (uint k = lid; k < 1024; k += 256) p[k] = x[row * 1024 + k];
@@ -112,12 +103,8 @@ FAULTS = (
         }
         y[row * 256 + lid] = sum;
     """),
-    kernel(
-        "sums_of_staged_rows_of_halves",
-        (512, 64),
-        x=_HALVES,
-        y=gives(_HALVES.astype(np.float32).sum(1)),
-        also="low-occupancy",
+    kernel("sums_of_staged_rows_of_halves", (512, 64), also="low-occupancy")(
+        x=_HALVES, y=gives(_HALVES.astype(np.float32).sum(1))
     )("""
         threadgroup half tile[64 * 64];
         uint first = threadgroup_position_in_grid.x * 64;
@@ -131,7 +118,7 @@ FAULTS = (
         }
         y[first + lid] = sum;
     """),
-    kernel("delay_lines_of_16_elements", (1024, 64), x=_NOISE, y=gives(_delayed()))("""
+    kernel("delay_lines_of_16_elements", (1024, 64))(x=_NOISE, y=gives(_delayed()))("""
         threadgroup float line[64 * 16];
         uint c = thread_position_in_grid.x;
         for (uint t = 0; t < 16; t++) line[lid * 16 + t] = 0;  // <- bank-conflict
@@ -141,12 +128,8 @@ FAULTS = (
           y[t * 1024 + c] = v;
         }
     """),
-    kernel(
-        "tree_with_growing_strides",
-        (64 * 256, 256),
-        x=_WHOLE,
-        y=gives(_WHOLE.sum(1)),
-        also="frequent-barriers",
+    kernel("tree_with_growing_strides", (64 * 256, 256), also="frequent-barriers")(
+        x=_WHOLE, y=gives(_WHOLE.sum(1))
     )("""
         threadgroup int s[512];
         uint row = threadgroup_position_in_grid.x;

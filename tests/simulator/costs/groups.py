@@ -26,8 +26,8 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 FAULTS = (
-    kernel(
-        "one_element_staged_at_a_time", (16 * 128, 128), x=_X, w=_W, y=gives(_X @ _W), close=1e-4
+    kernel("one_element_staged_at_a_time", (16 * 128, 128), close=1e-4)(
+        x=_X, w=_W, y=gives(_X @ _W)
     )("""
         threadgroup float cell;
         uint row = threadgroup_position_in_grid.x;
@@ -40,13 +40,8 @@ FAULTS = (
         }
         y[row * 128 + lid] = sum;
     """),
-    kernel(
-        "matmul_by_tiles_of_depth_one",
-        ((64, 64), (16, 16)),
-        a=_A,
-        b=_B,
-        y=gives(_A.T @ _B),
-        close=1e-4,
+    kernel("matmul_by_tiles_of_depth_one", ((64, 64), (16, 16)), close=1e-4)(
+        a=_A, b=_B, y=gives(_A.T @ _B)
     )("""
         constexpr uint N = 64;
         threadgroup float at[16], bt[16];
@@ -62,7 +57,7 @@ FAULTS = (
         }
         y[(group.y * 16 + lid.y) * N + group.x * 16 + lid.x] = sum;
     """),
-    kernel("prefix_sums_by_turns", (16 * 128, 128), x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
+    kernel("prefix_sums_by_turns", (16 * 128, 128))(x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
         threadgroup int s[128];
         uint row = threadgroup_position_in_grid.x;
         s[lid] = x[row * 128 + lid];
@@ -73,7 +68,7 @@ FAULTS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[row * 128 + lid] = s[lid];
     """),
-    kernel("elements_staged_for_no_reader", (16 * 64, 64), x=_ROWS, y=gives(2 * _ROWS))("""
+    kernel("elements_staged_for_no_reader", (16 * 64, 64))(x=_ROWS, y=gives(2 * _ROWS))("""
         threadgroup float tile[64];
         uint row = threadgroup_position_in_grid.x;
         for (uint k = lid; k < 512; k += 64) {
@@ -83,13 +78,8 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
     """),
-    kernel(
-        "dot_products_by_the_whole_group",
-        (16 * 256, 256),
-        x=_ROWS,
-        v=_V,
-        y=gives(_ROWS[:, :256] @ _V.T),
-        close=1e-3,
+    kernel("dot_products_by_the_whole_group", (16 * 256, 256), close=1e-3)(
+        x=_ROWS, v=_V, y=gives(_ROWS[:, :256] @ _V.T)
     )("""
         threadgroup float partial[8];
         uint group = simdgroup_index_in_threadgroup;
@@ -104,8 +94,8 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);  // <- frequent-barriers
         }
     """),
-    kernel(
-        "softmax_of_rows_staged_by_one_simdgroup", (16 * 32, 32), x=_LONG, y=gives(_softmax(_LONG))
+    kernel("softmax_of_rows_staged_by_one_simdgroup", (16 * 32, 32))(
+        x=_LONG, y=gives(_softmax(_LONG))
     )("""
         constexpr uint C = 2048;
         threadgroup float staged[2 * C];  // <- low-occupancy
@@ -123,30 +113,23 @@ FAULTS = (
         total = simd_sum(total);
         for (uint c = lane; c < C; c += 32) y[row * C + c] = staged[C + c] / total;
     """),
-    kernel(
-        "codebook_staged_for_64_threads",
-        (2048, 64),
-        book=_BOOK,
-        codes=_CODES,
-        y=gives(_BOOK[_CODES]),
+    kernel("codebook_staged_for_64_threads", (2048, 64))(
+        book=_BOOK, codes=_CODES, y=gives(_BOOK[_CODES])
     )("""
         threadgroup float staged[7168];  // <- low-occupancy
         for (uint k = lid; k < 7168; k += 64) staged[k] = book[k];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[i] = staged[codes[i]];
     """),
-    kernel("columns_reversed_in_private_stacks", (512, 32), x=_COLUMNS, y=gives(_COLUMNS[::-1]))("""
+    kernel("columns_reversed_in_private_stacks", (512, 32))(x=_COLUMNS, y=gives(_COLUMNS[::-1]))("""
         threadgroup float stack[32 * 129];  // <- low-occupancy
         uint c = thread_position_in_grid.x;
         for (uint r = 0; r < 128; r++) stack[lid * 129 + r] = x[r * 512 + c];
         for (uint r = 0; r < 128; r++) y[r * 512 + c] = stack[lid * 129 + 127 - r];
     """),
-    kernel(
-        "scratch_declared_for_the_largest_size",
-        (64 * 32, 32),
+    kernel("scratch_declared_for_the_largest_size", (64 * 32, 32), close=1e-4)(
         x=_SMALL,
         y=gives(np.stack([(_SMALL * np.roll(_SMALL, -j, 1)).sum(1) for j in range(32)], 1)),
-        close=1e-4,
     )("""
         threadgroup float scratch[8192];  // <- low-occupancy
         uint row = threadgroup_position_in_grid.x;

@@ -30,13 +30,8 @@ def _totals() -> np.ndarray:
 
 
 FAULTS = (
-    kernel(
-        "dot_product_of_each_row_by_a_tree",
-        (32 * 64, 64),
-        x=_ROWS,
-        v=_VECTOR,
-        y=gives(_ROWS @ _VECTOR),
-        close=1e-4,
+    kernel("dot_product_of_each_row_by_a_tree", (32 * 64, 64), close=1e-4)(
+        x=_ROWS, v=_VECTOR, y=gives(_ROWS @ _VECTOR)
     )("""
         threadgroup float s[64];
         uint batch = threadgroup_position_in_grid.x;
@@ -51,8 +46,8 @@ FAULTS = (
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
     """),
-    kernel(
-        "neighbours_exchanged_at_each_sample", (32 * 64, 64), x=_SAMPLES, y=gives(_smoothed())
+    kernel("neighbours_exchanged_at_each_sample", (32 * 64, 64))(
+        x=_SAMPLES, y=gives(_smoothed())
     )("""
         threadgroup float last[64];
         uint batch = threadgroup_position_in_grid.x;
@@ -66,12 +61,8 @@ FAULTS = (
         }
         y[batch * 64 + lid] = sum;
     """),
-    kernel(
-        "running_sum_in_doubling_steps",
-        (64 * 256, 256),
-        x=_STEPS,
-        y=gives(_STEPS.cumsum(1)),
-        close=1e-3,
+    kernel("running_sum_in_doubling_steps", (64 * 256, 256), close=1e-3)(
+        x=_STEPS, y=gives(_STEPS.cumsum(1))
     )("""
         threadgroup float s[256];
         uint row = threadgroup_position_in_grid.x;
@@ -85,13 +76,8 @@ FAULTS = (
         }
         y[row * 256 + lid] = s[lid];
     """),
-    kernel(
-        "scores_of_keys_staged_whole",
-        (16 * 64, 64),
-        x=_KEYS,
-        q=_QUERIES,
-        y=gives(_scores()),
-        close=1e-4,
+    kernel("scores_of_keys_staged_whole", (16 * 64, 64), close=1e-4)(
+        x=_KEYS, q=_QUERIES, y=gives(_scores())
     )("""
         threadgroup float keys[64 * 128];  // <- low-occupancy
         uint batch = threadgroup_position_in_grid.x;
@@ -105,7 +91,7 @@ FAULTS = (
         }
         y[batch * 64 + lid] = sum;
     """),
-    kernel("scene_staged_for_128_threads", (8 * 128, 128), x=_SCENES, y=gives(_totals()))("""
+    kernel("scene_staged_for_128_threads", (8 * 128, 128))(x=_SCENES, y=gives(_totals()))("""
         threadgroup float scene[48 * 128];  // <- low-occupancy
         uint batch = threadgroup_position_in_grid.x;
         float sum = 0;
@@ -121,20 +107,15 @@ FAULTS = (
 )
 
 CLEAN = (
-    kernel(
-        "dot_product_of_each_row_by_a_simdgroup",
-        ((32, 512), (32, 8)),
-        x=_ROWS,
-        v=_VECTOR,
-        y=gives(_ROWS @ _VECTOR),
-        close=1e-4,
+    kernel("dot_product_of_each_row_by_a_simdgroup", ((32, 512), (32, 8)), close=1e-4)(
+        x=_ROWS, v=_VECTOR, y=gives(_ROWS @ _VECTOR)
     )("""
         uint row = thread_position_in_grid.y;
         float sum = x[row * 64 + lane] * v[lane] + x[row * 64 + lane + 32] * v[lane + 32];
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
     """),
-    kernel("neighbours_exchanged_by_shuffles", (32 * 64, 64), x=_SAMPLES, y=gives(_smoothed()))("""
+    kernel("neighbours_exchanged_by_shuffles", (32 * 64, 64))(x=_SAMPLES, y=gives(_smoothed()))("""
         uint batch = threadgroup_position_in_grid.x;
         float sum = 0;
         for (uint t = 0; t < 32; t++) {
@@ -143,12 +124,8 @@ CLEAN = (
         }
         y[batch * 64 + lid] = sum;
     """),
-    kernel(
-        "running_sum_of_simdgroups",
-        (64 * 256, 256),
-        x=_STEPS,
-        y=gives(_STEPS.cumsum(1)),
-        close=1e-4,
+    kernel("running_sum_of_simdgroups", (64 * 256, 256), close=1e-4)(
+        x=_STEPS, y=gives(_STEPS.cumsum(1))
     )("""
         threadgroup float sums[8];
         uint group = simdgroup_index_in_threadgroup;
@@ -159,13 +136,8 @@ CLEAN = (
         sum += simd_sum(lane < group ? sums[lane] : 0.0f);
         y[row * 256 + lid] = sum;
     """),
-    kernel(
-        "scores_of_keys_by_simdgroups",
-        ((32, 64, 16), (32, 8)),
-        x=_KEYS,
-        q=_QUERIES,
-        y=gives(_scores()),
-        close=1e-4,
+    kernel("scores_of_keys_by_simdgroups", ((32, 64, 16), (32, 8)), close=1e-4)(
+        x=_KEYS, q=_QUERIES, y=gives(_scores())
     )("""
         uint t = thread_position_in_grid.y;
         uint batch = thread_position_in_grid.z;
@@ -174,8 +146,8 @@ CLEAN = (
         float sum = simd_sum(dot(key, query));
         if (lane == 0) y[batch * 64 + t] = sum;
     """),
-    kernel(
-        "scene_staged_for_1024_threads", (8 * 1024, 1024), x=_SCENES, y=gives(_totals()), close=1e-4
+    kernel("scene_staged_for_1024_threads", (8 * 1024, 1024), close=1e-4)(
+        x=_SCENES, y=gives(_totals())
     )("""
         threadgroup float scene[48 * 128];
         threadgroup float sums[8][128];

@@ -17,11 +17,8 @@ def _patches() -> np.ndarray:
 
 
 FAULTS = (
-    kernel(
-        "exponentials_by_columns_of_a_2d_index",
-        ((256, 16), (64, 4)),
-        x=_GRID,
-        y=gives(np.exp(_GRID).reshape(256, 16, 8).sum(2).T),
+    kernel("exponentials_by_columns_of_a_2d_index", ((256, 16), (64, 4)))(
+        x=_GRID, y=gives(np.exp(_GRID).reshape(256, 16, 8).sum(2).T)
     )("""
         const device float (*m)[128] = (const device float (*)[128])x;
         uint r = thread_position_in_grid.x, c = thread_position_in_grid.y;
@@ -31,22 +28,16 @@ FAULTS = (
         }
         y[c * 256 + r] = sum;
     """),
-    kernel(
-        "channels_last_to_channels_first",
-        ((64, 256, 4), (64, 4)),
-        x=_PIXELS,
-        y=gives(np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES)),
+    kernel("channels_last_to_channels_first", ((64, 256, 4), (64, 4)))(
+        x=_PIXELS, y=gives(np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES))
     )("""
         uint c = thread_position_in_grid.x, p = thread_position_in_grid.y;
         uint n = thread_position_in_grid.z;
         float v = x[(n * 256 + p) * 64 + c];
         y[(n * 64 + c) * 256 + p] = v > 0 ? v : 0.1f * v;  // <- uncoalesced-access
     """),
-    kernel(
-        "patches_side_by_side",
-        ((64, 64), (64, 4)),
-        x=_IMAGE,
-        y=gives(_patches().transpose(1, 2, 0)),
+    kernel("patches_side_by_side", ((64, 64), (64, 4)))(
+        x=_IMAGE, y=gives(_patches().transpose(1, 2, 0))
     )("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         for (uint i = 0; i < 3; i++) {
@@ -59,11 +50,8 @@ FAULTS = (
 )
 
 CLEAN = (
-    kernel(
-        "exponentials_by_rows_of_a_2d_index",
-        ((256, 16), (64, 4)),
-        x=_GRID.T.copy(),
-        y=gives(np.exp(_GRID).reshape(256, 16, 8).sum(2).T),
+    kernel("exponentials_by_rows_of_a_2d_index", ((256, 16), (64, 4)))(
+        x=_GRID.T.copy(), y=gives(np.exp(_GRID).reshape(256, 16, 8).sum(2).T)
     )("""
         const device float (*m)[256] = (const device float (*)[256])x;
         uint r = thread_position_in_grid.x, c = thread_position_in_grid.y;
@@ -71,11 +59,8 @@ CLEAN = (
         for (uint k = 0; k < 8; k++) sum += fast::exp(m[c * 8 + k][r]);
         y[c * 256 + r] = sum;
     """),
-    kernel(
-        "channels_first_through_a_tile",
-        ((64, 64, 4), (32, 8)),
-        x=_PIXELS,
-        y=gives(np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES)),
+    kernel("channels_first_through_a_tile", ((64, 64, 4), (32, 8)))(
+        x=_PIXELS, y=gives(np.where(_PLANES > 0, _PLANES, 0.1 * _PLANES))
     )("""
         threadgroup float tile[32][33];
         uint2 group = threadgroup_position_in_grid.xy;
@@ -90,7 +75,7 @@ CLEAN = (
           y[(n * 64 + group.x * 32 + c) * 256 + group.y * 32 + lid.x] = v > 0 ? v : 0.1f * v;
         }
     """),
-    kernel("patches_in_planes", ((64, 64), (64, 4)), x=_IMAGE, y=gives(_patches()))("""
+    kernel("patches_in_planes", ((64, 64), (64, 4)))(x=_IMAGE, y=gives(_patches()))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         for (uint i = 0; i < 3; i++) {
           for (uint j = 0; j < 3; j++) {

@@ -39,13 +39,8 @@ def _unpacked() -> np.ndarray:
 
 
 FAULTS = (
-    kernel(
-        "tokens_times_byte_weights",
-        ((32, 8, 64), (32, 8)),
-        w=_WEIGHTS,
-        x=_TOKENS,
-        y=gives(_scored()),
-        close=1e-4,
+    kernel("tokens_times_byte_weights", ((32, 8, 64), (32, 8)), close=1e-4)(
+        w=_WEIGHTS, x=_TOKENS, y=gives(_scored())
     )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         float sum = 0;
@@ -55,7 +50,7 @@ FAULTS = (
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum / 64;
     """),
-    kernel("moving_average_of_halves", ((512, 32), 256), x=_SIGNAL, y=gives(_averaged()))("""
+    kernel("moving_average_of_halves", ((512, 32), 256))(x=_SIGNAL, y=gives(_averaged()))("""
         uint t = thread_position_in_grid.x, row = thread_position_in_grid.y;
         const device half* from = x + row * 544 + t;
         float sum = 0;
@@ -64,12 +59,8 @@ FAULTS = (
         }
         y[row * 512 + t] = sum / 32;
     """),
-    kernel(
-        "polynomials_of_pairs",
-        ((32, 4096), (32, 8)),
-        table=_TABLE,
-        x=_POINTS,
-        y=gives(_evaluated()),
+    kernel("polynomials_of_pairs", ((32, 4096), (32, 8)))(
+        table=_TABLE, x=_POINTS, y=gives(_evaluated())
     )("""
         uint c = thread_position_in_grid.x, i = thread_position_in_grid.y;
         const device float2* rows = (const device float2*)table;
@@ -81,13 +72,8 @@ FAULTS = (
         }
         ((device float2*)y)[i * 32 + c] = sum;
     """),
-    kernel(
-        "tokens_times_nibbles_by_bytes",
-        ((32, 8, 64), (32, 8)),
-        w=_NIBBLES,
-        x=_STATES,
-        y=gives(_unpacked()),
-        close=1e-4,
+    kernel("tokens_times_nibbles_by_bytes", ((32, 8, 64), (32, 8)), close=1e-4)(
+        w=_NIBBLES, x=_STATES, y=gives(_unpacked())
     )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         const device half* from = x + token * 1024;
@@ -103,13 +89,8 @@ FAULTS = (
 )
 
 CLEAN = (
-    kernel(
-        "tokens_times_vectors_of_bytes",
-        ((32, 8, 64), (32, 8)),
-        w=_WEIGHTS,
-        x=_TOKENS,
-        y=gives(_scored()),
-        close=1e-4,
+    kernel("tokens_times_vectors_of_bytes", ((32, 8, 64), (32, 8)), close=1e-4)(
+        w=_WEIGHTS, x=_TOKENS, y=gives(_scored())
     )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         const device uint4* w16 = (const device uint4*)(w + row * 1024);
@@ -125,7 +106,7 @@ CLEAN = (
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum / 64;
     """),
-    kernel("moving_average_of_four_halves", ((128, 32), 128), x=_SIGNAL, y=gives(_averaged()))("""
+    kernel("moving_average_of_four_halves", ((128, 32), 128))(x=_SIGNAL, y=gives(_averaged()))("""
         uint t = thread_position_in_grid.x, row = thread_position_in_grid.y;
         const device half4* from = (const device half4*)(x + row * 544) + t;
         float4 first = float4(from[0]), sums = 0;
@@ -139,12 +120,8 @@ CLEAN = (
         }
         ((device float4*)y)[row * 128 + t] = all;
     """),
-    kernel(
-        "polynomials_of_four",
-        ((16, 4096), (16, 16)),
-        table=_TABLE,
-        x=_POINTS,
-        y=gives(_evaluated()),
+    kernel("polynomials_of_four", ((16, 4096), (16, 16)))(
+        table=_TABLE, x=_POINTS, y=gives(_evaluated())
     )("""
         uint c = thread_position_in_grid.x, i = thread_position_in_grid.y;
         const device float4* rows = (const device float4*)table;
@@ -156,13 +133,8 @@ CLEAN = (
         }
         ((device float4*)y)[i * 16 + c] = sum;
     """),
-    kernel(
-        "tokens_times_nibbles_by_words",
-        ((32, 8, 64), (32, 8)),
-        w=_NIBBLES,
-        x=_STATES,
-        y=gives(_unpacked()),
-        close=1e-4,
+    kernel("tokens_times_nibbles_by_words", ((32, 8, 64), (32, 8)), close=1e-4)(
+        w=_NIBBLES, x=_STATES, y=gives(_unpacked())
     )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         const device uint* words = (const device uint*)(w + row * 512);

@@ -35,8 +35,8 @@ def _padded(case: Case, name: str, *changes: tuple[str, str]) -> Case:
 
 
 FAULTS = (
-    kernel(
-        "products_of_rows_with_stride_64", (8 * 256, 256), x=_ROWS, y=gives(_pairs()), close=1e-4
+    kernel("products_of_rows_with_stride_64", (8 * 256, 256), close=1e-4)(
+        x=_ROWS, y=gives(_pairs())
     )("""
         threadgroup float tile[32][64];
         uint group = simdgroup_index_in_threadgroup;
@@ -53,7 +53,7 @@ FAULTS = (
         }
         y[(batch * 32 + lane) * 8 + group] = sum;
     """),
-    kernel("norms_of_rows_of_halves", (8 * 128, 128), x=_HALVES, y=gives(_norms()))("""
+    kernel("norms_of_rows_of_halves", (8 * 128, 128))(x=_HALVES, y=gives(_norms()))("""
         threadgroup half tile[32 * 64];
         uint group = simdgroup_index_in_threadgroup;
         uint batch = threadgroup_position_in_grid.x;
@@ -69,13 +69,8 @@ FAULTS = (
         }
         y[(batch * 4 + group) * 32 + lane] = sum;
     """),
-    kernel(
-        "vectors_of_a_block_by_rows",
-        (8 * 512, 512),
-        x=_BLOCKS,
-        b=_VECTOR,
-        y=gives(_products()),
-        close=1e-4,
+    kernel("vectors_of_a_block_by_rows", (8 * 512, 512), close=1e-4)(
+        x=_BLOCKS, b=_VECTOR, y=gives(_products())
     )("""
         threadgroup float4 block[64 * 16];
         uint r = lid % 64, j = lid / 64;

@@ -39,7 +39,7 @@ def _filtered() -> np.ndarray:
 
 
 FAULTS = (
-    kernel("box_blur_of_bytes", ((128, 128), (32, 8)), x=_IMAGE, y=gives(_blurred(), "uint8"))("""
+    kernel("box_blur_of_bytes", ((128, 128), (32, 8)))(x=_IMAGE, y=gives(_blurred(), "uint8"))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         uint sum = 0;
         for (uint i = 0; i < 5; i++) {
@@ -49,13 +49,8 @@ FAULTS = (
         }
         y[r * 128 + c] = sum / 25;  // <- narrow-access
     """),
-    kernel(
-        "matvec_of_bytes",
-        ((32, 256), (32, 8)),
-        w=_W,
-        x=_X,
-        y=gives(_W.astype(np.float32) @ _X),
-        close=1e-4,
+    kernel("matvec_of_bytes", ((32, 256), (32, 8)), close=1e-4)(
+        w=_W, x=_X, y=gives(_W.astype(np.float32) @ _X)
     )("""
         uint row = thread_position_in_grid.y;
         float sum = 0;
@@ -65,13 +60,8 @@ FAULTS = (
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
     """),
-    kernel(
-        "matmul_of_single_halves",
-        ((64, 64), (32, 8)),
-        a=_A,
-        b=_B,
-        y=gives(_A.astype(np.float32) @ _B.astype(np.float32), "float16"),
-        close=0.002,
+    kernel("matmul_of_single_halves", ((64, 64), (32, 8)), close=0.002)(
+        a=_A, b=_B, y=gives(_A.astype(np.float32) @ _B.astype(np.float32), "float16")
     )("""
         uint col = thread_position_in_grid.x, row = thread_position_in_grid.y;
         float sum = 0;
@@ -80,8 +70,8 @@ FAULTS = (
         }
         y[row * 64 + col] = half(sum);  // <- narrow-access
     """),
-    kernel(
-        "filter_of_single_halves", ((256, 64), 256), x=_SIGNAL, w=_TAPS, y=gives(_filtered())
+    kernel("filter_of_single_halves", ((256, 64), 256))(
+        x=_SIGNAL, w=_TAPS, y=gives(_filtered())
     )("""
         uint c = thread_position_in_grid.x, t = thread_position_in_grid.y;
         float sum = 0;
@@ -90,12 +80,8 @@ FAULTS = (
         }
         y[t * 256 + c] = half(sum);  // <- narrow-access
     """),
-    kernel(
-        "hamming_distances_of_bytes",
-        ((1024, 4), 256),
-        q=_QUERIES,
-        codes=_CODES,
-        y=gives(_distances(), "uint32"),
+    kernel("hamming_distances_of_bytes", ((1024, 4), 256))(
+        q=_QUERIES, codes=_CODES, y=gives(_distances(), "uint32")
     )("""
         uint j = thread_position_in_grid.x, i = thread_position_in_grid.y;
         uint bits = 0;
@@ -104,13 +90,8 @@ FAULTS = (
         }
         y[i * 1024 + j] = bits;
     """),
-    kernel(
-        "quantized_matvec_by_bytes",
-        ((32, 256), (32, 8)),
-        w=_NIBBLES,
-        x=_X,
-        y=gives(_unpacked() @ _X),
-        close=1e-4,
+    kernel("quantized_matvec_by_bytes", ((32, 256), (32, 8)), close=1e-4)(
+        w=_NIBBLES, x=_X, y=gives(_unpacked() @ _X)
     )("""
         uint row = thread_position_in_grid.y;
         const device float2* x2 = (const device float2*)x;

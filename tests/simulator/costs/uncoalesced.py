@@ -36,8 +36,8 @@ def _smoothed() -> np.ndarray:
 
 
 FAULTS = (
-    kernel(
-        "sum_of_a_row_by_each_thread", (1024, 256), x=_TALL, y=gives(_TALL.sum(1)), close=1e-3
+    kernel("sum_of_a_row_by_each_thread", (1024, 256), close=1e-3)(
+        x=_TALL, y=gives(_TALL.sum(1))
     )("""
         uint r = thread_position_in_grid.x;
         float sum = 0;
@@ -46,23 +46,21 @@ FAULTS = (
         }
         y[r] = sum;
     """),
-    kernel("transpose_with_scattered_writes", ((128, 128), 128), x=_X, y=gives(_X.T))("""
+    kernel("transpose_with_scattered_writes", ((128, 128), 128))(x=_X, y=gives(_X.T))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         float v = x[r * 128 + c];
         y[c * 128 + r] = v;  // <- uncoalesced-access
     """),
-    kernel("transpose_with_scattered_reads", ((128, 128), 128), x=_X, y=gives(_X.T))("""
+    kernel("transpose_with_scattered_reads", ((128, 128), 128))(x=_X, y=gives(_X.T))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         float v = x[c * 128 + r];  // <- uncoalesced-access
         y[r * 128 + c] = v;
     """),
-    kernel("one_field_of_records", (8192, 256), records=_RECORDS, y=gives(0.5 * _RECORDS[:, 2]))("""
+    kernel("one_field_of_records", (8192, 256))(records=_RECORDS, y=gives(0.5 * _RECORDS[:, 2]))("""
         float mass = records[i * 8 + 2];  // <- uncoalesced-access
         y[i] = 0.5f * mass;
     """),
-    kernel(
-        "records_written_field_by_field",
-        (8192, 256),
+    kernel("records_written_field_by_field", (8192, 256))(
         x=_RECORDS.reshape(-1)[:8192],
         y=gives(_RECORDS.reshape(-1)[:8192, None] * np.arange(8, dtype=np.float32)),
     )("""
@@ -70,13 +68,8 @@ FAULTS = (
           y[i * 8 + f] = x[i] * f;  // <- uncoalesced-access
         }
     """),
-    kernel(
-        "matvec_with_a_row_a_thread",
-        (1024, 128),
-        w=_TALL,
-        x=_VECTOR,
-        y=gives(_TALL @ _VECTOR),
-        close=1e-4,
+    kernel("matvec_with_a_row_a_thread", (1024, 128), close=1e-4)(
+        w=_TALL, x=_VECTOR, y=gives(_TALL @ _VECTOR)
     )("""
         uint r = thread_position_in_grid.x;
         float sum = 0;
@@ -85,8 +78,8 @@ FAULTS = (
         }
         y[r] = sum;
     """),
-    kernel(
-        "matmul_with_swapped_axes", ((64, 64), (32, 8)), a=_A, b=_B, y=gives(_A @ _B), close=1e-4
+    kernel("matmul_with_swapped_axes", ((64, 64), (32, 8)), close=1e-4)(
+        a=_A, b=_B, y=gives(_A @ _B)
     )("""
         uint row = thread_position_in_grid.x, col = thread_position_in_grid.y;
         float sum = 0;
@@ -95,7 +88,7 @@ FAULTS = (
         }
         y[row * 64 + col] = sum;  // <- uncoalesced-access
     """),
-    kernel("softmax_with_a_row_a_thread", (512, 128), x=_NARROW, y=gives(_softmax(_NARROW)))("""
+    kernel("softmax_with_a_row_a_thread", (512, 128))(x=_NARROW, y=gives(_softmax(_NARROW)))("""
         uint r = thread_position_in_grid.x;
         float best = -INFINITY, total = 0;
         for (uint c = 0; c < 64; c++) {
@@ -108,15 +101,15 @@ FAULTS = (
           y[r * 64 + c] = fast::exp(x[r * 64 + c] - best) / total;  // <- uncoalesced-access
         }
     """),
-    kernel(
-        "chunk_of_elements_a_thread", (2048, 256), x=_CHUNKS, y=gives(np.maximum(_CHUNKS, 0))
+    kernel("chunk_of_elements_a_thread", (2048, 256))(
+        x=_CHUNKS, y=gives(np.maximum(_CHUNKS, 0))
     )("""
         uint first = thread_position_in_grid.x * 16;
         for (uint k = 0; k < 16; k++) {
           y[first + k] = max(x[first + k], 0.0f);  // <- uncoalesced-access
         }
     """),
-    kernel("column_means_by_simdgroup", ((32, 128), (32, 4)), x=_TALL, y=gives(_TALL.mean(0)))("""
+    kernel("column_means_by_simdgroup", ((32, 128), (32, 4)))(x=_TALL, y=gives(_TALL.mean(0)))("""
         uint c = thread_position_in_grid.y;
         float sum = 0;
         for (uint r = lane; r < 1024; r += 32) {
@@ -125,13 +118,8 @@ FAULTS = (
         sum = simd_sum(sum);
         if (lane == 0) y[c] = sum / 1024;
     """),
-    kernel(
-        "attention_scores_with_a_key_a_thread",
-        ((256, 4), 256),
-        q=_QUERY,
-        k=_KEYS,
-        y=gives(np.einsum("hd,thd->ht", _QUERY, _KEYS)),
-        close=1e-4,
+    kernel("attention_scores_with_a_key_a_thread", ((256, 4), 256), close=1e-4)(
+        q=_QUERY, k=_KEYS, y=gives(np.einsum("hd,thd->ht", _QUERY, _KEYS))
     )("""
         uint t = thread_position_in_grid.x, h = thread_position_in_grid.y;
         float sum = 0;
@@ -140,13 +128,8 @@ FAULTS = (
         }
         y[h * 256 + t] = sum;
     """),
-    kernel(
-        "pointwise_convolution_with_a_pixel_a_thread",
-        ((1024, 8), 256),
-        x=_PIXELS,
-        w=_MIX,
-        y=gives(_PIXELS @ _MIX),
-        close=1e-4,
+    kernel("pointwise_convolution_with_a_pixel_a_thread", ((1024, 8), 256), close=1e-4)(
+        x=_PIXELS, w=_MIX, y=gives(_PIXELS @ _MIX)
     )("""
         uint p = thread_position_in_grid.x, o = thread_position_in_grid.y;
         float sum = 0;
@@ -155,7 +138,7 @@ FAULTS = (
         }
         y[p * 8 + o] = sum;  // <- uncoalesced-access
     """),
-    kernel("recurrence_of_channels_in_rows", (1024, 128), x=_SERIES, y=gives(_smoothed()))("""
+    kernel("recurrence_of_channels_in_rows", (1024, 128))(x=_SERIES, y=gives(_smoothed()))("""
         uint c = thread_position_in_grid.x;
         float state = 0;
         for (uint t = 0; t < 64; t++) {
@@ -163,15 +146,12 @@ FAULTS = (
           y[c * 64 + t] = state;  // <- uncoalesced-access
         }
     """),
-    kernel("elementwise_with_swapped_axes", ((128, 128), (32, 8)), x=_X, y=gives(2 * _X + 1))("""
+    kernel("elementwise_with_swapped_axes", ((128, 128), (32, 8)))(x=_X, y=gives(2 * _X + 1))("""
         uint r = thread_position_in_grid.x, c = thread_position_in_grid.y;
         y[r * 128 + c] = 2.0f * x[r * 128 + c] + 1.0f;  // <- uncoalesced-access
     """),
-    kernel(
-        "keys_written_channel_by_channel",
-        ((128, 64, 4), (128, 2)),
-        x=_CHANNELS,
-        cache=gives(_CHANNELS.transpose(0, 2, 1)),
+    kernel("keys_written_channel_by_channel", ((128, 64, 4), (128, 2)))(
+        x=_CHANNELS, cache=gives(_CHANNELS.transpose(0, 2, 1))
     )("""
         uint d = thread_position_in_grid.x;
         uint t = thread_position_in_grid.y;

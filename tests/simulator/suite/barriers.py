@@ -17,8 +17,8 @@ inline T share(threadgroup T* cell, T v, bool mine) {
 
 
 BUGS = (
-    kernel(
-        "guard_returns_before_the_barrier", (64, 32), x=floats(50), n=np.uint32(50), y=Out(50)
+    kernel("guard_returns_before_the_barrier", (64, 32))(
+        x=floats(50), n=np.uint32(50), y=Out(50)
     )("""
         threadgroup float tile[32];
         if (i >= uint(n)) return;
@@ -27,7 +27,7 @@ BUGS = (
         uint last = min(31u, n - 1 - (i - lid));
         y[i] = tile[last - lid];
     """),
-    kernel("barrier_for_half_of_the_threads", 64, x=integers(0, 9, 64), y=Out(64, "int32"))("""
+    kernel("barrier_for_half_of_the_threads", 64)(x=integers(0, 9, 64), y=Out(64, "int32"))("""
         threadgroup int work[64];
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -37,7 +37,7 @@ BUGS = (
         }
         y[lid] = lid < 32 ? work[lid] : 0;
     """),
-    kernel("tree_with_its_barrier_inside_the_condition", 128, x=floats(128), y=Out(1))("""
+    kernel("tree_with_its_barrier_inside_the_condition", 128)(x=floats(128), y=Out(1))("""
         threadgroup float work[128];
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -49,7 +49,7 @@ BUGS = (
         }
         if (lid == 0) y[0] = work[0];
     """),
-    kernel("rows_of_different_length", 40, x=floats(16), lengths=integers(1, 6, 40), y=Out(40))("""
+    kernel("rows_of_different_length", 40)(x=floats(16), lengths=integers(1, 6, 40), y=Out(40))("""
         threadgroup float line[40];
         float acc = 0;
         for (int k = 0; k < lengths[lid]; ++k) {
@@ -59,7 +59,7 @@ BUGS = (
         }
         y[lid] = acc;
     """),
-    kernel("each_branch_has_a_barrier_of_its_own", 64, x=floats(64), y=Out(64))("""
+    kernel("each_branch_has_a_barrier_of_its_own", 64)(x=floats(64), y=Out(64))("""
         threadgroup float left[32];
         threadgroup float right[32];
         uint k = lid & 31;
@@ -72,12 +72,8 @@ BUGS = (
         }
         y[lid] = left[k] - right[k];
     """),
-    kernel(
-        "helper_with_a_barrier_called_by_some",
-        64,
-        x=np.where(np.arange(64) % 5 == 3, -1.0, 1.0).astype(np.float32),
-        y=Out(64),
-        header=_SHARE,
+    kernel("helper_with_a_barrier_called_by_some", 64, header=_SHARE)(
+        x=np.where(np.arange(64) % 5 == 3, -1.0, 1.0).astype(np.float32), y=Out(64)
     )("""
         threadgroup float cell;
         float v = x[lid];
@@ -86,7 +82,7 @@ BUGS = (
         }
         y[lid] = v;
     """),
-    kernel("converged_threads_leave_the_loop", 48, x=floats(48) * 3, y=Out(48))("""
+    kernel("converged_threads_leave_the_loop", 48)(x=floats(48) * 3, y=Out(48))("""
         threadgroup float cells[48];
         float v = x[lid];
         for (int step = 0; step < 20; ++step) {
@@ -97,7 +93,7 @@ BUGS = (
         }
         y[lid] = v;
     """),
-    kernel("skipped_by_continue", 64, x=halves(3, 64), y=Out(64, "float16"))("""
+    kernel("skipped_by_continue", 64)(x=halves(3, 64), y=Out(64, "float16"))("""
         threadgroup half tile[64];
         half s = 0;
         for (int t = 0; t < 3; ++t) {
@@ -109,7 +105,7 @@ BUGS = (
         }
         y[lid] = s;
     """),
-    kernel("roles_in_a_switch", 96, x=integers(1, 9, 12), y=Out(96, "int32"))("""
+    kernel("roles_in_a_switch", 96)(x=integers(1, 9, 12), y=Out(96, "int32"))("""
         threadgroup int box[3];
         uint role = simdgroup_index_in_threadgroup;
         int v = 0;
@@ -128,18 +124,14 @@ BUGS = (
         }
         y[lid] = v;
     """),
-    kernel(
-        "short_circuit_skips_the_barrier",
-        70,
-        x=np.where(np.arange(70) > 66, -2.0, 2.0).astype(np.float32),
-        y=Out(70),
-        header=_SHARE,
+    kernel("short_circuit_skips_the_barrier", 70, header=_SHARE)(
+        x=np.where(np.arange(70) > 66, -2.0, 2.0).astype(np.float32), y=Out(70)
     )("""
         threadgroup float cell;
         bool big = x[lid] > 0 && share(&cell, x[lid], lid == 0) > 0;
         y[lid] = big ? 1.0f : 0.0f;
     """),
-    kernel("simdgroup_barrier_of_the_even_lanes", 32, x=floats(32), y=Out(32))("""
+    kernel("simdgroup_barrier_of_the_even_lanes", 32)(x=floats(32), y=Out(32))("""
         threadgroup float pair[32];
         pair[lane] = x[lane];
         if ((lane & 1) == 0) {
@@ -148,7 +140,7 @@ BUGS = (
         }
         y[lane] = pair[lane];
     """),
-    kernel("guard_only_bites_in_the_last_row", ((8, 12), (8, 4)), x=floats(10, 8), y=Out(10, 8))("""
+    kernel("guard_only_bites_in_the_last_row", ((8, 12), (8, 4)))(x=floats(10, 8), y=Out(10, 8))("""
         threadgroup float tile[4][8];
         uint3 g = thread_position_in_grid;
         uint3 t = thread_position_in_threadgroup;

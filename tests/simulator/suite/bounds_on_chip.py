@@ -7,14 +7,14 @@ import numpy as np
 from tests.simulator.suite.case import Out, floats, halves, integers, kernel
 
 BUGS = (
-    kernel("stencil_past_the_tile", (128, 64), x=floats(128), y=Out(128))("""
+    kernel("stencil_past_the_tile", (128, 64))(x=floats(128), y=Out(128))("""
         threadgroup float tile[64];
         tile[lid] = x[i];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float right = tile[lid + 1];  // <- out-of-bounds
         y[i] = right - tile[lid];
     """),
-    kernel("scan_before_the_first", 32, x=integers(0, 9, 32), y=Out(32, "int32"))("""
+    kernel("scan_before_the_first", 32)(x=integers(0, 9, 32), y=Out(32, "int32"))("""
         threadgroup int sums[32];
         int lid = thread_index_in_threadgroup;
         sums[lid] = x[lid];
@@ -22,7 +22,7 @@ BUGS = (
         int before = sums[lid - 1];  // <- out-of-bounds
         y[lid] = before;
     """),
-    kernel("partials_for_too_few_simdgroups", (192, 96), x=floats(192), y=Out(2))("""
+    kernel("partials_for_too_few_simdgroups", (192, 96))(x=floats(192), y=Out(2))("""
         threadgroup float partial[2];
         uint group = simdgroup_index_in_threadgroup;
         float s = simd_sum(x[thread_position_in_grid.x]);
@@ -34,8 +34,8 @@ BUGS = (
           y[threadgroup_position_in_grid.x] = partial[0] + partial[1];
         }
     """),
-    kernel(
-        "column_runs_into_the_next_row", ((4, 8), (4, 8)), x=halves(8, 12), y=Out(8, 4, "float16")
+    kernel("column_runs_into_the_next_row", ((4, 8), (4, 8)))(
+        x=halves(8, 12), y=Out(8, 4, "float16")
     )("""
         threadgroup half tile[8][12];
         uint3 t = thread_position_in_threadgroup;
@@ -49,11 +49,8 @@ BUGS = (
         }
         y[t.y * 4 + t.x] = t.y == 7 ? half(0) : s;
     """),
-    kernel(
-        "stride_of_a_transpose_without_its_padding",
-        ((32, 16), (16, 16)),
-        x=floats(16, 32),
-        y=Out(32, 16),
+    kernel("stride_of_a_transpose_without_its_padding", ((32, 16), (16, 16)))(
+        x=floats(16, 32), y=Out(32, 16)
     )("""
         threadgroup float tile[16 * 16];
         uint3 t = thread_position_in_threadgroup;
@@ -65,7 +62,7 @@ BUGS = (
         uint row = threadgroup_position_in_grid.x * 16 + t.y;
         y[row * x_shape[0] + column] = tile[t.x * 17 + t.y];  // <- out-of-bounds
     """),
-    kernel("helper_stores_past_the_row", 32, x=floats(32), y=Out(32))("""
+    kernel("helper_stores_past_the_row", 32)(x=floats(32), y=Out(32))("""
         inline void put(threadgroup float* row, uint at, float v) {
           row[at] = v;  // <- out-of-bounds
         }
@@ -75,11 +72,8 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = row[23 - min(lid, 23u)];
     """),
-    kernel(
-        "threadgroup_bin_from_unchecked_data",
-        41,
-        keys=np.array([*range(8)] * 5 + [8], dtype=np.uint8),
-        y=Out(8, "uint32"),
+    kernel("threadgroup_bin_from_unchecked_data", 41)(
+        keys=np.array([*range(8)] * 5 + [8], dtype=np.uint8), y=Out(8, "uint32")
     )("""
         threadgroup atomic_uint bins[8];
         if (lid < 8) {
@@ -92,7 +86,7 @@ BUGS = (
           y[lid] = atomic_load_explicit(&bins[lid], memory_order_relaxed);
         }
     """),
-    kernel("vector_load_past_a_threadgroup_array", 40, x=floats(36), y=Out(10))("""
+    kernel("vector_load_past_a_threadgroup_array", 40)(x=floats(36), y=Out(10))("""
         threadgroup float row[36];
         uint lid = thread_index_in_threadgroup;
         if (lid < 36) {
@@ -104,8 +98,8 @@ BUGS = (
           y[lid] = v.x + v.w;
         }
     """),
-    kernel(
-        "private_accumulators_counted_one_too_far", 9, x=floats(9, 4), n=np.int32(8), y=Out(9)
+    kernel("private_accumulators_counted_one_too_far", 9)(
+        x=floats(9, 4), n=np.int32(8), y=Out(9)
     )("""
         float acc[4] = {0, 0, 0, 0};
         int used = int(n) - 3;
@@ -114,11 +108,8 @@ BUGS = (
         }
         y[i] = acc[0] + acc[1] + acc[2] + acc[3];
     """),
-    kernel(
-        "private_bins_from_data",
-        (6, 3),
-        labels=integers(0, 6, 6, 16, seed=3, dtype="uint8"),
-        mode=Out(6, "uint16"),
+    kernel("private_bins_from_data", (6, 3))(
+        labels=integers(0, 6, 6, 16, seed=3, dtype="uint8"), mode=Out(6, "uint16")
     )("""
         uint row = thread_position_in_grid.x;
         ushort count[5];
@@ -130,12 +121,8 @@ BUGS = (
         for (uint b = 1; b < 5; ++b) best = count[b] > count[best] ? b : best;
         mode[row] = best;
     """),
-    kernel(
-        "top_k_insert_before_the_front",
-        4,
-        x=np.sort(floats(4, 10), axis=1),
-        y=Out(4, 3),
-        also="uninitialized-read",
+    kernel("top_k_insert_before_the_front", 4, also="uninitialized-read")(
+        x=np.sort(floats(4, 10), axis=1), y=Out(4, 3)
     )("""
         uint row = thread_position_in_grid.x;
         float top[3] = {-INFINITY, -INFINITY, -INFINITY};
@@ -153,11 +140,8 @@ BUGS = (
         }
         for (int k = 0; k < 3; ++k) y[row * 3 + k] = top[k];
     """),
-    kernel(
-        "constant_table_in_the_header",
-        64,
-        codes=integers(0, 17, 64, seed=5, dtype="uint8"),
-        y=Out(64),
+    kernel("constant_table_in_the_header", 64)(
+        codes=integers(0, 17, 64, seed=5, dtype="uint8"), y=Out(64)
     )("""
         constant float kLevels[16] = {-1.0f, -0.7f, -0.5f, -0.4f, -0.3f, -0.2f, -0.1f, 0.0f,
                                       0.1f,  0.2f,  0.3f,  0.4f,  0.5f,  0.6f,  0.7f,  1.0f};

@@ -130,7 +130,22 @@ class Case:
         return (*_marks(self.header, "header"), *_marks(self.source, "body"))
 
 
-def kernel(
+def kernel(name: str, launch: Any, /, **options: Any) -> Callable[..., Callable[[str], Case]]:
+    """Make a case: ``kernel(name, launch, options)(arguments)(text)``.
+
+    Args:
+        name: of the case.
+        launch: the number of threads, in one group; or the grid and the threadgroup.
+        options: those of `_case_of`, which may follow the arguments as well.
+    """
+
+    def of_arguments(**arguments: Any) -> Callable[[str], Case]:
+        return _case_of(name, launch, **options, **arguments)
+
+    return of_arguments
+
+
+def _case_of(
     name: str,
     launch: Any,
     /,
@@ -148,8 +163,7 @@ def kernel(
     """Make a case from a text.
 
     Args:
-        name: of the case.
-        launch: the number of threads, in one group; or the grid and the threadgroup.
+        name, launch: see `kernel`.
         init: the outputs' initial value.
         contiguous: False for a kernel that reads strides.
         atomic: whether outputs are atomic.

@@ -36,8 +36,8 @@ def _next(life: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "labels_spread_until_nothing_changes", 64, x=_LABELS, y=gives(np.full(64, _LABELS.max()))
+    kernel("labels_spread_until_nothing_changes", 64)(
+        x=_LABELS, y=gives(np.full(64, _LABELS.max()))
     )("""
         threadgroup int changed;
         threadgroup int labels[64];
@@ -58,8 +58,8 @@ CLEAN = (
         }
         y[lid] = labels[lid];
     """),
-    kernel(
-        "fourier_transform", 32, x=_SIGNAL.astype(np.complex64), y=gives(np.fft.fft(_SIGNAL))
+    kernel("fourier_transform", 32)(
+        x=_SIGNAL.astype(np.complex64), y=gives(np.fft.fft(_SIGNAL))
     )("""
         threadgroup float2 work[64];
         for (uint h = 0; h < 2; ++h) {
@@ -82,8 +82,8 @@ CLEAN = (
         y[lid] = complex64_t(work[lid].x, work[lid].y);
         y[lid + 32] = complex64_t(work[lid + 32].x, work[lid + 32].y);
     """),
-    kernel(
-        "shortest_paths", ((12, 12), (12, 12)), x=_GRAPH, y=gives(_shortest(_GRAPH)), close=0
+    kernel("shortest_paths", ((12, 12), (12, 12)), close=0)(
+        x=_GRAPH, y=gives(_shortest(_GRAPH))
     )("""
         threadgroup float d[12][12];
         uint3 t = thread_position_in_threadgroup;
@@ -96,12 +96,8 @@ CLEAN = (
         }
         y[t.y * 12 + t.x] = d[t.y][t.x];
     """),
-    kernel(
-        "linear_equations_by_elimination",
-        ((9, 8), (9, 8)),
-        a=_MATRIX,
-        b=_RIGHT,
-        y=gives(np.linalg.solve(_MATRIX.astype(float), _RIGHT)),
+    kernel("linear_equations_by_elimination", ((9, 8), (9, 8)))(
+        a=_MATRIX, b=_RIGHT, y=gives(np.linalg.solve(_MATRIX.astype(float), _RIGHT))
     )("""
         threadgroup float m[8][9];
         uint3 t = thread_position_in_threadgroup;
@@ -116,13 +112,8 @@ CLEAN = (
         }
         if (t.x == 8) y[t.y] = m[t.y][8] / m[t.y][t.y];
     """),
-    kernel(
-        "sort_by_counting_the_smaller",
-        96,
-        x=_RANKED,
-        y=gives(np.sort(_RANKED)),
-        where=gives(np.argsort(_RANKED), "uint32"),
-        close=0,
+    kernel("sort_by_counting_the_smaller", 96, close=0)(
+        x=_RANKED, y=gives(np.sort(_RANKED)), where=gives(np.argsort(_RANKED), "uint32")
     )("""
         threadgroup float all[96];
         float mine = x[lid];
@@ -133,7 +124,7 @@ CLEAN = (
         y[rank] = mine;
         where[rank] = lid;
     """),
-    kernel("life_in_tiles_with_a_rim", ((24, 20), (12, 8)), x=_LIFE, y=gives(_next(_LIFE)))("""
+    kernel("life_in_tiles_with_a_rim", ((24, 20), (12, 8)))(x=_LIFE, y=gives(_next(_LIFE)))("""
         threadgroup uchar cells[10][14];
         uint3 t = thread_position_in_threadgroup;
         uint3 g = threadgroup_position_in_grid;
@@ -153,13 +144,8 @@ CLEAN = (
         uint3 at = thread_position_in_grid;
         y[at.y * W + at.x] = n == 3 || (n == 2 && own == 1);
     """),
-    kernel(
-        "three_largest_by_turns",
-        ((32, 3), 32),
-        x=_ROWS,
-        y=gives(-np.sort(-_ROWS, 1)[:, :3]),
-        at=gives(np.argsort(-_ROWS, 1)[:, :3]),
-        close=0,
+    kernel("three_largest_by_turns", ((32, 3), 32), close=0)(
+        x=_ROWS, y=gives(-np.sort(-_ROWS, 1)[:, :3]), at=gives(np.argsort(-_ROWS, 1)[:, :3])
     )("""
         uint row = thread_position_in_grid.y;
         bool taken[3] = {false, false, false};
@@ -182,7 +168,7 @@ CLEAN = (
           }
         }
     """),
-    kernel("radix_sort_pass_by_pass", 128, keys=_KEYS, y=gives(np.sort(_KEYS)))("""
+    kernel("radix_sort_pass_by_pass", 128)(keys=_KEYS, y=gives(np.sort(_KEYS)))("""
         threadgroup uint ping[128], pong[128];
         threadgroup uint ones[4];
         threadgroup uint* from = ping;
@@ -210,8 +196,8 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = from[lid];
     """),
-    kernel(
-        "matmul_by_simdgroups_on_shared_panels", ((128, 2), 128), a=_A, b=_B, y=gives(_A @ _B)
+    kernel("matmul_by_simdgroups_on_shared_panels", ((128, 2), 128))(
+        a=_A, b=_B, y=gives(_A @ _B)
     )("""
         threadgroup float As[16 * 8];
         threadgroup float Bs[8 * 16];

@@ -16,7 +16,7 @@ _COUNTS = integers(0, 7, 150)
 
 
 CLEAN = (
-    kernel("simdgroup_matrix_product", ((96, 2), 96), a=_A, b=_B, c=gives(_A @ _B), close=1e-4)("""
+    kernel("simdgroup_matrix_product", ((96, 2), 96), close=1e-4)(a=_A, b=_B, c=gives(_A @ _B))("""
         uint row = threadgroup_position_in_grid.y * 8;
         uint column = sg * 8;
         simdgroup_float8x8 ma, mb;
@@ -29,14 +29,11 @@ CLEAN = (
         }
         simdgroup_store(acc, c + row * 24 + column, 24);
     """),
-    kernel(
-        "half_matrices_through_threadgroup_tiles",
-        64,
+    kernel("half_matrices_through_threadgroup_tiles", 64, close=1e-4)(
         a=_HA,
         b=_HB,
         bias=count(8, "float32"),
         c=gives(_HA.astype(np.float32) @ _HB.astype(np.float32) + np.arange(8, dtype=np.float32)),
-        close=1e-4,
     )("""
         threadgroup half ta[8 * 16];
         threadgroup half tb[16 * 8];
@@ -60,12 +57,8 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         c[lid] = tc[lid] + bias[lid % 8];
     """),
-    kernel(
-        "transposed_load_of_a_matrix",
-        32,
-        x=_A.ravel()[:64].reshape(8, 8),
-        y=gives(2 * _A.ravel()[:64].reshape(8, 8).T),
-        close=0,
+    kernel("transposed_load_of_a_matrix", 32, close=0)(
+        x=_A.ravel()[:64].reshape(8, 8), y=gives(2 * _A.ravel()[:64].reshape(8, 8).T)
     )("""
         simdgroup_float8x8 m;
         simdgroup_load(m, x, 8, ulong2(0, 0), true);
@@ -73,23 +66,13 @@ CLEAN = (
         m.thread_elements()[1] *= 2.0f;
         simdgroup_store(m, y, 8);
     """),
-    kernel(
-        "histogram_on_device",
-        (170, 64),
-        keys=_KEYS,
-        counts=gives(np.bincount(_KEYS, minlength=12)),
-        init=0,
-        atomic=True,
+    kernel("histogram_on_device", (170, 64), init=0, atomic=True)(
+        keys=_KEYS, counts=gives(np.bincount(_KEYS, minlength=12))
     )("""
         atomic_fetch_add_explicit(&counts[keys[i]], 1, memory_order_relaxed);
     """),
-    kernel(
-        "histogram_by_threadgroups",
-        (170, 50),
-        keys=_KEYS,
-        counts=gives(np.bincount(_KEYS, minlength=12), "uint32"),
-        init=0,
-        atomic=True,
+    kernel("histogram_by_threadgroups", (170, 50), init=0, atomic=True)(
+        keys=_KEYS, counts=gives(np.bincount(_KEYS, minlength=12), "uint32")
     )("""
         threadgroup atomic_uint bins[12];
         if (lid < 12) atomic_store_explicit(&bins[lid], 0, memory_order_relaxed);
@@ -101,21 +84,13 @@ CLEAN = (
           if (n > 0) atomic_fetch_add_explicit(&counts[lid], n, memory_order_relaxed);
         }
     """),
-    kernel(
-        "float_atomics_of_whole_numbers",
-        (96, 24),
-        x=_WHOLE,
-        sums=gives(_WHOLE.reshape(32, 3).sum(0) * 0.5),
-        close=0,
-        init=0,
-        atomic=True,
+    kernel("float_atomics_of_whole_numbers", (96, 24), close=0, init=0, atomic=True)(
+        x=_WHOLE, sums=gives(_WHOLE.reshape(32, 3).sum(0) * 0.5)
     )("""
         uint slot = i % 3;
         atomic_fetch_add_explicit(&sums[slot], float(x[i]) * 0.5f, memory_order_relaxed);
     """),
-    kernel(
-        "atomic_extremes_and_bits",
-        (100, 32),
+    kernel("atomic_extremes_and_bits", (100, 32), init=7, atomic=True)(
         words=_WORDS,
         r=gives(
             np.array(
@@ -130,8 +105,6 @@ CLEAN = (
                 dtype=np.uint32,
             )
         ),
-        init=7,
-        atomic=True,
     )("""
         uint w = words[i];
         atomic_fetch_max_explicit(&r[0], w, memory_order_relaxed);
@@ -141,13 +114,8 @@ CLEAN = (
         atomic_fetch_xor_explicit(&r[4], w, memory_order_relaxed);
         atomic_fetch_sub_explicit(&r[5], w & 3, memory_order_relaxed);
     """),
-    kernel(
-        "float_maximum_by_compare_exchange",
-        (96, 32),
-        x=np.abs(_LANES),
-        bits=gives(np.abs(_LANES).max(keepdims=True).view(np.uint32)),
-        init=0,
-        atomic=True,
+    kernel("float_maximum_by_compare_exchange", (96, 32), init=0, atomic=True)(
+        x=np.abs(_LANES), bits=gives(np.abs(_LANES).max(keepdims=True).view(np.uint32))
     )("""
         float v = x[i];
         uint seen = atomic_load_explicit(&bits[0], memory_order_relaxed);
@@ -159,9 +127,7 @@ CLEAN = (
           }
         }
     """),
-    kernel(
-        "threadgroup_counter_read_after_a_barrier",
-        (150, 60),
+    kernel("threadgroup_counter_read_after_a_barrier", (150, 60))(
         counts=_COUNTS,
         y=gives(np.concatenate([100 * p + p[p > 2].sum() for p in np.split(_COUNTS, [60, 120])])),
     )("""

@@ -33,7 +33,7 @@ def _group_sums(x: np.ndarray, size: int) -> np.ndarray:
 
 
 CLEAN = (
-    kernel("tree_reduction", (640, 128), x=_WIDE, y=gives(_WIDE.sum(1)))("""
+    kernel("tree_reduction", (640, 128))(x=_WIDE, y=gives(_WIDE.sum(1)))("""
         threadgroup float work[128];
         const uint lid = thread_index_in_threadgroup;
         const uint g = threadgroup_position_in_grid.x;
@@ -52,8 +52,8 @@ CLEAN = (
         }
         if (lid == 0) y[g] = work[0];
     """),
-    kernel(
-        "short_last_group_sums_what_it_has", (300, 64), x=_LONG, y=gives(_group_sums(_LONG, 64))
+    kernel("short_last_group_sums_what_it_has", (300, 64))(
+        x=_LONG, y=gives(_group_sums(_LONG, 64))
     )("""
         threadgroup float work[64];
         uint n = threads_per_threadgroup.x;
@@ -65,11 +65,8 @@ CLEAN = (
           y[threadgroup_position_in_grid.x] = s;
         }
     """),
-    kernel(
-        "guarded_load_instead_of_a_return",
-        (384, 128),
-        x=_LONG,
-        y=gives(_LONG - np.repeat(_group_sums(_LONG, 128), 128)[:300]),
+    kernel("guarded_load_instead_of_a_return", (384, 128))(
+        x=_LONG, y=gives(_LONG - np.repeat(_group_sums(_LONG, 128), 128)[:300])
     )("""
         threadgroup float work[128];
         bool inside = i < uint(x_shape[0]);
@@ -81,7 +78,7 @@ CLEAN = (
         }
         if (inside) y[i] = x[i] - work[0];
     """),
-    kernel("two_level_softmax", ((128, 5), 128), x=_WIDE, y=gives(_softmax(_WIDE)))("""
+    kernel("two_level_softmax", ((128, 5), 128))(x=_WIDE, y=gives(_softmax(_WIDE)))("""
         threadgroup float maxima[4];
         threadgroup float sums[4];
         uint row = threadgroup_position_in_grid.y;
@@ -105,7 +102,7 @@ CLEAN = (
           y[row * n + c] = metal::precise::exp(in[c] - m) / s;
         }
     """),
-    kernel("one_array_for_maxima_and_sums", (750, 150), x=_WIDE, y=gives(_softmax(_WIDE)))("""
+    kernel("one_array_for_maxima_and_sums", (750, 150))(x=_WIDE, y=gives(_softmax(_WIDE)))("""
         threadgroup float shared[32];
         float v = x[i];
         if (lid < 32) shared[lid] = -INFINITY;
@@ -125,7 +122,7 @@ CLEAN = (
         s = simd_sum(shared[thread_index_in_simdgroup]);
         y[i] = e / s;
     """),
-    kernel("hillis_steele_scan", 128, x=_SCAN, y=gives(np.cumsum(_SCAN)))("""
+    kernel("hillis_steele_scan", 128)(x=_SCAN, y=gives(np.cumsum(_SCAN)))("""
         threadgroup int ping[128];
         threadgroup int pong[128];
         threadgroup int* from = ping;
@@ -141,7 +138,7 @@ CLEAN = (
         }
         y[lid] = from[lid];
     """),
-    kernel("blelloch_scan", 64, x=_SCAN, y=gives(np.cumsum(_SCAN) - _SCAN))("""
+    kernel("blelloch_scan", 64)(x=_SCAN, y=gives(np.cumsum(_SCAN) - _SCAN))("""
         threadgroup int t[128];
         t[2 * lid] = x[2 * lid];
         t[2 * lid + 1] = x[2 * lid + 1];
@@ -172,7 +169,7 @@ CLEAN = (
         y[2 * lid] = t[2 * lid];
         y[2 * lid + 1] = t[2 * lid + 1];
     """),
-    kernel("bitonic_sort_of_rows", ((64, 3), 64), x=_SORT, y=gives(np.sort(_SORT, axis=1)))("""
+    kernel("bitonic_sort_of_rows", ((64, 3), 64))(x=_SORT, y=gives(np.sort(_SORT, axis=1)))("""
         threadgroup int keys[64];
         uint row = thread_position_in_grid.y;
         keys[lid] = x[row * 64 + lid];
@@ -192,7 +189,7 @@ CLEAN = (
         }
         y[row * 64 + lid] = keys[lid];
     """),
-    kernel("loop_left_together", (120, 40), x=_NEWTON, steps=gives(_halved(_NEWTON)))("""
+    kernel("loop_left_together", (120, 40))(x=_NEWTON, steps=gives(_halved(_NEWTON)))("""
         threadgroup float top;
         threadgroup float partial[2];
         uint row = threadgroup_position_in_grid.x;

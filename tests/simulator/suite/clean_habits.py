@@ -22,11 +22,8 @@ def _sides(v: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "one_arena_for_two_phases",
-        64,
-        x=_RANKED[:64],
-        y=gives(np.argsort(np.argsort(_RANKED[:64]))[::-1]),
+    kernel("one_arena_for_two_phases", 64)(
+        x=_RANKED[:64], y=gives(np.argsort(np.argsort(_RANKED[:64]))[::-1])
     )("""
         threadgroup uchar arena[256];
         threadgroup float* values = (threadgroup float*)arena;
@@ -40,11 +37,8 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = ranks[63 - lid];
     """),
-    kernel(
-        "idle_simdgroups_go_home",
-        (256, 128),
-        x=_STREAM,
-        y=gives(_STREAM - _STREAM.mean(1, keepdims=True)),
+    kernel("idle_simdgroups_go_home", (256, 128))(
+        x=_STREAM, y=gives(_STREAM - _STREAM.mean(1, keepdims=True))
     )("""
         uint row = threadgroup_position_in_grid.x * 4 + sg;
         if (row >= uint(x_shape[0])) return;
@@ -54,7 +48,7 @@ CLEAN = (
         simdgroup_barrier(mem_flags::mem_none);
         for (uint c = lane; c < 40; c += 32) y[row * 40 + c] = x[row * 40 + c] - q / 40;
     """),
-    kernel("sliding_maximum_in_a_ring", 5, x=_STREAM, y=gives(_windows(_STREAM, 4)), close=0)("""
+    kernel("sliding_maximum_in_a_ring", 5, close=0)(x=_STREAM, y=gives(_windows(_STREAM, 4)))("""
         uint row = thread_position_in_grid.x;
         float ring[4];
         for (int k = 0; k < 40; ++k) {
@@ -64,11 +58,8 @@ CLEAN = (
           y[row * 40 + k] = top;
         }
     """),
-    kernel(
-        "bits_set_by_atomics_and_read_after",
-        60,
-        x=_FLAGS,
-        distinct=gives(np.array(len(np.unique(_FLAGS))), "uint32"),
+    kernel("bits_set_by_atomics_and_read_after", 60)(
+        x=_FLAGS, distinct=gives(np.array(len(np.unique(_FLAGS))), "uint32")
     )("""
         threadgroup atomic_uint seen[7];
         if (lid < 7) atomic_store_explicit(&seen[lid], 0, memory_order_relaxed);
@@ -82,11 +73,8 @@ CLEAN = (
         }
         if (lid == 0) distinct[0] = count;
     """),
-    kernel(
-        "set_on_every_path_before_its_use",
-        50,
-        x=_STREAM.ravel()[:50],
-        y=gives(_sides(_STREAM.ravel()[:50])),
+    kernel("set_on_every_path_before_its_use", 50)(
+        x=_STREAM.ravel()[:50], y=gives(_sides(_STREAM.ravel()[:50]))
     )("""
         float v = x[i], lower, upper;
         int side;

@@ -24,9 +24,7 @@ def _bf16(x: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "axpy_in_bfloat16",
-        (60, 32),
+    kernel("axpy_in_bfloat16", (60, 32))(
         T="bfloat16",
         x=Array(_X, dtype="bfloat16"),
         alpha=Array(np.float32(0.5), dtype="bfloat16"),
@@ -34,14 +32,11 @@ CLEAN = (
     )("""
         y[i] = static_cast<T>(float(alpha) * float(x[i]) + 1.0f);
     """),
-    kernel(
-        "half_dot_with_float_accumulator",
-        6,
+    kernel("half_dot_with_float_accumulator", 6, close=1e-3)(
         T="float16",
         D=40,
         x=_HALF,
         y=gives(np.sqrt((_HALF.astype(np.float32) ** 2).sum(1)), "float16"),
-        close=1e-3,
     )("""
         uint row = thread_position_in_grid.x;
         const device T* p = x + row * D;
@@ -49,9 +44,7 @@ CLEAN = (
         for (int k = 0; k < D; ++k) acc += float(p[k]) * float(p[k]);
         y[row] = T(metal::sqrt(acc));
     """),
-    kernel(
-        "template_of_every_sort",
-        33,
+    kernel("template_of_every_sort", 33)(
         OutT="int64",
         FACTOR=-70000,
         NEGATE=True,
@@ -62,57 +55,43 @@ CLEAN = (
         if (NEGATE) v = -v;
         y[i] = v;
     """),
-    kernel("grid_stride_loop", (16, 8), x=_X, y=gives(_X * _X + 1))("""
+    kernel("grid_stride_loop", (16, 8))(x=_X, y=gives(_X * _X + 1))("""
         for (uint i = thread_position_in_grid.x; i < uint(x_shape[0]); i += threads_per_grid.x) {
           y[i] = metal::fma(x[i], x[i], 1.0f);
         }
     """),
-    kernel(
-        "three_dimensions_in_uneven_groups",
-        ((10, 3, 4), (4, 2, 3)),
-        x=_CUBE,
-        y=gives(_CUBE + 100 * (np.arange(10) // 4) + (np.arange(3) % 2)[:, None]),
+    kernel("three_dimensions_in_uneven_groups", ((10, 3, 4), (4, 2, 3)))(
+        x=_CUBE, y=gives(_CUBE + 100 * (np.arange(10) // 4) + (np.arange(3) % 2)[:, None])
     )("""
         uint3 g = thread_position_in_grid;
         uint3 n = threads_per_grid;
         uint at = (g.z * n.y + g.y) * n.x + g.x;
         y[at] = x[at] + 100 * threadgroup_position_in_grid.x + thread_position_in_threadgroup.y;
     """),
-    kernel(
-        "strided_input_by_elem_to_loc",
-        (36, 10),
+    kernel("strided_input_by_elem_to_loc", (36, 10), contiguous=False)(
         x=Array(_CUBE, view=lambda a: a.transpose(2, 0, 1)[1::3]),
         y=gives(np.tanh(_CUBE.transpose(2, 0, 1)[1::3])),
-        contiguous=False,
     )("""
         uint at = elem_to_loc(i, x_shape, x_strides, x_ndim);
         y[i] = metal::tanh(x[at]);
     """),
-    kernel(
-        "broadcast_and_reversed_views",
-        ((12, 7), (6, 7)),
+    kernel("broadcast_and_reversed_views", ((12, 7), (6, 7)), contiguous=False)(
         T="float32",
         b=Array(_M[0], view=lambda a: mx.broadcast_to(a, (7, 12))),
         r=Array(_M, view=lambda a: a[::-1, ::-1]),
         y=gives(_M[0] - _M[::-1, ::-1]),
-        contiguous=False,
     )("""
         uint3 g = thread_position_in_grid;
         T v = b[int(g.y) * b_strides[0] + int(g.x) * b_strides[1]];
         T w = r[int(g.y) * r_strides[0] + int(g.x) * r_strides[1]];
         y[g.y * 12 + g.x] = v - w;
     """),
-    kernel(
-        "transposed_input_made_contiguous",
-        (84, 21),
-        x=Array(_M, view=lambda a: a.T),
-        y=gives(_M.T * np.arange(7)),
+    kernel("transposed_input_made_contiguous", (84, 21))(
+        x=Array(_M, view=lambda a: a.T), y=gives(_M.T * np.arange(7))
     )("""
         y[i] = x[i] * float(i % uint(x_shape[1]));
     """),
-    kernel(
-        "scalars_and_short_inputs",
-        6,
+    kernel("scalars_and_short_inputs", 6)(
         x=_X[:6],
         range=np.array([-0.5, 0.75], dtype=np.float32),
         flip=np.bool_(True),
@@ -126,9 +105,7 @@ CLEAN = (
         v = clamp(v, low, high) * gain;
         y[i] = v + shift[0] + (ids[i % 3] == 7u ? 1.0f : 0.0f);
     """),
-    kernel(
-        "packed_triples",
-        (15, 5),
+    kernel("packed_triples", (15, 5))(
         x=_POINTS,
         y=gives(
             _POINTS / np.linalg.norm(_POINTS, axis=1, keepdims=True)
@@ -140,7 +117,7 @@ CLEAN = (
         float3 p = points[i];
         out[i] = packed_float3(normalize(p) + cross(p, float3(0, 0, 1)));
     """),
-    kernel("float4_with_a_scalar_rest", 16, M=14, x=_X, y=gives(np.maximum(_X, 0)), close=0)("""
+    kernel("float4_with_a_scalar_rest", 16, close=0)(M=14, x=_X, y=gives(np.maximum(_X, 0)))("""
         uint n = 4 * M, quads = n / 4;
         if (i < quads) {
           float4 v = ((const device float4*)x)[i];
@@ -151,11 +128,8 @@ CLEAN = (
           y[n + i] = metal::max(x[n + i], 0.0f);
         }
     """),
-    kernel(
-        "byte_vectors_side_by_side",
-        (12, 4),
-        x=_BYTES,
-        y=gives(np.minimum(_BYTES.astype(int) + 100, 255), "uint8"),
+    kernel("byte_vectors_side_by_side", (12, 4))(
+        x=_BYTES, y=gives(np.minimum(_BYTES.astype(int) + 100, 255), "uint8")
     )("""
         if (i < 11) {
           uchar4 v = *(const device uchar4*)(x + 4 * i);
@@ -165,11 +139,8 @@ CLEAN = (
           y[44] = uchar(min(int(x[44]) + 100, 255));
         }
     """),
-    kernel(
-        "bits_packed_by_one_thread_a_byte",
-        8,
-        mask=_MASK,
-        y=gives(np.packbits(_MASK, bitorder="little")),
+    kernel("bits_packed_by_one_thread_a_byte", 8)(
+        mask=_MASK, y=gives(np.packbits(_MASK, bitorder="little"))
     )("""
         uint b = thread_position_in_grid.x;
         uchar packed = 0;
@@ -179,9 +150,7 @@ CLEAN = (
         }
         y[b] = packed;
     """),
-    kernel(
-        "nibbles_unpacked",
-        (96, 48),
+    kernel("nibbles_unpacked", (96, 48))(
         words=_PACKED,
         scale=np.array([0.5, 2, 4], dtype=np.float32),
         y=gives(

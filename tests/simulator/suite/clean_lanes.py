@@ -21,7 +21,7 @@ def _exclusive(x: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel("simd_sum_of_rows", ((32, 5), (32, 4)), x=_X, y=gives(_X.sum(1)))("""
+    kernel("simd_sum_of_rows", ((32, 5), (32, 4)))(x=_X, y=gives(_X.sum(1)))("""
         uint row = thread_position_in_grid.y;
         float s = 0;
         for (uint c = lane; c < 100; c += 32) {
@@ -30,12 +30,8 @@ CLEAN = (
         s = simd_sum(s);
         if (lane == 0) y[row] = s;
     """),
-    kernel(
-        "butterfly_maximum",
-        96,
-        x=_LANES,
-        y=gives(np.repeat(_LANES.reshape(3, 32).max(1), 32)),
-        close=0,
+    kernel("butterfly_maximum", 96, close=0)(
+        x=_LANES, y=gives(np.repeat(_LANES.reshape(3, 32).max(1), 32))
     )("""
         float v = x[thread_position_in_grid.x];
         for (ushort m = 1; m < 32; m <<= 1) {
@@ -43,12 +39,9 @@ CLEAN = (
         }
         y[thread_position_in_grid.x] = v;
     """),
-    kernel(
-        "shuffle_down_tree",
-        (96, 32),
+    kernel("shuffle_down_tree", (96, 32), close=1e-3)(
         x=_LANES.astype(np.float16),
         y=gives(_LANES.astype(np.float16).astype(np.float32).reshape(3, 32).sum(1), "float16"),
-        close=1e-3,
     )("""
         half v = x[thread_position_in_grid.x];
         float s = float(v);
@@ -57,11 +50,8 @@ CLEAN = (
         }
         if (thread_index_in_simdgroup == 0) y[thread_position_in_grid.x / 32] = half(s);
     """),
-    kernel(
-        "shuffle_up_scan",
-        (96, 48),
-        x=_WHOLE,
-        y=gives(np.concatenate([np.cumsum(p) for p in np.split(_WHOLE, [32, 48, 80])])),
+    kernel("shuffle_up_scan", (96, 48))(
+        x=_WHOLE, y=gives(np.concatenate([np.cumsum(p) for p in np.split(_WHOLE, [32, 48, 80])]))
     )("""
         int v = x[thread_position_in_grid.x];
         for (ushort d = 1; d < 32; d *= 2) {
@@ -70,18 +60,15 @@ CLEAN = (
         }
         y[thread_position_in_grid.x] = v;
     """),
-    kernel(
-        "value_of_a_missing_lane_is_not_used",
-        20,
-        x=_LANES[:20],
-        y=gives(np.append(np.diff(_LANES[:20]), 0)),
+    kernel("value_of_a_missing_lane_is_not_used", 20)(
+        x=_LANES[:20], y=gives(np.append(np.diff(_LANES[:20]), 0))
     )("""
         float v = x[i];
         float next = simd_shuffle_down(v, 1);
         float last = simd_shuffle(v, ushort(31));
         y[i] = i + 1 < 20 ? next - v : threads_per_threadgroup.x == 32 ? last : 0;
     """),
-    kernel("prefix_sums_in_two_levels", 96, x=_WHOLE, y=gives(_exclusive(_WHOLE)))("""
+    kernel("prefix_sums_in_two_levels", 96)(x=_WHOLE, y=gives(_exclusive(_WHOLE)))("""
         threadgroup int carry[32];
         int inside = simd_prefix_exclusive_sum(x[i]);
         if (lane == threads_per_simdgroup - 1) carry[sg] = inside + x[i];
@@ -90,7 +77,7 @@ CLEAN = (
         for (uint k = 0; k < sg; ++k) before += carry[k];
         y[i] = before + inside;
     """),
-    kernel("layer_norm", (500, 100), x=_X, eps=np.float32(1e-5), y=gives(_norm(_X)))("""
+    kernel("layer_norm", (500, 100))(x=_X, eps=np.float32(1e-5), y=gives(_norm(_X)))("""
         threadgroup float part[2][4];
         uint row = threadgroup_position_in_grid.x;
         float v = x[row * 100 + lid];
@@ -108,11 +95,8 @@ CLEAN = (
         float mean = s / 100;
         y[row * 100 + lid] = (v - mean) * rsqrt(q / 100 - mean * mean + eps);
     """),
-    kernel(
-        "argmax_with_ties_to_the_left",
-        ((32, 4), 32),
-        x=np.round(_LOGITS, 1),
-        y=gives(np.round(_LOGITS, 1).argmax(1), "uint32"),
+    kernel("argmax_with_ties_to_the_left", ((32, 4), 32))(
+        x=np.round(_LOGITS, 1), y=gives(np.round(_LOGITS, 1).argmax(1), "uint32")
     )("""
         uint row = threadgroup_position_in_grid.y;
         float best = -INFINITY;
@@ -128,12 +112,8 @@ CLEAN = (
         }
         if (lane == 0) y[row] = at;
     """),
-    kernel(
-        "online_softmax_statistics",
-        ((32, 4), (32, 2)),
-        x=_LOGITS,
-        maximum=gives(_LOGITS.max(1)),
-        logsum=gives(np.log(np.exp(_LOGITS).sum(1))),
+    kernel("online_softmax_statistics", ((32, 4), (32, 2)))(
+        x=_LOGITS, maximum=gives(_LOGITS.max(1)), logsum=gives(np.log(np.exp(_LOGITS).sum(1)))
     )("""
         uint row = thread_position_in_grid.y;
         float m = Limits<float>::finite_min, s = 0;
@@ -150,9 +130,7 @@ CLEAN = (
           logsum[row] = all + log(s);
         }
     """),
-    kernel(
-        "meets_again_after_a_branch",
-        96,
+    kernel("meets_again_after_a_branch", 96)(
         x=_LANES,
         y=gives(
             np.repeat(
@@ -179,9 +157,7 @@ CLEAN = (
         }
         y[thread_position_in_grid.x] = simd_sum(w);
     """),
-    kernel(
-        "sum_of_the_lanes_that_are_left",
-        (96, 32),
+    kernel("sum_of_the_lanes_that_are_left", (96, 32))(
         x=np.abs(_LANES[:75]) + 0.1,
         y=gives(
             np.concatenate([p / p.sum() for p in np.split(np.abs(_LANES[:75]) + 0.1, [32, 64])])
@@ -191,9 +167,7 @@ CLEAN = (
         float s = simd_sum(x[i]);
         y[i] = x[i] / s;
     """),
-    kernel(
-        "votes_and_ballots",
-        (96, 32),
+    kernel("votes_and_ballots", (96, 32))(
         x=_WHOLE,
         y=gives(
             np.concatenate(
@@ -217,9 +191,7 @@ CLEAN = (
         uint code = count * 1000 + (hit ? rank : 99) * 10 + some * 2 + every;
         y[thread_position_in_grid.x] = int(code);
     """),
-    kernel(
-        "quads_of_a_2x2_block",
-        (96, 48),
+    kernel("quads_of_a_2x2_block", (96, 48))(
         x=_LANES,
         y=gives(
             np.where(

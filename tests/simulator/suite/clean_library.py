@@ -24,9 +24,7 @@ def _reversed_bits(words: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "common_functions",
-        48,
+    kernel("common_functions", 48)(
         x=_X,
         y=gives(
             np.clip(_X, 0, 1)
@@ -60,9 +58,7 @@ CLEAN = (
         float d = fmod(v, 0.75f) + ldexp(v, 2) + abs(v) + fmin(v, 0.1f) + hypot_of(v, 1.0f);
         y[i] = a + b + c + d;
     """),
-    kernel(
-        "transcendental_functions",
-        (48, 16),
+    kernel("transcendental_functions", (48, 16))(
         x=_X,
         y=gives(
             np.sin(_X) * 2
@@ -89,9 +85,7 @@ CLEAN = (
              + atan2(v, u) + sinh(v) + asin(clamp(v, -1.0f, 1.0f)) + exp10(0.1f * v)
              + fast::cos(v) + precise::log(u) + rsqrt(u) + sinpi(0.25f) + M_PI_F;
     """),
-    kernel(
-        "integer_functions",
-        (36, 12),
+    kernel("integer_functions", (36, 12))(
         words=_U,
         y=gives(
             np.array(
@@ -124,9 +118,7 @@ CLEAN = (
         h[i] = mulhi(w, 0x9e3779b9u) + absdiff(w, 12345u) + (w >> 31);
         b[i] = insert_bits(w, 0x5u, 4, 8);
     """),
-    kernel(
-        "half_vectors_and_limits",
-        10,
+    kernel("half_vectors_and_limits", 10, close=1e-3)(
         x=_H,
         y=gives(
             (_H.reshape(10, 4).astype(np.float32) * 0.5).sum(1)
@@ -134,7 +126,6 @@ CLEAN = (
             + 100 * (_H.reshape(10, 4) > 0.25).all(1)
         ),
         z=gives(_H.reshape(10, 4).max(1), "float32"),
-        close=1e-3,
     )("""
         half4 v = ((const device half4*)x)[i];
         half4 low = half4(-HALF_MAX);
@@ -146,9 +137,7 @@ CLEAN = (
         y[i] = float(p.x) + float(p.y) + (any(big) ? 10.0f : 0.0f) + (all(big) ? 100.0f : 0.0f);
         z[i] = top;
     """),
-    kernel(
-        "matrices_of_a_thread",
-        (10, 5),
+    kernel("matrices_of_a_thread", (10, 5))(
         points=_P,
         y=gives(
             -_P[:, 1]
@@ -168,9 +157,7 @@ CLEAN = (
         y[i] = dot(q, float3(1, 2, 3)) + determinant(m) + distance(p.xy, p.zw)
              + length_squared(p) + m[1][0];
     """),
-    kernel(
-        "byte_dot_products",
-        4,
+    kernel("byte_dot_products", 4)(
         p=_I8,
         q=_J8,
         y=gives((_I8.astype(int) * _J8.astype(int)).reshape(4, 16).sum(1)),
@@ -186,7 +173,7 @@ CLEAN = (
         y[i] = acc;
         sat[i] = addsat(p[i], q[i]);
     """),
-    kernel("tile_struct_with_its_own_barrier", 64, x=_T, y=gives(_T.sum(0).reshape(8, 8).T, 64))("""
+    kernel("tile_struct_with_its_own_barrier", 64)(x=_T, y=gives(_T.sum(0).reshape(8, 8).T, 64))("""
         template <typename T, int ROWS, int COLUMNS>
         struct Tile {
           threadgroup T* cells;
@@ -210,11 +197,8 @@ CLEAN = (
         }
         y[lid] = acc;
     """),
-    kernel(
-        "helper_reduction_called_twice",
-        (192, 64),
-        x=_T,
-        y=gives((_T - _T.mean(1, keepdims=True)) / _T.std(1, keepdims=True)),
+    kernel("helper_reduction_called_twice", (192, 64))(
+        x=_T, y=gives((_T - _T.mean(1, keepdims=True)) / _T.std(1, keepdims=True))
     )("""
         using namespace metal;
 
@@ -238,18 +222,14 @@ CLEAN = (
         float spread = group_sum((v - mean) * (v - mean), work, lid, 64) / 64;
         y[row * 64 + lid] = (v - mean) * rsqrt(spread);
     """),
-    kernel(
-        "output_cast_to_atomics",
-        (36, 9),
-        words=_U,
-        y=gives(1 + np.bincount(_U % 5, weights=_U & 0xFF, minlength=5).astype(np.uint32)),
-        init=1,
+    kernel("output_cast_to_atomics", (36, 9), init=1)(
+        words=_U, y=gives(1 + np.bincount(_U % 5, weights=_U & 0xFF, minlength=5).astype(np.uint32))
     )("""
         device atomic_uint* cells = (device atomic_uint*)y;
         atomic_fetch_add_explicit(&cells[words[i] % 5], words[i] & 0xff, memory_order_relaxed);
     """),
-    kernel(
-        "swizzled_threadgroup_columns", ((16, 2), (16, 2)), x=_T, y=gives(_T[:, :16]), close=0
+    kernel("swizzled_threadgroup_columns", ((16, 2), (16, 2)), close=0)(
+        x=_T, y=gives(_T[:, :16])
     )("""
         threadgroup float tile[16][16];
         uint3 t = thread_position_in_threadgroup;
@@ -265,9 +245,7 @@ CLEAN = (
           y[r * 16 + c] = tile[r * 4 + c % 4][(c / 4) ^ r];
         }
     """),
-    kernel(
-        "rotating_and_filling_shuffles",
-        64,
+    kernel("rotating_and_filling_shuffles", 64)(
         x=_T.ravel()[:64],
         y=gives(
             np.concatenate(
@@ -288,7 +266,7 @@ CLEAN = (
         float ends = simd_broadcast(v, 31) + simd_broadcast_first(v);
         y[thread_position_in_grid.x] = around + 10 * filled + 100 * ends + lane;
     """),
-    kernel("helpers_of_mlx", (48, 24), x=_X, y=gives(2 * _X + 11), close=0.005)("""
+    kernel("helpers_of_mlx", (48, 24), close=0.005)(x=_X, y=gives(2 * _X + 11))("""
         uint tiles = ceildiv(48, 5);
         float v = x[i];
         MLX_MTL_PRAGMA_UNROLL

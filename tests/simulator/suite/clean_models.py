@@ -68,13 +68,8 @@ def _group_norm(x: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel(
-        "rotary_embedding",
-        ((8, 4, 3), (8, 2)),
-        T="float32",
-        x=_X,
-        offset=np.int32(17),
-        y=gives(_rope(_X, 17)),
+    kernel("rotary_embedding", ((8, 4, 3), (8, 2)))(
+        T="float32", x=_X, offset=np.int32(17), y=gives(_rope(_X, 17))
     )("""
         inline float2 rotate(float2 v, float angle) {
           float c = metal::precise::cos(angle), s = metal::precise::sin(angle);
@@ -89,9 +84,7 @@ CLEAN = (
         y[at] = static_cast<T>(r.x);
         y[at + pairs] = static_cast<T>(r.y);
     """),
-    kernel(
-        "attention_of_one_token",
-        ((128, 2), 128),
+    kernel("attention_of_one_token", ((128, 2), 128))(
         D=64,
         queries=_Q,
         keys=_K,
@@ -141,9 +134,7 @@ CLEAN = (
           y[head * D + lid] = out / total;
         }
     """),
-    kernel(
-        "gated_delta_rule",
-        ((32, 4), (32, 4)),
+    kernel("gated_delta_rule", ((32, 4), (32, 4)), close=1e-4, expected=_delta_rule())(
         T="float32",
         DK=64,
         state_in=_STATE,
@@ -153,8 +144,6 @@ CLEAN = (
         steps=np.int32(5),
         y=Out(5, 4),
         state_out=Out(4, 64),
-        close=1e-4,
-        expected=_delta_rule(),
     )("""
         constexpr int n = DK / 32;
         auto row = thread_position_in_grid.y;
@@ -182,9 +171,7 @@ CLEAN = (
         }
         for (int i = 0; i < n; ++i) state_out[row * DK + n * lane + i] = static_cast<T>(state[i]);
     """),
-    kernel(
-        "four_bit_matrix_times_vector",
-        ((32, 6), (32, 2)),
+    kernel("four_bit_matrix_times_vector", ((32, 6), (32, 2)))(
         codes=_WORDS,
         scales=_SCALES,
         biases=_BIASES,
@@ -218,7 +205,7 @@ CLEAN = (
         acc = simd_sum(acc);
         if (lane == 0) y[row] = acc;
     """),
-    kernel("bilinear_upsampling", ((14, 18), (8, 8)), x=_IMAGE, y=gives(_upsampled(_IMAGE)))("""
+    kernel("bilinear_upsampling", ((14, 18), (8, 8)))(x=_IMAGE, y=gives(_upsampled(_IMAGE)))("""
         uint3 g = thread_position_in_grid;
         int H = x_shape[0], W = x_shape[1], C = x_shape[2];
         float r = (float(g.y) + 0.5f) * 0.5f - 0.5f, c = (float(g.x) + 0.5f) * 0.5f - 0.5f;
@@ -233,14 +220,8 @@ CLEAN = (
           y[(g.y * 2 * W + g.x) * C + k] = mix(top, low, fr);
         }
     """),
-    kernel(
-        "gather_with_negative_rows",
-        ((10, 8), (10, 4)),
-        rows=_ROWS,
-        table=Array(_TABLE.T.copy(), view=lambda a: a.T),
-        y=gives(_TABLE[_ROWS]),
-        close=0,
-        contiguous=False,
+    kernel("gather_with_negative_rows", ((10, 8), (10, 4)), close=0, contiguous=False)(
+        rows=_ROWS, table=Array(_TABLE.T.copy(), view=lambda a: a.T), y=gives(_TABLE[_ROWS])
     )("""
         uint3 g = thread_position_in_grid;
         int64_t row = rows[g.y];
@@ -249,12 +230,8 @@ CLEAN = (
         }
         y[g.y * 10 + g.x] = table[row * table_strides[0] + g.x * table_strides[1]];
     """),
-    kernel(
-        "normalisation_by_welford",
-        ((96, 2), 96),
-        x=_GROUPED,
-        y=gives(_group_norm(_GROUPED), "float16"),
-        close=0.002,
+    kernel("normalisation_by_welford", ((96, 2), 96), close=0.002)(
+        x=_GROUPED, y=gives(_group_norm(_GROUPED), "float16")
     )("""
         threadgroup float3 parts[3];
         uint row = thread_position_in_grid.y;
@@ -272,9 +249,7 @@ CLEAN = (
         }
         y[row * 96 + lid] = half((v - all.x) * metal::precise::rsqrt(all.y / all.z + 1e-3f));
     """),
-    kernel(
-        "cross_entropy_of_rows",
-        (320, 64),
+    kernel("cross_entropy_of_rows", (320, 64))(
         x=_LOGITS,
         labels=_LABELS,
         loss=gives(np.log(np.exp(_LOGITS).sum(1)) - _LOGITS[np.arange(5), _LABELS]),

@@ -22,7 +22,7 @@ def _smoothed(v: np.ndarray, rounds: int) -> np.ndarray:
 
 
 CLEAN = (
-    kernel("double_buffered_row_sums", 64, x=_ROWS, y=gives(_ROWS.sum(0)[::-1]))("""
+    kernel("double_buffered_row_sums", 64)(x=_ROWS, y=gives(_ROWS.sum(0)[::-1]))("""
         threadgroup float buf[2][64];
         float acc = 0;
         buf[0][lid] = x[lid];
@@ -36,8 +36,8 @@ CLEAN = (
         }
         y[lid] = acc;
     """),
-    kernel(
-        "tiled_matmul", ((24, 16), (8, 8)), K=24, N=20, a=_A, b=_B, c=gives(_A @ _B), close=1e-4
+    kernel("tiled_matmul", ((24, 16), (8, 8)), close=1e-4)(
+        K=24, N=20, a=_A, b=_B, c=gives(_A @ _B)
     )("""
         threadgroup float A[8][8];
         threadgroup float B[8][8];
@@ -54,7 +54,7 @@ CLEAN = (
         }
         if (column < N) c[row * N + column] = acc;
     """),
-    kernel("matmul_of_odd_sizes", ((16, 24), (16, 8)), a=_P, b=_Q, c=gives(_P @ _Q))("""
+    kernel("matmul_of_odd_sizes", ((16, 24), (16, 8)))(a=_P, b=_Q, c=gives(_P @ _Q))("""
         constexpr int BM = 8, BN = 16, BK = 4;
         threadgroup float As[BM * BK];
         threadgroup float Bs[BK * (BN + 1)];
@@ -79,12 +79,8 @@ CLEAN = (
         }
         if (row0 + r < M && column0 + q < N) c[(row0 + r) * N + column0 + q] = acc;
     """),
-    kernel(
-        "transpose_with_padding",
-        ((48, 32), (16, 16)),
-        T="float16",
-        x=_IMAGE.astype(np.float16),
-        y=gives(_IMAGE.astype(np.float16).T),
+    kernel("transpose_with_padding", ((48, 32), (16, 16)))(
+        T="float16", x=_IMAGE.astype(np.float16), y=gives(_IMAGE.astype(np.float16).T)
     )("""
         threadgroup T tile[16][17];
         uint3 t = thread_position_in_threadgroup;
@@ -96,12 +92,8 @@ CLEAN = (
         uint tr = g.x * 16 + t.y, tq = g.y * 16 + t.x;
         if (tr < columns && tq < rows) y[tr * rows + tq] = tile[t.x][t.y];
     """),
-    kernel(
-        "convolution_with_a_halo",
-        (192, 64),
-        x=_SIGNAL,
-        taps=_TAPS,
-        y=gives(np.convolve(_SIGNAL, _TAPS[::-1], "valid")),
+    kernel("convolution_with_a_halo", (192, 64))(
+        x=_SIGNAL, taps=_TAPS, y=gives(np.convolve(_SIGNAL, _TAPS[::-1], "valid"))
     )("""
         threadgroup float tile[64 + 8];
         uint base = threadgroup_position_in_grid.x * 64;
@@ -112,9 +104,7 @@ CLEAN = (
         for (int k = 0; k < 9; ++k) s += taps[k] * tile[lid + k];
         y[base + lid] = s;
     """),
-    kernel(
-        "group_without_work_returns_as_one",
-        (128, 32),
+    kernel("group_without_work_returns_as_one", (128, 32))(
         x=_SIGNAL[:128],
         lengths=np.array([32, 0, 7, 0], dtype=np.int32),
         y=gives(
@@ -136,9 +126,7 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[g * 32 + lid] = tile[31 - lid];
     """),
-    kernel(
-        "barriers_in_uniform_branches",
-        (192, 64),
+    kernel("barriers_in_uniform_branches", (192, 64))(
         REVERSE=True,
         x=_LONG[:192],
         y=gives(
@@ -165,12 +153,8 @@ CLEAN = (
         }
         y[thread_position_in_grid.x] = v;
     """),
-    kernel(
-        "smoothing_rounds_given_at_run_time",
-        96,
-        x=_HEAT,
-        rounds=np.int32(5),
-        y=gives(_smoothed(_HEAT, 5)),
+    kernel("smoothing_rounds_given_at_run_time", 96)(
+        x=_HEAT, rounds=np.int32(5), y=gives(_smoothed(_HEAT, 5))
     )("""
         threadgroup float line[96];
         line[lid] = x[lid];
@@ -182,11 +166,8 @@ CLEAN = (
         }
         y[lid] = line[lid];
     """),
-    kernel(
-        "device_scratch_within_a_group",
-        (100, 50),
-        x=_LONG[:100],
-        scratch=gives(2 * _LONG[:100].reshape(2, 50)[:, ::-1].ravel()),
+    kernel("device_scratch_within_a_group", (100, 50))(
+        x=_LONG[:100], scratch=gives(2 * _LONG[:100].reshape(2, 50)[:, ::-1].ravel())
     )("""
         device float* mine = scratch + threadgroup_position_in_grid.x * 50;
         mine[lid] = x[thread_position_in_grid.x] * 2;
@@ -195,11 +176,8 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
         mine[lid] = other;
     """),
-    kernel(
-        "producer_and_consumer_simdgroups",
-        64,
-        x=_LONG[:160],
-        y=gives((_LONG[:160].reshape(5, 32) ** 2).sum(0)[::-1]),
+    kernel("producer_and_consumer_simdgroups", 64)(
+        x=_LONG[:160], y=gives((_LONG[:160].reshape(5, 32) ** 2).sum(0)[::-1])
     )("""
         threadgroup float queue[2][32];
         bool producer = simdgroup_index_in_threadgroup == 0;
@@ -218,9 +196,7 @@ CLEAN = (
         }
         if (!producer) y[lane] = acc;
     """),
-    kernel(
-        "each_simdgroup_in_its_own_corner",
-        128,
+    kernel("each_simdgroup_in_its_own_corner", 128)(
         x=_LONG[:128],
         y=gives(
             np.concatenate(

@@ -45,14 +45,14 @@ def _recurrence(x: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    kernel("complex_squares", (9, 3), x=_Z, y=gives(_Z * _Z + 1), size=gives(np.abs(_Z)))("""
+    kernel("complex_squares", (9, 3))(x=_Z, y=gives(_Z * _Z + 1), size=gives(np.abs(_Z)))("""
         complex64_t z = x[i];
         complex64_t w = z * z + complex64_t(1.0f, 0.0f);
         y[i] = w;
         size[i] = metal::sqrt(z.real * z.real + z.imag * z.imag);
     """),
-    kernel(
-        "sortable_bits_of_floats", 60, x=_X, keys=gives(_sortable(_X)), back=gives(_X), close=0
+    kernel("sortable_bits_of_floats", 60, close=0)(
+        x=_X, keys=gives(_sortable(_X)), back=gives(_X)
     )("""
         inline uint sortable(float v) {
           uint bits = as_type<uint>(v);
@@ -63,9 +63,7 @@ CLEAN = (
         ushort2 halves = as_type<ushort2>(x[i]);
         back[i] = as_type<float>((uint(halves.y) << 16) | halves.x);
     """),
-    kernel(
-        "hash_of_counters",
-        (40, 16),
+    kernel("hash_of_counters", (40, 16))(
         seed=np.uint32(12345),
         bits=gives(_mix(np.arange(40, dtype=np.uint32) + 12345)),
         unit=gives((_mix(np.arange(40, dtype=np.uint32) + 12345) >> 8) / 2**24),
@@ -77,13 +75,8 @@ CLEAN = (
         bits[thread_position_in_grid.x] = h;
         unit[thread_position_in_grid.x] = float(h >> 8) / 16777216.0f;
     """),
-    kernel(
-        "adds_to_its_initial_value",
-        7,
-        x=_M,
-        y=gives(_M.sum(1) + 2.5),
-        top=gives(np.where(np.arange(7) % 2 == 1, 5, 2.5)),
-        init=2.5,
+    kernel("adds_to_its_initial_value", 7, init=2.5)(
+        x=_M, y=gives(_M.sum(1) + 2.5), top=gives(np.where(np.arange(7) % 2 == 1, 5, 2.5))
     )("""
         uint row = thread_position_in_grid.x;
         for (int k = 0; k < 12; ++k) {
@@ -91,12 +84,8 @@ CLEAN = (
         }
         if (row % 2) top[row] = max(top[row], 5.0f);
     """),
-    kernel(
-        "recurrence_reads_its_own_output",
-        (12, 4),
-        x=_M,
-        y=gives(_recurrence(_M)),
-        last=gives(_recurrence(_M)[-1]),
+    kernel("recurrence_reads_its_own_output", (12, 4))(
+        x=_M, y=gives(_recurrence(_M)), last=gives(_recurrence(_M)[-1])
     )("""
         uint c = thread_position_in_grid.x;
         device float* h = y + c;
@@ -106,12 +95,8 @@ CLEAN = (
         }
         last[c] = h[6 * 12];
     """),
-    kernel(
-        "structs_functors_and_constexpr_branches",
-        (60, 20),
-        MODE=1,
-        x=_X,
-        y=gives((2 * _X - 1) ** 2 + np.tile([0, 0.25, 0.5, 1], 15)),
+    kernel("structs_functors_and_constexpr_branches", (60, 20))(
+        MODE=1, x=_X, y=gives((2 * _X - 1) ** 2 + np.tile([0, 0.25, 0.5, 1], 15))
     )("""
         template <typename T>
         struct Affine {
@@ -139,9 +124,7 @@ CLEAN = (
         float v = shape_value<MODE>(f(x[i]));
         y[i] = v + kTable[i & 3];
     """),
-    kernel(
-        "quotients_thrown_away_where_undefined",
-        24,
+    kernel("quotients_thrown_away_where_undefined", 24)(
         a=_NUM,
         b=_DEN,
         keep=_DEN != 0,
@@ -158,9 +141,7 @@ CLEAN = (
         int r = a[i] % b[i];
         y[i] = select(-1, q * 1000 + r, keep[i]);
     """),
-    kernel(
-        "quotients_guarded_by_their_divisors",
-        24,
+    kernel("quotients_guarded_by_their_divisors", 24)(
         a=_NUM,
         b=_DEN,
         y=gives(np.array([-1 if d == 0 else int(n / d) for n, d in zip(_NUM, _DEN, strict=True)])),
@@ -175,7 +156,7 @@ CLEAN = (
         y[i] = b[i] == 0 ? -1 : q;
         z[i] = select(r, -2, b[i] == 0);
     """),
-    kernel("escape_times", 9, re=_RE, im=_IM, y=gives(_iterations(_Z), "uint16"))("""
+    kernel("escape_times", 9)(re=_RE, im=_IM, y=gives(_iterations(_Z), "uint16"))("""
         float cr = re[i], ci = im[i], zr = 0, zi = 0;
         ushort n = 0;
         while (n < 40 && zr * zr + zi * zi <= 4.0f) {
@@ -186,9 +167,7 @@ CLEAN = (
         }
         y[i] = n;
     """),
-    kernel(
-        "masked_maximum_of_nothing",
-        6,
+    kernel("masked_maximum_of_nothing", 6)(
         x=_X,
         mask=_MASK & (np.arange(60) < 30),
         y=gives(
@@ -216,7 +195,7 @@ CLEAN = (
         y[row] = isinf(m) ? 0.0f : m;
         n[row] = bad;
     """),
-    kernel("pointers_one_past_the_end", 7, x=_M, y=gives(_M.sum(1)))("""
+    kernel("pointers_one_past_the_end", 7)(x=_M, y=gives(_M.sum(1)))("""
         uint row = thread_position_in_grid.x;
         const device float* p = x + row * 12;
         const device float* const end = p + 12;
@@ -226,9 +205,7 @@ CLEAN = (
         if (row == 6) --into;
         *into = s;
     """),
-    kernel(
-        "wide_integers",
-        20,
+    kernel("wide_integers", 20)(
         x=_BIG,
         y=gives(
             (_BIG >> 7)
@@ -243,8 +220,8 @@ CLEAN = (
         y[i] = (v >> 7) + long(popcount(u)) + (v < 0 ? -1L : 1L) * 5000000000L;
         small[i] = char(v);
     """),
-    kernel(
-        "private_arrays_and_sorted_triples", 7, x=_M, y=gives(-np.sort(-_M, axis=1)[:, :3]), close=0
+    kernel("private_arrays_and_sorted_triples", 7, close=0)(
+        x=_M, y=gives(-np.sort(-_M, axis=1)[:, :3])
     )("""
         uint row = thread_position_in_grid.x;
         float top[3] = {-INFINITY, -INFINITY, -INFINITY};
@@ -260,9 +237,7 @@ CLEAN = (
         }
         for (int k = 0; k < 3; ++k) y[row * 3 + k] = top[k];
     """),
-    kernel(
-        "select_before_the_load",
-        (60, 24),
+    kernel("select_before_the_load", (60, 24))(
         x=_X,
         y=gives(
             0.25 * (np.r_[0, _X[:-1]] + 2 * _X + np.r_[_X[1:], 0])

@@ -7,15 +7,11 @@ import numpy as np
 from tests.simulator.suite.case import Out, count, floats, integers, kernel
 
 BUGS = (
-    kernel("shift_of_a_whole_word", 8, x=count(8), y=Out(8, "int32"))("""
+    kernel("shift_of_a_whole_word", 8)(x=count(8), y=Out(8, "int32"))("""
         y[i] = int(0xffffffffu >> (32 - x[i]));  // <- undefined-arithmetic
     """),
-    kernel(
-        "bisection_that_never_narrows",
-        8,
-        x=np.full(8, 2.5, np.float32),
-        edges=count(16, "float32"),
-        y=Out(8, "int32"),
+    kernel("bisection_that_never_narrows", 8)(
+        x=np.full(8, 2.5, np.float32), edges=count(16, "float32"), y=Out(8, "int32")
     )("""
         int low = 0, high = 15;
         while (low < high) {  // <- timeout
@@ -28,13 +24,8 @@ BUGS = (
         }
         y[i] = low;
     """),
-    kernel(
-        "waits_for_a_later_threadgroup",
-        (2, 1),
-        seed=np.int32(1),
-        flag=Out(2, "int32"),
-        init=0,
-        atomic=True,
+    kernel("waits_for_a_later_threadgroup", (2, 1), init=0, atomic=True)(
+        seed=np.int32(1), flag=Out(2, "int32")
     )("""
         uint g = threadgroup_position_in_grid.x;
         if (g == 0) {
@@ -47,7 +38,7 @@ BUGS = (
           atomic_store_explicit(&flag[1], 1, memory_order_relaxed);
         }
     """),
-    kernel("unsigned_countdown", 4, x=floats(8), y=Out(4))("""
+    kernel("unsigned_countdown", 4)(x=floats(8), y=Out(4))("""
         float s = 0;
         for (uint k = 7; k >= 0; --k) {  // <- timeout
           s = s * 0.5f + x[k & 7];  // <- timeout
@@ -55,7 +46,7 @@ BUGS = (
         }
         y[i] = s;
     """),
-    kernel("table_too_large_for_a_stack", 2, x=floats(16), y=Out(2))("""
+    kernel("table_too_large_for_a_stack", 2)(x=floats(16), y=Out(2))("""
         float table[1 << 22];  // <- crash
         for (uint k = 0; k < (1u << 22); k += 4099) {
           table[(k + i) % (1u << 22)] = x[k % 16];  // <- crash
@@ -66,12 +57,12 @@ BUGS = (
         }
         y[i] = s;
     """),
-    kernel("address_from_data", 8, where=integers(4096, 90000, 8, dtype="uint64"), y=Out(8))("""
+    kernel("address_from_data", 8)(where=integers(4096, 90000, 8, dtype="uint64"), y=Out(8))("""
         device float* p = (device float*)(ulong(where[i]));
         *p = 1.0f;  // <- crash|out-of-bounds
         y[i] = 2.0f;
     """),
-    kernel("null_unless_it_is_large", 32, x=floats(32), y=Out(32))("""
+    kernel("null_unless_it_is_large", 32)(x=floats(32), y=Out(32))("""
         const device float* source = nullptr;
         if (x_shape[0] > 1000) source = x;
         y[i] = source[i];  // <- crash|out-of-bounds

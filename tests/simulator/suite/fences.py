@@ -23,7 +23,7 @@ def _last_group_sums(
     mark = "" if clean else _MARK
     known = (2 * _X.reshape(4, 64).sum(0), 2 * _X, np.array([4])) if clean else None
     arrays = {"x": _X, "y": Out(64), "partial": Out(256), "done": Out(1, "uint32")}
-    return kernel(name, (256, 64), init=0, expected=known, **arrays)(f"""
+    return kernel(name, (256, 64), init=0, expected=known)(**arrays)(f"""
         threadgroup bool last;
         uint t = thread_position_in_threadgroup.x, g = threadgroup_position_in_grid.x;
         partial[g * 64 + t] = x[g * 64 + t] * 2;{mark}
@@ -49,7 +49,7 @@ def _last_group_sums(
 def _flag(name: str, hand_on: str, take_over: str, *, clean: bool = False) -> Case:
     mark = "" if clean else "  // <- threadgroup-race"
     known = np.concatenate([3 * _X[31::-1], np.zeros(32)])
-    return kernel(name, 64, x=_X, y=gives(known) if clean else Out(64))(f"""
+    return kernel(name, 64)(x=_X, y=gives(known) if clean else Out(64))(f"""
         threadgroup float payload[32];
         threadgroup atomic_uint ready;
         uint t = thread_position_in_threadgroup.x;
@@ -74,7 +74,7 @@ def _flag(name: str, hand_on: str, take_over: str, *, clean: bool = False) -> Ca
 
 def _own_partial(name: str, before: str, after: str, chosen: str) -> Case:
     arrays = {"x": _X, "y": Out(1), "partial": Out(4), "done": Out(1, "uint32")}
-    return kernel(name, (4, 1), init=0, **arrays)(f"""
+    return kernel(name, (4, 1), init=0)(**arrays)(f"""
         uint g = thread_position_in_grid.x, groups = threads_per_grid.x;
         {before}
         {_fence()}

@@ -11,21 +11,14 @@ _POSITIVE = np.abs(floats(96)) + 0.5
 _KEYS = integers(0, 9, 32)
 
 NOTES = (
-    kernel(
-        "every_thread_stores_the_same_count",
-        (64, 16),
-        x=_X,
-        y=gives(_X + 1),
-        size=gives(np.array([64])),
+    kernel("every_thread_stores_the_same_count", (64, 16))(
+        x=_X, y=gives(_X + 1), size=gives(np.array([64]))
     )("""
         y[i] = x[i] + 1;
         size[0] = x_shape[0];  // <- same-value-write
     """),
-    kernel(
-        "flag_raised_by_whoever_sees_it",
-        96,
-        x=_POSITIVE,
-        y=gives(np.full(96, (_POSITIVE > 1).any())),
+    kernel("flag_raised_by_whoever_sees_it", 96)(
+        x=_POSITIVE, y=gives(np.full(96, (_POSITIVE > 1).any()))
     )("""
         threadgroup bool found;
         if (lid == 0) found = false;
@@ -36,7 +29,7 @@ NOTES = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = found;
     """),
-    kernel("last_warp_unrolled_without_barriers", 32, keys=_KEYS, y=Out(1, "int32"))("""
+    kernel("last_warp_unrolled_without_barriers", 32)(keys=_KEYS, y=Out(1, "int32"))("""
         threadgroup int work[32];
         work[lane] = keys[lane];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -46,23 +39,13 @@ NOTES = (
         }
         if (lane == 0) y[0] = work[0];
     """),
-    kernel(
-        "float_sum_by_atomics",
-        (96, 32),
-        x=(floats(96) * 10.0 ** np.arange(96).clip(0, 12)).astype(np.float32),
-        total=Out(1),
-        init=0,
-        atomic=True,
+    kernel("float_sum_by_atomics", (96, 32), init=0, atomic=True)(
+        x=(floats(96) * 10.0 ** np.arange(96).clip(0, 12)).astype(np.float32), total=Out(1)
     )("""
         atomic_fetch_add_explicit(&total[0], x[i], memory_order_relaxed);  // <- float-sum-order
     """),
-    kernel(
-        "sums_of_groups_added_as_floats",
-        (320, 64),
-        x=np.where(np.arange(320) < 64, 1e8 / 64, 0.05).astype(np.float32),
-        total=Out(1),
-        init=0,
-        atomic=True,
+    kernel("sums_of_groups_added_as_floats", (320, 64), init=0, atomic=True)(
+        x=np.where(np.arange(320) < 64, 1e8 / 64, 0.05).astype(np.float32), total=Out(1)
     )("""
         threadgroup float parts[2];
         float s = simd_sum(x[thread_position_in_grid.x]);
@@ -73,7 +56,7 @@ NOTES = (
           atomic_fetch_add_explicit(total, all, memory_order_relaxed);  // <- float-sum-order
         }
     """),
-    kernel("float_sum_by_exchanges_of_its_bits", (96, 32), x=floats(96), total=Out(1), init=0)("""
+    kernel("float_sum_by_exchanges_of_its_bits", (96, 32), init=0)(x=floats(96), total=Out(1))("""
         device atomic_uint* bits = (device atomic_uint*)total;
         uint before = atomic_load_explicit(bits, memory_order_relaxed);
         uint sum;

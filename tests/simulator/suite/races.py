@@ -7,12 +7,12 @@ import numpy as np
 from tests.simulator.suite.case import Out, count, floats, kernel
 
 BUGS = (
-    kernel("reversal_without_a_barrier", (128, 64), x=floats(128), y=Out(128))("""
+    kernel("reversal_without_a_barrier", (128, 64))(x=floats(128), y=Out(128))("""
         threadgroup float tile[64];
         tile[lid] = x[thread_position_in_grid.x];  // <- threadgroup-race
         y[thread_position_in_grid.x] = tile[63 - lid];  // <- threadgroup-race
     """),
-    kernel("sums_over_maxima_still_read", 128, x=floats(128), y=Out(128))("""
+    kernel("sums_over_maxima_still_read", 128)(x=floats(128), y=Out(128))("""
         threadgroup float shared[4];
         float m = simd_max(x[i]);
         if (lane == 0) shared[sg] = m;
@@ -25,14 +25,14 @@ BUGS = (
         s = shared[0] + shared[1] + shared[2] + shared[3];
         y[i] = e / s;
     """),
-    kernel("two_simdgroups_share_slots", 64, x=count(64), y=Out(64, "int32"))("""
+    kernel("two_simdgroups_share_slots", 64)(x=count(64), y=Out(64, "int32"))("""
         threadgroup int slot[32];
         uint lid = thread_index_in_threadgroup;
         slot[lid % 32] = x[lid] * 2;  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = slot[lid % 32];
     """),
-    kernel("tree_with_its_barrier_after_the_loop", (256, 128), x=floats(256), y=Out(2))("""
+    kernel("tree_with_its_barrier_after_the_loop", (256, 128))(x=floats(256), y=Out(2))("""
         template <typename T>
         inline T reduce_sum(threadgroup T* work, uint lid, uint n) {
           for (uint s = n / 2; s > 0; s >>= 1) {
@@ -50,7 +50,7 @@ BUGS = (
         float total = reduce_sum(work, lid, 128u);
         if (lid == 0) y[threadgroup_position_in_grid.x] = total;
     """),
-    kernel("tree_that_drops_its_barrier_too_early", 256, x=floats(256), y=Out(1))("""
+    kernel("tree_that_drops_its_barrier_too_early", 256)(x=floats(256), y=Out(1))("""
         threadgroup float work[256];
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -62,12 +62,8 @@ BUGS = (
         }
         if (lid == 0) y[0] = work[0];
     """),
-    kernel(
-        "no_barrier_in_the_last_iteration",
-        96,
-        x=floats(96),
-        steps=np.array([4], dtype=np.int32),
-        y=Out(96),
+    kernel("no_barrier_in_the_last_iteration", 96)(
+        x=floats(96), steps=np.array([4], dtype=np.int32), y=Out(96)
     )("""
         threadgroup float row[96];
         float v = x[lid];
@@ -81,7 +77,7 @@ BUGS = (
         }
         y[lid] = v;
     """),
-    kernel("double_buffer_with_one_barrier_for_two_tiles", 64, x=floats(6, 64), y=Out(64))("""
+    kernel("double_buffer_with_one_barrier_for_two_tiles", 64)(x=floats(6, 64), y=Out(64))("""
         threadgroup float buf[2][64];
         float acc = 0;
         buf[0][lid] = x[lid];
@@ -95,12 +91,8 @@ BUGS = (
         }
         y[lid] = acc;
     """),
-    kernel(
-        "matmul_tile_reloaded_while_in_use",
-        ((16, 8), (8, 8)),
-        a=floats(8, 24),
-        b=floats(24, 16, seed=1),
-        c=Out(8, 16),
+    kernel("matmul_tile_reloaded_while_in_use", ((16, 8), (8, 8)))(
+        a=floats(8, 24), b=floats(24, 16, seed=1), c=Out(8, 16)
     )("""
         threadgroup float A[8][8];
         threadgroup float B[8][8];
@@ -119,7 +111,7 @@ BUGS = (
         }
         c[row * N + column] = acc;
     """),
-    kernel("broadcast_from_the_first_simdgroup", (240, 80), x=floats(3, 80), y=Out(3, 80))("""
+    kernel("broadcast_from_the_first_simdgroup", (240, 80))(x=floats(3, 80), y=Out(3, 80))("""
         threadgroup float mean;
         uint row = threadgroup_position_in_grid.x;
         if (simdgroup_index_in_threadgroup == 0) {
@@ -130,7 +122,7 @@ BUGS = (
         }
         y[row * 80 + lid] = x[row * 80 + lid] - mean;  // <- threadgroup-race
     """),
-    kernel("only_the_short_group_takes_the_shortcut", (176, 64), x=floats(176), y=Out(176))("""
+    kernel("only_the_short_group_takes_the_shortcut", (176, 64))(x=floats(176), y=Out(176))("""
         threadgroup float work[64];
         uint n = threads_per_threadgroup.x;
         work[lid] = x[thread_position_in_grid.x];  // <- threadgroup-race
@@ -139,11 +131,8 @@ BUGS = (
         }
         y[thread_position_in_grid.x] = work[n - 1 - lid];  // <- threadgroup-race
     """),
-    kernel(
-        "flag_of_many_writers_that_mostly_agree",
-        64,
-        x=np.where(np.arange(64) == 37, 2.0, 0.5).astype(np.float32),
-        y=Out(64, "int32"),
+    kernel("flag_of_many_writers_that_mostly_agree", 64)(
+        x=np.where(np.arange(64) == 37, 2.0, 0.5).astype(np.float32), y=Out(64, "int32")
     )("""
         threadgroup int clipped;
         clipped = x[lid] > 1.0f ? 1 : 0;  // <- threadgroup-race

@@ -7,7 +7,7 @@ import numpy as np
 from tests.simulator.suite.case import Out, floats, halves, integers, kernel
 
 BUGS = (
-    kernel("scan_in_place_with_one_barrier_a_step", 128, x=floats(128), y=Out(128))("""
+    kernel("scan_in_place_with_one_barrier_a_step", 128)(x=floats(128), y=Out(128))("""
         threadgroup float sums[128];
         sums[lid] = x[lid];
         for (uint d = 1; d < 128; d *= 2) {
@@ -18,13 +18,13 @@ BUGS = (
         }
         y[lid] = sums[lid];
     """),
-    kernel("simdgroup_barrier_for_a_whole_threadgroup", 96, x=halves(96), y=Out(96, "float16"))("""
+    kernel("simdgroup_barrier_for_a_whole_threadgroup", 96)(x=halves(96), y=Out(96, "float16"))("""
         threadgroup half tile[96];
         tile[lid] = x[lid];  // <- threadgroup-race
         simdgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = tile[(lid + 40) % 96];  // <- threadgroup-race
     """),
-    kernel("second_pass_reuses_the_tile", ((16, 16), (16, 16)), x=floats(32, 16), y=Out(32, 16))("""
+    kernel("second_pass_reuses_the_tile", ((16, 16), (16, 16)))(x=floats(32, 16), y=Out(32, 16))("""
         threadgroup float tile[16][17];
         uint3 t = thread_position_in_threadgroup;
         for (uint pass = 0; pass < 2; ++pass) {
@@ -33,7 +33,7 @@ BUGS = (
           y[(pass * 16 + t.y) * 16 + t.x] = tile[t.x][t.y];  // <- threadgroup-race
         }
     """),
-    kernel("vector_stores_and_scalar_loads", 40, x=floats(160), y=Out(40))("""
+    kernel("vector_stores_and_scalar_loads", 40)(x=floats(160), y=Out(40))("""
         threadgroup float row[160];
         ((threadgroup float4*)row)[lid] = ((const device float4*)x)[lid];  // <- threadgroup-race
         float s = 0;
@@ -42,7 +42,7 @@ BUGS = (
         }
         y[lid] = s;
     """),
-    kernel("halo_loaded_after_the_barrier", (128, 64), x=floats(136), y=Out(128))("""
+    kernel("halo_loaded_after_the_barrier", (128, 64))(x=floats(136), y=Out(128))("""
         threadgroup float tile[72];
         uint base = threadgroup_position_in_grid.x * 64;
         tile[lid + 4] = x[base + lid + 4];
@@ -55,7 +55,7 @@ BUGS = (
         for (uint k = 0; k < 9; ++k) s += tile[lid + k];  // <- threadgroup-race
         y[base + lid] = s;
     """),
-    kernel("atomic_count_read_plainly_without_a_barrier", 64, x=floats(64), y=Out(64, "int32"))("""
+    kernel("atomic_count_read_plainly_without_a_barrier", 64)(x=floats(64), y=Out(64, "int32"))("""
         threadgroup atomic_int found;
         if (lid == 0) atomic_store_explicit(&found, 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -64,11 +64,8 @@ BUGS = (
         }
         y[lid] = *(threadgroup int*)&found;  // <- threadgroup-race
     """),
-    kernel(
-        "bins_cleared_plainly_beside_the_counting",
-        96,
-        keys=integers(0, 1000, 96, dtype="uint32"),
-        y=Out(16, "uint32"),
+    kernel("bins_cleared_plainly_beside_the_counting", 96)(
+        keys=integers(0, 1000, 96, dtype="uint32"), y=Out(16, "uint32")
     )("""
         threadgroup uint bins[16];
         if (lid >= 64 && lid < 80) bins[lid - 64] = 0;  // <- threadgroup-race
@@ -78,7 +75,7 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid < 16) y[lid] = bins[lid];
     """),
-    kernel("partials_summed_too_soon", 256, x=floats(256), y=Out(1))("""
+    kernel("partials_summed_too_soon", 256)(x=floats(256), y=Out(1))("""
         threadgroup float partial[8];
         uint lid = thread_index_in_threadgroup;
         float s = simd_sum(x[lid] * x[lid]);
@@ -93,11 +90,8 @@ BUGS = (
           y[0] = sqrt(total);
         }
     """),
-    kernel(
-        "argmax_keeps_state_in_one_struct",
-        96,
-        x=np.concatenate([np.arange(48), -np.arange(48)]).astype(np.float32),
-        y=Out(1, "int32"),
+    kernel("argmax_keeps_state_in_one_struct", 96)(
+        x=np.concatenate([np.arange(48), -np.arange(48)]).astype(np.float32), y=Out(1, "int32")
     )("""
         struct Running {
           float best;
@@ -118,9 +112,7 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = state.at;
     """),
-    kernel(
-        "only_negative_numbers_race",
-        64,
+    kernel("only_negative_numbers_race", 64)(
         x=np.where(np.isin(np.arange(64), (7, 60)), -1.5 - np.arange(64), 1.0).astype("f4"),
         y=Out(64),
     )("""
@@ -131,7 +123,7 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = v < 0 ? sink[5] : sink[lid];
     """),
-    kernel("matrix_tile_handed_over_without_a_barrier", 64, x=floats(2, 64), y=Out(64))("""
+    kernel("matrix_tile_handed_over_without_a_barrier", 64)(x=floats(2, 64), y=Out(64))("""
         threadgroup float tile[2][64];
         uint lid = thread_index_in_threadgroup;
         simdgroup_float8x8 m;
@@ -139,11 +131,8 @@ BUGS = (
         simdgroup_store(m, tile[sg], 8);  // <- threadgroup-race
         y[lid] = tile[0][lid] + tile[1][63 - lid];  // <- threadgroup-race
     """),
-    kernel(
-        "bitonic_sort_with_the_barrier_in_the_outer_loop",
-        128,
-        x=integers(0, 1000, 128),
-        y=Out(128, "int32"),
+    kernel("bitonic_sort_with_the_barrier_in_the_outer_loop", 128)(
+        x=integers(0, 1000, 128), y=Out(128, "int32")
     )("""
         threadgroup int keys[128];
         keys[lid] = x[lid];
@@ -165,7 +154,7 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = keys[lid];
     """),
-    kernel("double_buffer_swapped_by_pointers_too_late", 64, ROUNDS=3, x=floats(64), y=Out(64))("""
+    kernel("double_buffer_swapped_by_pointers_too_late", 64)(ROUNDS=3, x=floats(64), y=Out(64))("""
         threadgroup float ping[64];
         threadgroup float pong[64];
         threadgroup float* from = ping;

@@ -16,11 +16,8 @@ inline void publish(threadgroup float* slot, float v, bool mine) {
 """
 
 BUGS = (
-    kernel(
-        "bins_reused_while_they_are_flushed",
-        96,
-        keys=integers(0, 8, 192, dtype="uint8"),
-        y=Out(16, "uint32"),
+    kernel("bins_reused_while_they_are_flushed", 96)(
+        keys=integers(0, 8, 192, dtype="uint8"), y=Out(16, "uint32")
     )("""
         threadgroup atomic_uint bins[8];
         for (uint chunk = 0; chunk < 2; ++chunk) {
@@ -35,7 +32,7 @@ BUGS = (
           if (lid >= 88) y[chunk * 8 + lid - 88] = plain[lid - 88];  // <- threadgroup-race
         }
     """),
-    kernel("arena_seen_as_another_type", 64, x=floats(64), y=Out(64, "int32"))("""
+    kernel("arena_seen_as_another_type", 64)(x=floats(64), y=Out(64, "int32"))("""
         threadgroup uchar arena[512];
         threadgroup float* values = (threadgroup float*)arena;
         threadgroup int* ranks = (threadgroup int*)(arena + 128);
@@ -46,8 +43,8 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = ranks[63 - lid];
     """),
-    kernel(
-        "next_panel_over_the_matrix_that_is_read", 64, x=halves(3, 64), y=Out(8, 8, "float16")
+    kernel("next_panel_over_the_matrix_that_is_read", 64)(
+        x=halves(3, 64), y=Out(8, 8, "float16")
     )("""
         threadgroup half panel[64];
         uint lid = thread_index_in_threadgroup;
@@ -62,12 +59,8 @@ BUGS = (
         }
         if (sg == 1) simdgroup_store(sum, y, 8);
     """),
-    kernel(
-        "flag_cleared_before_all_have_seen_it",
-        64,
-        x=np.where(np.arange(64) < 60, 9, 1).astype(np.int32),
-        y=Out(64, "int32"),
-        also="divergent-barrier",
+    kernel("flag_cleared_before_all_have_seen_it", 64, also="divergent-barrier")(
+        x=np.where(np.arange(64) < 60, 9, 1).astype(np.int32), y=Out(64, "int32")
     )("""
         threadgroup int changed;
         threadgroup int labels[64];
@@ -86,12 +79,8 @@ BUGS = (
         }
         y[lid] = labels[lid];
     """),
-    kernel(
-        "offsets_chained_through_the_output",
-        (96, 32),
-        x=integers(0, 9, 96),
-        offsets=Out(4, "int32"),
-        init=0,
+    kernel("offsets_chained_through_the_output", (96, 32), init=0)(
+        x=integers(0, 9, 96), offsets=Out(4, "int32")
     )("""
         uint g = threadgroup_position_in_grid.x;
         int total = simd_sum(x[g * 32 + lid]);
@@ -99,11 +88,8 @@ BUGS = (
           offsets[g + 1] = offsets[g] + total;  // <- device-race
         }
     """),
-    kernel(
-        "words_and_halves_of_words",
-        64,
-        x=integers(0, 1 << 30, 64, dtype="uint32"),
-        y=Out(32, "uint32"),
+    kernel("words_and_halves_of_words", 64)(
+        x=integers(0, 1 << 30, 64, dtype="uint32"), y=Out(32, "uint32")
     )("""
         if (i < 32) {
           y[i] = x[i];  // <- device-race
@@ -112,7 +98,7 @@ BUGS = (
           halves[2 * (i - 32) + 1] = 7;  // <- device-race
         }
     """),
-    kernel("normalises_what_neighbours_still_read", (140, 70), x=floats(2, 70), y=Out(2, 70))("""
+    kernel("normalises_what_neighbours_still_read", (140, 70))(x=floats(2, 70), y=Out(2, 70))("""
         device float* row = y + threadgroup_position_in_grid.x * 70;
         row[lid] = exp(x[threadgroup_position_in_grid.x * 70 + lid]);
         threadgroup_barrier(mem_flags::mem_device);
@@ -120,7 +106,7 @@ BUGS = (
         for (uint k = 0; k < 70; ++k) s += row[k];  // <- device-race
         row[lid] /= s;  // <- device-race
     """),
-    kernel("barrier_in_a_loop_that_starts_at_the_thread", 40, x=floats(60), y=Out(40))("""
+    kernel("barrier_in_a_loop_that_starts_at_the_thread", 40)(x=floats(60), y=Out(40))("""
         threadgroup float acc[40];
         acc[lid] = 0;
         for (uint k = lid; k < 60; k += 40) {
@@ -129,11 +115,8 @@ BUGS = (
         }
         y[lid] = acc[lid];
     """),
-    kernel(
-        "do_while_the_thread_has_not_converged",
-        33,
-        x=np.linspace(0.1, 4, 33).astype(np.float16),
-        y=Out(33, "float16"),
+    kernel("do_while_the_thread_has_not_converged", 33)(
+        x=np.linspace(0.1, 4, 33).astype(np.float16), y=Out(33, "float16")
     )("""
         threadgroup half stage[33];
         half v = x[lid];
@@ -144,7 +127,7 @@ BUGS = (
         } while (v > 0.25h);
         y[lid] = v;
     """),
-    kernel("idle_simdgroups_go_home_early", 128, x=floats(128), y=Out(1))("""
+    kernel("idle_simdgroups_go_home_early", 128)(x=floats(128), y=Out(1))("""
         threadgroup float parts[4];
         if (sg >= 3) return;
         float s = simd_sum(x[lid]);
@@ -152,9 +135,7 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);  // <- divergent-barrier
         if (lid == 0) y[0] = parts[0] + parts[1] + parts[2];
     """),
-    kernel(
-        "finished_rows_leave_the_tile_loop",
-        16,
+    kernel("finished_rows_leave_the_tile_loop", 16)(
         x=np.abs(floats(4, 16)),
         bound=np.where(np.arange(16) < 4, 1, 99).astype(np.float32),
         y=Out(16),
@@ -173,19 +154,19 @@ BUGS = (
         }
         y[lid] = -1;
     """),
-    kernel("broadcast_by_the_thread_of_the_group", 64, x=floats(64), y=Out(64))("""
+    kernel("broadcast_by_the_thread_of_the_group", 64)(x=floats(64), y=Out(64))("""
         uint lid = thread_index_in_threadgroup;
         float v = x[lid];
         float own = simd_broadcast(v, ushort(lid));  // <- divergent-simd
         y[lid] = own;
     """),
-    kernel("quad_leader_that_was_masked", 32, x=count(32) % 5, y=Out(32, "int32"))("""
+    kernel("quad_leader_that_was_masked", 32)(x=count(32) % 5, y=Out(32, "int32"))("""
         int v = x[i];
         if (v > 2) v -= quad_broadcast(v, 0);  // <- divergent-simd
         y[i] = v;
     """),
-    kernel(
-        "matrix_stored_by_the_first_lane", 32, x=floats(8, 8), y=Out(8, 8), also="unwritten-output"
+    kernel("matrix_stored_by_the_first_lane", 32, also="unwritten-output")(
+        x=floats(8, 8), y=Out(8, 8)
     )("""
         simdgroup_float8x8 m;
         simdgroup_load(m, x, 8);
@@ -193,7 +174,7 @@ BUGS = (
           simdgroup_store(m, y, 8);  // <- divergent-simd
         }
     """),
-    kernel("search_that_some_lanes_have_left", 32, x=count(32), y=Out(32, "int32"))("""
+    kernel("search_that_some_lanes_have_left", 32)(x=count(32), y=Out(32, "int32"))("""
         int v = x[lane], seen = 0;
         for (int r = 0; r < 5; ++r) {
           if (v > 40) break;
@@ -202,24 +183,19 @@ BUGS = (
         }
         y[lane] = seen;
     """),
-    kernel("helper_that_publishes_without_memory", 48, x=floats(48), y=Out(48), header=_SYNC)("""
+    kernel("helper_that_publishes_without_memory", 48, header=_SYNC)(x=floats(48), y=Out(48))("""
         threadgroup float slot;
         publish(&slot, x[0], lid == 0);
         y[lid] = x[lid] - slot;
     """),
-    kernel("macro_that_names_the_wrong_memory", 80, x=floats(80), y=Out(80), header=_SYNC)("""
+    kernel("macro_that_names_the_wrong_memory", 80, header=_SYNC)(x=floats(80), y=Out(80))("""
         threadgroup float row[80];
         row[lid] = x[lid];
         LOCAL_SYNC;  // <- wrong-mem-flags
         y[lid] = row[79 - lid];
     """),
-    kernel(
-        "remaining_budget_handed_out",
-        (40, 8),
-        wants=integers(1, 9, 40),
-        budget=Out(41, "int32"),
-        init=100,
-        atomic=True,
+    kernel("remaining_budget_handed_out", (40, 8), init=100, atomic=True)(
+        wants=integers(1, 9, 40), budget=Out(41, "int32")
     )("""
         int asked = wants[i];
         int left = atomic_fetch_sub_explicit(&budget[40], asked, memory_order_relaxed);

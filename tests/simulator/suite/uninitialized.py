@@ -7,7 +7,7 @@ import numpy as np
 from tests.simulator.suite.case import Out, floats, integers, kernel
 
 BUGS = (
-    kernel("tail_of_a_tile_never_loaded", (128, 64), x=floats(100), n=np.int32(100), y=Out(2))("""
+    kernel("tail_of_a_tile_never_loaded", (128, 64))(x=floats(100), n=np.int32(100), y=Out(2))("""
         threadgroup float tile[64];
         if (i < uint(n)) tile[lid] = x[i];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -17,7 +17,7 @@ BUGS = (
           y[threadgroup_position_in_grid.x] = s;
         }
     """),
-    kernel("short_group_reads_lanes_that_do_not_exist", (130, 48), x=floats(130), y=Out(130))("""
+    kernel("short_group_reads_lanes_that_do_not_exist", (130, 48))(x=floats(130), y=Out(130))("""
         threadgroup float tile[48];
         tile[lid] = x[thread_position_in_grid.x];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -27,22 +27,18 @@ BUGS = (
         }
         y[thread_position_in_grid.x] = x[thread_position_in_grid.x] - m;
     """),
-    kernel("accumulates_on_a_fresh_output", 15, x=floats(15, 3), y=Out(15))("""
+    kernel("accumulates_on_a_fresh_output", 15)(x=floats(15, 3), y=Out(15))("""
         for (uint k = 0; k < 3; ++k) {
           y[i] += x[3 * i + k];  // <- uninitialized-read
         }
     """),
-    kernel(
-        "atomics_on_a_fresh_output",
-        (64, 32),
-        keys=integers(0, 4, 64, dtype="uint32"),
-        counts=Out(4, "uint32"),
-        atomic=True,
+    kernel("atomics_on_a_fresh_output", (64, 32), atomic=True)(
+        keys=integers(0, 4, 64, dtype="uint32"), counts=Out(4, "uint32")
     )("""
         uint k = keys[i];
         atomic_fetch_add_explicit(&counts[k], 1u, memory_order_relaxed);  // <- uninitialized-read
     """),
-    kernel("threadgroup_counter_never_cleared", 50, x=floats(50), y=Out(1, "int32"))("""
+    kernel("threadgroup_counter_never_cleared", 50)(x=floats(50), y=Out(1, "int32"))("""
         threadgroup atomic_int hits;
         if (x[lid] > 0.5f) {
           atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed);  // <- uninitialized-read
@@ -50,12 +46,8 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = atomic_load_explicit(&hits, memory_order_relaxed);
     """),
-    kernel(
-        "private_scalar_set_in_one_branch",
-        40,
-        x=floats(40),
-        y=Out(40),
-        lineless="uninitialized-read",
+    kernel("private_scalar_set_in_one_branch", 40, lineless="uninitialized-read")(
+        x=floats(40), y=Out(40)
     )("""
         float scale;
         if (x[i] > 0) {
@@ -63,13 +55,8 @@ BUGS = (
         }
         y[i] = x[i] * scale;  // <- uninitialized-read
     """),
-    kernel(
-        "private_array_filled_up_to_a_length",
-        (12, 4),
-        x=floats(12, 8),
-        lengths=integers(3, 9, 12, seed=2),
-        y=Out(12),
-        lineless="uninitialized-read",
+    kernel("private_array_filled_up_to_a_length", (12, 4), lineless="uninitialized-read")(
+        x=floats(12, 8), lengths=integers(3, 9, 12, seed=2), y=Out(12)
     )("""
         uint row = thread_position_in_grid.x;
         float window[8];
@@ -81,24 +68,15 @@ BUGS = (
         }
         y[row] = s;  // <- uninitialized-read
     """),
-    kernel(
-        "last_component_of_a_vector",
-        20,
-        x=floats(20, 3),
-        w=np.float32(0.5),
-        y=Out(20),
-        lineless="uninitialized-read",
+    kernel("last_component_of_a_vector", 20, lineless="uninitialized-read")(
+        x=floats(20, 3), w=np.float32(0.5), y=Out(20)
     )("""
         float4 v;
         v.xyz = float3(x[3 * i], x[3 * i + 1], x[3 * i + 2]);
         y[i] = dot(v, float4(1.0f, 2.0f, 3.0f, w));  // <- uninitialized-read
     """),
-    kernel(
-        "member_of_a_struct_from_the_header",
-        10,
-        x=floats(10, 6),
-        y=Out(10),
-        lineless="uninitialized-read",
+    kernel("member_of_a_struct_from_the_header", 10, lineless="uninitialized-read")(
+        x=floats(10, 6), y=Out(10)
     )("""
         struct Moments {
           float mean;
@@ -126,12 +104,9 @@ BUGS = (
         for (uint k = 1; k < 6; ++k) m = push(m, x[row * 6 + k]);
         y[row] = m.m2 / m.count;  // <- uninitialized-read
     """),
-    kernel(
-        "best_index_of_a_row_without_a_hit",
-        8,
+    kernel("best_index_of_a_row_without_a_hit", 8, lineless="uninitialized-read")(
         x=np.where(np.arange(40).reshape(8, 5) < 25, 1.0, -1.0).astype(np.float32),
         y=Out(8, "int32"),
-        lineless="uninitialized-read",
     )("""
         uint row = thread_position_in_grid.x;
         int at;
@@ -145,11 +120,8 @@ BUGS = (
         }
         y[row] = at;  // <- uninitialized-read
     """),
-    kernel(
-        "table_built_by_the_first_group_alone",
-        (96, 32),
-        codes=integers(0, 32, 96, dtype="uint8"),
-        y=Out(96),
+    kernel("table_built_by_the_first_group_alone", (96, 32))(
+        codes=integers(0, 32, 96, dtype="uint8"), y=Out(96)
     )("""
         threadgroup float table[32];
         if (threadgroup_position_in_grid.x == 0) {
@@ -159,7 +131,7 @@ BUGS = (
         uchar c = codes[thread_position_in_grid.x];
         y[thread_position_in_grid.x] = table[c];  // <- uninitialized-read
     """),
-    kernel("corners_of_a_halo", ((8, 8), (8, 8)), x=floats(10, 10), y=Out(8, 8))("""
+    kernel("corners_of_a_halo", ((8, 8), (8, 8)))(x=floats(10, 10), y=Out(8, 8))("""
         threadgroup float tile[10][10];
         uint3 t = thread_position_in_threadgroup;
         tile[t.y + 1][t.x + 1] = x[(t.y + 1) * 10 + t.x + 1];
@@ -180,7 +152,7 @@ BUGS = (
         }
         y[t.y * 8 + t.x] = s;
     """),
-    kernel("partials_of_simdgroups_that_do_not_exist", (256, 128), x=floats(256), y=Out(2))("""
+    kernel("partials_of_simdgroups_that_do_not_exist", (256, 128))(x=floats(256), y=Out(2))("""
         threadgroup float partial[32];
         float s = simd_sum(x[thread_position_in_grid.x]);
         if (lane == 0) partial[sg] = s;
@@ -191,8 +163,8 @@ BUGS = (
           if (lane == 0) y[threadgroup_position_in_grid.x] = v;
         }
     """),
-    kernel(
-        "previous_step_of_a_recurrence_on_the_output", 9, T_LEN=5, x=floats(5, 9), y=Out(5, 9)
+    kernel("previous_step_of_a_recurrence_on_the_output", 9)(
+        T_LEN=5, x=floats(5, 9), y=Out(5, 9)
     )("""
         uint c = thread_position_in_grid.x;
         uint width = threads_per_grid.x;
@@ -201,17 +173,14 @@ BUGS = (
           y[t * width + c] = h + x[t * width + c];
         }
     """),
-    kernel(
-        "minimum_without_a_first_value",
-        64,
-        x=integers(5, 99, 64, dtype="uint32"),
-        y=Out(64, "uint32"),
+    kernel("minimum_without_a_first_value", 64)(
+        x=integers(5, 99, 64, dtype="uint32"), y=Out(64, "uint32")
     )("""
         uint least;
         for (uint k = 0; k < 4; ++k) least = min(least, x[(i + k) % 64]);  // <- uninitialized-read
         y[i] = least;
     """),
-    kernel("running_softmax_without_a_first_denominator", 64, x=floats(64), y=Out(64))("""
+    kernel("running_softmax_without_a_first_denominator", 64)(x=floats(64), y=Out(64))("""
         struct Running { float most; float sum; };
         inline Running with(Running r, float v) {
           float most = max(r.most, v);
@@ -225,7 +194,7 @@ BUGS = (
         for (uint k = 0; k < 4; ++k) r = with(r, x[(i + k) % 64]);
         y[i] = r.most + log(r.sum);  // <- uninitialized-read
     """),
-    kernel("undefined_times_zero", 64, x=floats(64), y=Out(64))("""
+    kernel("undefined_times_zero", 64)(x=floats(64), y=Out(64))("""
         float part[4];
         for (uint k = 0; k < 3; ++k) part[k] = x[i] + k;
         float s = 0;
