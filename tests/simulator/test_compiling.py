@@ -170,11 +170,3 @@ def test_mistakes_in_the_arguments_stay_those_of_mlx() -> None:
             output_shapes=[(1,)],
             output_dtypes=[mx.float32],
         )
-
-
-@ON_LINUX
-def test_mlx_is_as_before() -> None:
-    before = mx.fast.metal_kernel
-    with compiling():
-        assert mx.fast.metal_kernel is not before
-    assert mx.fast.metal_kernel is before

@@ -121,15 +121,6 @@ def test_an_error_is_at_its_place(
     assert first.excerpt == (body if place[0] == "body" else header.split("\n", maxsplit=1)[0])
 
 
-def test_an_error_of_an_instance_is_at_the_users_line(errors) -> None:
-    header = "template <typename T>\nT twice(T v) {\n  return v.nothing;\n}\n"
-    error = errors("y[0] = twice(x[0]);", header)
-    (found,) = error.diagnostics
-    assert (found.part, found.line) == ("header", 3)
-    assert [(n.severity, n.part, n.line) for n in found.notes] == [("note", "body", 1)]
-    assert "in instantiation" in found.notes[0].message
-
-
 def test_a_template_kernel_is_checked_as_instantiated(errors) -> None:
     body = 'static_assert(sizeof(T) == 4, "T must have\\nfour bytes");\ny[0] = T(0);'
     error = errors(body, "", (TemplateArgument("T", "float16"),))
@@ -154,12 +145,6 @@ def test_a_body_that_does_not_end_is_told_at_its_end(errors) -> None:
 def test_what_clang_says_of_the_thunk_follows_from_the_rest(errors) -> None:
     error = errors("y[0] = 1; }\nvoid other() {\n  z = 3;")
     assert [(d.part, d.line) for d in error.diagnostics] == [("body", 3)]
-
-
-def test_every_error_is_told(errors) -> None:
-    error = errors("\n".join(f"y[{i}] = missing_{i};" for i in range(5)))
-    assert [d.line for d in error.diagnostics] == [1, 2, 3, 4, 5]
-    assert str(error).startswith("kernel 'k' does not compile: 5 errors\n")
 
 
 def test_the_error_survives_pickling(errors) -> None:

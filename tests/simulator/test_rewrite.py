@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.rewrite.line_edits import LineEdit, apply, blanked
+from embercoach.simulator.rewrite.line_edits import LineEdit, apply
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 
 X = Input.of_shape("x", (16,), "float32")
@@ -104,11 +104,6 @@ def test_parameters_are_read() -> None:
             "thread_index_in_simdgroup",
         ),
     }
-
-
-def test_references_and_atomics_are_cast_to_their_types() -> None:
-    result = rewritten("y[0] = s;", inputs=(Input.of_shape("s", (), "int8"),), atomic=True)
-    assert "(*(const constant int8_t*)ember_buffers[0], (device atomic<float>*)" in result.thunk
 
 
 @pytest.mark.parametrize("header", ["", "// h\n", "int f();\nint g();", "\n\n"])
@@ -242,13 +237,6 @@ def test_a_declaration_over_several_lines_keeps_them() -> None:
     ]
 
 
-def test_consecutive_declarations_are_all_found() -> None:
-    body = "\n".join(f"threadgroup float a{i}[4]; threadgroup int b{i};" for i in range(20))
-    text = "\n".join(body_of(rewritten(body)))
-    assert text.count("EMBER_STORAGE") == 40
-    assert "threadgroup" not in text
-
-
 @pytest.mark.parametrize(
     ("declaration", "expected"),
     [
@@ -336,16 +324,6 @@ def test_a_parameter_list_that_mlx_closes_too_early_is_explained() -> None:
 def test_what_would_move_lines_is_refused(body: str, words: str) -> None:
     with pytest.raises(SimulatorError, match=words):
         rewritten(body)
-
-
-def test_windows_line_ends_stay() -> None:
-    body = "\r\n  threadgroup float a[4];\r\n  y[0] = 1;\r\n"
-    assert body_of(rewritten(body)) == [
-        "\r",
-        "  EMBER_STORAGE(a, , float [4])\r",
-        "  y[0] = 1;\r",
-        "",
-    ]
 
 
 # -- any text ----------------------------------------
@@ -455,10 +433,6 @@ def test_places_beyond_the_text_are_harmless() -> None:
 def test_edits_that_move_lines_or_overlap_are_refused(edits: list[LineEdit]) -> None:
     with pytest.raises(SimulatorError, match="in place"):
         apply("ab\ncd", edits)
-
-
-def test_blanks_keep_line_ends() -> None:
-    assert blanked("ab\r\ncd", 1, 5) == LineEdit(1, 5, " \r\n ")
 
 
 # -- what C++ can't say ----------------------------------------

@@ -400,7 +400,7 @@ def test_every_kind_of_a_run_that_ends_is_tried() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_unchecked_kernels_are_silent(bench: Bench, case: Case) -> None:
     if any(
         what[2:4] == (None, "s") or what[3] == "a" for what in case.found if "bounds" in what[0]

@@ -51,9 +51,7 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         sum = simd_sum(lane < 8 ? partial[lane] : 0.0f);
         float scale = rsqrt(sum / D + 1e-5f);
-        for (uint j = lid; j < D; j += 256) {
-          y[row * D + j] = x[row * D + j] * scale * w[j];
-        }
+        for (uint j = lid; j < D; j += 256) y[row * D + j] = x[row * D + j] * scale * w[j];
     """),
     kernel("softmax_by_simdgroup", ((32, 128), (32, 8)))(x=_SCORES, y=gives(_softmax(_SCORES)))("""
         constexpr uint C = 256;

@@ -137,9 +137,8 @@ CLEAN = (
     )("""
         threadgroup float partial[8];
         float4 sums = 0;
-        for (uint i = thread_position_in_grid.x; i < 32768; i += threads_per_grid.x) {
+        for (uint i = thread_position_in_grid.x; i < 32768; i += threads_per_grid.x)
           sums += ((const device float4*)x)[i];
-        }
         float sum = simd_sum(sums.x + sums.y + sums.z + sums.w);
         if (lane == 0) partial[simdgroup_index_in_threadgroup] = sum;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -153,9 +152,8 @@ CLEAN = (
         atomic_store_explicit(&bins[lid], 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uchar4 v = ((const device uchar4*)x)[thread_position_in_grid.x];
-        for (uint k = 0; k < 4; k++) {
+        for (uint k = 0; k < 4; k++)
           atomic_fetch_add_explicit(&bins[v[k]], 1, memory_order_relaxed);
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint count = atomic_load_explicit(&bins[lid], memory_order_relaxed);
         atomic_fetch_add_explicit(&y[lid], count, memory_order_relaxed);

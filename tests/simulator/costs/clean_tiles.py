@@ -28,13 +28,11 @@ CLEAN = (
         threadgroup float tile[32][33];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
-        for (uint r = lid.y; r < 32; r += 8) {
+        for (uint r = lid.y; r < 32; r += 8)
           tile[r][lid.x] = x[(group.y * 32 + r) * 128 + group.x * 32 + lid.x];
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint r = lid.y; r < 32; r += 8) {
+        for (uint r = lid.y; r < 32; r += 8)
           y[(group.x * 32 + r) * 128 + group.y * 32 + lid.x] = tile[lid.x][r];
-        }
     """),
     kernel("matmul_by_tiles", ((64, 64), (16, 16)), close=1e-4)(a=_A, b=_B, y=gives(_A @ _B))("""
         constexpr uint N = 64, T = 16;
@@ -72,9 +70,8 @@ CLEAN = (
           }
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
-        for (uint r = 0; r < 4; r++) {
+        for (uint r = 0; r < 4; r++)
           y[(group.y * T + lid.y + 8 * r) * N + group.x * T + lid.x] = sums[r];
-        }
     """),
     kernel("matmul_by_simdgroup_matrices", ((128, 4), 32), close=1e-4)(
         a=_A, b=_B, y=gives(_A @ _B)
@@ -90,13 +87,11 @@ CLEAN = (
             simdgroup_load(left[i], a + (row + 8 * i) * N + k, N);
             simdgroup_load(right[i], b + k * N + col + 8 * i, N);
           }
-          for (uint i = 0; i < 4; i++) {
+          for (uint i = 0; i < 4; i++)
             simdgroup_multiply_accumulate(sums[i], left[i / 2], right[i % 2], sums[i]);
-          }
         }
-        for (uint i = 0; i < 4; i++) {
+        for (uint i = 0; i < 4; i++)
           simdgroup_store(sums[i], y + (row + 8 * (i / 2)) * N + col + 8 * (i % 2), N);
-        }
     """),
     kernel("convolution_of_an_image", ((128, 128), (32, 8)))(
         x=_X, w=_FILTER, y=gives(_convolved())
@@ -106,9 +101,8 @@ CLEAN = (
         for (int i = -1; i <= 1; i++) {
           for (int j = -1; j <= 1; j++) {
             int rr = r + i, cc = c + j;
-            if (rr >= 0 && rr < 128 && cc >= 0 && cc < 128) {
+            if (rr >= 0 && rr < 128 && cc >= 0 && cc < 128)
               sum += x[rr * 128 + cc] * w[(i + 1) * 3 + j + 1];
-            }
           }
         }
         y[r * 128 + c] = sum;

@@ -43,9 +43,8 @@ FAULTS = (
         threadgroup float tile[32][32];
         uint2 group = threadgroup_position_in_grid.xy;
         uint2 lid = thread_position_in_threadgroup.xy;
-        for (uint r = lid.y; r < 32; r += 8) {
+        for (uint r = lid.y; r < 32; r += 8)
           tile[r][lid.x] = x[(group.y * 32 + r) * 128 + group.x * 32 + lid.x];
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint r = lid.y; r < 32; r += 8) {
           float v = tile[lid.x][r];  // <- bank-conflict
@@ -65,9 +64,7 @@ FAULTS = (
           at[lid.y][lid.x] = a[row * N + k + lid.x];
           bt[lid.y][lid.x] = b[(group.x * T + lid.y) * N + k + lid.x];
           threadgroup_barrier(mem_flags::mem_threadgroup);
-          for (uint i = 0; i < T; i++) {
-            sum += at[lid.y][i] * bt[lid.x][i];  // <- bank-conflict
-          }
+          for (uint i = 0; i < T; i++) sum += at[lid.y][i] * bt[lid.x][i];  // <- bank-conflict
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         y[row * N + col] = sum;
@@ -108,14 +105,11 @@ FAULTS = (
     )("""
         threadgroup half tile[64 * 64];
         uint first = threadgroup_position_in_grid.x * 64;
-        for (uint k = lid; k < 1024; k += 64) {
+        for (uint k = lid; k < 1024; k += 64)
           ((threadgroup half4*)tile)[k] = ((const device half4*)x)[first * 16 + k];
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float sum = 0;
-        for (uint c = 0; c < 64; c++) {
-          sum += float(tile[lid * 64 + c]);  // <- bank-conflict
-        }
+        for (uint c = 0; c < 64; c++) sum += float(tile[lid * 64 + c]);  // <- bank-conflict
         y[first + lid] = sum;
     """),
     kernel("delay_lines_of_16_elements", (1024, 64))(x=_NOISE, y=gives(_delayed()))("""

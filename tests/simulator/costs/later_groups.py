@@ -81,14 +81,12 @@ FAULTS = (
     )("""
         threadgroup float keys[64 * 128];  // <- low-occupancy
         uint batch = threadgroup_position_in_grid.x;
-        for (uint k = lid; k < 64 * 128; k += 64) {
+        for (uint k = lid; k < 64 * 128; k += 64)
           keys[k / 128 * 128 + (k + k / 128) % 128] = x[batch * 8192 + k];
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float sum = 0;
-        for (uint d = 0; d < 128; d++) {
+        for (uint d = 0; d < 128; d++)
           sum += keys[lid * 128 + (d + lid) % 128] * q[batch * 128 + d];
-        }
         y[batch * 64 + lid] = sum;
     """),
     kernel("scene_staged_for_128_threads", (8 * 128, 128))(x=_SCENES, y=gives(_totals()))("""
@@ -100,9 +98,7 @@ FAULTS = (
           scene[r * 128 + lid] = v;
           sum += v;
         }
-        for (uint r = 0; r < 48; r++) {
-          y[(batch * 48 + r) * 128 + lid] = scene[r * 128 + lid] * sum;
-        }
+        for (uint r = 0; r < 48; r++) y[(batch * 48 + r) * 128 + lid] = scene[r * 128 + lid] * sum;
     """),
 )
 
@@ -163,8 +159,7 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float total = 0;
         for (uint p = 0; p < 8; p++) total += sums[p][c];
-        for (uint r = part; r < 48; r += 8) {
+        for (uint r = part; r < 48; r += 8)
           y[(batch * 48 + r) * 128 + c] = scene[r * 128 + c] * total;
-        }
     """),
 )

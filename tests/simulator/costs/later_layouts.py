@@ -23,9 +23,7 @@ FAULTS = (
         const device float (*m)[128] = (const device float (*)[128])x;
         uint r = thread_position_in_grid.x, c = thread_position_in_grid.y;
         float sum = 0;
-        for (uint k = 0; k < 8; k++) {
-          sum += fast::exp(m[r][c * 8 + k]);  // <- uncoalesced-access
-        }
+        for (uint k = 0; k < 8; k++) sum += fast::exp(m[r][c * 8 + k]);  // <- uncoalesced-access
         y[c * 256 + r] = sum;
     """),
     kernel("channels_last_to_channels_first", ((64, 256, 4), (64, 4)))(
@@ -66,9 +64,8 @@ CLEAN = (
         uint2 group = threadgroup_position_in_grid.xy;
         uint n = threadgroup_position_in_grid.z;
         uint2 lid = thread_position_in_threadgroup.xy;
-        for (uint p = lid.y; p < 32; p += 8) {
+        for (uint p = lid.y; p < 32; p += 8)
           tile[p][lid.x] = x[(n * 256 + group.y * 32 + p) * 64 + group.x * 32 + lid.x];
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint c = lid.y; c < 32; c += 8) {
           float v = tile[lid.x][c];
@@ -78,9 +75,7 @@ CLEAN = (
     kernel("patches_in_planes", ((64, 64), (64, 4)))(x=_IMAGE, y=gives(_patches()))("""
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         for (uint i = 0; i < 3; i++) {
-          for (uint j = 0; j < 3; j++) {
-            y[((i * 3 + j) * 64 + r) * 64 + c] = x[(r + i) * 66 + c + j];
-          }
+          for (uint j = 0; j < 3; j++) y[((i * 3 + j) * 64 + r) * 64 + c] = x[(r + i) * 66 + c + j];
         }
     """),
 )

@@ -44,9 +44,8 @@ FAULTS = (
     )("""
         uint token = thread_position_in_grid.y, row = thread_position_in_grid.z;
         float sum = 0;
-        for (uint k = lane; k < 1024; k += 32) {
+        for (uint k = lane; k < 1024; k += 32)
           sum += (float(w[row * 1024 + k]) - 128) * float(x[token * 1024 + k]);  // <- narrow-access
-        }
         sum = simd_sum(sum);
         if (lane == 0) y[token * 64 + row] = sum / 64;
     """),
@@ -54,9 +53,7 @@ FAULTS = (
         uint t = thread_position_in_grid.x, row = thread_position_in_grid.y;
         const device half* from = x + row * 544 + t;
         float sum = 0;
-        for (uint k = 0; k < 32; k++) {
-          sum += float(from[k]);  // <- narrow-access
-        }
+        for (uint k = 0; k < 32; k++) sum += float(from[k]);  // <- narrow-access
         y[row * 512 + t] = sum / 32;
     """),
     kernel("polynomials_of_pairs", ((32, 4096), (32, 8)))(

@@ -48,9 +48,7 @@ FAULTS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint other = (group + 31) % 32;
         float sum = 0;
-        for (uint k = 0; k < 64; k++) {
-          sum += tile[lane][k] * tile[other][k];  // <- bank-conflict
-        }
+        for (uint k = 0; k < 64; k++) sum += tile[lane][k] * tile[other][k];  // <- bank-conflict
         y[(batch * 32 + lane) * 8 + group] = sum;
     """),
     kernel("norms_of_rows_of_halves", (8 * 128, 128))(x=_HALVES, y=gives(_norms()))("""

@@ -43,9 +43,7 @@ FAULTS = (
         uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
         uint sum = 0;
         for (uint i = 0; i < 5; i++) {
-          for (uint j = 0; j < 5; j++) {
-            sum += x[(r + i) * 132 + c + j];  // <- narrow-access
-          }
+          for (uint j = 0; j < 5; j++) sum += x[(r + i) * 132 + c + j];  // <- narrow-access
         }
         y[r * 128 + c] = sum / 25;  // <- narrow-access
     """),
@@ -54,9 +52,7 @@ FAULTS = (
     )("""
         uint row = thread_position_in_grid.y;
         float sum = 0;
-        for (uint k = lane; k < 512; k += 32) {
-          sum += w[row * 512 + k] * x[k];  // <- narrow-access
-        }
+        for (uint k = lane; k < 512; k += 32) sum += w[row * 512 + k] * x[k];  // <- narrow-access
         sum = simd_sum(sum);
         if (lane == 0) y[row] = sum;
     """),
@@ -65,9 +61,8 @@ FAULTS = (
     )("""
         uint col = thread_position_in_grid.x, row = thread_position_in_grid.y;
         float sum = 0;
-        for (uint k = 0; k < 64; k++) {
+        for (uint k = 0; k < 64; k++)
           sum += float(a[row * 64 + k]) * float(b[k * 64 + col]);  // <- narrow-access
-        }
         y[row * 64 + col] = half(sum);  // <- narrow-access
     """),
     kernel("filter_of_single_halves", ((256, 64), 256))(
@@ -75,9 +70,8 @@ FAULTS = (
     )("""
         uint c = thread_position_in_grid.x, t = thread_position_in_grid.y;
         float sum = 0;
-        for (uint k = 0; k < 16; k++) {
+        for (uint k = 0; k < 16; k++)
           sum += float(w[k * 256 + c]) * float(x[(t + k) * 256 + c]);  // <- narrow-access
-        }
         y[t * 256 + c] = half(sum);  // <- narrow-access
     """),
     kernel("hamming_distances_of_bytes", ((1024, 4), 256))(
@@ -85,9 +79,8 @@ FAULTS = (
     )("""
         uint j = thread_position_in_grid.x, i = thread_position_in_grid.y;
         uint bits = 0;
-        for (uint b = 0; b < 32; b++) {
+        for (uint b = 0; b < 32; b++)
           bits += popcount(uint(q[i * 32 + b] ^ codes[b * 1024 + j]));  // <- narrow-access
-        }
         y[i * 1024 + j] = bits;
     """),
     kernel("quantized_matvec_by_bytes", ((32, 256), (32, 8)), close=1e-4)(

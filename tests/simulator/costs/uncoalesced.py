@@ -41,9 +41,7 @@ FAULTS = (
     )("""
         uint r = thread_position_in_grid.x;
         float sum = 0;
-        for (uint c = 0; c < 128; c++) {
-          sum += x[r * 128 + c];  // <- uncoalesced-access
-        }
+        for (uint c = 0; c < 128; c++) sum += x[r * 128 + c];  // <- uncoalesced-access
         y[r] = sum;
     """),
     kernel("transpose_with_scattered_writes", ((128, 128), 128))(x=_X, y=gives(_X.T))("""
@@ -64,18 +62,14 @@ FAULTS = (
         x=_RECORDS.reshape(-1)[:8192],
         y=gives(_RECORDS.reshape(-1)[:8192, None] * np.arange(8, dtype=np.float32)),
     )("""
-        for (uint f = 0; f < 8; f++) {
-          y[i * 8 + f] = x[i] * f;  // <- uncoalesced-access
-        }
+        for (uint f = 0; f < 8; f++) y[i * 8 + f] = x[i] * f;  // <- uncoalesced-access
     """),
     kernel("matvec_with_a_row_a_thread", (1024, 128), close=1e-4)(
         w=_TALL, x=_VECTOR, y=gives(_TALL @ _VECTOR)
     )("""
         uint r = thread_position_in_grid.x;
         float sum = 0;
-        for (uint k = 0; k < 128; k++) {
-          sum += w[r * 128 + k] * x[k];  // <- uncoalesced-access
-        }
+        for (uint k = 0; k < 128; k++) sum += w[r * 128 + k] * x[k];  // <- uncoalesced-access
         y[r] = sum;
     """),
     kernel("matmul_with_swapped_axes", ((64, 64), (32, 8)), close=1e-4)(
@@ -83,38 +77,30 @@ FAULTS = (
     )("""
         uint row = thread_position_in_grid.x, col = thread_position_in_grid.y;
         float sum = 0;
-        for (uint k = 0; k < 64; k++) {
+        for (uint k = 0; k < 64; k++)
           sum += a[row * 64 + k] * b[k * 64 + col];  // <- uncoalesced-access
-        }
         y[row * 64 + col] = sum;  // <- uncoalesced-access
     """),
     kernel("softmax_with_a_row_a_thread", (512, 128))(x=_NARROW, y=gives(_softmax(_NARROW)))("""
         uint r = thread_position_in_grid.x;
         float best = -INFINITY, total = 0;
-        for (uint c = 0; c < 64; c++) {
-          best = max(best, x[r * 64 + c]);  // <- uncoalesced-access
-        }
-        for (uint c = 0; c < 64; c++) {
+        for (uint c = 0; c < 64; c++) best = max(best, x[r * 64 + c]);  // <- uncoalesced-access
+        for (uint c = 0; c < 64; c++)
           total += fast::exp(x[r * 64 + c] - best);  // <- uncoalesced-access
-        }
-        for (uint c = 0; c < 64; c++) {
+        for (uint c = 0; c < 64; c++)
           y[r * 64 + c] = fast::exp(x[r * 64 + c] - best) / total;  // <- uncoalesced-access
-        }
     """),
     kernel("chunk_of_elements_a_thread", (2048, 256))(
         x=_CHUNKS, y=gives(np.maximum(_CHUNKS, 0))
     )("""
         uint first = thread_position_in_grid.x * 16;
-        for (uint k = 0; k < 16; k++) {
+        for (uint k = 0; k < 16; k++)
           y[first + k] = max(x[first + k], 0.0f);  // <- uncoalesced-access
-        }
     """),
     kernel("column_means_by_simdgroup", ((32, 128), (32, 4)))(x=_TALL, y=gives(_TALL.mean(0)))("""
         uint c = thread_position_in_grid.y;
         float sum = 0;
-        for (uint r = lane; r < 1024; r += 32) {
-          sum += x[r * 128 + c];  // <- uncoalesced-access
-        }
+        for (uint r = lane; r < 1024; r += 32) sum += x[r * 128 + c];  // <- uncoalesced-access
         sum = simd_sum(sum);
         if (lane == 0) y[c] = sum / 1024;
     """),
@@ -123,9 +109,8 @@ FAULTS = (
     )("""
         uint t = thread_position_in_grid.x, h = thread_position_in_grid.y;
         float sum = 0;
-        for (uint d = 0; d < 64; d++) {
+        for (uint d = 0; d < 64; d++)
           sum += q[h * 64 + d] * k[(t * 4 + h) * 64 + d];  // <- uncoalesced-access
-        }
         y[h * 256 + t] = sum;
     """),
     kernel("pointwise_convolution_with_a_pixel_a_thread", ((1024, 8), 256), close=1e-4)(
@@ -133,9 +118,7 @@ FAULTS = (
     )("""
         uint p = thread_position_in_grid.x, o = thread_position_in_grid.y;
         float sum = 0;
-        for (uint c = 0; c < 32; c++) {
-          sum += x[p * 32 + c] * w[c * 8 + o];  // <- uncoalesced-access
-        }
+        for (uint c = 0; c < 32; c++) sum += x[p * 32 + c] * w[c * 8 + o];  // <- uncoalesced-access
         y[p * 8 + o] = sum;  // <- uncoalesced-access
     """),
     kernel("recurrence_of_channels_in_rows", (1024, 128))(x=_SERIES, y=gives(_smoothed()))("""

@@ -77,9 +77,7 @@ BUGS = (
     )("""
         threadgroup float cell;
         float v = x[lid];
-        if (v > 0) {
-          v -= share(&cell, v, lid == 0);
-        }
+        if (v > 0) v -= share(&cell, v, lid == 0);
         y[lid] = v;
     """),
     kernel("converged_threads_leave_the_loop", 48)(x=floats(48) * 3, y=Out(48))("""

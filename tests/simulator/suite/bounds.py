@@ -18,9 +18,7 @@ BUGS = (
         y=Out(9, 4),
     )("""
         long row = rows[i];
-        for (uint c = 0; c < 4; ++c) {
-          y[i * 4 + c] = table[row * 4 + c];  // <- out-of-bounds
-        }
+        for (uint c = 0; c < 4; ++c) y[i * 4 + c] = table[row * 4 + c];  // <- out-of-bounds
     """),
     kernel("left_neighbour_of_the_first", (33, 11))(
         T="float16", x=halves(33), y=Out(33, "float16")
@@ -51,9 +49,7 @@ BUGS = (
         TAPS=4, x=floats(40), taps=floats(3, seed=1), y=Out(36)
     )("""
         float acc = 0;
-        for (uint k = 0; k < TAPS; ++k) {
-          acc += taps[k] * x[i + k];  // <- out-of-bounds
-        }
+        for (uint k = 0; k < TAPS; ++k) acc += taps[k] * x[i + k];  // <- out-of-bounds
         y[i] = acc;
     """),
     kernel("scalar_taken_for_a_list", 16)(x=floats(16), limit=np.float32(0.5), y=Out(16))("""
@@ -70,9 +66,7 @@ BUGS = (
         template <typename P>
         inline float window_mean(P row, int width) {
           float total = 0;
-          for (int k = 0; k <= width; ++k) {
-            total += row[k];  // <- out-of-bounds
-          }
+          for (int k = 0; k <= width; ++k) total += row[k];  // <- out-of-bounds
           return total / width;
         }
         // body
@@ -82,17 +76,13 @@ BUGS = (
     kernel("float4_load_over_the_tail", 8)(x=floats(30), y=Out(30))("""
         float4 v = ((const device float4*)x)[i];  // <- out-of-bounds
         float4 w = v * v;
-        for (uint k = 0; k < 4 && 4 * i + k < 30; ++k) {
-          y[4 * i + k] = w[k];
-        }
+        for (uint k = 0; k < 4 && 4 * i + k < 30; ++k) y[4 * i + k] = w[k];
     """),
     kernel("char4_store_over_the_tail", 16)(
         shift=np.array([3], dtype=np.uint8), y=Out(62, "uint8")
     )("""
         uchar4 v;
-        for (int k = 0; k < 4; ++k) {
-          v[k] = uchar(min(4 * i + k, 61u));
-        }
+        for (int k = 0; k < 4; ++k) v[k] = uchar(min(4 * i + k, 61u));
         *(device uchar4*)(y + 4 * i) = v + shift[0];  // <- out-of-bounds
     """),
     kernel("packed_triples_of_an_odd_array", 11)(x=floats(31), y=Out(11))("""

@@ -78,9 +78,8 @@ BUGS = (
     """),
     kernel("relu_in_place", (64, 32))(x=floats(64), y=Out(64))("""
         device float* p = (device float*)x;
-        if (p[i] < 0) {
+        if (p[i] < 0)
           p[i] = 0;  // <- write-to-input
-        }
         y[i] = p[i];
     """),
     kernel("counts_into_an_input", (40, 20))(

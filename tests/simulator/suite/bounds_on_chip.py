@@ -26,27 +26,20 @@ BUGS = (
         threadgroup float partial[2];
         uint group = simdgroup_index_in_threadgroup;
         float s = simd_sum(x[thread_position_in_grid.x]);
-        if (lane == 0) {
-          partial[group] = s;  // <- out-of-bounds
-        }
+        if (lane == 0) partial[group] = s;  // <- out-of-bounds
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (thread_position_in_threadgroup.x == 0) {
+        if (thread_position_in_threadgroup.x == 0)
           y[threadgroup_position_in_grid.x] = partial[0] + partial[1];
-        }
     """),
     kernel("column_runs_into_the_next_row", ((4, 8), (4, 8)))(
         x=halves(8, 12), y=Out(8, 4, "float16")
     )("""
         threadgroup half tile[8][12];
         uint3 t = thread_position_in_threadgroup;
-        for (uint c = t.x; c < 12; c += 4) {
-          tile[t.y][c] = x[t.y * 12 + c];
-        }
+        for (uint c = t.x; c < 12; c += 4) tile[t.y][c] = x[t.y * 12 + c];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         half s = 0;
-        for (uint k = 0; k < 6; ++k) {
-          s += tile[t.y][3 * t.x + k];  // <- out-of-bounds
-        }
+        for (uint k = 0; k < 6; ++k) s += tile[t.y][3 * t.x + k];  // <- out-of-bounds
         y[t.y * 4 + t.x] = t.y == 7 ? half(0) : s;
     """),
     kernel("stride_of_a_transpose_without_its_padding", ((32, 16), (16, 16)))(
@@ -76,22 +69,16 @@ BUGS = (
         keys=np.array([*range(8)] * 5 + [8], dtype=np.uint8), y=Out(8, "uint32")
     )("""
         threadgroup atomic_uint bins[8];
-        if (lid < 8) {
-          atomic_store_explicit(&bins[lid], 0u, memory_order_relaxed);
-        }
+        if (lid < 8) atomic_store_explicit(&bins[lid], 0u, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         atomic_fetch_add_explicit(&bins[keys[lid]], 1u, memory_order_relaxed);  // <- out-of-bounds
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (lid < 8) {
-          y[lid] = atomic_load_explicit(&bins[lid], memory_order_relaxed);
-        }
+        if (lid < 8) y[lid] = atomic_load_explicit(&bins[lid], memory_order_relaxed);
     """),
     kernel("vector_load_past_a_threadgroup_array", 40)(x=floats(36), y=Out(10))("""
         threadgroup float row[36];
         uint lid = thread_index_in_threadgroup;
-        if (lid < 36) {
-          row[lid] = x[lid];
-        }
+        if (lid < 36) row[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid < 10) {
           float4 v = *(threadgroup float4*)(row + 4 * lid);  // <- out-of-bounds
@@ -103,9 +90,7 @@ BUGS = (
     )("""
         float acc[4] = {0, 0, 0, 0};
         int used = int(n) - 3;
-        for (int k = 0; k < used; ++k) {
-          acc[k] += x[i * 4 + (k & 3)];  // <- out-of-bounds
-        }
+        for (int k = 0; k < used; ++k) acc[k] += x[i * 4 + (k & 3)];  // <- out-of-bounds
         y[i] = acc[0] + acc[1] + acc[2] + acc[3];
     """),
     kernel("private_bins_from_data", (6, 3))(
@@ -114,9 +99,7 @@ BUGS = (
         uint row = thread_position_in_grid.x;
         ushort count[5];
         for (uint b = 0; b < 5; ++b) count[b] = 0;
-        for (uint k = 0; k < 16; ++k) {
-          count[labels[row * 16 + k]]++;  // <- out-of-bounds
-        }
+        for (uint k = 0; k < 16; ++k) count[labels[row * 16 + k]]++;  // <- out-of-bounds
         ushort best = 0;
         for (uint b = 1; b < 5; ++b) best = count[b] > count[best] ? b : best;
         mode[row] = best;

@@ -38,16 +38,12 @@ CLEAN = (
         const uint lid = thread_index_in_threadgroup;
         const uint g = threadgroup_position_in_grid.x;
         float s = 0;
-        for (uint k = lid; k < 150; k += threads_per_threadgroup.x) {
-          s += x[g * 150 + k];
-        }
+        for (uint k = lid; k < 150; k += threads_per_threadgroup.x) s += x[g * 150 + k];
         work[lid] = s;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
         for (uint stride = 64; stride > 0; stride >>= 1) {
-          if (lid < stride) {
-            work[lid] += work[lid + stride];
-          }
+          if (lid < stride) work[lid] += work[lid + stride];
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         if (lid == 0) y[g] = work[0];
@@ -91,16 +87,14 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         m = max(max(maxima[0], maxima[1]), max(maxima[2], maxima[3]));
         float s = 0;
-        for (uint c = thread_position_in_threadgroup.x; c < n; c += 128) {
+        for (uint c = thread_position_in_threadgroup.x; c < n; c += 128)
           s += metal::precise::exp(in[c] - m);
-        }
         s = simd_sum(s);
         if (lane == 0) sums[sg] = s;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         s = sums[0] + sums[1] + sums[2] + sums[3];
-        for (uint c = thread_position_in_threadgroup.x; c < n; c += 128) {
+        for (uint c = thread_position_in_threadgroup.x; c < n; c += 128)
           y[row * n + c] = metal::precise::exp(in[c] - m) / s;
-        }
     """),
     kernel("one_array_for_maxima_and_sums", (750, 150))(x=_WIDE, y=gives(_softmax(_WIDE)))("""
         threadgroup float shared[32];

@@ -68,9 +68,8 @@ CLEAN = (
         atomic_fetch_or_explicit(&seen[v / 32], 1u << (v % 32), memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint count = 0;
-        for (uint k = 0; k < 7; ++k) {
+        for (uint k = 0; k < 7; ++k)
           count += popcount(atomic_load_explicit(&seen[k], memory_order_relaxed));
-        }
         if (lid == 0) distinct[0] = count;
     """),
     kernel("set_on_every_path_before_its_use", 50)(

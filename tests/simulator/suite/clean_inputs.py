@@ -56,9 +56,8 @@ CLEAN = (
         y[i] = v;
     """),
     kernel("grid_stride_loop", (16, 8))(x=_X, y=gives(_X * _X + 1))("""
-        for (uint i = thread_position_in_grid.x; i < uint(x_shape[0]); i += threads_per_grid.x) {
+        for (uint i = thread_position_in_grid.x; i < uint(x_shape[0]); i += threads_per_grid.x)
           y[i] = metal::fma(x[i], x[i], 1.0f);
-        }
     """),
     kernel("three_dimensions_in_uneven_groups", ((10, 3, 4), (4, 2, 3)))(
         x=_CUBE, y=gives(_CUBE + 100 * (np.arange(10) // 4) + (np.arange(3) % 2)[:, None])
@@ -124,9 +123,7 @@ CLEAN = (
           float4 s = select(float4(0.0f), v, v > 0.0f);
           *((device float4*)(y + 4 * i)) = s.wzyx.wzyx;
         }
-        if (i < 60 - n) {
-          y[n + i] = metal::max(x[n + i], 0.0f);
-        }
+        if (i < 60 - n) y[n + i] = metal::max(x[n + i], 0.0f);
     """),
     kernel("byte_vectors_side_by_side", (12, 4))(
         x=_BYTES, y=gives(np.minimum(_BYTES.astype(int) + 100, 255), "uint8")

@@ -24,9 +24,7 @@ CLEAN = (
     kernel("simd_sum_of_rows", ((32, 5), (32, 4)))(x=_X, y=gives(_X.sum(1)))("""
         uint row = thread_position_in_grid.y;
         float s = 0;
-        for (uint c = lane; c < 100; c += 32) {
-          s += x[row * 100 + c];
-        }
+        for (uint c = lane; c < 100; c += 32) s += x[row * 100 + c];
         s = simd_sum(s);
         if (lane == 0) y[row] = s;
     """),
@@ -34,9 +32,7 @@ CLEAN = (
         x=_LANES, y=gives(np.repeat(_LANES.reshape(3, 32).max(1), 32))
     )("""
         float v = x[thread_position_in_grid.x];
-        for (ushort m = 1; m < 32; m <<= 1) {
-          v = max(v, simd_shuffle_xor(v, m));
-        }
+        for (ushort m = 1; m < 32; m <<= 1) v = max(v, simd_shuffle_xor(v, m));
         y[thread_position_in_grid.x] = v;
     """),
     kernel("shuffle_down_tree", (96, 32), close=1e-3)(
@@ -45,9 +41,7 @@ CLEAN = (
     )("""
         half v = x[thread_position_in_grid.x];
         float s = float(v);
-        for (ushort d = 16; d > 0; d /= 2) {
-          s += simd_shuffle_down(s, d);
-        }
+        for (ushort d = 16; d > 0; d /= 2) s += simd_shuffle_down(s, d);
         if (thread_index_in_simdgroup == 0) y[thread_position_in_grid.x / 32] = half(s);
     """),
     kernel("shuffle_up_scan", (96, 48))(

@@ -179,9 +179,8 @@ CLEAN = (
           threadgroup T* cells;
           threadgroup T& at(int r, int c) { return cells[r * (COLUMNS + 1) + c]; }
           void load(const device T* from, uint lid, uint threads) {
-            for (uint k = lid; k < ROWS * COLUMNS; k += threads) {
+            for (uint k = lid; k < ROWS * COLUMNS; k += threads)
               at(k / COLUMNS, k % COLUMNS) = from[k];
-            }
             threadgroup_barrier(mem_flags::mem_threadgroup);
           }
         };
@@ -235,9 +234,7 @@ CLEAN = (
         uint3 t = thread_position_in_threadgroup;
         uint n = x_shape[1];
         for (uint r = t.y; r < 3; r += 2) {
-          for (uint c = t.x; c < n / 4; c += 16) {
-            tile[r * 4 + c % 4][(c / 4) ^ r] = x[r * n + c];
-          }
+          for (uint c = t.x; c < n / 4; c += 16) tile[r * 4 + c % 4][(c / 4) ^ r] = x[r * n + c];
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint r = t.y; r < 3; r += 2) {

@@ -113,9 +113,8 @@ CLEAN = (
           float keep = fast::exp(top - above), w = fast::exp(score - above);
           top = above;
           sum = sum * keep + w;
-          for (int j = 0; j < PER_LANE; ++j) {
+          for (int j = 0; j < PER_LANE; ++j)
             acc[j] = acc[j] * keep + w * values[t * D + lane * PER_LANE + j];
-          }
         }
         if (lane == 0) {
           tops[sg] = top;
@@ -225,9 +224,7 @@ CLEAN = (
     )("""
         uint3 g = thread_position_in_grid;
         int64_t row = rows[g.y];
-        if (row < 0) {
-          row += table_shape[0];
-        }
+        if (row < 0) row += table_shape[0];
         y[g.y * 10 + g.x] = table[row * table_strides[0] + g.x * table_strides[1]];
     """),
     kernel("normalisation_by_welford", ((96, 2), 96), close=0.002)(

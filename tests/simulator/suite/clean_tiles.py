@@ -28,9 +28,7 @@ CLEAN = (
         buf[0][lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint t = 0; t < 6; ++t) {
-          if (t + 1 < 6) {
-            buf[(t + 1) & 1][lid] = x[(t + 1) * 64 + lid];
-          }
+          if (t + 1 < 6) buf[(t + 1) & 1][lid] = x[(t + 1) * 64 + lid];
           acc += buf[t & 1][63 - lid];
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }

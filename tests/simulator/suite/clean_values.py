@@ -79,9 +79,7 @@ CLEAN = (
         x=_M, y=gives(_M.sum(1) + 2.5), top=gives(np.where(np.arange(7) % 2 == 1, 5, 2.5))
     )("""
         uint row = thread_position_in_grid.x;
-        for (int k = 0; k < 12; ++k) {
-          y[row] += x[row * 12 + k];
-        }
+        for (int k = 0; k < 12; ++k) y[row] += x[row * 12 + k];
         if (row % 2) top[row] = max(top[row], 5.0f);
     """),
     kernel("recurrence_reads_its_own_output", (12, 4))(
@@ -90,9 +88,7 @@ CLEAN = (
         uint c = thread_position_in_grid.x;
         device float* h = y + c;
         h[0] = x[c];
-        for (int t = 1; t < 7; ++t) {
-          h[t * 12] = 0.5f * h[(t - 1) * 12] + x[t * 12 + c];
-        }
+        for (int t = 1; t < 7; ++t) h[t * 12] = 0.5f * h[(t - 1) * 12] + x[t * 12 + c];
         last[c] = h[6 * 12];
     """),
     kernel("structs_functors_and_constexpr_branches", (60, 20))(

@@ -51,18 +51,15 @@ BUGS = (
         key=integers(0, 32, 96, dtype="uint8"), counts=Out(32, "uint32")
     )("""
         device uint* plain = (device uint*)counts;
-        if (threadgroup_position_in_grid.x == 0) {
+        if (threadgroup_position_in_grid.x == 0)
           plain[thread_position_in_threadgroup.x] = 0;  // <- device-race
-        }
         threadgroup_barrier(mem_flags::mem_device);
         atomic_fetch_add_explicit(&counts[key[i]], 1u, memory_order_relaxed);  // <- device-race
     """),
     kernel("windows_that_overlap_by_one", (40, 8))(
         x=floats(40), w=floats(5, seed=1), y=Out(161)
     )("""
-        for (uint k = 0; k < 5; ++k) {
-          y[4 * i + k] = x[i] * w[k];  // <- device-race
-        }
+        for (uint k = 0; k < 5; ++k) y[4 * i + k] = x[i] * w[k];  // <- device-race
     """),
     kernel("bits_packed_by_eight_threads", 96, init=0)(x=floats(96), bits=Out(2, "uint8"))("""
         uchar bit = x[i] > 0 ? 1 : 0;
@@ -70,9 +67,8 @@ BUGS = (
     """),
     kernel("last_thread_of_a_group_writes_the_halo", (90, 30))(x=floats(90), y=Out(90))("""
         y[i] = x[i];  // <- device-race
-        if (lid + 1 == threads_per_threadgroup.x && i + 1 < uint(x_shape[0])) {
+        if (lid + 1 == threads_per_threadgroup.x && i + 1 < uint(x_shape[0]))
           y[i + 1] = 0.5f * (x[i] + x[i + 1]);  // <- device-race
-        }
     """),
     kernel("column_sums_by_rows", ((20, 6), 20))(
         T="float16", x=halves(6, 20), y=Out(20, "float16")
@@ -109,9 +105,8 @@ BUGS = (
         pad=np.int32(0),
         last=Out(1, "int32"),
     )("""
-        if (ids[i] != pad) {
+        if (ids[i] != pad)
           last[0] = int(i);  // <- device-race
-        }
     """),
     kernel("running_sum_across_groups", (96, 32))(x=integers(0, 5, 96), y=Out(96, "int32"))("""
         uint g = threadgroup_position_in_grid.x;

@@ -48,13 +48,10 @@ BUGS = (
     """),
     kernel("table_too_large_for_a_stack", 2)(x=floats(16), y=Out(2))("""
         float table[1 << 22];  // <- crash
-        for (uint k = 0; k < (1u << 22); k += 4099) {
+        for (uint k = 0; k < (1u << 22); k += 4099)
           table[(k + i) % (1u << 22)] = x[k % 16];  // <- crash
-        }
         float s = 0;
-        for (uint k = 0; k < (1u << 22); k += 4099) {
-          s += table[(k + i) % (1u << 22)];
-        }
+        for (uint k = 0; k < (1u << 22); k += 4099) s += table[(k + i) % (1u << 22)];
         y[i] = s;
     """),
     kernel("address_from_data", 8)(where=integers(4096, 90000, 8, dtype="uint64"), y=Out(8))("""

@@ -12,9 +12,7 @@ BUGS = (
     )("""
         uint3 g = thread_position_in_grid;
         float acc = 0;
-        for (uint k = 0; k < 6; ++k) {
-          acc += x[g.x * 6 + k] + bias[rows];  // <- out-of-bounds
-        }
+        for (uint k = 0; k < 6; ++k) acc += x[g.x * 6 + k] + bias[rows];  // <- out-of-bounds
         y[g.x] = acc;
     """),
     kernel("scale_by_its_count", 24)(x=floats(24), scales=floats(5), y=Out(24))("""
@@ -87,9 +85,7 @@ BUGS = (
     kernel("sum_without_a_start", 8, lineless="uninitialized-read")(x=floats(8, 7), y=Out(8))("""
         uint row = thread_position_in_grid.x;
         float acc;
-        for (uint k = 0; k < 7; ++k) {
-          acc += x[row * 7 + k];  // <- uninitialized-read
-        }
+        for (uint k = 0; k < 7; ++k) acc += x[row * 7 + k];  // <- uninitialized-read
         y[row] = acc;  // <- uninitialized-read
     """),
     kernel("private_histogram_without_a_start", 6, lineless="uninitialized-read")(
@@ -97,9 +93,7 @@ BUGS = (
     )("""
         uint row = thread_position_in_grid.x;
         int bins[4];
-        for (uint k = 0; k < 9; ++k) {
-          bins[keys[row * 9 + k] & 3]++;  // <- uninitialized-read
-        }
+        for (uint k = 0; k < 9; ++k) bins[keys[row * 9 + k] & 3]++;  // <- uninitialized-read
         for (uint b = 0; b < 4; ++b) y[row * 4 + b] = bins[b];  // <- uninitialized-read
     """),
     kernel("maximum_of_threads_that_took_no_part", (128, 64))(

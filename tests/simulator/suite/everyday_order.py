@@ -19,9 +19,8 @@ BUGS = (
         if (lid < 32) sums[lid] = 0;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float s = simd_sum(x[lid]);
-        if (thread_index_in_simdgroup == 0) {
+        if (thread_index_in_simdgroup == 0)
           sums[simdgroup_index_in_threadgroup] = s;  // <- threadgroup-race
-        }
         if (simdgroup_index_in_threadgroup == 0) {
           float all = simd_sum(sums[thread_index_in_simdgroup]);  // <- threadgroup-race
           if (lid == 0) y[0] = all;
@@ -33,9 +32,8 @@ BUGS = (
           threadgroup T* cells;
           threadgroup T& at(int r, int c) { return cells[r * COLUMNS + c]; }
           void load(const device T* from, uint lid, uint threads) {
-            for (uint k = lid; k < ROWS * COLUMNS; k += threads) {
+            for (uint k = lid; k < ROWS * COLUMNS; k += threads)
               cells[k] = from[k];  // <- threadgroup-race
-            }
           }
         };
         // body
@@ -97,9 +95,7 @@ BUGS = (
     """),
     kernel("up_shuffle_in_an_odd_branch", 32)(x=halves(32), y=Out(32, "float16"))("""
         half v = x[lane];
-        if (lane % 2 == 1) {
-          v -= simd_shuffle_up(v, 1);  // <- divergent-simd
-        }
+        if (lane % 2 == 1) v -= simd_shuffle_up(v, 1);  // <- divergent-simd
         y[lane] = v;
     """),
     kernel("step_that_never_meets_one", 8)(x=floats(8), y=Out(8))("""
@@ -139,9 +135,7 @@ BUGS = (
     kernel("last_group_of_a_strided_copy", (24, 8))(x=floats(40), y=Out(48))("""
         uint g = threadgroup_position_in_grid.x;
         for (uint k = thread_position_in_threadgroup.x; k < 16; k += 8) {
-          if (g * 16 + k < 40) {
-            y[g * 20 + k] = x[g * 16 + k];  // <- unwritten-output
-          }
+          if (g * 16 + k < 40) y[g * 20 + k] = x[g * 16 + k];  // <- unwritten-output
         }
     """),
 )

@@ -9,17 +9,13 @@ from tests.simulator.suite.case import Out, count, floats, halves, integers, ker
 BUGS = (
     kernel("shuffle_from_lanes_outside_the_branch", 32)(x=floats(32), y=Out(32))("""
         float v = x[lane];
-        if (lane < 16) {
-          v += simd_shuffle(v, ushort(lane + 16));  // <- divergent-simd
-        }
+        if (lane < 16) v += simd_shuffle(v, ushort(lane + 16));  // <- divergent-simd
         y[lane] = v;
     """),
     kernel("broadcast_from_the_lane_that_stayed_out", 64)(x=floats(64), y=Out(64))("""
         float v = x[thread_position_in_grid.x];
         float r = v;
-        if (lane != 0) {
-          r = v - simd_broadcast(v, 0);  // <- divergent-simd
-        }
+        if (lane != 0) r = v - simd_broadcast(v, 0);  // <- divergent-simd
         y[thread_position_in_grid.x] = r;
     """),
     kernel("butterfly_among_the_positive", 32)(
@@ -27,9 +23,8 @@ BUGS = (
     )("""
         float v = x[lane];
         if (v > 0) {
-          for (ushort m = 16; m > 0; m >>= 1) {
+          for (ushort m = 16; m > 0; m >>= 1)
             v = max(v, simd_shuffle_xor(v, m));  // <- divergent-simd
-          }
         }
         y[lane] = v;
     """),
@@ -51,9 +46,8 @@ BUGS = (
     """),
     kernel("pair_sums_in_a_loop_of_uneven_length", 32)(x=floats(45), y=Out(32))("""
         float total = 0;
-        for (uint c = lane; c < 45; c += 32) {
+        for (uint c = lane; c < 45; c += 32)
           total += x[c] + simd_shuffle_xor(x[c], 1);  // <- divergent-simd
-        }
         y[lane] = total;
     """),
     kernel("matrix_product_of_half_a_simdgroup", 32)(
@@ -63,18 +57,15 @@ BUGS = (
         simdgroup_load(a, x, 8);
         simdgroup_load(b, w, 8);
         c = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-        if (thread_index_in_simdgroup < 16) {
+        if (thread_index_in_simdgroup < 16)
           simdgroup_multiply_accumulate(c, a, b, c);  // <- divergent-simd
-        }
         simdgroup_store(c, y, 8);
     """),
     kernel("matrix_load_guarded_by_lane", 32)(
         x=halves(8, 8), n=np.uint32(30), y=Out(8, 8, "float16")
     )("""
         simdgroup_half8x8 m = make_filled_simdgroup_matrix<half, 8, 8>(0.0h);
-        if (i < n) {
-          simdgroup_load(m, x, 8);  // <- divergent-simd
-        }
+        if (i < n) simdgroup_load(m, x, 8);  // <- divergent-simd
         simdgroup_store(m, y, 8);
     """),
     kernel("matrix_in_a_simdgroup_of_sixteen", 48, also="unwritten-output")(
@@ -88,18 +79,16 @@ BUGS = (
         x=integers(0, 9, 32), steps=1 + count(32) // 11, y=Out(32, "int32")
     )("""
         int v = x[lane];
-        for (int k = 0; k < steps[lane]; ++k) {
+        for (int k = 0; k < steps[lane]; ++k)
           v += simd_shuffle(v, ushort((lane + 1) % 32));  // <- divergent-simd
-        }
         y[lane] = v;
     """),
     kernel("quad_neighbour_that_is_masked", (40, 8))(
         x=floats(40), mask=np.arange(40) % 7 != 2, y=Out(40)
     )("""
         float v = x[i];
-        if (mask[i]) {
+        if (mask[i])
           v = v - quad_shuffle_xor(v, 1);  // <- divergent-simd
-        }
         y[i] = v;
     """),
     kernel("last_lane_of_a_short_simdgroup", (72, 36))(x=integers(1, 5, 72), y=Out(72, "int32"))("""

@@ -23,9 +23,8 @@ NOTES = (
         threadgroup bool found;
         if (lid == 0) found = false;
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (x[lid] > 1.0f) {
+        if (x[lid] > 1.0f)
           found = true;  // <- same-value-write
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[lid] = found;
     """),

@@ -9,9 +9,8 @@ from tests.simulator.suite.case import Out, floats, integers, kernel
 BUGS = (
     kernel("last_group_wins", (64, 16), atomic=True)(seed=np.int32(1), winner=Out(1, "int32"))("""
         uint g = threadgroup_position_in_grid.x;
-        if (thread_position_in_threadgroup.x == 0) {
+        if (thread_position_in_threadgroup.x == 0)
           atomic_store_explicit(&winner[0], int(g), memory_order_relaxed);  // <- order-dependent
-        }
     """),
     kernel("compaction_by_tickets", (40, 8), init=0, atomic=True)(
         x=floats(40), kept=Out(41, "int32")
@@ -35,9 +34,7 @@ BUGS = (
         if (lid == 0) atomic_store_explicit(&next, 0u, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint rank = 0;
-        if (mask[lid]) {
-          rank = 1 + atomic_fetch_add_explicit(&next, 1u, memory_order_relaxed);
-        }
+        if (mask[lid]) rank = 1 + atomic_fetch_add_explicit(&next, 1u, memory_order_relaxed);
         ranks[lid] = rank;  // <- order-dependent
     """),
     kernel("exchange_hands_the_previous_value_on", (24, 8), init=-1, atomic=True)(

@@ -36,9 +36,7 @@ BUGS = (
         template <typename T>
         inline T reduce_sum(threadgroup T* work, uint lid, uint n) {
           for (uint s = n / 2; s > 0; s >>= 1) {
-            if (lid < s) {
-              work[lid] += work[lid + s];  // <- threadgroup-race
-            }
+            if (lid < s) work[lid] += work[lid + s];  // <- threadgroup-race
           }
           metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
           return work[0];
@@ -55,9 +53,7 @@ BUGS = (
         work[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint s = 128; s > 0; s >>= 1) {
-          if (lid < s) {
-            work[lid] += work[lid + s];  // <- threadgroup-race
-          }
+          if (lid < s) work[lid] += work[lid + s];  // <- threadgroup-race
           if (s > 64) threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         if (lid == 0) y[0] = work[0];
@@ -83,9 +79,7 @@ BUGS = (
         buf[0][lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint t = 0; t < 6; ++t) {
-          if (t + 1 < 6) {
-            buf[(t + 1) & 1][lid] = x[(t + 1) * 64 + lid];  // <- threadgroup-race
-          }
+          if (t + 1 < 6) buf[(t + 1) & 1][lid] = x[(t + 1) * 64 + lid];  // <- threadgroup-race
           acc += buf[t & 1][(lid + 1) & 63];  // <- threadgroup-race
           if (t & 1) threadgroup_barrier(mem_flags::mem_threadgroup);
         }
@@ -105,9 +99,7 @@ BUGS = (
           A[t.y][t.x] = a[row * K + k0 + t.x];
           B[t.y][t.x] = b[(k0 + t.y) * N + column];  // <- threadgroup-race
           threadgroup_barrier(mem_flags::mem_threadgroup);
-          for (uint k = 0; k < 8; ++k) {
-            acc += A[t.y][k] * B[k][t.x];  // <- threadgroup-race
-          }
+          for (uint k = 0; k < 8; ++k) acc += A[t.y][k] * B[k][t.x];  // <- threadgroup-race
         }
         c[row * N + column] = acc;
     """),
@@ -126,9 +118,7 @@ BUGS = (
         threadgroup float work[64];
         uint n = threads_per_threadgroup.x;
         work[lid] = x[thread_position_in_grid.x];  // <- threadgroup-race
-        if (n == 64) {
-          threadgroup_barrier(mem_flags::mem_threadgroup);
-        }
+        if (n == 64) threadgroup_barrier(mem_flags::mem_threadgroup);
         y[thread_position_in_grid.x] = work[n - 1 - lid];  // <- threadgroup-race
     """),
     kernel("flag_of_many_writers_that_mostly_agree", 64)(

@@ -12,9 +12,7 @@ BUGS = (
         sums[lid] = x[lid];
         for (uint d = 1; d < 128; d *= 2) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
-          if (lid >= d) {
-            sums[lid] += sums[lid - d];  // <- threadgroup-race
-          }
+          if (lid >= d) sums[lid] += sums[lid - d];  // <- threadgroup-race
         }
         y[lid] = sums[lid];
     """),
@@ -37,9 +35,7 @@ BUGS = (
         threadgroup float row[160];
         ((threadgroup float4*)row)[lid] = ((const device float4*)x)[lid];  // <- threadgroup-race
         float s = 0;
-        for (uint k = 0; k < 4; ++k) {
-          s += row[lid + 40 * k];  // <- threadgroup-race
-        }
+        for (uint k = 0; k < 4; ++k) s += row[lid + 40 * k];  // <- threadgroup-race
         y[lid] = s;
     """),
     kernel("halo_loaded_after_the_barrier", (128, 64))(x=floats(136), y=Out(128))("""
@@ -59,9 +55,8 @@ BUGS = (
         threadgroup atomic_int found;
         if (lid == 0) atomic_store_explicit(&found, 0, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (x[lid] > 0) {
+        if (x[lid] > 0)
           atomic_fetch_add_explicit(&found, 1, memory_order_relaxed);  // <- threadgroup-race
-        }
         y[lid] = *(threadgroup int*)&found;  // <- threadgroup-race
     """),
     kernel("bins_cleared_plainly_beside_the_counting", 96)(
@@ -79,14 +74,12 @@ BUGS = (
         threadgroup float partial[8];
         uint lid = thread_index_in_threadgroup;
         float s = simd_sum(x[lid] * x[lid]);
-        if (thread_index_in_simdgroup == 0) {
+        if (thread_index_in_simdgroup == 0)
           partial[simdgroup_index_in_threadgroup] = s;  // <- threadgroup-race
-        }
         if (lid == 128) {
           float total = 0;
-          for (uint k = 0; k < simdgroups_per_threadgroup; ++k) {
+          for (uint k = 0; k < simdgroups_per_threadgroup; ++k)
             total += partial[k];  // <- threadgroup-race
-          }
           y[0] = sqrt(total);
         }
     """),

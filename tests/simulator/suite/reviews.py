@@ -56,9 +56,7 @@ BUGS = (
         uint row = thread_position_in_grid.x;
         int n = x_shape[1];
         float s = 0;
-        for (int k = n; k >= 0; --k) {
-          s = s * 0.5f + x[row * n + k];  // <- out-of-bounds
-        }
+        for (int k = n; k >= 0; --k) s = s * 0.5f + x[row * n + k];  // <- out-of-bounds
         y[row] = s;
     """),
     kernel("stride_of_the_axis_after_the_last", 24, contiguous=False)(x=floats(3, 8), y=Out(24))("""
@@ -90,8 +88,7 @@ BUGS = (
     """),
     kernel("left_of_its_own_output", 1)(x=floats(8), y=Out(8))("""
         int i = thread_position_in_grid.x * 8;
-        for (int k = 0; k < 8; ++k) {
+        for (int k = 0; k < 8; ++k)
           y[i + k] = x[i + k] + (k > 0 ? y[i + k - 1] : y[i - 1 - k]);  // <- out-of-bounds
-        }
     """),
 )

@@ -21,9 +21,8 @@ BUGS = (
     )("""
         threadgroup atomic_uint bins[8];
         for (uint chunk = 0; chunk < 2; ++chunk) {
-          if (lid < 8) {
+          if (lid < 8)
             atomic_store_explicit(&bins[lid], 0u, memory_order_relaxed);  // <- threadgroup-race
-          }
           threadgroup_barrier(mem_flags::mem_threadgroup);
           uint key = keys[chunk * 96 + lid];
           atomic_fetch_add_explicit(&bins[key], 1u, memory_order_relaxed);
@@ -84,9 +83,7 @@ BUGS = (
     )("""
         uint g = threadgroup_position_in_grid.x;
         int total = simd_sum(x[g * 32 + lid]);
-        if (lid == 0) {
-          offsets[g + 1] = offsets[g] + total;  // <- device-race
-        }
+        if (lid == 0) offsets[g + 1] = offsets[g] + total;  // <- device-race
     """),
     kernel("words_and_halves_of_words", 64)(
         x=integers(0, 1 << 30, 64, dtype="uint32"), y=Out(32, "uint32")
@@ -170,9 +167,7 @@ BUGS = (
     )("""
         simdgroup_float8x8 m;
         simdgroup_load(m, x, 8);
-        if (thread_index_in_simdgroup == 0) {
-          simdgroup_store(m, y, 8);  // <- divergent-simd
-        }
+        if (thread_index_in_simdgroup == 0) simdgroup_store(m, y, 8);  // <- divergent-simd
     """),
     kernel("search_that_some_lanes_have_left", 32)(x=count(32), y=Out(32, "int32"))("""
         int v = x[lane], seen = 0;

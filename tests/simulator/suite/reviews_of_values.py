@@ -80,9 +80,7 @@ BUGS = (
     )("""
         uint3 g = thread_position_in_grid;
         uint at = (g.z * 4 + g.y) * 6 + g.x;
-        if (g.z + 1 < threads_per_grid.z) {
-          hot[at] = x[at] > 0;  // <- unwritten-output
-        }
+        if (g.z + 1 < threads_per_grid.z) hot[at] = x[at] > 0;  // <- unwritten-output
     """),
     kernel("loop_that_continues_without_a_step", 4)(x=floats(4, 6), y=Out(4))("""
         uint row = thread_position_in_grid.x;

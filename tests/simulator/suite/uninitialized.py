@@ -22,15 +22,11 @@ BUGS = (
         tile[lid] = x[thread_position_in_grid.x];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float m = tile[0];
-        for (uint k = 1; k < 48; ++k) {
-          m = max(m, tile[k]);  // <- uninitialized-read
-        }
+        for (uint k = 1; k < 48; ++k) m = max(m, tile[k]);  // <- uninitialized-read
         y[thread_position_in_grid.x] = x[thread_position_in_grid.x] - m;
     """),
     kernel("accumulates_on_a_fresh_output", 15)(x=floats(15, 3), y=Out(15))("""
-        for (uint k = 0; k < 3; ++k) {
-          y[i] += x[3 * i + k];  // <- uninitialized-read
-        }
+        for (uint k = 0; k < 3; ++k) y[i] += x[3 * i + k];  // <- uninitialized-read
     """),
     kernel("atomics_on_a_fresh_output", (64, 32), atomic=True)(
         keys=integers(0, 4, 64, dtype="uint32"), counts=Out(4, "uint32")
@@ -40,9 +36,8 @@ BUGS = (
     """),
     kernel("threadgroup_counter_never_cleared", 50)(x=floats(50), y=Out(1, "int32"))("""
         threadgroup atomic_int hits;
-        if (x[lid] > 0.5f) {
+        if (x[lid] > 0.5f)
           atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed);  // <- uninitialized-read
-        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = atomic_load_explicit(&hits, memory_order_relaxed);
     """),
@@ -50,9 +45,7 @@ BUGS = (
         x=floats(40), y=Out(40)
     )("""
         float scale;
-        if (x[i] > 0) {
-          scale = 2.0f;
-        }
+        if (x[i] > 0) scale = 2.0f;
         y[i] = x[i] * scale;  // <- uninitialized-read
     """),
     kernel("private_array_filled_up_to_a_length", (12, 4), lineless="uninitialized-read")(
@@ -63,9 +56,7 @@ BUGS = (
         int length = lengths[row];
         for (int k = 0; k < length; ++k) window[k] = x[row * 8 + k];
         float s = 0;
-        for (int k = 0; k < 8; ++k) {
-          s += window[k];  // <- uninitialized-read
-        }
+        for (int k = 0; k < 8; ++k) s += window[k];  // <- uninitialized-read
         y[row] = s;  // <- uninitialized-read
     """),
     kernel("last_component_of_a_vector", 20, lineless="uninitialized-read")(
@@ -124,9 +115,7 @@ BUGS = (
         codes=integers(0, 32, 96, dtype="uint8"), y=Out(96)
     )("""
         threadgroup float table[32];
-        if (threadgroup_position_in_grid.x == 0) {
-          table[lid] = exp(-0.1f * float(lid));
-        }
+        if (threadgroup_position_in_grid.x == 0) table[lid] = exp(-0.1f * float(lid));
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uchar c = codes[thread_position_in_grid.x];
         y[thread_position_in_grid.x] = table[c];  // <- uninitialized-read
@@ -146,9 +135,7 @@ BUGS = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float s = 0;
         for (uint dy = 0; dy < 3; ++dy) {
-          for (uint dx = 0; dx < 3; ++dx) {
-            s += tile[t.y + dy][t.x + dx];  // <- uninitialized-read
-          }
+          for (uint dx = 0; dx < 3; ++dx) s += tile[t.y + dy][t.x + dx];  // <- uninitialized-read
         }
         y[t.y * 8 + t.x] = s;
     """),

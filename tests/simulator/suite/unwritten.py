@@ -11,9 +11,8 @@ BUGS = (
         y[i] = x[i] * 3;  // <- unwritten-output
     """),
     kernel("guard_stops_one_short", (24, 8))(x=halves(24), y=Out(24, "float16"))("""
-        if (i < uint(x_shape[0]) - 1) {
+        if (i < uint(x_shape[0]) - 1)
           y[i] = x[i] + x[i + 1];  // <- unwritten-output
-        }
     """),
     kernel("every_other_element", (18, 9))(
         x=integers(0, 99, 18, dtype="int16"), y=Out(36, "int16")
@@ -24,9 +23,8 @@ BUGS = (
         x=floats(20), mask=np.arange(20) % 3 != 1, value=Out(20), logit=Out(20)
     )("""
         value[i] = x[i];
-        if (mask[i]) {
+        if (mask[i])
           logit[i] = log(max(x[i], 1e-6f));  // <- unwritten-output
-        }
     """),
     kernel("rows_padded_to_a_multiple", ((13, 4), 13))(x=floats(4, 13), y=Out(4, 16))("""
         uint3 at = thread_position_in_grid;
@@ -46,9 +44,7 @@ BUGS = (
         float s = 0;
         for (uint k = 0; k < 4; ++k) s += x[row * 4 + k];
         if (s == 0.0f) return;
-        for (uint k = 0; k < 4; ++k) {
-          y[row * 4 + k] = x[row * 4 + k] / s;  // <- unwritten-output
-        }
+        for (uint k = 0; k < 4; ++k) y[row * 4 + k] = x[row * 4 + k] / s;  // <- unwritten-output
     """),
     kernel("edge_tiles_of_a_transpose", ((24, 16), (8, 8)))(
         T="bfloat16", x=Array(floats(16, 20), dtype="bfloat16"), y=Out(20, 16, "bfloat16")
