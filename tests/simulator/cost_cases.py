@@ -1,9 +1,8 @@
 """Kernels with one cost fault each, and well-written ones, found in the modules of `costs`.
 
 They were written before the notes on costs were seen, from their table in `docs/profile.md`. Those
-of modules `later_...` were written from the rules' pages, after the notes on the others were
-mended: 13 of their 15 faults were noted at once, and 1 of 15 clean kernels, whose reads were indeed
-uncoalesced.
+of `later` were written from the rules' pages, after the notes on the others were corrected: 13 of
+their 15 faults were noted at once, and 1 of 15 clean kernels, whose reads were indeed uncoalesced.
 """
 
 from __future__ import annotations
