@@ -108,11 +108,7 @@ def test_an_error_is_printed_like_a_linter(errors) -> None:
     ],
 )
 def test_an_error_is_at_its_place(
-    errors,
-    body: str,
-    header: str,
-    place: tuple[str, int, int],
-    message: str,
+    errors, body: str, header: str, place: tuple[str, int, int], message: str
 ) -> None:
     first = errors(body, header).diagnostics[0]
     assert message in first.message
@@ -206,8 +202,7 @@ def test_an_error_of_a_name_that_metal_has_says_so(unit: Rewritten) -> None:
 
 
 @pytest.mark.parametrize(
-    "output",
-    ["zig: error: unknown argument '-fnew'\n", "/a/ember_math.h:7:9: error: bad\n"],
+    "output", ["zig: error: unknown argument '-fnew'\n", "/a/ember_math.h:7:9: error: bad\n"]
 )
 def test_an_error_that_is_not_the_users_is_no_compile_error(unit: Rewritten, output: str) -> None:
     with pytest.raises(SimulatorError, match="own Metal library") as caught:

@@ -92,19 +92,13 @@ def test_message_states_the_bounds_that_the_compiler_saw():
             WRITE,
             MemoryAccess(3, (4, 0, 0), (1, 0, 0), "read"),
             "data race on `tile[3]`: unsynchronized write here, read at body line 1",
-            (
-                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
-                OTHER_READ,
-            ),
+            ("access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)", OTHER_READ),
         ),
         (
             WRITE,
             MemoryAccess(4, (4, 0, 0), (0, 0, 0), "write", "3"),
             "data race on `tile[3]` between threadgroups: unsynchronized writes",
-            (
-                "access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)",
-                OTHER_WRITE,
-            ),
+            ("access: write of 2 by thread (5, 0, 0) of threadgroup (1, 0, 0)", OTHER_WRITE),
         ),
         (
             WRITE,

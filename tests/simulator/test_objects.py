@@ -392,13 +392,7 @@ def test_the_same_wheel_elsewhere_is_the_same_compiler(
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "ziglang/zig,sha256=z,5",
-        "ziglang/zig,,",
-        "ziglang/zig",
-        "ziglang/zigzag,sha256=z,4",
-        "",
-    ],
+    ["ziglang/zig,sha256=z,5", "ziglang/zig,,", "ziglang/zig", "ziglang/zigzag,sha256=z,4", ""],
 )
 def test_a_compiler_that_its_wheel_does_not_list_is_known_by_its_file(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

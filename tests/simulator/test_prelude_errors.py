@@ -23,11 +23,7 @@ def compiled(body: str, header: str = "") -> None:
     """Compile a kernel with a device input ``x``, a constant one ``c`` and the output ``y``."""
     with activate(checks=True):
         kernel = mx.fast.metal_kernel(
-            name="tried",
-            input_names=["x", "c"],
-            output_names=["y"],
-            source=body,
-            header=header,
+            name="tried", input_names=["x", "c"], output_names=["y"], source=body, header=header
         )
         kernel(
             inputs=[mx.zeros((32,)), mx.zeros((4,))],

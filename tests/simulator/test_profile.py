@@ -88,10 +88,7 @@ def test_width_of_an_access(dtype, type_name, width, sectors):
     assert (found.width, found.sectors) == (width, 2 * sectors)
 
 
-@pytest.mark.parametrize(
-    ("index", "cycles"),
-    [("(i % 32) * 2", 2), ("(i % 32) * 33", 1)],
-)
+@pytest.mark.parametrize(("index", "cycles"), [("(i % 32) * 2", 2), ("(i % 32) * 33", 1)])
 def test_bank_conflicts(index, cycles):
     body = f"""threadgroup float t[1056];
         for (uint k = i; k < 1056; k += {THREADS}) t[k] = 0.0f;

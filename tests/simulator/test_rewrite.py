@@ -76,11 +76,7 @@ def test_a_template_is_instantiated_by_the_thunk() -> None:
 
 def test_parameters_are_read() -> None:
     body = "y[0] = s + c[0] + x_shape[0] + x_strides[0] + x_ndim + thread_index_in_simdgroup;"
-    inputs = (
-        X,
-        Input.of_shape("c", (4,), "bfloat16"),
-        Input.of_shape("s", (), "int64"),
-    )
+    inputs = (X, Input.of_shape("c", (4,), "bfloat16"), Input.of_shape("s", (), "int64"))
     found = {p.name: p for p in rewritten(body, inputs=inputs, atomic=True).parameters}
     forms = {
         name: (p.type, p.space, p.declarator, p.is_const, p.is_atomic, p.index, p.attribute)
@@ -424,11 +420,7 @@ def test_places_beyond_the_text_are_harmless() -> None:
 
 @pytest.mark.parametrize(
     "edits",
-    [
-        [LineEdit(0, 3, "x")],
-        [LineEdit(0, 1, "\n")],
-        [LineEdit(0, 2, "x"), LineEdit(1, 2, "y")],
-    ],
+    [[LineEdit(0, 3, "x")], [LineEdit(0, 1, "\n")], [LineEdit(0, 2, "x"), LineEdit(1, 2, "y")]],
 )
 def test_edits_that_move_lines_or_overlap_are_refused(edits: list[LineEdit]) -> None:
     with pytest.raises(SimulatorError, match="in place"):

@@ -373,11 +373,7 @@ CASES = (*BOUNDS, *RACES, *FLAGS, *VALUES, *DIVERGENCE)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_finds_what_is_there_and_nothing_else(bench: Bench, case: Case) -> None:
     result = bench.run(
-        case.body,
-        *case.buffers,
-        grid=case.grid,
-        threadgroup=case.threadgroup,
-        header=case.header,
+        case.body, *case.buffers, grid=case.grid, threadgroup=case.threadgroup, header=case.header
     )
     matched = [next((f for f in result.findings if _matches(f, w)), w) for w in case.found]
     assert matched == [f for f in matched if isinstance(f, RawFinding)], result.findings
@@ -393,10 +389,7 @@ def test_every_kind_of_a_run_that_ends_is_tried() -> None:
     tried = {kind for case in CASES for what in case.found for kind in str(what[0]).split("|")}
     assert {
         kind for kind in CODE_OF_KIND if kind.startswith(("o", "w", "t", "d", "u", "s", "l"))
-    } - {
-        "timeout",
-        "does-not-compile",
-    } <= tried
+    } - {"timeout", "does-not-compile"} <= tried
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

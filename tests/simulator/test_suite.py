@@ -19,7 +19,7 @@ COMPILING = {"does-not-compile", "variant-does-not-compile"}
 MISSED = {
     "vector_view_past_a_private_array": (
         "the compiler checks loads and stores of private arrays, not copies of whole vectors"
-    ),
+    )
 }
 
 

@@ -49,9 +49,7 @@ def _loop(name: str, quotient: str, divisor: str = "DIVISOR") -> Kernel:
 RUNTIME = _loop("runtime", "value / DIVISOR", "divisor")
 CONSTANT = _loop("constant", "value / DIVISOR", "static_cast<uint>(DIVISOR)")
 RECIPROCAL = _loop(
-    "reciprocal",
-    "static_cast<uint>((static_cast<ulong>(value) * reciprocal) >> 32)",
-    "divisor",
+    "reciprocal", "static_cast<uint>((static_cast<ulong>(value) * reciprocal) >> 32)", "divisor"
 )
 
 

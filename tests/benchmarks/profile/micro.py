@@ -137,14 +137,7 @@ def _transposes() -> Iterator[Case]:
     yield micro("transpose_naive", naive, [(square, F)], (square, F), square, (32, 8), N=size)
     for name, pitch in (("transpose_tiled", 32), ("transpose_padded", 33)):
         yield micro(
-            name,
-            tiled,
-            [(square, F)],
-            (square, F),
-            (size, size // 4),
-            (32, 8),
-            N=size,
-            PITCH=pitch,
+            name, tiled, [(square, F)], (square, F), (size, size // 4), (32, 8), N=size, PITCH=pitch
         )
     loop = """
     threadgroup float words[2048];

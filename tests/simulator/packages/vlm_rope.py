@@ -56,14 +56,7 @@ def sections(m: ModuleType, dtype: str, pairing: str) -> Outcome:
         q, k, cos, sin, mrope_section=SECTIONS, style=f"sectioned_{pairing}"
     )
     want = m._precomputed_rotary(
-        q,
-        k,
-        cos,
-        sin,
-        pairing=pairing,
-        cos_layout="half",
-        sectioned=True,
-        mrope_section=SECTIONS,
+        q, k, cos, sin, pairing=pairing, cos_layout="half", sectioned=True, mrope_section=SECTIONS
     )
     return Outcome(got, want)
 
@@ -83,22 +76,13 @@ def even_odd(m: ModuleType, dtype: str, layout: str) -> Outcome:
     cos, sin = data.uniform(2, 4, 16, low=-1.0), data.uniform(2, 4, 16, low=-1.0)
     got = m.apply_rotary_pos_emb_even_odd(q, k, cos, sin, cos_layout=layout)
     want = m._precomputed_rotary(
-        q,
-        k,
-        cos,
-        sin,
-        pairing="even_odd",
-        cos_layout=layout,
-        sectioned=False,
-        mrope_section=None,
+        q, k, cos, sin, pairing="even_odd", cos_layout=layout, sectioned=False, mrope_section=None
     )
     return Outcome(got, want)
 
 
 @kernel_cases(
-    MODULE,
-    "rotary_apply_even_odd_half_preselected_16_3d",
-    {"float32": {"dtype": "float32"}},
+    MODULE, "rotary_apply_even_odd_half_preselected_16_3d", {"float32": {"dtype": "float32"}}
 )
 def even_odd_gradient(m: ModuleType, dtype: str) -> Outcome:
     """``mx.vjp`` through a compiled ``mx.custom_function`` whose forward is the kernel."""
