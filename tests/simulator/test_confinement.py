@@ -145,6 +145,7 @@ def _framed(message: str) -> str:
     """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "message",
     [

@@ -462,6 +462,7 @@ def test_a_clang_without_a_linker_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @linux
+@pytest.mark.exhaustive
 def test_a_system_clang_builds_kernels_like_the_wheels(
     toolchain: Toolchain, object_cache: Path, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_without_checks_nothing_is_found(
     assert re.search(summary, printed)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("files", "options", "words"),
     [

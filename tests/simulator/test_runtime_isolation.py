@@ -77,7 +77,7 @@ def _only(findings: tuple[RawFinding, ...]) -> RawFinding:
     return finding
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("body", "line"),
@@ -108,7 +108,7 @@ def test_time_is_that_of_one_run(bench: Bench) -> None:
     assert bench.run(body, wanted("y", 64), header=BACKGROUND, limits=limits).findings == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("statement", "what"),
@@ -131,7 +131,7 @@ def test_invalid_pointer_is_a_crash(
     assert _works(bench)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("header", "statement"),
