@@ -213,13 +213,6 @@ def test_findings_raise_where_asked_for():
         assert part in text
 
 
-def test_notes_never_raise():
-    with activate(on_finding="raise", machine=Doubling((NOTE,))) as recorder:
-        twice(mx.array(X))
-    assert recorder.findings == []
-    assert len(recorder.notes) == 1
-
-
 # --- devices and streams -------------------------------------------------------------------------
 
 
@@ -413,15 +406,6 @@ def test_compilation_switched_on_inside_says_why_not():
         mx.enable_compile()
         with pytest.raises(SimulatorError, match=r"leave out mx\.enable_compile"):
             mx.compile(lambda x: twice(x, kernel))(mx.array(X))
-
-
-def test_an_export_holds_the_kernel_itself():
-    machine, records = Doubling(), []
-    with activate(machine=machine):
-        kernel = build()
-        mx.export_function(records.append, lambda x: twice(x * 2, kernel), mx.array(X))
-    assert "CustomKernel" in [record.get("name") for record in records]
-    assert machine.ran == []
 
 
 # --- contexts ------------------------------------------------------------------------------------

@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -357,51 +355,3 @@ def test_what_a_process_started_ends_with_the_caller_or_with_it(way: str) -> Non
     assert ends_soon(grandchild)
     if way == "ends":
         os.close(lifeline)
-
-
-_ENDLESS = """
-import os
-import mlx.core as mx
-kernel = mx.fast.metal_kernel(
-    name="endless", input_names=["x"], output_names=["y"],
-    source="while (x[0] == 0) { y[0] = x[0]; }",
-)
-print(os.getpid(), flush=True)
-x = mx.zeros((8,))
-shape = {"output_shapes": [(1,)], "output_dtypes": [x.dtype]}
-kernel(inputs=[x], grid=(1, 1, 1), threadgroup=(1, 1, 1), **shape)
-"""
-
-
-def _kernel_process(parent: int) -> int:
-    """The process that runs a program's kernels, once it does."""
-    listed = Path(f"/proc/{parent}/task/{parent}/children")
-    for _ in range(1000):
-        for pid in listed.read_text().split():
-            with suppress(FileNotFoundError):  # of a process that has ended by now
-                if b"simulator/process/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return int(pid)
-        time.sleep(0.02)
-    raise AssertionError("no kernel runs")
-
-
-@linux
-def test_program_and_kernels_end_with_a_killed_command(tmp_path: Path) -> None:
-    (tmp_path / "endless.py").write_text(_ENDLESS)
-    command = [sys.executable, "-m", "embercoach", "simulate", "--", "python", "endless.py"]
-    root = str(Path(connection.__file__).parents[2])
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": root},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            program = int(process.stdout.readline())
-            kernels = _kernel_process(program)
-        finally:
-            process.kill()
-    assert ends_soon(program)
-    assert ends_soon(kernels)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from embercoach.simulator import KernelFault, activate
-from embercoach.simulator.reporting.compiler_errors import CompileError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
@@ -114,21 +113,6 @@ def test_math_mode_is_what_the_kernel_sees(mode, value, recorder):
     assert output.tolist() == [value] * 4
 
 
-def test_empty_outputs_beside_others(recorder):
-    kernel = mx.fast.metal_kernel(
-        name="two", input_names=["a"], output_names=["o", "p"], source=f"{PLACE}o[i] = a[i];"
-    )
-    output, nothing = kernel(
-        inputs=[mx.arange(9, dtype=mx.float32)],
-        grid=(9, 1, 1),
-        threadgroup=(4, 1, 1),
-        output_shapes=[(9,), (0, 2)],
-        output_dtypes=[mx.float32, mx.bfloat16],
-    )
-    assert output.tolist() == list(range(9))
-    assert nothing.shape == (0, 2)
-
-
 def test_a_fault_raises_where_the_kernel_is_called():
     with activate(on_finding="raise"), pytest.raises(KernelFault) as caught:
         run(f"{PLACE}o[i] = a[i + 1];", [mx.arange(40)], (40,), mx.int32)
@@ -141,12 +125,3 @@ def test_a_fault_raises_where_the_kernel_is_called():
     assert (
         Path(file).read_text(encoding="utf-8").split("\n")[line - 1].strip().startswith("(output")
     )
-
-
-def test_what_does_not_compile_raises_with_the_users_line():
-    with activate() as recorder, pytest.raises(CompileError) as caught:
-        run("uint i = 0;\no[i] = missing[i];", [mx.ones((4,))], (4,))
-    assert "missing" in str(caught.value)
-    (diagnostic,) = caught.value.diagnostics
-    assert (diagnostic.part, diagnostic.line) == ("body", 2)
-    assert recorder.launches == []

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
@@ -68,19 +66,6 @@ def undefined(path: Path) -> set[str]:
         return {s.name for s in symbols if s.name and s["st_shndx"] == "SHN_UNDEF"}
 
 
-def threadgroup_arrays(path: Path) -> dict[str, int]:
-    """Mangled name's end and size of what lies in the section of threadgroup variables."""
-    with path.open("rb") as file:
-        elf = ELFFile(file)
-        index = elf.get_section_index("msltg")
-        symbols = elf.get_section_by_name(".symtab").iter_symbols()
-        return {
-            s.name.rpartition("E")[2]: s["st_size"]
-            for s in symbols
-            if s["st_shndx"] == index and s["st_info"]["type"] == "STT_OBJECT"
-        }
-
-
 @linux
 def test_only_checked_kernels_call_the_runtime(toolchain: Toolchain, object_cache: Path) -> None:
     built = build(toolchain, object_cache)
@@ -89,74 +74,6 @@ def test_only_checked_kernels_call_the_runtime(toolchain: Toolchain, object_cach
     checked = undefined(built.object)
     assert {"__tsan_read4", "__tsan_write4"} <= checked
     assert undefined(build(toolchain, object_cache, checks=False).object) == set()
-
-
-@linux
-def test_threadgroup_variables_lie_in_their_section(
-    toolchain: Toolchain, object_cache: Path
-) -> None:
-    body = """
-    struct Pair { float v; int i; };
-    threadgroup float a[32], b[4][4];
-    threadgroup Pair pairs[8];
-    threadgroup T values[N];
-    threadgroup alignas(64) uint u;
-    threadgroup atomic_int counter;
-    threadgroup float4 v4[2];
-    uint i = thread_position_in_grid.x;
-    Pair p = {1.0f, 2};
-    pairs[i & 7] = p;
-    Pair q = pairs[0];
-    a[i & 31] = q.v; b[1][i & 3] = 1; values[0] = T(3); u = i; v4[1] = float4(1);
-    atomic_store_explicit(&counter, 1, memory_order_relaxed);
-    y[i] = a[0] + b[0][0] + float(values[1]) + u + v4[0].x;
-    """
-    template = (TemplateArgument("T", "bfloat16"), TemplateArgument("N", 6))
-    built = build(toolchain, object_cache, body, template=template)
-    assert threadgroup_arrays(built.object) == {
-        "1a": 128,
-        "1b": 64,
-        "5pairs": 64,
-        "6values": 12,
-        "1u": 4,
-        "7counter": 4,
-        "2v4": 32,
-    }
-
-
-@linux
-def test_lines_are_those_of_the_generated_source(toolchain: Toolchain, object_cache: Path) -> None:
-    built = build(toolchain, object_cache, header="inline float f(float v) {\n  return v;\n}")
-    with built.object.open("rb") as file:
-        dwarf = ELFFile(file).get_dwarf_info()
-        (unit,) = dwarf.iter_CUs()
-        program = dwarf.line_program_for_CU(unit)
-        names = {entry.name for entry in program["file_entry"]}
-        lines = {e.state.line for e in program.get_entries() if e.state and e.state.line}
-    assert b"kernel.metal" in names
-    first = built.lines.body_start
-    # a[0] = x[0]; y[0] = a[0]; and what MLX wrote around them; of the library nothing.
-    assert {first + 1, first + 2} <= lines
-    assert min(lines) >= first - 1
-    assert max(lines) == built.source.count("\n") + 2
-
-
-def test_an_unchecked_kernel_computes(toolchain: Toolchain, object_cache: Path) -> None:
-    body = (
-        "uint i = thread_position_in_grid.x;\n"
-        "float r = sin(x[i]) * 1.0h;\n"
-        "y[i] = N * r + threads_per_grid.x + thread_position_in_threadgroup.z;\n"
-    )
-    template = (TemplateArgument("N", 2),)
-    built = build(toolchain, object_cache, body, template=template, checks=False)
-    kernel = ctypes.CDLL(str(built.object)).ember_kernel
-    x, y = (ctypes.c_float * 16)(*[0.5] * 16), (ctypes.c_float * 16)()
-    fields = (ctypes.c_uint32 * 64)()
-    fields[0], fields[5], fields[15] = 3, 7, 16  # see struct ember_thread
-    pointers = (ctypes.c_void_p * 2)(ctypes.addressof(x), ctypes.addressof(y))
-    kernel(ctypes.byref(fields), pointers)
-    assert y[3] == pytest.approx(2 * 0.479425538 + 16 + 7)
-    assert list(y[:3]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -237,36 +154,6 @@ def test_a_damaged_entry_is_made_again(
     assert build(toolchain, tmp_path) == built
     assert built.object.read_bytes() == b"x" * 200
     assert len(compiled) == 2
-
-
-@pytest.mark.sampled(0)
-def test_many_processes_build_the_same(object_cache: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "shared"
-    script = tmp_path / "build.py"
-    body = "y[0] = 15;"
-    script.write_text(
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from embercoach.simulator.build.objects import build\n"
-        "from embercoach.simulator.build.toolchain import find_toolchain\n"
-        f"built = build({generated(body)!r}, 'k', {body!r}, '', checks=True,\n"
-        "    toolchain=find_toolchain(), cache=Path(sys.argv[1]))\n"
-        "print(built.object, len(built.object.read_bytes()))\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(Path(objects.__file__).parents[2])}
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(cache)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for _ in range(4)
-    ]
-    said = {process.communicate(timeout=60)[0] for process in running}
-    assert [process.returncode for process in running] == [0] * 4
-    assert len(said) == 1
-    assert [p.name for p in cache.iterdir() if p.name.startswith(".")] == []
 
 
 def entry(cache: ObjectCache, key: str, size: int, age: float = 0.0) -> Path:

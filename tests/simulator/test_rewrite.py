@@ -60,20 +60,6 @@ def test_a_plain_kernel_keeps_every_character_of_its_body() -> None:
     )
 
 
-def test_a_template_is_instantiated_by_the_thunk() -> None:
-    result = rewritten(
-        "y[0] = T(N);",
-        template=(
-            TemplateArgument("T", "bfloat16"),
-            TemplateArgument("N", -4),
-            TemplateArgument("B", True),
-        ),
-    )
-    assert "template" in result.edited.text.split("\n")[0]
-    assert "host_name" not in result.text
-    assert "custom_kernel_k__bfloat16_t__4_1_float_float<bfloat16_t, -4, 1>(" in result.thunk
-
-
 def test_parameters_are_read() -> None:
     body = "y[0] = s + c[0] + x_shape[0] + x_strides[0] + x_ndim + thread_index_in_simdgroup;"
     inputs = (X, Input.of_shape("c", (4,), "bfloat16"), Input.of_shape("s", (), "int64"))
@@ -100,18 +86,6 @@ def test_parameters_are_read() -> None:
             "thread_index_in_simdgroup",
         ),
     }
-
-
-@pytest.mark.parametrize("header", ["", "// h\n", "int f();\nint g();", "\n\n"])
-def test_lines_are_where_the_map_says(header: str) -> None:
-    body = "int a;\nint b;\n"
-    result = rewritten(body, header)
-    source = result.edited.original.split("\n")
-    first = result.lines.body_start - 1
-    assert source[first : first + result.lines.body_lines] == body.split("\n")
-    assert result.lines.place(result.lines.body_start + 1) == ("body", 2)
-    if header:
-        assert result.lines.place(1) == ("header", 1)
 
 
 # -- threadgroup variables ----------------------------------------
@@ -190,21 +164,6 @@ def test_what_is_no_threadgroup_variable_stays(declaration: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        # In a function of its own, and where the tree is torn, clang must refuse them.
-        "auto f = [&]() { threadgroup float a[3]; return a[0]; };",
-        "struct S { void f() { threadgroup float a[3]; } };",
-        "threadgroup float a[3] float* b = 0;",
-        "threadgroup float a[3",
-        "threadgroup float a[\n#if 1\n4\n#endif\n];",
-    ],
-)
-def test_what_can_not_be_told_stays_for_clang(body: str) -> None:
-    assert body_of(rewritten(body)) == body.split("\n")
-
-
-@pytest.mark.parametrize(
     ("declaration", "word"),
     [
         ("threadgroup float a[2] = {0, 0};", "initializer"),
@@ -222,17 +181,6 @@ def test_what_metal_refuses_is_a_problem_of_its_line(declaration: str, word: str
     assert (result.lines.place(problem.line), problem.column) == (("body", 2), 3)
 
 
-def test_a_declaration_over_several_lines_keeps_them() -> None:
-    body = "threadgroup float\n  a[4], // rows, columns\n  b[2];\ny[0] = a[0];"
-    lines = body_of(rewritten(body))
-    assert lines == [
-        "EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float [2])",
-        "",
-        "",
-        "y[0] = a[0];",
-    ]
-
-
 @pytest.mark.parametrize(
     ("declaration", "expected"),
     [
@@ -246,13 +194,6 @@ def test_a_declaration_over_several_lines_keeps_them() -> None:
 def test_a_macro_of_qualifiers_is_seen_through(declaration: str, expected: str) -> None:
     result = rewritten(declaration, "#define SHARED threadgroup\n")
     assert body_of(result) == [expected]
-
-
-def test_a_macro_that_hides_a_declaration_is_named() -> None:
-    header = "#define ARRAY(n) threadgroup float n[4]\n#define OTHER(n) float n[4]\n"
-    result = rewritten("ARRAY(a);", header)
-    assert body_of(result) == ["ARRAY(a);"]
-    assert result.opaque == ("ARRAY",)
 
 
 @pytest.mark.parametrize("mark", ["[[kernel]]", "kernel"])
@@ -412,12 +353,6 @@ def test_every_place_leads_back(case: tuple[str, list[LineEdit]]) -> None:
             line, start = line + 1, offset + 1
 
 
-def test_places_beyond_the_text_are_harmless() -> None:
-    edited = apply("ab\ncd", [LineEdit(0, 1, "xyz")])
-    assert edited.original_place(1, 99) == (1, 3)
-    assert edited.original_place(9, 4) == (9, 1)
-
-
 @pytest.mark.parametrize(
     "edits",
     [[LineEdit(0, 3, "x")], [LineEdit(0, 1, "\n")], [LineEdit(0, 2, "x"), LineEdit(1, 2, "y")]],
@@ -453,14 +388,6 @@ def test_literals_get_suffixes_that_clang_takes(written: str, expected: str) -> 
         f"y[0] = E * {expected}; // {written}",
         f'"{written}";',
     ]
-
-
-def test_columns_behind_a_literal_lead_back() -> None:
-    body = "y[0] = 1.5bf + oops;"
-    edited = rewritten(body).edited
-    line = edited.text.count("\n", 0, edited.text.index("oops")) + 1
-    column = edited.text.split("\n")[line - 1].index("oops") + 1
-    assert edited.original_place(line, column) == (line, body.index("oops") + 1)
 
 
 @pytest.mark.parametrize(

@@ -102,12 +102,6 @@ def test_endless_loop_is_a_timeout(
     assert _works(bench)
 
 
-def test_time_is_that_of_one_run(bench: Bench) -> None:
-    body = "for (int k = 0; k < 100000; k++) y[i] = go + k;"
-    limits = Limits(seconds=8)
-    assert bench.run(body, wanted("y", 64), header=BACKGROUND, limits=limits).findings == ()
-
-
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(

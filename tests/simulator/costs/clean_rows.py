@@ -108,8 +108,7 @@ CLEAN = (
         if (lane == 0) partial[simdgroup_index_in_threadgroup] = sums;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         sums = partial[0] + partial[1] + partial[2] + partial[3];
-        float mean = sums.x / 512;
-        float scale = rsqrt(sums.y / 512 - mean * mean + 1e-5f);
+        float mean = sums.x / 512, scale = rsqrt(sums.y / 512 - mean * mean + 1e-5f);
         ((device float4*)y)[row * D4 + lid] = (v - mean) * scale;
     """),
     kernel("argmax_of_rows", ((32, 128), (32, 8)))(
@@ -151,9 +150,7 @@ CLEAN = (
     kernel("embedding_gather", ((64, 64), (64, 4)))(
         table=_TABLE, tokens=_TOKENS, y=gives(_TABLE[_TOKENS])
     )("""
-        uint d = thread_position_in_grid.x;
-        uint t = thread_position_in_grid.y;
-        uint token = tokens[t];
+        uint d = thread_position_in_grid.x, t = thread_position_in_grid.y, token = tokens[t];
         ((device float4*)y)[t * 64 + d] = ((const device float4*)table)[token * 64 + d];
     """),
     kernel("channel_statistics_of_a_batch", (1024, 256))(
@@ -173,8 +170,7 @@ CLEAN = (
     kernel("mean_of_segments", ((1024, 7), 256))(
         x=_BATCH, ends=_ENDS, y=gives(np.stack([_BATCH[a:b].mean(0) for a, b in pairwise(_ENDS)]))
     )("""
-        uint c = thread_position_in_grid.x;
-        uint s = thread_position_in_grid.y;
+        uint c = thread_position_in_grid.x, s = thread_position_in_grid.y;
         int first = ends[s], last = ends[s + 1];
         float sum = 0;
         for (int r = first; r < last; r++) sum += x[r * 1024 + c];
@@ -221,8 +217,7 @@ CLEAN = (
         float best = -INFINITY, total = 0;
         float2 sums = 0;
         for (uint t = 0; t < T; t++) {
-          float score = simd_sum(dot(query, keys[t * 32 + lane]));
-          float next = max(best, score);
+          float score = simd_sum(dot(query, keys[t * 32 + lane])), next = max(best, score);
           float keep = fast::exp(best - next), power = fast::exp(score - next);
           total = total * keep + power;
           sums = sums * keep + power * values[t * 32 + lane];

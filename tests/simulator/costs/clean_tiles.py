@@ -125,8 +125,7 @@ CLEAN = (
         a=_A, b=_B, y=gives(_A @ _B)
     )("""
         constexpr uint N = 64;
-        uint row = threadgroup_position_in_grid.y * 16;
-        uint col = threadgroup_position_in_grid.x * 16;
+        uint row = threadgroup_position_in_grid.y * 16, col = threadgroup_position_in_grid.x * 16;
         simdgroup_float8x8 left[2], right[2];
         simdgroup_float8x8 sums[4] = {simdgroup_float8x8(0), simdgroup_float8x8(0),
                                       simdgroup_float8x8(0), simdgroup_float8x8(0)};
@@ -189,18 +188,15 @@ CLEAN = (
         ((device float4*)y)[i] = 0.5f * v * (1.0f + precise::tanh(inner));
     """),
     kernel("gated_halves_by_four", (8192, 256), close=1e-3)(g=_GATE, u=_UP, y=gives(_gated()))("""
-        float4 gate = float4(((const device half4*)g)[i]);
-        float4 up = float4(((const device half4*)u)[i]);
+        float4 gate = float4(((const device half4*)g)[i]), up = float4(((const device half4*)u)[i]);
         ((device half4*)y)[i] = half4(gate / (1.0f + fast::exp(-gate)) * up);
     """),
     kernel("rotary_embedding_of_halves", ((32, 4, 64), (32, 4, 2)))(
         x=_HEADS, angles=_ANGLES, y=gives(_rotated())
     )("""
-        uint d = thread_position_in_grid.x;
-        uint h = thread_position_in_grid.y;
+        uint d = thread_position_in_grid.x, h = thread_position_in_grid.y;
         uint t = thread_position_in_grid.z;
-        float angle = angles[t * 32 + d];
-        float c = cos(angle), s = sin(angle);
+        float angle = angles[t * 32 + d], c = cos(angle), s = sin(angle);
         uint at = (t * 4 + h) * 64 + d;
         float first = x[at], second = x[at + 32];
         y[at] = first * c - second * s;
@@ -209,11 +205,9 @@ CLEAN = (
     kernel("rotary_embedding_of_pairs", ((32, 4, 64), (32, 4, 2)))(
         x=_HEADS, angles=_ANGLES, y=gives(_rotated_pairs())
     )("""
-        uint d = thread_position_in_grid.x;
-        uint h = thread_position_in_grid.y;
+        uint d = thread_position_in_grid.x, h = thread_position_in_grid.y;
         uint t = thread_position_in_grid.z;
-        float angle = angles[t * 32 + d];
-        float c = cos(angle), s = sin(angle);
+        float angle = angles[t * 32 + d], c = cos(angle), s = sin(angle);
         uint at = (t * 4 + h) * 32 + d;
         float2 v = ((const device float2*)x)[at];
         ((device float2*)y)[at] = float2(v.x * c - v.y * s, v.x * s + v.y * c);
@@ -248,8 +242,7 @@ CLEAN = (
     """),
     kernel("prefix_sums_of_rows", (32 * 256, 256))(x=_WHOLE, y=gives(_WHOLE.cumsum(1)))("""
         threadgroup int totals[8];
-        uint row = threadgroup_position_in_grid.x;
-        uint group = simdgroup_index_in_threadgroup;
+        uint row = threadgroup_position_in_grid.x, group = simdgroup_index_in_threadgroup;
         int4 v = ((const device int4*)x)[row * 256 + lid];
         v.y += v.x;
         v.z += v.y;
@@ -289,8 +282,7 @@ CLEAN = (
     kernel("heads_to_the_front", ((16, 4, 64), (16, 4, 4)))(
         x=_HEADS, y=gives(_HEADS.transpose(1, 0, 2))
     )("""
-        uint d = thread_position_in_grid.x;
-        uint h = thread_position_in_grid.y;
+        uint d = thread_position_in_grid.x, h = thread_position_in_grid.y;
         uint t = thread_position_in_grid.z;
         float4 v = ((const device float4*)x)[(t * 4 + h) * 16 + d];
         ((device float4*)y)[(h * 64 + t) * 16 + d] = v;

@@ -268,8 +268,7 @@ FAULTS = (
         x=_ROWS, v=_V, y=gives(_ROWS[:, :256] @ _V.T)
     )("""
         threadgroup float partial[8];
-        uint group = simdgroup_index_in_threadgroup;
-        uint row = threadgroup_position_in_grid.x;
+        uint group = simdgroup_index_in_threadgroup, row = threadgroup_position_in_grid.x;
         float mine = x[row * 512 + lid];
         for (uint o = 0; o < 32; o++) {
           float sum = simd_sum(mine * v[o * 256 + lid]);
@@ -327,8 +326,7 @@ FAULTS = (
         y[row * 32 + lid] = sum;
     """),
     kernel("box_blur_of_bytes", ((128, 128), (32, 8)))(x=_IMAGE, y=gives(_blurred(), "uint8"))("""
-        uint c = thread_position_in_grid.x, r = thread_position_in_grid.y;
-        uint sum = 0;
+        uint c = thread_position_in_grid.x, r = thread_position_in_grid.y, sum = 0;
         for (uint i = 0; i < 5; i++) {
           for (uint j = 0; j < 5; j++) sum += x[(r + i) * 132 + c + j];  // <- narrow-access
         }
@@ -366,8 +364,7 @@ FAULTS = (
     kernel("hamming_distances_of_bytes", ((1024, 4), 256))(
         q=_QUERIES, codes=_CODES_NARROW, y=gives(_distances(), "uint32")
     )("""
-        uint j = thread_position_in_grid.x, i = thread_position_in_grid.y;
-        uint bits = 0;
+        uint j = thread_position_in_grid.x, i = thread_position_in_grid.y, bits = 0;
         for (uint b = 0; b < 32; b++)
           bits += popcount(uint(q[i * 32 + b] ^ codes[b * 1024 + j]));  // <- narrow-access
         y[i * 1024 + j] = bits;
@@ -485,8 +482,7 @@ FAULTS = (
     kernel("keys_written_channel_by_channel", ((128, 64, 4), (128, 2)))(
         x=_CHANNELS, cache=gives(_CHANNELS.transpose(0, 2, 1))
     )("""
-        uint d = thread_position_in_grid.x;
-        uint t = thread_position_in_grid.y;
+        uint d = thread_position_in_grid.x, t = thread_position_in_grid.y;
         uint h = thread_position_in_grid.z;
         float v = x[(h * 64 + t) * 128 + d];
         cache[(h * 128 + d) * 64 + t] = v;  // <- uncoalesced-access

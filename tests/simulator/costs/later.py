@@ -133,8 +133,7 @@ FAULTS = (
         x=_ROWS, y=gives(_pairs())
     )("""
         threadgroup float tile[32][64];
-        uint group = simdgroup_index_in_threadgroup;
-        uint batch = threadgroup_position_in_grid.x;
+        uint group = simdgroup_index_in_threadgroup, batch = threadgroup_position_in_grid.x;
         for (uint r = group; r < 32; r += 8) {
           tile[r][lane] = x[(batch * 32 + r) * 64 + lane];
           tile[r][lane + 32] = x[(batch * 32 + r) * 64 + lane + 32];
@@ -147,8 +146,7 @@ FAULTS = (
     """),
     kernel("norms_of_rows_of_halves", (8 * 128, 128))(x=_HALVES, y=gives(_norms()))("""
         threadgroup half tile[32 * 64];
-        uint group = simdgroup_index_in_threadgroup;
-        uint batch = threadgroup_position_in_grid.x;
+        uint group = simdgroup_index_in_threadgroup, batch = threadgroup_position_in_grid.x;
         for (uint r = group; r < 32; r += 4) {
           for (uint c = lane; c < 64; c += 32) tile[r * 64 + c] = x[(batch * 32 + r) * 64 + c];
         }
@@ -165,8 +163,7 @@ FAULTS = (
         x=_BLOCKS, b=_VECTOR, y=gives(_products())
     )("""
         threadgroup float4 block[64 * 16];
-        uint r = lid % 64, j = lid / 64;
-        uint batch = threadgroup_position_in_grid.x;
+        uint r = lid % 64, j = lid / 64, batch = threadgroup_position_in_grid.x;
         const device float4* from = (const device float4*)x + batch * 1024;
         for (uint k = lid; k < 1024; k += 512) block[k / 16 * 16 + k % 16] = from[k];
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -428,8 +425,7 @@ CLEAN = (
         x=_STEPS, y=gives(_STEPS.cumsum(1))
     )("""
         threadgroup float sums[8];
-        uint group = simdgroup_index_in_threadgroup;
-        uint row = threadgroup_position_in_grid.x;
+        uint group = simdgroup_index_in_threadgroup, row = threadgroup_position_in_grid.x;
         float sum = simd_prefix_inclusive_sum(x[row * 256 + lid]);
         if (lane == 31) sums[group] = sum;
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -439,8 +435,7 @@ CLEAN = (
     kernel("scores_of_keys_by_simdgroups", ((32, 64, 16), (32, 8)), close=1e-4)(
         x=_KEYS, q=_QUERIES, y=gives(_scores())
     )("""
-        uint t = thread_position_in_grid.y;
-        uint batch = thread_position_in_grid.z;
+        uint t = thread_position_in_grid.y, batch = thread_position_in_grid.z;
         float4 key = ((const device float4*)x)[(batch * 64 + t) * 32 + lane];
         float4 query = ((const device float4*)q)[batch * 32 + lane];
         float sum = simd_sum(dot(key, query));
@@ -449,10 +444,8 @@ CLEAN = (
     kernel("scene_staged_for_1024_threads", (8 * 1024, 1024), close=1e-4)(
         x=_SCENES, y=gives(_totals())
     )("""
-        threadgroup float scene[48 * 128];
-        threadgroup float sums[8][128];
-        uint c = lid % 128, part = lid / 128;
-        uint batch = threadgroup_position_in_grid.x;
+        threadgroup float scene[48 * 128], sums[8][128];
+        uint c = lid % 128, part = lid / 128, batch = threadgroup_position_in_grid.x;
         float sum = 0;
         for (uint r = part; r < 48; r += 8) {
           float v = x[(batch * 48 + r) * 128 + c];

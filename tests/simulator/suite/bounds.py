@@ -93,8 +93,7 @@ BUGS = (
     """),
     kernel("struct_behind_an_odd_array", 13)(x=floats(25), y=Out(13))("""
         struct Pair {
-          float key;
-          float weight;
+          float key, weight;
         };
         // body
         const device Pair* pairs = reinterpret_cast<const device Pair*>(x);

@@ -54,8 +54,7 @@ def _exclusive(x: np.ndarray) -> np.ndarray:
 CLEAN = (
     kernel("tree_reduction", (640, 128))(x=_WIDE, y=gives(_WIDE.sum(1)))("""
         threadgroup float work[128];
-        const uint lid = thread_index_in_threadgroup;
-        const uint g = threadgroup_position_in_grid.x;
+        const uint lid = thread_index_in_threadgroup, g = threadgroup_position_in_grid.x;
         float s = 0;
         for (uint k = lid; k < 150; k += threads_per_threadgroup.x) s += x[g * 150 + k];
         work[lid] = s;
@@ -94,10 +93,8 @@ CLEAN = (
         if (inside) y[i] = x[i] - work[0];
     """),
     kernel("two_level_softmax", ((128, 5), 128))(x=_WIDE, y=gives(_softmax(_WIDE)))("""
-        threadgroup float maxima[4];
-        threadgroup float sums[4];
-        uint row = threadgroup_position_in_grid.y;
-        uint n = x_shape[1];
+        threadgroup float maxima[4], sums[4];
+        uint row = threadgroup_position_in_grid.y, n = x_shape[1];
         const device float* in = x + row * n;
         float m = -INFINITY;
         for (uint c = thread_position_in_threadgroup.x; c < n; c += 128) m = max(m, in[c]);
@@ -128,16 +125,14 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid < 32) shared[lid] = 0;
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        float e = exp(v - m);
-        float s = simd_sum(e);
+        float e = exp(v - m), s = simd_sum(e);
         if (simd_is_first()) shared[lid / 32] = s;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         s = simd_sum(shared[thread_index_in_simdgroup]);
         y[i] = e / s;
     """),
     kernel("hillis_steele_scan", 128)(x=_SCAN, y=gives(np.cumsum(_SCAN)))("""
-        threadgroup int ping[128];
-        threadgroup int pong[128];
+        threadgroup int ping[128], pong[128];
         threadgroup int* from = ping;
         threadgroup int* into = pong;
         from[lid] = x[lid];
@@ -159,8 +154,7 @@ CLEAN = (
         for (uint d = 64; d > 0; d >>= 1) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
           if (lid < d) {
-            uint left = offset * (2 * lid + 1) - 1;
-            uint right = offset * (2 * lid + 2) - 1;
+            uint left = offset * (2 * lid + 1) - 1, right = offset * (2 * lid + 2) - 1;
             t[right] += t[left];
           }
           offset *= 2;
@@ -171,8 +165,7 @@ CLEAN = (
           offset >>= 1;
           threadgroup_barrier(mem_flags::mem_threadgroup);
           if (lid < d) {
-            uint left = offset * (2 * lid + 1) - 1;
-            uint right = offset * (2 * lid + 2) - 1;
+            uint left = offset * (2 * lid + 1) - 1, right = offset * (2 * lid + 2) - 1;
             int kept = t[left];
             t[left] = t[right];
             t[right] += kept;
@@ -203,8 +196,7 @@ CLEAN = (
         y[row * 64 + lid] = keys[lid];
     """),
     kernel("loop_left_together", (120, 40))(x=_NEWTON, steps=gives(_halved(_NEWTON)))("""
-        threadgroup float top;
-        threadgroup float partial[2];
+        threadgroup float top, partial[2];
         uint row = threadgroup_position_in_grid.x;
         float v = x[row * 40 + lid];
         int count = 0;
@@ -221,8 +213,7 @@ CLEAN = (
         if (lid == 0) steps[row] = count;
     """),
     kernel("simdgroup_matrix_product", ((96, 2), 96), close=1e-4)(a=_A, b=_B, c=gives(_A @ _B))("""
-        uint row = threadgroup_position_in_grid.y * 8;
-        uint column = sg * 8;
+        uint row = threadgroup_position_in_grid.y * 8, column = sg * 8;
         simdgroup_float8x8 ma, mb;
         simdgroup_float8x8 acc = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
         for (uint k = 0; k < 32; k += 8) {
@@ -239,8 +230,7 @@ CLEAN = (
         bias=count(8, "float32"),
         c=gives(_HA.astype(np.float32) @ _HB.astype(np.float32) + np.arange(8, dtype=np.float32)),
     )("""
-        threadgroup half ta[8 * 16];
-        threadgroup half tb[16 * 8];
+        threadgroup half ta[8 * 16], tb[16 * 8];
         threadgroup float tc[64];
         uint lid = thread_index_in_threadgroup;
         for (uint k = lid; k < 128; k += 64) {
@@ -379,9 +369,7 @@ CLEAN = (
     kernel("value_of_a_missing_lane_is_not_used", 20)(
         x=_LANES[:20], y=gives(np.append(np.diff(_LANES[:20]), 0))
     )("""
-        float v = x[i];
-        float next = simd_shuffle_down(v, 1);
-        float last = simd_shuffle(v, ushort(31));
+        float v = x[i], next = simd_shuffle_down(v, 1), last = simd_shuffle(v, ushort(31));
         y[i] = i + 1 < 20 ? next - v : threads_per_threadgroup.x == 32 ? last : 0;
     """),
     kernel("prefix_sums_in_two_levels", 96)(x=_WHOLE, y=gives(_exclusive(_WHOLE)))("""
@@ -396,8 +384,7 @@ CLEAN = (
     kernel("layer_norm", (500, 100))(x=_X, eps=np.float32(1e-5), y=gives(_norm(_X)))("""
         threadgroup float part[2][4];
         uint row = threadgroup_position_in_grid.x;
-        float v = x[row * 100 + lid];
-        float s = simd_sum(v), q = simd_sum(v * v);
+        float v = x[row * 100 + lid], s = simd_sum(v), q = simd_sum(v * v);
         if (lane == 0) {
           part[0][sg] = s;
           part[1][sg] = q;
@@ -434,8 +421,7 @@ CLEAN = (
         uint row = thread_position_in_grid.y;
         float m = Limits<float>::finite_min, s = 0;
         for (uint c = lane; c < 77; c += 32) {
-          float v = x[row * 77 + c];
-          float top = max(m, v);
+          float v = x[row * 77 + c], top = max(m, v);
           s = s * fast::exp(m - top) + fast::exp(v - top);
           m = top;
         }
@@ -461,8 +447,7 @@ CLEAN = (
             )
         ),
     )("""
-        float v = x[thread_position_in_grid.x];
-        float w;
+        float v = x[thread_position_in_grid.x], w;
         if (v > 0) {
           w = sqrt(v);
         } else if (lane % 2 == 0) {
@@ -501,8 +486,7 @@ CLEAN = (
         bool hit = v > 0;
         simd_vote vote = simd_ballot(hit);
         uint64_t bits = (simd_vote::vote_t)vote;
-        uint count = popcount(uint(bits));
-        uint rank = popcount(uint(bits) & ((1u << lane) - 1));
+        uint count = popcount(uint(bits)), rank = popcount(uint(bits) & ((1u << lane) - 1));
         bool some = simd_any(v == 4), every = simd_all(v > -5);
         uint code = count * 1000 + (hit ? rank : 99) * 10 + some * 2 + every;
         y[thread_position_in_grid.x] = int(code);
@@ -517,9 +501,7 @@ CLEAN = (
             )
         ),
     )("""
-        float v = x[i];
-        float dx = quad_shuffle_xor(v, 1) - v;
-        float first = quad_broadcast(v, 0);
+        float v = x[i], dx = quad_shuffle_xor(v, 1) - v, first = quad_broadcast(v, 0);
         float s = quad_sum(v);
         y[i] = thread_index_in_quadgroup == 0 ? s : dx + first;
     """),

@@ -51,8 +51,7 @@ CLEAN = (
           return metal::precise::sqrt(metal::fma(a, a, b * b));
         }
         // body
-        float v = x[i];
-        float a = saturate(v) + sign(v) + step(0.5f, v) + smoothstep(-1.0f, 1.0f, v);
+        float v = x[i], a = saturate(v) + sign(v) + step(0.5f, v) + smoothstep(-1.0f, 1.0f, v);
         float b = mix(v, 2.0f, 0.25f) + clamp(v, -0.5f, 0.5f) + fract(v) + copysign(3.0f, v);
         float c = rint(v * 4) + round(v * 3.3f) + trunc(v * 5) + ceil(v) + floor(v);
         float d = fmod(v, 0.75f) + ldexp(v, 2) + abs(v) + fmin(v, 0.1f) + hypot_of(v, 1.0f);
@@ -79,8 +78,7 @@ CLEAN = (
             + np.pi
         ),
     )("""
-        float v = x[i], u = fabs(v) + 0.1f;
-        float c, s = sincos(v, c);
+        float v = x[i], u = fabs(v) + 0.1f, c, s = sincos(v, c);
         y[i] = s * 2 + c + exp2(v) + log2(u) + log10(u) + pow(u, 0.3f) + powr(u, 1.5f)
              + atan2(v, u) + sinh(v) + asin(clamp(v, -1.0f, 1.0f)) + exp10(0.1f * v)
              + fast::cos(v) + precise::log(u) + rsqrt(u) + sinpi(0.25f) + M_PI_F;
@@ -216,8 +214,7 @@ CLEAN = (
         // body
         threadgroup float work[64];
         uint row = threadgroup_position_in_grid.x;
-        float v = x[row * 64 + lid];
-        float mean = group_sum(v, work, lid, 64) / 64;
+        float v = x[row * 64 + lid], mean = group_sum(v, work, lid, 64) / 64;
         float spread = group_sum((v - mean) * (v - mean), work, lid, 64) / 64;
         y[row * 64 + lid] = (v - mean) * rsqrt(spread);
     """),
@@ -257,8 +254,7 @@ CLEAN = (
         ),
     )("""
         ushort lane = thread_index_in_simdgroup;
-        float v = x[thread_position_in_grid.x];
-        float around = simd_shuffle_rotate_down(v, 3);
+        float v = x[thread_position_in_grid.x], around = simd_shuffle_rotate_down(v, 3);
         float filled = simd_shuffle_and_fill_up(v, -1.0f, 2);
         float ends = simd_broadcast(v, 31) + simd_broadcast_first(v);
         y[thread_position_in_grid.x] = around + 10 * filled + 100 * ends + lane;

@@ -94,9 +94,7 @@ CLEAN = (
     )("""
         constexpr int SIMDS = 4;
         constexpr int PER_LANE = D / 32;
-        threadgroup float outs[SIMDS * D];
-        threadgroup float tops[SIMDS];
-        threadgroup float sums[SIMDS];
+        threadgroup float outs[SIMDS * D], tops[SIMDS], sums[SIMDS];
         const uint head = threadgroup_position_in_grid.y;
         const int n = keys_shape[0];
         thread float qv[PER_LANE], acc[PER_LANE];
@@ -158,8 +156,7 @@ CLEAN = (
             memory += state[i] * k_[s];
           }
           memory = simd_sum(memory);
-          float delta = (v[t * 4 + row] - memory) * 0.01f;
-          float out = 0.0f;
+          float delta = (v[t * 4 + row] - memory) * 0.01f, out = 0.0f;
           for (int i = 0; i < n; ++i) {
             state[i] += k_[n * lane + i] * delta;
             out += state[i] * k_[n * lane + i];
@@ -185,8 +182,7 @@ CLEAN = (
           }
         };
         // body
-        uint row = thread_position_in_grid.y;
-        uint words = codes_shape[1];
+        uint row = thread_position_in_grid.y, words = codes_shape[1];
         float acc = 0;
         for (uint w = lane; w < words; w += 32) {
           uint32_t word = codes[row * words + w];
@@ -233,8 +229,7 @@ CLEAN = (
         threadgroup float3 parts[3];
         uint row = thread_position_in_grid.y;
         const float v = float(x[row * 96 + lid]);
-        float mean = simd_sum(v) / 32;
-        float m2 = simd_sum((v - mean) * (v - mean));
+        float mean = simd_sum(v) / 32, m2 = simd_sum((v - mean) * (v - mean));
         if (simd_is_first()) parts[simdgroup_index_in_threadgroup] = float3(mean, m2, 32);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float3 all = parts[0];

@@ -66,11 +66,9 @@ CLEAN = (
     kernel("tiled_matmul", ((24, 16), (8, 8)), close=1e-4)(
         K=24, N=20, a=_A, b=_B, c=gives(_A @ _B)
     )("""
-        threadgroup float A[8][8];
-        threadgroup float B[8][8];
+        threadgroup float A[8][8], B[8][8];
         uint3 t = thread_position_in_threadgroup;
-        uint row = thread_position_in_grid.y;
-        uint column = thread_position_in_grid.x;
+        uint row = thread_position_in_grid.y, column = thread_position_in_grid.x;
         float acc = 0;
         for (uint k0 = 0; k0 < K; k0 += 8) {
           A[t.y][t.x] = a[row * K + k0 + t.x];
@@ -88,8 +86,7 @@ CLEAN = (
         const int M = a_shape[0], K = a_shape[1], N = b_shape[1];
         const uint lid = thread_index_in_threadgroup;
         const int row0 = threadgroup_position_in_grid.y * BM;
-        const int column0 = threadgroup_position_in_grid.x * BN;
-        const int r = lid / BN, q = lid % BN;
+        const int column0 = threadgroup_position_in_grid.x * BN, r = lid / BN, q = lid % BN;
         float acc = 0.0f;
         for (int k0 = 0; k0 < K; k0 += BK) {
           if (lid < BM * BK) {
@@ -110,10 +107,8 @@ CLEAN = (
         T="float16", x=_IMAGE.astype(np.float16), y=gives(_IMAGE.astype(np.float16).T)
     )("""
         threadgroup T tile[16][17];
-        uint3 t = thread_position_in_threadgroup;
-        uint3 g = threadgroup_position_in_grid;
-        uint rows = x_shape[0], columns = x_shape[1];
-        uint r = g.y * 16 + t.y, q = g.x * 16 + t.x;
+        uint3 t = thread_position_in_threadgroup, g = threadgroup_position_in_grid;
+        uint rows = x_shape[0], columns = x_shape[1], r = g.y * 16 + t.y, q = g.x * 16 + t.x;
         if (r < rows && q < columns) tile[t.y][t.x] = x[r * columns + q];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         uint tr = g.x * 16 + t.y, tq = g.y * 16 + t.x;
@@ -123,8 +118,7 @@ CLEAN = (
         x=_SIGNAL, taps=_TAPS, y=gives(np.convolve(_SIGNAL, _TAPS[::-1], "valid"))
     )("""
         threadgroup float tile[64 + 8];
-        uint base = threadgroup_position_in_grid.x * 64;
-        uint n = threads_per_threadgroup.x;
+        uint base = threadgroup_position_in_grid.x * 64, n = threads_per_threadgroup.x;
         for (uint k = lid; k < n + 8; k += n) tile[k] = x[base + k];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float s = 0;
@@ -252,8 +246,7 @@ CLEAN = (
     kernel("labels_spread_until_nothing_changes", 64)(
         x=_LABELS, y=gives(np.full(64, _LABELS.max()))
     )("""
-        threadgroup int changed;
-        threadgroup int labels[64];
+        threadgroup int changed, labels[64];
         labels[lid] = x[lid];
         while (true) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -276,14 +269,12 @@ CLEAN = (
     )("""
         threadgroup float2 work[64];
         for (uint h = 0; h < 2; ++h) {
-          uint k = lid + 32 * h;
-          uint to = reverse_bits(k) >> 26;
+          uint k = lid + 32 * h, to = reverse_bits(k) >> 26;
           work[to] = float2(x[k].real, x[k].imag);
         }
         for (uint span = 1; span < 64; span *= 2) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
-          uint j = lid % span;
-          uint at = (lid / span) * 2 * span + j;
+          uint j = lid % span, at = (lid / span) * 2 * span + j;
           float angle = -M_PI_F * float(j) / float(span);
           float2 w = float2(precise::cos(angle), precise::sin(angle));
           float2 a = work[at], b = work[at + span];
@@ -317,8 +308,7 @@ CLEAN = (
         m[t.y][t.x] = t.x < 8 ? a[t.y * 8 + t.x] : b[t.y];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint p = 0; p < 8; ++p) {
-          float factor = m[t.y][p] / m[p][p];
-          float pivot = m[p][t.x];
+          float factor = m[t.y][p] / m[p][p], pivot = m[p][t.x];
           threadgroup_barrier(mem_flags::mem_threadgroup);
           if (t.y != p) m[t.y][t.x] -= factor * pivot;
           threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -339,8 +329,7 @@ CLEAN = (
     """),
     kernel("life_in_tiles_with_a_rim", ((24, 20), (12, 8)))(x=_LIFE, y=gives(_next(_LIFE)))("""
         threadgroup uchar cells[10][14];
-        uint3 t = thread_position_in_threadgroup;
-        uint3 g = threadgroup_position_in_grid;
+        uint3 t = thread_position_in_threadgroup, g = threadgroup_position_in_grid;
         int H = x_shape[0], W = x_shape[1];
         uint lid = t.y * threads_per_threadgroup.x + t.x;
         uint count = threads_per_threadgroup.x * threads_per_threadgroup.y;
@@ -384,16 +373,13 @@ CLEAN = (
         }
     """),
     kernel("radix_sort_pass_by_pass", 128)(keys=_KEYS, y=gives(np.sort(_KEYS)))("""
-        threadgroup uint ping[128], pong[128];
-        threadgroup uint ones[4];
+        threadgroup uint ping[128], pong[128], ones[4];
         threadgroup uint* from = ping;
         threadgroup uint* into = pong;
         from[lid] = keys[lid];
         for (uint bit = 0; bit < 8; ++bit) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
-          uint key = from[lid];
-          uint one = (key >> bit) & 1;
-          uint before = simd_prefix_exclusive_sum(one);
+          uint key = from[lid], one = (key >> bit) & 1, before = simd_prefix_exclusive_sum(one);
           uint all = simd_sum(one);
           if (simd_is_first()) ones[sg] = all;
           threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -414,10 +400,8 @@ CLEAN = (
     kernel("matmul_by_simdgroups_on_shared_panels", ((128, 2), 128))(
         a=_A_ALGORITHMS, b=_B_ALGORITHMS, y=gives(_A_ALGORITHMS @ _B_ALGORITHMS)
     )("""
-        threadgroup float As[16 * 8];
-        threadgroup float Bs[8 * 16];
-        uint lid = thread_index_in_threadgroup;
-        uint row0 = threadgroup_position_in_grid.y * 16;
+        threadgroup float As[16 * 8], Bs[8 * 16];
+        uint lid = thread_index_in_threadgroup, row0 = threadgroup_position_in_grid.y * 16;
         uint r = (sg / 2) * 8, c = (sg % 2) * 8;
         simdgroup_float8x8 acc(0), ma, mb;
         for (uint k0 = 0; k0 < 24; k0 += 8) {

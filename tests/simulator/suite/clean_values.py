@@ -125,8 +125,7 @@ CLEAN = (
     )("""
         template <typename T>
         struct Affine {
-          T scale;
-          T shift;
+          T scale, shift;
           T operator()(T v) const { return v * scale + shift; }
         };
 
@@ -162,8 +161,7 @@ CLEAN = (
             )
         ),
     )("""
-        int q = a[i] / b[i];
-        int r = a[i] % b[i];
+        int q = a[i] / b[i], r = a[i] % b[i];
         y[i] = select(-1, q * 1000 + r, keep[i]);
     """),
     kernel("quotients_guarded_by_their_divisors", 24)(
@@ -176,8 +174,7 @@ CLEAN = (
             )
         ),
     )("""
-        int q = a[i] / b[i];
-        int r = a[i] % b[i];
+        int q = a[i] / b[i], r = a[i] % b[i];
         y[i] = b[i] == 0 ? -1 : q;
         z[i] = select(r, -2, b[i] == 0);
     """),
@@ -210,8 +207,7 @@ CLEAN = (
         n=gives(np.full(6, 10), "float32"),
     )("""
         uint row = thread_position_in_grid.x;
-        float m = -INFINITY;
-        float bad = 0;
+        float m = -INFINITY, bad = 0;
         for (uint k = 0; k < 10; ++k) {
           float v = x[row * 10 + k];
           if (mask[row * 10 + k]) m = metal::fmax(m, v);
@@ -269,10 +265,8 @@ CLEAN = (
             - _X[np.minimum(np.arange(60) + 9, 59)]
         ),
     )("""
-        int i = thread_position_in_grid.x;
-        int n = x_shape[0];
-        float left = i > 0 ? x[i - 1] : 0.0f;
-        float right = i + 1 < n ? x[i + 1] : 0.0f;
+        int i = thread_position_in_grid.x, n = x_shape[0];
+        float left = i > 0 ? x[i - 1] : 0.0f, right = i + 1 < n ? x[i + 1] : 0.0f;
         float far = x[clamp(i + 9, 0, n - 1)];
         y[i] = 0.25f * (left + 2.0f * x[i] + right) - far;
     """),
@@ -314,8 +308,7 @@ CLEAN = (
     kernel("three_dimensions_in_uneven_groups", ((10, 3, 4), (4, 2, 3)))(
         x=_CUBE, y=gives(_CUBE + 100 * (np.arange(10) // 4) + (np.arange(3) % 2)[:, None])
     )("""
-        uint3 g = thread_position_in_grid;
-        uint3 n = threads_per_grid;
+        uint3 g = thread_position_in_grid, n = threads_per_grid;
         uint at = (g.z * n.y + g.y) * n.x + g.x;
         y[at] = x[at] + 100 * threadgroup_position_in_grid.x + thread_position_in_threadgroup.y;
     """),
@@ -351,8 +344,7 @@ CLEAN = (
         ids=np.array([7, 1, 7], dtype=np.uint16),
         y=gives(np.clip(-_X[:6], -0.5, 0.75) * 2 + 3 + [1, 0, 1, 1, 0, 1]),
     )("""
-        float low = range[0], high = range[1];
-        float v = flip ? -x[i] : x[i];
+        float low = range[0], high = range[1], v = flip ? -x[i] : x[i];
         v = clamp(v, low, high) * gain;
         y[i] = v + shift[0] + (ids[i % 3] == 7u ? 1.0f : 0.0f);
     """),
@@ -371,8 +363,7 @@ CLEAN = (
     kernel("float4_with_a_scalar_rest", 16, close=0)(M=14, x=_X, y=gives(np.maximum(_X, 0)))("""
         uint n = 4 * M, quads = n / 4;
         if (i < quads) {
-          float4 v = ((const device float4*)x)[i];
-          float4 s = select(float4(0.0f), v, v > 0.0f);
+          float4 v = ((const device float4*)x)[i], s = select(float4(0.0f), v, v > 0.0f);
           *((device float4*)(y + 4 * i)) = s.wzyx.wzyx;
         }
         if (i < 60 - n) y[n + i] = metal::max(x[n + i], 0.0f);
@@ -477,8 +468,7 @@ CLEAN = (
         upper = lower + 1;
         parts.x = lower;
         parts.yz = float2(upper, float(side));
-        float unused;
-        float maybe;
+        float unused, maybe;
         if (side != 0) maybe = upper * 3;
         y[i] = parts.x + 10 * parts.y + 100 * parts.z + (side != 0 ? maybe : 0.0f);
     """),

@@ -81,8 +81,7 @@ BUGS = (
     kernel("first_to_claim", (33, 11), init=0, atomic=True)(
         keys=integers(0, 100, 33, dtype="uint32"), owner=Out(4, "uint32")
     )("""
-        uint slot = keys[i] % 4;
-        uint empty = 0;
+        uint slot = keys[i] % 4, empty = 0;
         atomic_compare_exchange_weak_explicit(  // <- order-dependent
             &owner[slot], &empty, i + 1, memory_order_relaxed, memory_order_relaxed);
     """),

@@ -221,8 +221,7 @@ BUGS = (
         scores=np.array([3, 9, 2, 9, 1, 9, 4, 9], dtype=np.uint32), best=Out(2, "uint32")
     )("""
         device atomic_uint* top = (device atomic_uint*)best;
-        uint score = scores[i];
-        uint old = atomic_fetch_max_explicit(top, score, memory_order_relaxed);
+        uint score = scores[i], old = atomic_fetch_max_explicit(top, score, memory_order_relaxed);
         if (score > old) {
           device atomic_uint* where = top + 1;
           atomic_store_explicit(where, i, memory_order_relaxed);  // <- order-dependent

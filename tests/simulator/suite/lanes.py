@@ -59,8 +59,7 @@ BUGS = (
         y[lid] = acc;
     """),
     kernel("each_branch_has_a_barrier_of_its_own", 64)(x=floats(64), y=Out(64))("""
-        threadgroup float left[32];
-        threadgroup float right[32];
+        threadgroup float left[32], right[32];
         uint k = lid & 31;
         if (lid < 32) {
           left[k] = x[lid];
@@ -139,8 +138,7 @@ BUGS = (
     """),
     kernel("guard_only_bites_in_the_last_row", ((8, 12), (8, 4)))(x=floats(10, 8), y=Out(10, 8))("""
         threadgroup float tile[4][8];
-        uint3 g = thread_position_in_grid;
-        uint3 t = thread_position_in_threadgroup;
+        uint3 g = thread_position_in_grid, t = thread_position_in_threadgroup;
         uint rows = x_shape[0];
         if (g.y < rows) {
           tile[t.y][t.x] = x[g.y * 8 + t.x];
@@ -154,8 +152,7 @@ BUGS = (
         y[lane] = v;
     """),
     kernel("broadcast_from_the_lane_that_stayed_out", 64)(x=floats(64), y=Out(64))("""
-        float v = x[thread_position_in_grid.x];
-        float r = v;
+        float v = x[thread_position_in_grid.x], r = v;
         if (lane != 0) r = v - simd_broadcast(v, 0);  // <- divergent-simd
         y[thread_position_in_grid.x] = r;
     """),
@@ -176,8 +173,7 @@ BUGS = (
         y[i] = next - v;
     """),
     kernel("mean_taken_in_both_branches", (64, 32))(x=floats(64), y=Out(64))("""
-        float v = x[thread_position_in_grid.x];
-        float r;
+        float v = x[thread_position_in_grid.x], r;
         if (lane < 16) {
           r = v - simd_sum(v) / 32;  // <- divergent-simd
         } else {

@@ -57,8 +57,7 @@ NOTES = (
     """),
     kernel("float_sum_by_exchanges_of_its_bits", (96, 32), init=0)(x=floats(96), total=Out(1))("""
         device atomic_uint* bits = (device atomic_uint*)total;
-        uint before = atomic_load_explicit(bits, memory_order_relaxed);
-        uint sum;
+        uint before = atomic_load_explicit(bits, memory_order_relaxed), sum;
         do {
           sum = as_type<uint>(as_type<float>(before) + x[i]);
         } while (!atomic_compare_exchange_weak_explicit(  // <- float-sum-order

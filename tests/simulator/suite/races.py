@@ -18,8 +18,7 @@ BUGS = (
         if (lane == 0) shared[sg] = m;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         m = max(max(shared[0], shared[1]), max(shared[2], shared[3]));  // <- threadgroup-race
-        float e = exp(x[i] - m);
-        float s = simd_sum(e);
+        float e = exp(x[i] - m), s = simd_sum(e);
         if (lane == 0) shared[sg] = s;  // <- threadgroup-race
         threadgroup_barrier(mem_flags::mem_threadgroup);
         s = shared[0] + shared[1] + shared[2] + shared[3];
@@ -88,11 +87,9 @@ BUGS = (
     kernel("matmul_tile_reloaded_while_in_use", ((16, 8), (8, 8)))(
         a=floats(8, 24), b=floats(24, 16, seed=1), c=Out(8, 16)
     )("""
-        threadgroup float A[8][8];
-        threadgroup float B[8][8];
+        threadgroup float A[8][8], B[8][8];
         uint3 t = thread_position_in_threadgroup;
-        uint row = thread_position_in_grid.y;
-        uint column = thread_position_in_grid.x;
+        uint row = thread_position_in_grid.y, column = thread_position_in_grid.x;
         uint K = a_shape[1], N = b_shape[1];
         float acc = 0;
         for (uint k0 = 0; k0 < K; k0 += 8) {
@@ -270,8 +267,7 @@ BUGS = (
         y[lid] = keys[lid];
     """),
     kernel("double_buffer_swapped_by_pointers_too_late", 64)(ROUNDS=3, x=floats(64), y=Out(64))("""
-        threadgroup float ping[64];
-        threadgroup float pong[64];
+        threadgroup float ping[64], pong[64];
         threadgroup float* from = ping;
         threadgroup float* into = pong;
         from[lid] = x[lid];
@@ -309,8 +305,7 @@ BUGS = (
     kernel("barrier_taken_for_a_barrier_of_the_grid", (128, 32))(
         x=np.abs(floats(128)), partial=Out(4), y=Out(128)
     )("""
-        uint g = threadgroup_position_in_grid.x;
-        uint groups = threadgroups_per_grid.x;
+        uint g = threadgroup_position_in_grid.x, groups = threadgroups_per_grid.x;
         float s = simd_sum(x[thread_position_in_grid.x]);
         if (lid == 0) partial[g] = s;  // <- device-race
         threadgroup_barrier(mem_flags::mem_device);
@@ -351,8 +346,7 @@ BUGS = (
     kernel("column_sums_by_rows", ((20, 6), 20))(
         T="float16", x=halves(6, 20), y=Out(20, "float16")
     )("""
-        uint row = thread_position_in_grid.y;
-        uint column = thread_position_in_grid.x;
+        uint row = thread_position_in_grid.y, column = thread_position_in_grid.x;
         uint columns = x_shape[1];
         T v = x[row * columns + column];
         y[column] = row == 0 ? v : T(y[column] + v);  // <- device-race

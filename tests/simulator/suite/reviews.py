@@ -143,8 +143,7 @@ BUGS = (
     kernel("flag_cleared_before_all_have_seen_it", 64, also="divergent-barrier")(
         x=np.where(np.arange(64) < 60, 9, 1).astype(np.int32), y=Out(64, "int32")
     )("""
-        threadgroup int changed;
-        threadgroup int labels[64];
+        threadgroup int changed, labels[64];
         labels[lid] = x[lid];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         while (true) {

@@ -108,8 +108,7 @@ CLEAN = (
     kernel("vectors_of_private_and_threadgroup_arrays", 32)(
         x=_X, y=gives(2 * _X[4 * _NUMBERS + 2])
     )("""
-        threadgroup float shared[3];
-        threadgroup float tile[128];
+        threadgroup float shared[3], tile[128];
         uint i = thread_index_in_threadgroup;
         float own[5];
         if (i < 3) shared[i] = x[i];
@@ -130,8 +129,7 @@ CLEAN = (
         b=_DIVISORS,
         y=gives(np.where(_DIVISORS == 0, -1, _DIVIDENDS // _SAFE + _DIVIDENDS % _SAFE)),
     )("""
-        int q = a[i] / b[i];
-        int r = a[i] % b[i];
+        int q = a[i] / b[i], r = a[i] % b[i];
         y[i] = select(q + r, -1, b[i] == 0);
     """),
     kernel("divisor_of_at_least_one", 32)(

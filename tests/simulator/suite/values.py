@@ -70,8 +70,7 @@ BUGS = (
         x=floats(10, 6), y=Out(10)
     )("""
         struct Moments {
-          float mean;
-          float m2;
+          float mean, m2;
           int count;
         };
 
@@ -153,8 +152,7 @@ BUGS = (
     kernel("previous_step_of_a_recurrence_on_the_output", 9)(
         T_LEN=5, x=floats(5, 9), y=Out(5, 9)
     )("""
-        uint c = thread_position_in_grid.x;
-        uint width = threads_per_grid.x;
+        uint c = thread_position_in_grid.x, width = threads_per_grid.x;
         for (int t = 0; t < T_LEN; ++t) {
           float h = 0.9f * y[(t + T_LEN - 1) % T_LEN * width + c];  // <- uninitialized-read
           y[t * width + c] = h + x[t * width + c];
@@ -231,8 +229,7 @@ BUGS = (
         T="bfloat16", x=Array(floats(16, 20), dtype="bfloat16"), y=Out(20, 16, "bfloat16")
     )("""
         threadgroup T tile[8][9];
-        uint3 t = thread_position_in_threadgroup;
-        uint3 g = threadgroup_position_in_grid;
+        uint3 t = thread_position_in_threadgroup, g = threadgroup_position_in_grid;
         uint rows = x_shape[0], columns = x_shape[1];
         if ((g.x + 1) * 8 > columns) return;
         tile[t.y][t.x] = x[(g.y * 8 + t.y) * columns + g.x * 8 + t.x];
