@@ -72,27 +72,6 @@ def test_python_values_and_numpy_arrays(recorder):
     assert output.tolist() == [5.0, 6.0]
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda x: x.T,
-        lambda x: x[:, ::-2],
-        lambda x: x[::-1],
-        lambda x: mx.broadcast_to(x[1], (5, 6)),
-        lambda x: x[2:, 3:],
-    ],
-    ids=["transposed", "reversed", "backwards", "broadcast", "tail"],
-)
-@pytest.mark.parametrize("contiguous", [True, False])
-@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
-def test_strided_inputs(view, contiguous, dtype, recorder):
-    array = view(mx.arange(24).astype(dtype).reshape(4, 6))
-    place = "i" if contiguous else "elem_to_loc(long(i), a_shape, a_strides, a_ndim)"
-    options = {"ensure_row_contiguous": contiguous}
-    output = run(f"{PLACE}o[i] = a[{place}];", [array], array.shape, dtype, build=options)
-    assert mx.array_equal(output, array)
-
-
 def test_template_and_header_and_initial_value(recorder):
     output = run(
         f"{PLACE}if (i % N == 0) o[i] = twice(T(a[i]));",

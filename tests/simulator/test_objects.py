@@ -373,35 +373,6 @@ def test_other_machines_are_told(
         toolchains._host.__wrapped__()
 
 
-@pytest.mark.sampled(0)
-@pytest.mark.parametrize(
-    ("system", "machine", "triple"),
-    [
-        ("linux", "aarch64", "aarch64-unknown-linux-gnu"),
-        ("linux", "x86_64", "x86_64-unknown-linux-gnu"),
-        ("darwin", "aarch64", "arm64-apple-macosx11.0"),
-        ("darwin", "x86_64", "x86_64-apple-macosx11.0"),
-    ],
-)
-def test_kernels_compile_for_every_machine(
-    object_cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    system: str,
-    machine: str,
-    triple: str,
-) -> None:
-    """What can't run here compiles and links at least."""
-    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(tmp_path))
-    host = toolchains.Host(system, machine, wide=False)
-    assert host.triple == triple
-    other = toolchains._zig(host)
-    built = build(other, object_cache, "threadgroup half a[4]; a[0] = x[0]; y[0] = a[0];")
-    magic = b"\x7fELF" if system == "linux" else b"\xcf\xfa\xed\xfe"
-    assert built.object.read_bytes().startswith(magic)
-    assert (built.object.parent / "kernel.o").exists() == (system == "darwin")
-
-
 def test_what_only_metal_can_say_compiles(toolchain: Toolchain, object_cache: Path) -> None:
     header = (
         "#define EPS 2.0H\n"

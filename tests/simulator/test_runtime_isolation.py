@@ -250,24 +250,6 @@ def test_child_that_does_not_answer_is_a_timeout(
     assert _works(bench)
 
 
-def test_threads_take_turns(bench: Bench) -> None:
-    wrong = []
-
-    def launch(factor: int) -> None:
-        for _ in range(5):
-            body = f"y[i] = x[i] * {factor};"
-            result = bench.run(body, given("x", X), wanted("y", 64))
-            if (result.outputs[0].view(np.int32) != X * factor).any():
-                wrong.append(factor)
-
-    runners = [threading.Thread(target=launch, args=(n,)) for n in range(4)]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    assert wrong == []
-
-
 def test_fork_gets_a_child_of_its_own(bench: Bench) -> None:
     assert _works(bench)
     pid = os.fork()

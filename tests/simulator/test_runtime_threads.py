@@ -109,17 +109,6 @@ def test_first_run_goes_up_and_second_down(bench: Bench) -> None:
     assert finding.detail == "0 in ascending order of threads, 149 in descending order"
 
 
-def test_exchange_hands_every_lane_to_every_lane(bench: Bench) -> None:
-    body = """
-    for (uint k = 0; k < 32; k++) y[32 * i + k] = simd_shuffle(i, k);
-    """
-    result = bench.run(body, wanted("y", 64 * 32), grid=64, threadgroup=64)
-    assert result.findings == ()
-    rows = result.outputs[0].view(np.int32).reshape(64, 32)
-    np.testing.assert_array_equal(rows[:32], np.tile(np.arange(32), (32, 1)))
-    np.testing.assert_array_equal(rows[32:], np.tile(np.arange(32, 64), (32, 1)))
-
-
 @pytest.mark.parametrize("size", [1, 12, 64])
 def test_exchange_of_any_size(bench: Bench, size: int) -> None:
     body = f"""
@@ -178,16 +167,6 @@ def test_outputs_of_all_kinds_travel(bench: Bench) -> None:
     assert result.outputs[2].size == 0
     small = bench.run("y[i] = ~x[i];", units.given("x", big[:64]), wanted("y", 64))
     np.testing.assert_array_equal(small.outputs[0].view(np.int32), ~big[:64])
-
-
-@pytest.mark.parametrize("dtype", ["float16", "uint64"])
-def test_granules_follow_the_element(bench: Bench, dtype: str) -> None:
-    kind = np.dtype(dtype)
-    body = "y[i] = x[i]; y[i] = y[i];"
-    x = np.arange(64).astype(kind)
-    result = bench.run(body, units.given("x", x), wanted("y", 64, dtype))
-    assert result.findings == ()
-    np.testing.assert_array_equal(result.outputs[0].view(kind), x)
 
 
 def test_granules_are_split_where_a_thread_touches_less(bench: Bench) -> None:

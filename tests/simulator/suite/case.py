@@ -131,12 +131,9 @@ class Case:
 
 
 def kernel(name: str, launch: Any, /, **options: Any) -> Callable[..., Callable[[str], Case]]:
-    """Make a case: ``kernel(name, launch, options)(arguments)(text)``.
+    """Make a case: ``kernel(name, launch, options)(arguments, options)(text)``.
 
-    Args:
-        name: of the case.
-        launch: the number of threads, in one group; or the grid and the threadgroup.
-        options: those of `_case_of`, which may follow the arguments as well.
+    The launch is the number of threads, in one group; or the grid and the threadgroup.
     """
 
     def of_arguments(**arguments: Any) -> Callable[[str], Case]:
@@ -160,20 +157,10 @@ def _case_of(
     lineless: str = "",
     **arguments: Any,
 ) -> Callable[[str], Case]:
-    """Make a case from a text.
+    """Make a case; `expected` are the values of all outputs, where no output has its own.
 
-    Args:
-        name, launch: see `kernel`.
-        init: the outputs' initial value.
-        contiguous: False for a kernel that reads strides.
-        atomic: whether outputs are atomic.
-        header: the text before the body.
-        expected: the values of all outputs, where no output has its own.
-        close: the relative tolerance, and ten times the absolute one.
-        also: kinds that may be found besides the consequences of what is marked.
-        lineless: kinds that may have no line besides `LINELESS`.
-        arguments: arrays and scalars of NumPy are inputs, `Out` are outputs, and bare numbers and
-            strings are arguments of the template.
+    Arrays and scalars of NumPy among the arguments are inputs, `Out` are outputs, and bare numbers
+    and strings are arguments of the template.
     """
     grid, threadgroup = launch if isinstance(launch, tuple) else (launch, launch)
     outputs = {key: out for key, out in arguments.items() if isinstance(out, Out)}
