@@ -20,7 +20,7 @@ KERNELS = sorted(set(SUBJECTS) - {"streams"})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("subject", KERNELS)
 def test_only_faulty_variants_have_findings(subject: str) -> None:
     for piece in SUBJECTS[subject](False):

@@ -29,7 +29,7 @@ def _known(request: pytest.FixtureRequest, reason: str | None) -> None:
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=_name)
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(8)
 def test_cost_fault_is_noted_at_its_line(case: Case, request: pytest.FixtureRequest) -> None:
     _known(request, MISSED.get(case.name))
     outcome = run(case, profile=True)
@@ -39,7 +39,7 @@ def test_cost_fault_is_noted_at_its_line(case: Case, request: pytest.FixtureRequ
 
 
 @pytest.mark.parametrize("case", CLEAN, ids=_name)
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 def test_kernel_without_a_cost_fault_has_no_note(
     case: Case, request: pytest.FixtureRequest
 ) -> None:

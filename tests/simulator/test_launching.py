@@ -53,14 +53,14 @@ def run(source, inputs, shape, dtype=mx.float32, *, threads=None, build=None, **
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [3, 40])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_every_dtype_is_read_and_written(dtype, size, recorder):
     array = (mx.arange(size) - 2).astype(dtype)
     assert mx.array_equal(run(COPY, [array], (size,), dtype), array)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_scalars_of_every_dtype(dtype, recorder):
     array = mx.array(1).astype(dtype)
     assert run(f"{PLACE}o[i] = a;", [array], (4,), dtype).tolist() == [array.item()] * 4

@@ -63,18 +63,13 @@ def access(profile: LaunchProfile, buffer: str, kind: str = "read") -> MemoryCou
     return found
 
 
-@pytest.mark.parametrize(
-    ("index", "sectors", "lines64", "lines128"),
-    [("i", 4, 2, 1), ("i * 2", 8, 4, 2), ("i * 33", 32, 32, 32)],
-)
-def test_stretches_that_a_simdgroup_touches(index, sectors, lines64, lines128):
-    found = access(profiled(f"y[i] = x[{index}];"), "x")
-    assert (found.width, found.issued, found.lanes) == (4, 2, THREADS)
-    assert (found.sectors, found.lines64, found.lines128) == (
-        2 * sectors,
-        2 * lines64,
-        2 * lines128,
-    )
+def test_stretches_that_a_simdgroup_touches():
+    stretches = {"i": (4, 2, 1), "i * 2": (8, 4, 2), "i * 33": (32, 32, 32)}
+    profile = profiled("\n".join(f"y[{n} * 64 + i] = x[{i}];" for n, i in enumerate(stretches)))
+    for number, expected in enumerate(stretches.values(), 2):
+        (found,) = (one for one in line(profile, number).memory if one.buffer == "x")
+        assert (found.width, found.issued, found.lanes) == (4, 2, THREADS)
+        assert (found.sectors, found.lines64, found.lines128) == tuple(2 * n for n in expected)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +188,7 @@ def test_elements_side_by_side_are_separate_reads():
 )
 def test_indices_have_the_width_of_their_type(index, is_long):
     body = f"float s = 0; for (uint k = 0; k < 16; ++k) s += x[{index}]; y[i] = s;"
-    found = line(profiled(body), 2)
-    assert bool(found.issued.get("integer64", 0)) is is_long
+    assert bool(line(profiled(body), 2).issued.get("integer64", 0)) is is_long
 
 
 def test_kinds_of_instructions():
@@ -237,11 +231,12 @@ def test_lanes_that_are_active():
     assert line(profile, 3).lanes["special"] == THREADS // 4
 
 
-@pytest.mark.parametrize(("address", "contention"), [("i", 1), ("i / 8", 8)])
-def test_contention_of_atomics(address, contention):
-    body = f"atomic_fetch_add_explicit(&y[{address}], 1, memory_order_relaxed);"
-    found = access(profiled(body, atomic=True), "y", "atomic")
-    assert (found.issued, found.lanes, found.contention) == (2, THREADS, 2 * contention)
+def test_contention_of_atomics():
+    add = "atomic_fetch_add_explicit(&y[{}], 1, memory_order_relaxed);"
+    profile = profiled(f"{add.format('i')}\n{add.format('i / 8')}", atomic=True)
+    for number, contention in ((2, 1), (3, 8)):
+        (found,) = line(profile, number).memory
+        assert (found.issued, found.lanes, found.contention) == (2, THREADS, 2 * contention)
 
 
 def test_barriers_count_simdgroups():

@@ -143,11 +143,14 @@ def _launch(header: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "header",
-    [BOMBS["template"], pytest.param(BOMBS["macro"], marks=pytest.mark.exhaustive)],
-    ids=["template", "macro"],
-)
+def test_time_bounds_a_tool() -> None:
+    allowance = tools.Allowance(60, time.monotonic() + 0.1)
+    with pytest.raises(SimulatorError, match="exceeds the timeout of 60 s"):
+        tools.run(["/bin/sleep", "9"], allowance=allowance)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("header", BOMBS.values(), ids=BOMBS)
 def test_timeout_bounds_the_compiler(header: str) -> None:
     used = os.times().children_user
     with (
