@@ -230,7 +230,7 @@ def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int])
     first = _pid(others)
     body = "while (go) ;"
     bench.build(body, {"y": begun("y", X)}, header=BACKGROUND)  # which takes longer than the timer
-    threading.Timer(0.3, os.kill, (first, signal.SIGKILL)).start()
+    threading.Timer(0.1, os.kill, (first, signal.SIGKILL)).start()
     result = bench.run(body, begun("y", X), header=BACKGROUND, limits=Limits(seconds=5))
     finding = _only(result.findings)
     assert (finding.kind, finding.detail) == ("crash", "its process ended by SIGKILL")
@@ -335,7 +335,7 @@ def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> No
 def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
     assert _works(bench)
     with _running(_endless(30), folder) as program:
-        time.sleep(0.2)
+        time.sleep(0.1)
         program.kill()
         program.wait(PATIENCE)
 
@@ -343,7 +343,7 @@ def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder
 def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> None:
     assert _works(bench)
     with _running(_endless(30), folder) as program:
-        time.sleep(0.2)
+        time.sleep(0.1)
         start = time.monotonic()
         program.send_signal(signal.SIGINT)
         program.wait(PATIENCE)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulator.suite.case import Array, Case
 
 #: Seconds after which a kernel that should end is taken not to, and one that should not.
-PATIENCE, SHORT_PATIENCE = 60.0, 1.0
+PATIENCE, SHORT_PATIENCE = 60.0, 0.4
 
 
 @dataclass(frozen=True, slots=True)
