@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from embercoach.simulator import KernelFault, activate
+from embercoach.simulator import KernelFault, SimulatorError, activate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
@@ -104,3 +104,22 @@ def test_a_fault_raises_where_the_kernel_is_called():
     assert (
         Path(file).read_text(encoding="utf-8").split("\n")[line - 1].strip().startswith("(output")
     )
+
+
+def test_threadgroup_memory_has_an_end():
+    def reversed_tile(size):
+        body = f"""
+            threadgroup float tile[{size}], sum[2];
+            const uint i = thread_index_in_threadgroup;
+            tile[i] = a[i];
+            sum[i % 2] = 0.0f;
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            o[i] = tile[31 - i] + sum[0];
+        """
+        return run(body, [mx.arange(32, dtype=mx.float32)], (32,))
+
+    with activate():
+        assert reversed_tile(8190).tolist() == list(range(31, -1, -1))
+        refusal = r"32,772 bytes of .* limit of 32,768 \(tile: 32,764, sum: 8\)\."
+        with pytest.raises(SimulatorError, match=refusal):
+            reversed_tile(8191)
