@@ -323,18 +323,3 @@ def test_atomics_of_other_types_and_in_threadgroup_memory() -> None:
     )["out"]
     bins = [float(LANES[k == LANES % 4].sum()) for k in range(4)]
     assert got.tolist() == [*bins, 27.0, float(x.sum())]
-
-
-def test_barriers_take_their_flags_together() -> None:
-    body = f"""{START}
-    threadgroup float tile[64];
-    tile[i] = xs[i];
-    out[i] = 0;
-    threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
-    out[i] = tile[63 - i];
-    simdgroup_barrier(mem_flags::mem_none);
-    """
-    x = RANDOM.normal(0, 1, 64).astype(np.float32)
-    outputs = {"out": ((64,), np.float32)}
-    got = evaluate(body, {"xs": x}, outputs, threads=64, checks=True)["out"]
-    assert np.array_equal(got, x[::-1])

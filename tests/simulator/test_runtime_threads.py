@@ -145,18 +145,6 @@ def test_results_of_an_exchange_stand_until_the_next(bench: Bench) -> None:
     assert result.findings == ()
 
 
-def test_arrays_of_a_function_that_is_not_inlined_are_its_threads_own(bench: Bench) -> None:
-    header = """
-    __attribute__((noinline)) int total(int* values) {
-      int sum = 0; for (int k = 0; k < 8; k++) sum += values[k]++; return sum;
-    }
-    """
-    body = "int v[8]; for (int k = 0; k < 8; k++) v[k] = i; y[i] = total(v) + total(v);"
-    result = bench.run(body, wanted("y", 64), header=header)
-    assert result.findings == ()
-    np.testing.assert_array_equal(result.outputs[0].view(np.int32), np.arange(64) * 16 + 8)
-
-
 def test_outputs_of_all_kinds_travel(bench: Bench) -> None:
     big = np.arange(1 << 20, dtype=np.int32)
     buffers = (units.given("x", big), wanted("y", 1 << 20), begun("z", big), wanted("e", 0))

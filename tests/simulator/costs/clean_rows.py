@@ -28,10 +28,6 @@ def _layer_norm(x: np.ndarray) -> np.ndarray:
     return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
 
 
-def _cross_entropy() -> np.ndarray:
-    return -np.log(_softmax(_LOGITS))[np.arange(64), _LABELS]
-
-
 _W = floats(256, 512)
 _X = floats(512, seed=1)
 _PACKED = integers(0, 2**32, 256, 64, seed=2, dtype="uint32")
@@ -130,7 +126,7 @@ CLEAN = (
         if (lane == 0) y[row] = at;
     """),
     kernel("cross_entropy_of_logits", ((32, 64), (32, 8)))(
-        x=_LOGITS, labels=_LABELS, y=gives(_cross_entropy())
+        x=_LOGITS, labels=_LABELS, y=gives(-np.log(_softmax(_LOGITS))[np.arange(64), _LABELS])
     )("""
         constexpr uint V4 = 256;
         uint row = thread_position_in_grid.y;

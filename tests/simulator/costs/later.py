@@ -24,17 +24,9 @@ _BLOCKS = floats(8, 64, 64, seed=2)
 _VECTOR = floats(64, 8, seed=3)
 
 
-def _pairs() -> np.ndarray:
-    return np.einsum("bik,bjk->bij", _ROWS, np.roll(_ROWS, 1, 1)[:, :8])
-
-
 def _norms() -> np.ndarray:
     whole = _HALVES.astype(np.float32)
     return np.stack([(np.abs(whole) ** p).sum(2) for p in (1, 2, 3, 4)], 1)
-
-
-def _products() -> np.ndarray:
-    return np.einsum("bik,kj->bji", _BLOCKS, _VECTOR)
 
 
 def _padded(fault: str, name: str, *changes: tuple[str, str]) -> Case:
@@ -130,7 +122,7 @@ FAULTS = (
         }
     """),
     kernel("products_of_rows_with_stride_64", (8 * 256, 256), close=1e-4)(
-        x=_ROWS, y=gives(_pairs())
+        x=_ROWS, y=gives(np.einsum("bik,bjk->bij", _ROWS, np.roll(_ROWS, 1, 1)[:, :8]))
     )("""
         threadgroup float tile[32][64];
         uint group = simdgroup_index_in_threadgroup, batch = threadgroup_position_in_grid.x;
@@ -160,7 +152,7 @@ FAULTS = (
         y[(batch * 4 + group) * 32 + lane] = sum;
     """),
     kernel("vectors_of_a_block_by_rows", (8 * 512, 512), close=1e-4)(
-        x=_BLOCKS, b=_VECTOR, y=gives(_products())
+        x=_BLOCKS, b=_VECTOR, y=gives(np.einsum("bik,kj->bji", _BLOCKS, _VECTOR))
     )("""
         threadgroup float4 block[64 * 16];
         uint r = lid % 64, j = lid / 64, batch = threadgroup_position_in_grid.x;

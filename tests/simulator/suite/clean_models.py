@@ -43,10 +43,6 @@ def _delta_rule() -> tuple[np.ndarray, np.ndarray]:
     return np.stack(out), state
 
 
-def _dequantized() -> np.ndarray:
-    return _CODES * np.repeat(_SCALES, 32, 1) + np.repeat(_BIASES, 32, 1)
-
-
 def _upsampled(x: np.ndarray) -> np.ndarray:
     rows = (np.arange(18) + 0.5) / 2 - 0.5
     columns = (np.arange(14) + 0.5) / 2 - 0.5
@@ -172,7 +168,10 @@ CLEAN = (
         scales=_SCALES,
         biases=_BIASES,
         x=_VECTOR,
-        y=gives(_dequantized() @ _VECTOR.astype(np.float32)),
+        y=gives(
+            (_CODES * np.repeat(_SCALES, 32, 1) + np.repeat(_BIASES, 32, 1))
+            @ _VECTOR.astype(np.float32)
+        ),
     )("""
         template <int BITS>
         struct Unpack {
