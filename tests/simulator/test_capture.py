@@ -144,6 +144,8 @@ def test_rows_are_made_contiguous_with_the_strides_of_the_copy():
     assert memory["a_strides"].data.view(np.int64).tolist() == [3, 1]
     assert memory["a_ndim"].data.view(np.int32).tolist() == [2]
     assert {b.role for name, b in memory.items() if name.startswith("a_")} == {"info"}
+    numbered = {"a": 0, "a_shape": 1, "a_strides": 2, "a_ndim": 3, "o": 4}
+    assert {name: b.index for name, b in memory.items()} == numbered
 
 
 def read_by_strides(memory, dtype, shape):
