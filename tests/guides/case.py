@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import dedent, indent
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A finding that is due.
-
-    ``places`` are stretches of the program, each within one line and there only once: the finding
-    must cover the line of one of them. ``says`` are words that its message must hold.
-    """
+    """A finding that is due, on the line of one of its places, with the words that it says."""
 
     code: str
     places: tuple[str, ...]
@@ -23,9 +21,9 @@ class Mark:
         return frozenset(program[: program.index(p)].count("\n") + 1 for p in self.places)
 
 
-def mark(code: str, *places: str, says: tuple[str, ...] = ()) -> Mark:
+def mark(code: str, *places: str, says: str = "") -> Mark:
     """Shorthand for a `Mark`."""
-    return Mark(code, places, says)
+    return Mark(code, places, tuple(says.split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +58,35 @@ class Case:
 def case(
     name: str,
     reason: str,
-    program: str,
     *,
-    flagged: tuple[Mark, ...] = (),
-    noted: tuple[Mark, ...] = (),
-    allowed: tuple[str, ...] = (),
-    needs: tuple[str, ...] = (),
-) -> Case:
-    """A case whose program is written indented, and without ``import mlx.core as mx``."""
-    text = dedent(program).lstrip("\n")
-    if "mlx" not in text and "torch" not in needs:
-        text = "import mlx.core as mx\n" + text
-    return Case(name, reason, text, flagged, noted, frozenset(allowed), needs)
+    flagged: Mark | tuple[Mark, ...] = (),
+    noted: Mark | tuple[Mark, ...] = (),
+    allowed: str = "",
+    needs: str = "",
+    form: Callable[[str], str] = str,
+) -> Callable[[str], Case]:
+    """Make a case of a program that is indented and lacks ``import mlx.core as mx``."""
+
+    def of_program(program: str) -> Case:
+        text = form(dedent(program).lstrip("\n"))
+        if "mlx" not in text and "torch" not in needs:
+            text = "import mlx.core as mx\n" + text
+        due = [(marks,) if isinstance(marks, Mark) else marks for marks in (flagged, noted)]
+        return Case(name, reason, text, *due, frozenset(allowed.split()), tuple(needs.split()))
+
+    return of_program
+
+
+def kernel_case(
+    name: str, reason: str, *, inputs: str = "x", outputs: str = "y", header: str = "", **more: Any
+) -> Callable[[str], Case]:
+    """Make a case of the body of a kernel with these inputs and outputs."""
+    names = (tuple(inputs.split()), tuple(outputs.split()))
+    return case(name, reason, form=lambda body: kernel_program(body, *names, header), **more)
 
 
 def kernel_program(
-    body: str,
-    inputs: tuple[str, ...] = ("x",),
-    outputs: tuple[str, ...] = ("y",),
-    header: str = "",
+    body: str, inputs: tuple[str, ...], outputs: tuple[str, ...], header: str
 ) -> str:
     """A module with one kernel of this body, and a function that launches it the right way."""
     parameters = ", ".join(f"{name}: mx.array" for name in inputs)

@@ -14,132 +14,79 @@ CASTS = "elements of structures and of arrays seen as other types are not counte
 ALIGNMENT = "no check follows the alignment of pointers"
 PARTIAL = "a full threadgroup is followed, and the last one is not full"
 
-#: By the names of the cases.
-BEYOND = {
-    "address_from_data": DATA,
-    "best_index_of_a_row_without_a_hit": DATA,
-    "bins_cleared_by_the_first_group": DATA,
-    "bins_cleared_plainly_beside_the_counting": DATA,
-    "constant_table_in_the_header": DATA,
-    "gather_far_outside": DATA,
-    "guard_returns_before_the_barrier": DATA,
-    "histogram_bin_that_is_not_there": DATA,
-    "index_from_another_lane": DATA,
-    "last_slices_of_a_batch": DATA,
-    "no_barrier_in_the_last_iteration": DATA,
-    "null_unless_it_is_large": DATA,
-    "pointer_far_beyond_everything": DATA,
-    "pointer_walk_with_less_or_equal": SHAPES,
-    "private_accumulators_counted_one_too_far": DATA,
-    "private_array_filled_up_to_a_length": DATA,
-    "private_bins_from_data": DATA,
-    "reference_filled_up_to_a_count": DATA,
-    "scatter_add_in_a_helper": DATA,
-    "scatter_with_a_doubled_target": DATA,
-    "threadgroup_bin_from_unchecked_data": DATA,
-    "top_k_insert_before_the_front": DATA,
-    "wide_batch_offset_in_32_bits": DATA,
-    "bias_after_the_last_row": SHAPES,
-    "broadcast_read_as_if_it_were_full": SHAPES,
-    "choice_of_two_neighbours": SHAPES,
-    "countdown_from_the_length": SHAPES,
-    "edge_tiles_of_a_transpose": SHAPES,
-    "every_other_element": SHAPES,
-    "float4_of_a_short_constant_input": SHAPES,
-    "grid_counted_in_threadgroups": SHAPES,
-    "guard_only_bites_in_the_last_row": SHAPES,
-    "guard_stops_one_short": SHAPES,
-    "helper_reads_past_the_row": SHAPES,
-    "imaginary_parts": SHAPES,
-    "last_group_of_a_strided_copy": SHAPES,
-    "low_words_of_long_integers": SHAPES,
-    "one_tap_too_many_of_a_small_input": SHAPES,
-    "planes_of_an_oblong_volume": SHAPES,
-    "reversed_view_read_forwards": SHAPES,
-    "rows_and_columns_swapped": SHAPES,
-    "rows_padded_to_a_multiple": SHAPES,
-    "scalar_taken_for_a_list": SHAPES,
-    "scale_by_its_count": SHAPES,
-    "second_half_of_a_split_that_is_uneven": SHAPES,
-    "store_scaled_by_the_wrong_stride": SHAPES,
-    "stores_of_both_branches_go_too_far": SHAPES,
-    "stride_of_the_axis_after_the_last": SHAPES,
-    "strides_of_the_wrong_axis": SHAPES,
-    "struct_behind_an_odd_array": SHAPES,
-    "third_axis_of_a_matrix": SHAPES,
-    "vector_loop_forgets_the_rest": SHAPES,
-    "words_and_halves_of_words": SHAPES,
-    "broadcast_from_the_lane_that_stayed_out": LANES,
-    "butterfly_among_the_positive": LANES,
-    "matrix_in_a_simdgroup_of_sixteen": LANES,
-    "matrix_load_guarded_by_lane": LANES,
-    "matrix_product_of_half_a_simdgroup": LANES,
-    "matrix_stored_by_the_first_lane": LANES,
-    "mean_taken_in_both_branches": LANES,
-    "pair_sums_in_a_loop_of_uneven_length": LANES,
-    "quad_leader_that_was_masked": LANES,
-    "quad_neighbour_that_is_masked": LANES,
-    "search_that_some_lanes_have_left": LANES,
-    "shuffle_down_after_some_have_returned": LANES,
-    "shuffle_from_lanes_outside_the_branch": LANES,
-    "shuffle_while_lengths_differ": LANES,
-    "up_shuffle_in_an_odd_branch": LANES,
-    "corners_of_a_halo": STARTS,
-    "last_component_of_a_vector": STARTS,
-    "matrix_of_a_tile_with_an_empty_row": STARTS,
-    "maximum_of_threads_that_took_no_part": STARTS,
-    "member_of_a_struct_from_the_header": STARTS,
-    "previous_of_the_first_round": STARTS,
-    "previous_step_of_a_recurrence_on_the_output": STARTS,
-    "private_scalar_set_in_one_branch": STARTS,
-    "running_softmax_without_a_first_denominator": STARTS,
-    "second_lane_of_a_pair": STARTS,
-    "short_group_reads_lanes_that_do_not_exist": STARTS,
-    "sums_of_rows_that_came_too_late": STARTS,
-    "switch_without_a_default": STARTS,
-    "table_built_by_the_first_group_alone": STARTS,
-    "tail_of_a_tile_never_loaded": STARTS,
-    "threadgroup_atomic_read_before_it_is_set": STARTS,
-    "threadgroup_counter_never_cleared": STARTS,
-    "undefined_times_zero": STARTS,
-    "compaction_by_tickets": CHANCE,
-    "exchange_hands_the_previous_value_on": CHANCE,
-    "first_to_claim": CHANCE,
-    "last_group_wins": CHANCE,
-    "ranks_from_a_threadgroup_ticket": CHANCE,
-    "remaining_budget_handed_out": CHANCE,
-    "ties_broken_by_whoever_comes": CHANCE,
-    "shift_of_a_whole_word": DATA,
-    "bisection_that_never_narrows": ENDS,
-    "loop_that_continues_without_a_step": ENDS,
-    "step_that_never_meets_one": ENDS,
-    "table_too_large_for_a_stack": ENDS,
-    "waits_for_a_lane_that_waits_as_well": ENDS,
-    "waits_for_a_later_threadgroup": ENDS,
-    "recursion_without_a_floor": ENDS,
-    "fence_of_threadgroup_memory": TICKETS,
-    "fence_of_threadgroup_scope": TICKETS,
-    "fence_without_barrier_before": TICKETS,
-    "flag_without_fence_before": TICKETS,
-    "no_fence_after_the_ticket": TICKETS,
-    "no_fence_before_the_ticket": TICKETS,
-    "relaxed_fence": TICKETS,
-    "ticket_ignored": TICKETS,
-    "write_after_the_ticket": TICKETS,
-    "simdgroup_barrier_without_memory": LOCKSTEP,
-    "structs_on_chip_by_the_wrong_count": CASTS,
-    "vector_view_past_a_private_array": CASTS,
-    "vector_of_every_position": ALIGNMENT,
-    "rows_of_five_seen_as_vectors": ALIGNMENT,
-    "vector_stores_after_a_header_of_one": ALIGNMENT,
-    "four_halves_in_a_helper": ALIGNMENT,
-    "word_of_odd_bytes": ALIGNMENT,
-    "vector_in_a_tile_of_odd_rows": ALIGNMENT,
-    "mean_of_an_empty_bin": DATA,
-    "bucket_of_no_buckets": DATA,
-    "strides_of_an_empty_axis": DATA,
-    "lock_of_every_lane": ENDS,
-    "turns_of_the_lanes": ENDS,
-    "first_lane_waits_for_the_last": ENDS,
-    "only_the_short_group_takes_the_shortcut": PARTIAL,
+#: Names of the cases, by the reason.
+_NAMES = {
+    DATA: """
+        address_from_data best_index_of_a_row_without_a_hit bins_cleared_by_the_first_group
+        bins_cleared_plainly_beside_the_counting constant_table_in_the_header gather_far_outside
+        guard_returns_before_the_barrier histogram_bin_that_is_not_there index_from_another_lane
+        last_slices_of_a_batch no_barrier_in_the_last_iteration null_unless_it_is_large
+        pointer_far_beyond_everything private_accumulators_counted_one_too_far
+        private_array_filled_up_to_a_length private_bins_from_data reference_filled_up_to_a_count
+        scatter_add_in_a_helper scatter_with_a_doubled_target threadgroup_bin_from_unchecked_data
+        top_k_insert_before_the_front wide_batch_offset_in_32_bits shift_of_a_whole_word
+        mean_of_an_empty_bin bucket_of_no_buckets strides_of_an_empty_axis
+    """,
+    SHAPES: """
+        pointer_walk_with_less_or_equal bias_after_the_last_row broadcast_read_as_if_it_were_full
+        choice_of_two_neighbours countdown_from_the_length edge_tiles_of_a_transpose
+        every_other_element float4_of_a_short_constant_input grid_counted_in_threadgroups
+        guard_only_bites_in_the_last_row guard_stops_one_short helper_reads_past_the_row
+        imaginary_parts last_group_of_a_strided_copy low_words_of_long_integers
+        one_tap_too_many_of_a_small_input planes_of_an_oblong_volume reversed_view_read_forwards
+        rows_and_columns_swapped rows_padded_to_a_multiple scalar_taken_for_a_list
+        scale_by_its_count second_half_of_a_split_that_is_uneven store_scaled_by_the_wrong_stride
+        stores_of_both_branches_go_too_far stride_of_the_axis_after_the_last
+        strides_of_the_wrong_axis struct_behind_an_odd_array third_axis_of_a_matrix
+        vector_loop_forgets_the_rest words_and_halves_of_words
+    """,
+    LANES: """
+        broadcast_from_the_lane_that_stayed_out butterfly_among_the_positive
+        matrix_in_a_simdgroup_of_sixteen matrix_load_guarded_by_lane
+        matrix_product_of_half_a_simdgroup matrix_stored_by_the_first_lane
+        mean_taken_in_both_branches pair_sums_in_a_loop_of_uneven_length
+        quad_leader_that_was_masked quad_neighbour_that_is_masked search_that_some_lanes_have_left
+        shuffle_down_after_some_have_returned shuffle_from_lanes_outside_the_branch
+        shuffle_while_lengths_differ up_shuffle_in_an_odd_branch
+    """,
+    STARTS: """
+        corners_of_a_halo last_component_of_a_vector matrix_of_a_tile_with_an_empty_row
+        maximum_of_threads_that_took_no_part member_of_a_struct_from_the_header
+        previous_of_the_first_round previous_step_of_a_recurrence_on_the_output
+        private_scalar_set_in_one_branch running_softmax_without_a_first_denominator
+        second_lane_of_a_pair short_group_reads_lanes_that_do_not_exist
+        sums_of_rows_that_came_too_late switch_without_a_default
+        table_built_by_the_first_group_alone tail_of_a_tile_never_loaded
+        threadgroup_atomic_read_before_it_is_set threadgroup_counter_never_cleared
+        undefined_times_zero
+    """,
+    CHANCE: """
+        compaction_by_tickets exchange_hands_the_previous_value_on first_to_claim last_group_wins
+        ranks_from_a_threadgroup_ticket remaining_budget_handed_out ties_broken_by_whoever_comes
+    """,
+    ENDS: """
+        bisection_that_never_narrows loop_that_continues_without_a_step step_that_never_meets_one
+        table_too_large_for_a_stack waits_for_a_lane_that_waits_as_well
+        waits_for_a_later_threadgroup recursion_without_a_floor lock_of_every_lane
+        turns_of_the_lanes first_lane_waits_for_the_last
+    """,
+    TICKETS: """
+        fence_of_threadgroup_memory fence_of_threadgroup_scope fence_without_barrier_before
+        flag_without_fence_before no_fence_after_the_ticket no_fence_before_the_ticket
+        relaxed_fence ticket_ignored write_after_the_ticket
+    """,
+    LOCKSTEP: """
+        simdgroup_barrier_without_memory
+    """,
+    CASTS: """
+        structs_on_chip_by_the_wrong_count vector_view_past_a_private_array
+    """,
+    ALIGNMENT: """
+        vector_of_every_position rows_of_five_seen_as_vectors vector_stores_after_a_header_of_one
+        four_halves_in_a_helper word_of_odd_bytes vector_in_a_tile_of_odd_rows
+    """,
+    PARTIAL: """
+        only_the_short_group_takes_the_shortcut
+    """,
 }
+BEYOND = {name: reason for reason, names in _NAMES.items() for name in names.split()}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach import rulebook
 from embercoach.checks import Project, check_source
@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 HEADER_LINE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A finding of the checks, placed in the case's own texts.
-
-    Attributes:
-        part: ``body``, ``header``, or ``launch`` for the rest of the program.
-        line: counted from 1 in that part, as the case's marks are.
-    """
+class Verdict(NamedTuple):
+    """A finding of the checks: part is ``body``, ``header`` or ``launch``, lines count from 1."""
 
     code: str
     part: str
     line: int
-    message: str
 
 
 def verdicts(case: Case) -> tuple[Verdict, ...]:
@@ -43,12 +36,9 @@ def verdicts(case: Case) -> tuple[Verdict, ...]:
         severity = rulebook.rule(finding.code).severity_in("recommended", finding.context)
         if severity == "note" or not finding.code.startswith("KERNEL-"):
             continue
-        part, first = (
-            ("header", HEADER_LINE) if finding.line < body_line
-            else ("body", body_line) if finding.line < launch_line
-            else ("launch", launch_line)
-        )  # fmt: skip
-        reported.append(Verdict(finding.code, part, finding.line - first + 1, finding.message))
+        starts = {"header": HEADER_LINE, "body": body_line, "launch": launch_line}
+        part, first = max((p for p in starts.items() if p[1] <= finding.line), key=itemgetter(1))
+        reported.append(Verdict(finding.code, part, finding.line - first + 1))
     return tuple(reported)
 
 

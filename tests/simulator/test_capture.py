@@ -70,44 +70,20 @@ def test_math_mode(mode):
     assert capture_call(built, inputs=[mx.zeros((4,))]).math_mode == mode
 
 
-def test_each_call_gets_the_text_of_its_arguments():
-    built = kernel("o[0] = T(a[0]);")
-    few = capture_call(built, inputs=[mx.zeros((7,))], template=[("T", mx.float32)])
-    many = capture_call(built, inputs=[mx.zeros((8,))], template=[("T", mx.float16)])
-    assert "const constant float* a" in few.source
-    assert "const device float* a" in many.source
-    assert "<float>" in few.source
-    assert "<float16_t>" in many.source
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"inputs": []}, ValueError, "Expected `inputs` to have size 1 but got size 0"),
         ({"output_shapes": []}, ValueError, "Expected `output_shapes` to have size 1"),
-        ({"output_dtypes": []}, ValueError, "Expected `output_dtypes` to have size 1"),
         ({"output_dtypes": [mx.float64]}, ValueError, "float64 is not supported on the GPU"),
         ({"grid": (8, 1)}, TypeError, "incompatible function arguments"),
-        ({"grid": (8.0, 1, 1)}, TypeError, "incompatible function arguments"),
-        ({"threadgroup": None}, TypeError, "incompatible function arguments"),
-        ({"template": [("T", 1.5)]}, ValueError, "Invalid template argument"),
-        ({"inputs": ["x"]}, ValueError, "Invalid type str"),
         ({"stream": mx.cpu}, ValueError, "Only supports the GPU"),
-        ({"speed": 3}, TypeError, "incompatible function arguments"),
     ],
 )
 def test_wrong_arguments_raise_what_mlx_raises(change, error, message):
     with pytest.raises(error, match=message) as caught:
         capture_call(kernel(), **{"inputs": [mx.zeros((8,))], **change})
     assert type(caught.value) is error
-
-
-def test_missing_and_positional_arguments_raise_what_mlx_raises():
-    built = kernel()
-    with pytest.raises(TypeError, match="incompatible function arguments"):
-        capture(*built, (), {"inputs": [mx.zeros((8,))]})
-    with pytest.raises(TypeError, match="incompatible function arguments"):
-        capture(*built, ([mx.zeros((8,))],), {})
 
 
 @pytest.mark.parametrize(
@@ -168,34 +144,8 @@ def test_rows_are_made_contiguous_with_the_strides_of_the_copy():
     assert memory["a_strides"].data.view(np.int64).tolist() == [3, 1]
     assert memory["a_ndim"].data.view(np.int32).tolist() == [2]
     assert {b.role for name, b in memory.items() if name.startswith("a_")} == {"info"}
-
-
-VIEWS = {
-    "whole": lambda x: x,
-    "transposed": lambda x: x.T,
-    "column": lambda x: x[:, 1],
-    "stepped": lambda x: x[::2, ::3],
-    "reversed": lambda x: x[::-1],
-    "reversed both": lambda x: x[::-1, ::-2],
-    "broadcast": lambda x: mx.broadcast_to(x[0], (5, 6)),
-    "element": lambda x: x[1, 2],
-    "row": lambda x: x[1:2],
-    "tail": lambda x: x[2:, 3:],
-    "nothing": lambda x: x[4:],
-    "new axis": lambda x: x[:, None, ::2],
-}
-
-
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
-@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.int8, mx.complex64], ids=str)
-def test_strided_memory_is_bound_as_it_lies(view, dtype):
-    array = view(mx.arange(24).astype(dtype).reshape(4, 6))
-    built = kernel(ensure_row_contiguous=False)
-    memory = bound(capture_call(built, inputs=[array]))
-    read = array.view(mx.uint16) if dtype == mx.bfloat16 else array
-    values = np.array(read)
-    assert read_by_strides(memory, values.dtype, array.shape).tolist() == values.tolist()
-    assert memory["a"].itemsize == array.dtype.size
+    numbered = {"a": 0, "a_shape": 1, "a_strides": 2, "a_ndim": 3, "o": 4}
+    assert {name: b.index for name, b in memory.items()} == numbered
 
 
 def read_by_strides(memory, dtype, shape):
@@ -256,14 +206,6 @@ def test_outputs_begin_with_the_initial_value(dtype):
     assert (bare.role, bare.data.size, bare.itemsize) == ("output", 8 * dtype.size, dtype.size)
 
 
-@pytest.mark.parametrize("init_value", [None, 0.0])
-def test_empty_outputs(init_value):
-    captured = capture_call(kernel(), inputs=[mx.zeros((8,))], output_shapes=[(0, 3)])
-    output = bound(captured, init_value)["o"]
-    assert output.data.size == 0
-    assert to_array(output.data, (0, 3), mx.float32).shape == (0, 3)
-
-
 def test_more_memory_than_allowed_is_refused_before_it_is_taken():
     captured = capture_call(kernel(), inputs=[mx.zeros((8,))], output_shapes=[(2**17, 2**17)])
     with pytest.raises(SimulatorError, match=r"68,719,476,768 bytes.*the limit is"):
@@ -290,15 +232,3 @@ def test_lines_of_the_text_are_those_of_header_and_body(template, body, header):
     if last:
         assert lines.place(last) == ("header", last)
     assert lines.place(last + 1)[0] == "generated"
-
-
-def test_nothing_is_evaluated():
-    built = kernel("o[0] = a[0];")
-    captured = []
-
-    def traced(x):
-        captured.append(capture_call(built, inputs=[x * 2]))
-        return x
-
-    mx.compile(traced)(mx.zeros((8,)))
-    assert captured[0].inputs[0].shape == (8,)

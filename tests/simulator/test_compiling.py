@@ -21,20 +21,6 @@ def words(names: list[str], **arguments: Any) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_inputs_become_small() -> None:
-    big, small = mx.zeros((4, 4)), mx.zeros((2,))
-    assert words(["a", "b", "c", "d"], inputs=[big, small, 3.0, big.astype(mx.int32)]) == [
-        (
-            "if `a` and `d` have fewer than 8 elements",
-            ["if `a` has fewer than 8 elements", "if `d` has fewer than 8 elements"],
-        )
-    ]
-    (family,) = families(["a"], {"inputs": [big], "grid": (1, 1, 1)})
-    assert family.together.arguments["grid"] == (1, 1, 1)
-    (made,) = family.together.arguments["inputs"]
-    assert (made.shape, made.dtype) == ((1, 1), mx.float32)
-
-
 def test_single_numbers_become_scalars_and_the_other_way_round() -> None:
     assert words(["a"], inputs=[mx.zeros((1,))]) == [
         ("if `a` has no dimensions", ["if `a` has no dimensions"])
@@ -170,11 +156,3 @@ def test_mistakes_in_the_arguments_stay_those_of_mlx() -> None:
             output_shapes=[(1,)],
             output_dtypes=[mx.float32],
         )
-
-
-@ON_LINUX
-def test_mlx_is_as_before() -> None:
-    before = mx.fast.metal_kernel
-    with compiling():
-        assert mx.fast.metal_kernel is not before
-    assert mx.fast.metal_kernel is before

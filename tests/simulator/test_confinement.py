@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +52,15 @@ def _attack(bench: Bench, statement: str, **more: Any) -> tuple[np.ndarray, tupl
 
 
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
-@pytest.mark.parametrize(
-    "statement",
-    ["fork();", "if (fork() == 0) setsid();", "for (int k = 0; k < 50; k++) fork();"],
-    ids=["once", "session", "bomb"],
-)
-def test_fork_in_a_body_shifts_no_answer(bench: Bench, statement: str, *, checks: bool) -> None:
+def test_fork_in_a_body_shifts_no_answer(bench: Bench, *, checks: bool) -> None:
+    statement = "if (fork() == 0) setsid(); for (int k = 0; k < 50; k++) fork();"
     values, findings = _attack(bench, statement, checks=checks)
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
-    for _ in range(3):
-        assert _works(bench)
+    assert _works(bench)
+    if sys.platform == "linux":
+        values, _ = _attack(bench, "y[1] = fork();", grid=1, threadgroup=1, checks=checks)
+        assert values[1] == -1
 
 
 @pytest.fixture
@@ -83,28 +79,18 @@ def permissive(
     process.close()
 
 
-@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
-def test_copy_of_the_process_answers_nothing(permissive: Bench, *, checks: bool) -> None:
-    values, findings = _attack(permissive, "fork();", checks=checks)
+def test_copies_of_the_process_answer_nothing_and_end_with_it(permissive: Bench) -> None:
+    values, findings = _attack(permissive, "fork();", checks=False)
     assert findings == ()
     np.testing.assert_array_equal(values, X + 5)
-    for _ in range(5):
+    for _ in range(2):
         assert _works(permissive)
-
-
-def test_copies_end_with_the_process(permissive: Bench) -> None:
     statement = "int copy = fork(); if (copy == 0) for (;;) sleep(60); y[1] = copy;"
     values, findings = _attack(permissive, statement, grid=1, threadgroup=1)
     assert findings == ()
     assert is_running(int(values[1]))
     permissive.process.close()
     assert ends_soon(int(values[1]))
-
-
-@linux
-def test_no_kernel_starts_a_process(bench: Bench) -> None:
-    values, _ = _attack(bench, "y[1] = fork(); y[2] = fork();", grid=1, threadgroup=1)
-    assert values[1:3].tolist() == [-1, -1]
 
 
 @linux
@@ -129,7 +115,7 @@ def test_memory_beyond_the_limit_is_refused(bench: Bench) -> None:
 
 def test_launch_of_large_buffers_gets_the_memory_that_it_needs(bench: Bench) -> None:
     assert _works(bench)
-    result = bench.run("y[i] = 7;", wanted("y", 9 << 20), grid=64)
+    result = bench.run("y[i] = 7;", wanted("y", 5 << 20), grid=64)
     assert {finding.kind for finding in result.findings} == {"unwritten-output"}
     assert (result.outputs[0].view(np.int32)[:64] == 7).all()
     assert _works(bench)
@@ -157,17 +143,16 @@ def _framed(message: str) -> str:
     """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "message",
     [
-        "no json",
         "[]",
         "[" * 5000,
-        "{}",
         '{"is": "result", "request": 1000000, "nonce": ""}',
         '{"is": "result", "request": null}',
     ],
-    ids=["text", "list", "deep", "empty", "future", "null"],
+    ids=["list", "deep", "future", "null"],
 )
 def test_forged_answer_is_a_crash_of_its_launch(bench: Bench, message: str) -> None:
     _, findings = _attack(bench, _framed(message))
@@ -370,51 +355,3 @@ def test_what_a_process_started_ends_with_the_caller_or_with_it(way: str) -> Non
     assert ends_soon(grandchild)
     if way == "ends":
         os.close(lifeline)
-
-
-_ENDLESS = """
-import os
-import mlx.core as mx
-kernel = mx.fast.metal_kernel(
-    name="endless", input_names=["x"], output_names=["y"],
-    source="while (x[0] == 0) { y[0] = x[0]; }",
-)
-print(os.getpid(), flush=True)
-x = mx.zeros((8,))
-shape = {"output_shapes": [(1,)], "output_dtypes": [x.dtype]}
-kernel(inputs=[x], grid=(1, 1, 1), threadgroup=(1, 1, 1), **shape)
-"""
-
-
-def _kernel_process(parent: int) -> int:
-    """The process that runs a program's kernels, once it does."""
-    listed = Path(f"/proc/{parent}/task/{parent}/children")
-    for _ in range(1000):
-        for pid in listed.read_text().split():
-            with suppress(FileNotFoundError):  # of a process that has ended by now
-                if b"simulator/process/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return int(pid)
-        time.sleep(0.02)
-    raise AssertionError("no kernel runs")
-
-
-@linux
-def test_program_and_kernels_end_with_a_killed_command(tmp_path: Path) -> None:
-    (tmp_path / "endless.py").write_text(_ENDLESS)
-    command = [sys.executable, "-m", "embercoach", "simulate", "--", "python", "endless.py"]
-    root = str(Path(connection.__file__).parents[2])
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": root},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            program = int(process.stdout.readline())
-            kernels = _kernel_process(program)
-        finally:
-            process.kill()
-    assert ends_soon(program)
-    assert ends_soon(kernels)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from embercoach.simulator.model import KernelFinding
+from embercoach.simulator.reporting import kernel_lines
 from embercoach.simulator.reporting.kernel_lines import LineSpan, place_of
 
 HEAD = "import mlx.core as mx\n\n"
@@ -14,6 +16,12 @@ BUILD = (
     "mx.fast.metal_kernel(name={name!r}, input_names=['x'], output_names=['y'], source={source})\n"
 )
 BODY = '"""\n    uint i = 0;\n    y[9] = x[i];\n"""'
+
+
+@pytest.fixture(autouse=True)
+def _few_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search in the modules that a test imports, not in all that a session has."""
+    monkeypatch.setattr(kernel_lines, "sys", SimpleNamespace(modules={}))
 
 
 def build(name: str, source: str) -> str:
@@ -33,7 +41,6 @@ def finding(path: Path, line: int | None, excerpt: str, part: str = "body") -> K
     )
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("code", "line", "excerpt", "text"),
     [
@@ -92,7 +99,6 @@ def test_a_line_is_found(code: str, line: int, excerpt: str, text: str, tmp_path
         ("metal_kernel = '\0'\n", 1, "(", "body"),
     ],
 )
-@pytest.mark.sampled(3)
 def test_what_is_not_sure_is_not_told(
     code: str, line: int | None, excerpt: str, part: str, tmp_path: Path
 ) -> None:
@@ -101,14 +107,12 @@ def test_what_is_not_sure_is_not_told(
     assert place_of(finding(path, line, excerpt, part)) is None
 
 
-def test_a_module_that_was_imported_is_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_was_imported_is_searched(tmp_path: Path) -> None:
     (tmp_path / "their_kernels.py").write_text(
         "class Fast:\n    def metal_kernel(self, **_): ...\nfast = Fast()\n"
         'fast.metal_kernel(name="copy", source="""\n  y[9] = x[9];\n""")\n'
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    __import__("their_kernels")
+    module = SimpleNamespace(__file__=str(tmp_path / "their_kernels.py"))
+    kernel_lines.sys.modules["their_kernels"] = module
     found = place_of(finding(tmp_path / "gone.py", 2, "y[9] = x[9];"))
     assert found == LineSpan(str(tmp_path / "their_kernels.py"), 5, 3, 15)

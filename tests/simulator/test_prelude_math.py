@@ -97,6 +97,7 @@ def test_functions_of_vectors_work_by_component() -> None:
                 np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-6, err_msg=call)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("space", SPACES)
 def test_functions_of_several_floats(space: str) -> None:
     x, y = RANDOM.normal(0, 3, (2, 32)).astype(np.float32)
@@ -249,12 +250,12 @@ def test_literals_and_types_of_expressions() -> None:
 INTEGERS = {
     "char": np.int8,
     "uchar": np.uint8,
-    "short": np.int16,
     "ushort": np.uint16,
+    "short": np.int16,
     "int": np.int32,
     "uint": np.uint32,
-    "long": np.int64,
     "ulong": np.uint64,
+    "long": np.int64,
 }
 
 
@@ -269,6 +270,7 @@ def _held(value: int, dtype: type) -> int:
     return min(max(value, int(info.min)), int(info.max))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integer_functions(name: str) -> None:
     dtype = INTEGERS[name]

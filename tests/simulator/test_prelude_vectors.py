@@ -88,16 +88,22 @@ VALUES = {
     "float4(as_type<half2>(as_type<uint>(half2(3, 4))), 0, 0)": [3, 4, 0, 0],
     # Geometry.
     "float4(cross(float3(1, 0, 0), float3(0, 1, 0)), dot(float3(1, 2, 3), float3(4, 5, 6)))": [
-        *(0, 0, 1),
+        0,
+        0,
+        1,
         32,
     ],
     "float4(length(float2(3, 4)), distance(float2(1, 1), float2(4, 5)), normalize(float2(0, 5)))": [
-        *(5, 5),
-        *(0, 1),
+        5,
+        5,
+        0,
+        1,
     ],
     "float4(reflect(float2(1, -1), float2(0, 1)), faceforward(float2(1), float2(1), float2(1)))": [
-        *(1, 1),
-        *(-1, -1),
+        1,
+        1,
+        -1,
+        -1,
     ],
     "float4(length_squared(half2(3, 4)), distance_squared(float2(0), float2(2)), 0, 0)": [
         25,
@@ -107,12 +113,16 @@ VALUES = {
     ],
     # Structs and arrays.
     "({ Pair p = {float4(1, 2, 3, 4), 5, {}}; Pair q = p; q.a.x = 9; float4(q.at(2), p.a.x); })": [
-        *(18, 4, 6),
+        18,
+        4,
+        6,
         1,
     ],
     "({ metal::array<float, 4> v = {1, 2, 3, 4}; float4(v[3], v.size(), v.front(), v.back()); })": [
-        *(4, 4),
-        *(1, 4),
+        4,
+        4,
+        1,
+        4,
     ],
 }
 
@@ -167,6 +177,7 @@ def test_vectors_and_structs_travel_through_every_space() -> None:
     assert np.array_equal(got["copied"], x.ravel()[:126])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scalar", ["float", "half"])
 def test_matrices(scalar: str) -> None:
     dtype = {"float": np.float32, "half": np.float16}[scalar]

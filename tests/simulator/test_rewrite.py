@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.metal.generated import generated_source
+from embercoach.metal.syntax import parse_body, parse_unit
 from embercoach.simulator.model import SimulatorError
-from embercoach.simulator.rewrite.line_edits import LineEdit, apply, blanked
+from embercoach.simulator.rewrite.line_edits import LineEdit, apply
+from embercoach.simulator.rewrite.local_variables import fillings
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
 
 X = Input.of_shape("x", (16,), "float32")
@@ -60,27 +62,9 @@ def test_a_plain_kernel_keeps_every_character_of_its_body() -> None:
     )
 
 
-def test_a_template_is_instantiated_by_the_thunk() -> None:
-    result = rewritten(
-        "y[0] = T(N);",
-        template=(
-            TemplateArgument("T", "bfloat16"),
-            TemplateArgument("N", -4),
-            TemplateArgument("B", True),
-        ),
-    )
-    assert "template" in result.edited.text.split("\n")[0]
-    assert "host_name" not in result.text
-    assert "custom_kernel_k__bfloat16_t__4_1_float_float<bfloat16_t, -4, 1>(" in result.thunk
-
-
 def test_parameters_are_read() -> None:
     body = "y[0] = s + c[0] + x_shape[0] + x_strides[0] + x_ndim + thread_index_in_simdgroup;"
-    inputs = (
-        X,
-        Input.of_shape("c", (4,), "bfloat16"),
-        Input.of_shape("s", (), "int64"),
-    )
+    inputs = (X, Input.of_shape("c", (4,), "bfloat16"), Input.of_shape("s", (), "int64"))
     found = {p.name: p for p in rewritten(body, inputs=inputs, atomic=True).parameters}
     forms = {
         name: (p.type, p.space, p.declarator, p.is_const, p.is_atomic, p.index, p.attribute)
@@ -104,23 +88,6 @@ def test_parameters_are_read() -> None:
             "thread_index_in_simdgroup",
         ),
     }
-
-
-def test_references_and_atomics_are_cast_to_their_types() -> None:
-    result = rewritten("y[0] = s;", inputs=(Input.of_shape("s", (), "int8"),), atomic=True)
-    assert "(*(const constant int8_t*)ember_buffers[0], (device atomic<float>*)" in result.thunk
-
-
-@pytest.mark.parametrize("header", ["", "// h\n", "int f();\nint g();", "\n\n"])
-def test_lines_are_where_the_map_says(header: str) -> None:
-    body = "int a;\nint b;\n"
-    result = rewritten(body, header)
-    source = result.edited.original.split("\n")
-    first = result.lines.body_start - 1
-    assert source[first : first + result.lines.body_lines] == body.split("\n")
-    assert result.lines.place(result.lines.body_start + 1) == ("body", 2)
-    if header:
-        assert result.lines.place(1) == ("header", 1)
 
 
 # -- threadgroup variables ----------------------------------------
@@ -199,21 +166,6 @@ def test_what_is_no_threadgroup_variable_stays(declaration: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        # In a function of its own, and where the tree is torn, clang must refuse them.
-        "auto f = [&]() { threadgroup float a[3]; return a[0]; };",
-        "struct S { void f() { threadgroup float a[3]; } };",
-        "threadgroup float a[3] float* b = 0;",
-        "threadgroup float a[3",
-        "threadgroup float a[\n#if 1\n4\n#endif\n];",
-    ],
-)
-def test_what_can_not_be_told_stays_for_clang(body: str) -> None:
-    assert body_of(rewritten(body)) == body.split("\n")
-
-
-@pytest.mark.parametrize(
     ("declaration", "word"),
     [
         ("threadgroup float a[2] = {0, 0};", "initializer"),
@@ -231,24 +183,6 @@ def test_what_metal_refuses_is_a_problem_of_its_line(declaration: str, word: str
     assert (result.lines.place(problem.line), problem.column) == (("body", 2), 3)
 
 
-def test_a_declaration_over_several_lines_keeps_them() -> None:
-    body = "threadgroup float\n  a[4], // rows, columns\n  b[2];\ny[0] = a[0];"
-    lines = body_of(rewritten(body))
-    assert lines == [
-        "EMBER_STORAGE(a, , float [4]) EMBER_STORAGE(b, , float [2])",
-        "",
-        "",
-        "y[0] = a[0];",
-    ]
-
-
-def test_consecutive_declarations_are_all_found() -> None:
-    body = "\n".join(f"threadgroup float a{i}[4]; threadgroup int b{i};" for i in range(20))
-    text = "\n".join(body_of(rewritten(body)))
-    assert text.count("EMBER_STORAGE") == 40
-    assert "threadgroup" not in text
-
-
 @pytest.mark.parametrize(
     ("declaration", "expected"),
     [
@@ -262,13 +196,6 @@ def test_consecutive_declarations_are_all_found() -> None:
 def test_a_macro_of_qualifiers_is_seen_through(declaration: str, expected: str) -> None:
     result = rewritten(declaration, "#define SHARED threadgroup\n")
     assert body_of(result) == [expected]
-
-
-def test_a_macro_that_hides_a_declaration_is_named() -> None:
-    header = "#define ARRAY(n) threadgroup float n[4]\n#define OTHER(n) float n[4]\n"
-    result = rewritten("ARRAY(a);", header)
-    assert body_of(result) == ["ARRAY(a);"]
-    assert result.opaque == ("ARRAY",)
 
 
 @pytest.mark.parametrize("mark", ["[[kernel]]", "kernel"])
@@ -336,16 +263,6 @@ def test_a_parameter_list_that_mlx_closes_too_early_is_explained() -> None:
 def test_what_would_move_lines_is_refused(body: str, words: str) -> None:
     with pytest.raises(SimulatorError, match=words):
         rewritten(body)
-
-
-def test_windows_line_ends_stay() -> None:
-    body = "\r\n  threadgroup float a[4];\r\n  y[0] = 1;\r\n"
-    assert body_of(rewritten(body)) == [
-        "\r",
-        "  EMBER_STORAGE(a, , float [4])\r",
-        "  y[0] = 1;\r",
-        "",
-    ]
 
 
 # -- any text ----------------------------------------
@@ -438,27 +355,13 @@ def test_every_place_leads_back(case: tuple[str, list[LineEdit]]) -> None:
             line, start = line + 1, offset + 1
 
 
-def test_places_beyond_the_text_are_harmless() -> None:
-    edited = apply("ab\ncd", [LineEdit(0, 1, "xyz")])
-    assert edited.original_place(1, 99) == (1, 3)
-    assert edited.original_place(9, 4) == (9, 1)
-
-
 @pytest.mark.parametrize(
     "edits",
-    [
-        [LineEdit(0, 3, "x")],
-        [LineEdit(0, 1, "\n")],
-        [LineEdit(0, 2, "x"), LineEdit(1, 2, "y")],
-    ],
+    [[LineEdit(0, 3, "x")], [LineEdit(0, 1, "\n")], [LineEdit(0, 2, "x"), LineEdit(1, 2, "y")]],
 )
 def test_edits_that_move_lines_or_overlap_are_refused(edits: list[LineEdit]) -> None:
     with pytest.raises(SimulatorError, match="in place"):
         apply("ab\ncd", edits)
-
-
-def test_blanks_keep_line_ends() -> None:
-    assert blanked("ab\r\ncd", 1, 5) == LineEdit(1, 5, " \r\n ")
 
 
 # -- what C++ can't say ----------------------------------------
@@ -487,14 +390,6 @@ def test_literals_get_suffixes_that_clang_takes(written: str, expected: str) -> 
         f"y[0] = E * {expected}; // {written}",
         f'"{written}";',
     ]
-
-
-def test_columns_behind_a_literal_lead_back() -> None:
-    body = "y[0] = 1.5bf + oops;"
-    edited = rewritten(body).edited
-    line = edited.text.count("\n", 0, edited.text.index("oops")) + 1
-    column = edited.text.split("\n")[line - 1].index("oops") + 1
-    assert edited.original_place(line, column) == (line, body.index("oops") + 1)
 
 
 @pytest.mark.parametrize(
@@ -589,3 +484,73 @@ def test_a_parameter_without_an_address_space_is_a_problem(parameter: str, kind:
 )
 def test_parameters_that_may_have_an_address_space_are_let_be(header: str) -> None:
     assert rewritten("y[0] = 1;", f"{header}\n").problems == ()
+
+
+# -- locals without a value ----------------------------------------
+
+
+def filled(body: str) -> str:
+    """A body with its fillings."""
+    for filling in sorted(fillings(parse_body(body)), key=lambda f: -f.at):
+        body = body[: filling.at] + filling.text + body[filling.at :]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("declaration", "expected"),
+    [
+        ("float a;", "float a; EMBER_FILL(a)"),
+        ("float a, b[4];", "float a, b[4]; EMBER_FILL(a) EMBER_FILL(b)"),
+        ("float a = 1, b;", "float a = 1, b; EMBER_FILL(b)"),
+        ("thread half4 acc[2][N];", "thread half4 acc[2][N]; EMBER_FILL(acc)"),
+        ("metal::vec<T, 2> v;", "metal::vec<T, 2> v; EMBER_FILL(v)"),
+        ("Moments m;", "Moments m; EMBER_FILL(m)"),
+        ("if (x) { int k; }", "if (x) { int k; EMBER_FILL(k) }"),
+        (
+            "switch (x) { case 0: int k; k = 1; }",
+            "switch (x) { case 0: int k; EMBER_FILL(k) k = 1; }",
+        ),
+        (
+            "auto f = [&]() { int k; return k; };",
+            "auto f = [&]() { int k; EMBER_FILL(k) return k; };",
+        ),
+    ],
+)
+def test_local_without_a_value_is_filled(declaration: str, expected: str) -> None:
+    assert filled(declaration) == expected
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "float a = 1;",
+        "float a{1};",
+        "float a(1);",
+        "float c, s = sincos(v, c);",
+        "const float a[2] = {1, 2};",
+        "constexpr int n = 3;",
+        "static int n;",
+        "threadgroup float a[3];",
+        "device float* p;",
+        "float& r = a;",
+        "float f(int);",
+        "auto [a, b] = pair;",
+        "for (int i, j = 0; j < 3; ++j) {}",
+        "struct S { float a; };",
+        "using T = float;",
+        "extern float a;",
+    ],
+)
+def test_everything_else_stays(declaration: str) -> None:
+    assert filled(declaration) == declaration
+
+
+def test_functions_of_the_header_but_no_constants_and_no_members() -> None:
+    header = """
+struct S { float a; float f() { float b; return b; } };
+constant float c[2] = {1, 2};
+constexpr int n() { int k = 0; int l; return k; }
+float g() { float d; return d; }
+"""
+    names = [filling.text for filling in fillings(parse_unit(header))]
+    assert names == [" EMBER_FILL(b)", " EMBER_FILL(d)"]

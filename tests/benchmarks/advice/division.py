@@ -18,9 +18,7 @@ _DIVISOR = 1021
 _SHIFTED = 1024
 _LOOP = """
     const uint i = thread_position_in_grid.x;
-    if (i >= static_cast<uint>(x_shape[0])) {
-        return;
-    }
+    if (i >= static_cast<uint>(x_shape[0])) return;
     uint value = x[i];
     for (uint round = 0; round < ROUNDS; ++round) {
         const uint quotient = QUOTIENT;
@@ -49,9 +47,7 @@ def _loop(name: str, quotient: str, divisor: str = "DIVISOR") -> Kernel:
 RUNTIME = _loop("runtime", "value / DIVISOR", "divisor")
 CONSTANT = _loop("constant", "value / DIVISOR", "static_cast<uint>(DIVISOR)")
 RECIPROCAL = _loop(
-    "reciprocal",
-    "static_cast<uint>((static_cast<ulong>(value) * reciprocal) >> 32)",
-    "divisor",
+    "reciprocal", "static_cast<uint>((static_cast<ulong>(value) * reciprocal) >> 32)", "divisor"
 )
 
 
@@ -71,9 +67,7 @@ _TAPS = """
 _FLAT = """
     const uint total = static_cast<uint>(BATCH * CHANNELS * TIME);
     const uint i = thread_position_in_grid.x;
-    if (i >= total) {
-        return;
-    }
+    if (i >= total) return;
     const int rest = static_cast<int>(i % static_cast<uint>(CHANNELS * TIME));
     const int c = rest / TIME;
     const int t = rest % TIME;
@@ -112,9 +106,7 @@ CUBIC = _taps(
         """
     const int t = thread_position_in_grid.x;
     const int c = thread_position_in_grid.y;
-    if (t >= TIME) {
-        return;
-    }
+    if (t >= TIME) return;
 """
         + _TAPS.replace(
             "PLACE", "(static_cast<int64_t>(thread_position_in_grid.z) * CHANNELS + c) * TIME + t"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
+from tests.benchmarks.advice.piece import kernel
 from xlstm_kernels.kernel import Kernel, Launch
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ TILED = _product(
                 b[(start + place / COLUMNS) * size + first_column + place % COLUMNS];
         }}
         {_BARRIER}
-        for (uint k = 0; k < 16; ++k) {{
-            sum = metal::fma(a_tile[y][k], b_tile[k][x], sum);
-        }}
+        for (uint k = 0; k < 16; ++k) sum = metal::fma(a_tile[y][k], b_tile[k][x], sum);
         {_BARRIER}
     }}
     c[row * size + column] = sum;
@@ -73,9 +72,7 @@ DIRECT = _product(
     "direct",
     f"""{_PLACE}
     float sum = 0.0f;
-    for (uint k = 0; k < size; ++k) {{
-        sum = metal::fma(a[row * size + k], b[k * size + column], sum);
-    }}
+    for (uint k = 0; k < size; ++k) sum = metal::fma(a[row * size + k], b[k * size + column], sum);
     c[row * size + column] = sum;
     """,
 )
@@ -91,9 +88,7 @@ ONE_BARRIER = _product(
         a_tile[y][x] = a[row * size + start + x];
         b_tile[y][x] = b[(start + y) * size + column];
         {_BARRIER}
-        for (uint k = 0; k < 16; ++k) {{
-            sum = metal::fma(a_tile[y][k], b_tile[k][x], sum);
-        }}
+        for (uint k = 0; k < 16; ++k) sum = metal::fma(a_tile[y][k], b_tile[k][x], sum);
     }}
     c[row * size + column] = sum;
     """,
@@ -111,9 +106,7 @@ DOUBLE_BUFFER = _product(
         a_tile[turn][y][x] = a[row * size + start + x];
         b_tile[turn][y][x] = b[(start + y) * size + column];
         {_BARRIER}
-        for (uint k = 0; k < 16; ++k) {{
-            sum = metal::fma(a_tile[turn][y][k], b_tile[turn][k][x], sum);
-        }}
+        for (uint k = 0; k < 16; ++k) sum = metal::fma(a_tile[turn][y][k], b_tile[turn][k][x], sum);
     }}
     c[row * size + column] = sum;
     """,
@@ -126,12 +119,7 @@ def _registers_launch(a: mx.array, _b: mx.array) -> Launch:
 
 
 #: A threadgroup computes 64 x 64 elements, a thread 4 x 4 of them.
-REGISTERS = Kernel(
-    name="advice_product_registers",
-    inputs=("a", "b"),
-    outputs=("c",),
-    launch=_registers_launch,
-    body=f"""
+REGISTERS = kernel("advice_product_registers", "a b", "c", _registers_launch)(f"""
     threadgroup float a_tile[64][17];
     threadgroup float b_tile[16][64];
     const uint size = a_shape[0];
@@ -154,9 +142,8 @@ REGISTERS = Kernel(
             for (uint i = 0; i < 4; ++i) {{
                 const float left = a_tile[y + 16 * i][k];
                 #pragma clang loop unroll(full)
-                for (uint j = 0; j < 4; ++j) {{
+                for (uint j = 0; j < 4; ++j)
                     sums[i][j] = metal::fma(left, b_tile[k][x + 16 * j], sums[i][j]);
-                }}
             }}
         }}
         {_BARRIER}
@@ -164,9 +151,7 @@ REGISTERS = Kernel(
     #pragma clang loop unroll(full)
     for (uint i = 0; i < 4; ++i) {{
         #pragma clang loop unroll(full)
-        for (uint j = 0; j < 4; ++j) {{
+        for (uint j = 0; j < 4; ++j)
             c[(first_row + y + 16 * i) * size + first_column + x + 16 * j] = sums[i][j];
-        }}
     }}
-    """,
-)
+    """)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from xlstm_kernels.kernel import Kernel
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import mlx.core as mx
 
-    from xlstm_kernels.kernel import Kernel, Setting
+    from xlstm_kernels.kernel import Launch, Setting
 
     Call = Callable[..., Sequence[mx.array]]
     Draw = Callable[[], Sequence[mx.array]]
@@ -51,6 +53,22 @@ class Piece:
     draw: Draw
     variants: tuple[Variant, ...]
     streams: bool = False
+
+
+def kernel(
+    name: str,
+    inputs: str,
+    outputs: str,
+    launch: Callable[..., Launch],
+    init_value: float | None = None,
+) -> Callable[[str], Kernel]:
+    """Make a kernel of a body; inputs and outputs are words."""
+
+    def of_body(body: str) -> Kernel:
+        names = (tuple(inputs.split()), tuple(outputs.split()))
+        return Kernel(name, *names, body, launch, init_value=init_value)
+
+    return of_body
 
 
 def of_kernel(

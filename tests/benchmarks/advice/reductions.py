@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from tests.benchmarks.advice.piece import Piece, Variant, of_kernel
+from tests.benchmarks.advice.piece import Piece, Variant, kernel, of_kernel
 from xlstm_kernels.kernel import Kernel, Launch
 
 if TYPE_CHECKING:
@@ -23,27 +23,17 @@ def _launch(x: mx.array) -> Launch:
 
 def _sum(name: str, combined: str) -> Kernel:
     """A threadgroup for a row: each thread adds every 256th element, then all are combined."""
-    return Kernel(
-        name=f"advice_sum_{name}",
-        inputs=("x",),
-        outputs=("y",),
-        launch=_launch,
-        body=f"""
+    return kernel(f"advice_sum_{name}", "x", "y", _launch)(f"""
     threadgroup float partial[{THREADS}];
     const uint columns = x_shape[1];
     const uint row = threadgroup_position_in_grid.x;
     const uint own = thread_position_in_threadgroup.x;
     const int64_t start = static_cast<int64_t>(row) * columns;
     float sum = 0.0f;
-    for (uint column = own; column < columns; column += {THREADS}) {{
-        sum += x[start + column];
-    }}
+    for (uint column = own; column < columns; column += {THREADS}) sum += x[start + column];
     {combined}
-    if (own == 0) {{
-        y[row] = sum;
-    }}
-    """,
-    )
+    if (own == 0) y[row] = sum;
+    """)
 
 
 _BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
@@ -53,9 +43,7 @@ SERIAL = _sum(
     partial[own] = sum;
     {_BARRIER}
     if (own == 0) {{
-        for (uint i = 1; i < {THREADS}; ++i) {{
-            sum += partial[i];
-        }}
+        for (uint i = 1; i < {THREADS}; ++i) sum += partial[i];
     }}
     """,
 )
@@ -98,9 +86,7 @@ PARTIALS = _sum(
     "partials",
     f"""
     sum = simd_sum(sum);
-    if (thread_index_in_simdgroup == 0) {{
-        partial[simdgroup_index_in_threadgroup] = sum;
-    }}
+    if (thread_index_in_simdgroup == 0) partial[simdgroup_index_in_threadgroup] = sum;
     {_BARRIER}
     if (own == 0) {{
         sum = 0.0f;
@@ -114,9 +100,7 @@ TWICE = _sum(
     "twice",
     f"""
     sum = simd_sum(sum);
-    if (thread_index_in_simdgroup == 0) {{
-        partial[simdgroup_index_in_threadgroup] = sum;
-    }}
+    if (thread_index_in_simdgroup == 0) partial[simdgroup_index_in_threadgroup] = sum;
     {_BARRIER}
     if (own < 32) {{
         sum = simd_sum(own < {THREADS // 32} ? partial[own] : 0.0f);
@@ -131,28 +115,17 @@ def _group_launch(x: mx.array) -> Launch:
     return Launch((rows * 32, 1, 1), (256, 1, 1), (x.shape[:1],), (x.dtype,))
 
 
-ROW_OF_SIMDGROUP = Kernel(
-    name="advice_sum_simdgroup",
-    inputs=("x",),
-    outputs=("y",),
-    launch=_group_launch,
-    body="""
+ROW_OF_SIMDGROUP = kernel("advice_sum_simdgroup", "x", "y", _group_launch)("""
     const uint columns = x_shape[1];
     const uint row = threadgroup_position_in_grid.x * 8 + simdgroup_index_in_threadgroup;
-    if (row >= static_cast<uint>(x_shape[0])) {
-        return;
-    }
+    if (row >= static_cast<uint>(x_shape[0])) return;
     const int64_t start = static_cast<int64_t>(row) * columns;
     float sum = 0.0f;
-    for (uint column = thread_index_in_simdgroup; column < columns; column += 32) {
+    for (uint column = thread_index_in_simdgroup; column < columns; column += 32)
         sum += x[start + column];
-    }
     sum = simd_sum(sum);
-    if (thread_index_in_simdgroup == 0) {
-        y[row] = sum;
-    }
-    """,
-)
+    if (thread_index_in_simdgroup == 0) y[row] = sum;
+    """)
 
 
 def _native(x: mx.array, *, backend: str) -> Sequence[mx.array]:

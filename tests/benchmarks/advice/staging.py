@@ -17,26 +17,25 @@ from tests.benchmarks.advice.matrix_products import (
     TILED,
     matrices,
 )
-from tests.benchmarks.advice.piece import Piece, Variant, of_kernel
-from xlstm_kernels.kernel import Kernel, Launch
+from tests.benchmarks.advice.piece import Piece, Variant, kernel, of_kernel
+from xlstm_kernels.kernel import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-STAGED_SCALE = Kernel(
-    name="advice_staged_scale",
-    inputs=("x",),
-    outputs=("y",),
-    launch=lambda x: Launch((x.size, 1, 1), (256, 1, 1), (x.shape,), (x.dtype,)),
-    body="""
+STAGED_SCALE = kernel(
+    "advice_staged_scale",
+    "x",
+    "y",
+    lambda x: Launch((x.size, 1, 1), (256, 1, 1), (x.shape,), (x.dtype,)),
+)("""
     threadgroup float tile[256];
     const uint i = thread_position_in_grid.x;
     const uint own = thread_position_in_threadgroup.x;
     tile[own] = x[i];
     threadgroup_barrier(mem_flags::mem_threadgroup);
     y[i] = 2.0f * tile[own];
-    """,
-)
+    """)
 
 
 def _row_launch(x: mx.array, _k: mx.array) -> Launch:
@@ -45,12 +44,7 @@ def _row_launch(x: mx.array, _k: mx.array) -> Launch:
     return Launch((whole, channels, batch), (256, 1, 1), (x.shape,), (x.dtype,))
 
 
-STAGED_TAPS = Kernel(
-    name="advice_staged_taps",
-    inputs=("x", "k"),
-    outputs=("y",),
-    launch=_row_launch,
-    body="""
+STAGED_TAPS = kernel("advice_staged_taps", "x k", "y", _row_launch)("""
     threadgroup float tile[258];
     const int width = x_shape[2];
     const int t = thread_position_in_grid.x;
@@ -59,19 +53,14 @@ STAGED_TAPS = Kernel(
     const int64_t at =
         (static_cast<int64_t>(thread_position_in_grid.z) * x_shape[1] + c) * width + t;
     tile[own + 1] = t < width ? x[at] : 0.0f;
-    if (own == 0) {
-        tile[0] = t > 0 ? x[at - 1] : 0.0f;
-    }
-    if (own == 255) {
-        tile[257] = t + 1 < width ? x[at + 1] : 0.0f;
-    }
+    if (own == 0) tile[0] = t > 0 ? x[at - 1] : 0.0f;
+    if (own == 255) tile[257] = t + 1 < width ? x[at + 1] : 0.0f;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (t < width) {
         y[at] = metal::fma(tile[own + 2], k[c * 3 + 2],
             metal::fma(tile[own + 1], k[c * 3 + 1], tile[own] * k[c * 3]));
     }
-    """,
-)
+    """)
 
 
 def _matmul(a: mx.array, b: mx.array, *, backend: str) -> Sequence[mx.array]:

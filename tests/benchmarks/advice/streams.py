@@ -64,12 +64,7 @@ def _to_host(
 
 
 def _bands(
-    a: mx.array,
-    v: mx.array,
-    *,
-    bands: int,
-    streams: int,
-    backend: str,
+    a: mx.array, v: mx.array, *, bands: int, streams: int, backend: str
 ) -> Sequence[mx.array]:
     """One step Aᵀ(A V) of a power iteration, in bands of rows of A."""
     device = mx.default_device().type

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.advice import (
-    barriers,
-    division,
-    reductions,
-    staging,
-    streams,
-    threadgroups,
-)
+from tests.benchmarks.advice import barriers, division, reductions, staging, streams, threadgroups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from tests.benchmarks.advice.piece import Piece, of_kernel
-from xlstm_kernels.kernel import Kernel, Launch
+from tests.benchmarks.advice.piece import Piece, kernel, of_kernel
+from xlstm_kernels.kernel import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,35 +19,19 @@ def _launch(x: mx.array, *, threads: int, rounds: int = 0) -> Launch:
     return Launch((x.size, 1, 1), (threads, 1, 1), (x.shape,), (x.dtype,), template)
 
 
-SCALE = Kernel(
-    name="advice_scale",
-    inputs=("x",),
-    outputs=("y",),
-    launch=_launch,
-    body="""
+SCALE = kernel("advice_scale", "x", "y", _launch)("""
     const uint i = thread_position_in_grid.x;
-    if (i < static_cast<uint>(x_shape[0])) {
-        y[i] = 2.0f * x[i];
-    }
-    """,
-)
+    if (i < static_cast<uint>(x_shape[0])) y[i] = 2.0f * x[i];
+    """)
 
-ARITHMETIC = Kernel(
-    name="advice_arithmetic",
-    inputs=("x",),
-    outputs=("y",),
-    launch=_launch,
-    body="""
+ARITHMETIC = kernel("advice_arithmetic", "x", "y", _launch)("""
     const uint i = thread_position_in_grid.x;
     if (i < static_cast<uint>(x_shape[0])) {
         float value = x[i];
-        for (uint round = 0; round < ROUNDS; ++round) {
-            value = metal::fma(value, 0.999f, 0.001f);
-        }
+        for (uint round = 0; round < ROUNDS; ++round) value = metal::fma(value, 0.999f, 0.001f);
         y[i] = value;
     }
-    """,
-)
+    """)
 
 
 def _numbers(large: bool, size: int) -> Sequence[mx.array]:

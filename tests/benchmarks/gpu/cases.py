@@ -128,9 +128,7 @@ def _mlstm_values(mask: NDArray[np.bool_] | None, *arrays: Numbers) -> list[Numb
 
 
 def _mlstm_gradients(
-    arrays: Sequence[Numbers],
-    cotangents: Sequence[Numbers],
-    mask: NDArray[np.bool_] | None = None,
+    arrays: Sequence[Numbers], cotangents: Sequence[Numbers], mask: NDArray[np.bool_] | None = None
 ) -> list[Numbers]:
     q, v = arrays[0], arrays[2]
     states = arrays[5:] or (
@@ -140,10 +138,7 @@ def _mlstm_gradients(
     )
     dh, dc, dn, dm = cotangents if arrays[5:] else (*cotangents, *(0 * state for state in states))
     *others, in_m = mlstm_gradient.gradients(
-        *arrays[:5],
-        (*states[:2], states[2][..., 0]),
-        (dh, dc, dn, dm[..., 0]),
-        mask=mask,
+        *arrays[:5], (*states[:2], states[2][..., 0]), (dh, dc, dn, dm[..., 0]), mask=mask
     )
     return [*others, in_m[..., None]][: len(arrays)]
 

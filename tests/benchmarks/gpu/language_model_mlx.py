@@ -12,17 +12,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from tests.benchmarks.gpu.check import report
-from tests.benchmarks.gpu.phases import (
-    DECODE,
-    OURS,
-    PREFILL,
-    SIZES,
-    Call,
-    Device,
-    Phase,
-    Size,
-    run,
-)
+from tests.benchmarks.gpu.phases import DECODE, OURS, PREFILL, SIZES, Call, Device, Phase, Size, run
 from xlstm_kernels.checkpoints.quantization import quantize
 from xlstm_kernels.differentiation import inference
 from xlstm_kernels.mlx_lm import Model

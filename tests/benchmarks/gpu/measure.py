@@ -33,12 +33,7 @@ COPY_ELEMENTS = {"large": 2**27, "medium": 2**25, "tiny": 2**16}
 
 
 async def measure(
-    backend: str,
-    size: str,
-    dtypes: Sequence[str],
-    groups: Sequence[str],
-    jobs: int,
-    seconds: float,
+    backend: str, size: str, dtypes: Sequence[str], groups: Sequence[str], jobs: int, seconds: float
 ) -> Report:
     """Print and return the figures; no figure starts after `seconds` of measuring.
 

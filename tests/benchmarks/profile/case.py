@@ -68,12 +68,7 @@ class RecordingExecutor:
         return None
 
     def run(
-        self,
-        kernel: Kernel,
-        inputs: Sequence[mx.array],
-        launch: Launch,
-        *,
-        verbose: bool = False,
+        self, kernel: Kernel, inputs: Sequence[mx.array], launch: Launch, *, verbose: bool = False
     ) -> Sequence[mx.array]:
         self.launches.append(Launched(kernel, tuple(map(mx.contiguous, inputs)), launch))
         outputs = zip(launch.output_shapes, launch.output_dtypes, strict=True)

@@ -38,9 +38,7 @@ REPEATS = 9
 _STAMP = """
 uint64_t now;
 asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) :: "memory");
-if (threadIdx.x == 0) {
-    time[0] = now;
-}
+if (threadIdx.x == 0) time[0] = now;
 through[threadIdx.x] = after[0];
 """
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from tests.benchmarks.profile import micro_compute
 from tests.benchmarks.profile.case import Case
-from tests.benchmarks.profile.micro_case import GROUP, INDEX, MEMBER, ROW, F, H, U, micro
+from tests.benchmarks.profile.micro_case import GROUP, F, H, U, micro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def streamed(
 
     def of(count: int) -> Case:
         given = [((count,), dtype)] * reads
-        return micro(name, INDEX + body, given, ((count,), dtype), (count // width,))
+        return micro(name, body, given, ((count,), dtype), (count // width,))
 
     small = of(count // scale).draw if scale > 1 else None
     return Case(name, GROUP, of(count).draw, small, scale)
@@ -55,12 +55,10 @@ def _streams() -> Iterator[Case]:
     yield streamed("saxpy", "y[i] = 0.5f * a[i] + b[i];", 2**23, reads=2)
     loop = """
     float4 sum = float4(0.0f);
-    for (uint j = 0; j < 8; ++j) {
-        sum += ((const device float4*)a)[i * 8 + j];
-    }
+    for (uint j = 0; j < 8; ++j) sum += ((const device float4*)a)[i * 8 + j];
     y[i] = sum.x + sum.y + sum.z + sum.w;
     """
-    yield micro("thread_reads_128_bytes", INDEX + loop, [((2**24,), F)], ((2**19,), F), (2**19,))
+    yield micro("thread_reads_128_bytes", loop, [((2**24,), F)], ((2**19,), F), (2**19,))
     stencil = """
     uint x = thread_position_in_grid.x, row = thread_position_in_grid.y;
     uint left = x == 0 ? 0 : x - 1, right = x == N - 1 ? x : x + 1;
@@ -78,7 +76,7 @@ def _strides() -> Iterator[Case]:
     for stride in (2, 8, 32):
         yield micro(
             f"strided_{stride}",
-            INDEX + "y[i] = a[i * S];",
+            "y[i] = a[i * S];",
             [((count * stride,), F)],
             ((count,), F),
             (count,),
@@ -86,19 +84,17 @@ def _strides() -> Iterator[Case]:
         )
     yield micro(
         "strided_write_16",
-        INDEX + "y[i * 16] = a[i];",
+        "y[i * 16] = a[i];",
         [((count,), F)],
         ((count * 16,), F),
         (count,),
     )
-    scattered = INDEX + "y[i] = a[(i * 2654435761u) & (N - 1)];"
+    scattered = "y[i] = a[(i * 2654435761u) & (N - 1)];"
     for name, bits in (("gather_large", 25), ("gather_in_cache", 21)):
         yield micro(name, scattered, [((2**bits,), F)], ((2**21,), F), (2**21,), N=2**bits)
     chase = """
     uint at = thread_position_in_grid.x;
-    for (uint j = 0; j < 1024; ++j) {
-        at = (a[at] + at * 1664525u + 1013904223u) & (N - 1);
-    }
+    for (uint j = 0; j < 1024; ++j) at = (a[at] + at * 1664525u + 1013904223u) & (N - 1);
     y[thread_position_in_grid.x] = at;
     """
     for name, bits in (("pointer_chase_memory", 25), ("pointer_chase_cache", 14)):
@@ -125,38 +121,23 @@ def _transposes() -> Iterator[Case]:
     threadgroup float tile[32 * PITCH];
     uint x = thread_position_in_threadgroup.x, r = thread_position_in_threadgroup.y;
     uint left = threadgroup_position_in_grid.x * 32, top = threadgroup_position_in_grid.y * 32;
-    for (uint j = r; j < 32; j += 8) {
-        tile[j * PITCH + x] = a[(top + j) * N + left + x];
-    }
+    for (uint j = r; j < 32; j += 8) tile[j * PITCH + x] = a[(top + j) * N + left + x];
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = r; j < 32; j += 8) {
-        y[(left + j) * N + top + x] = tile[x * PITCH + j];
-    }
+    for (uint j = r; j < 32; j += 8) y[(left + j) * N + top + x] = tile[x * PITCH + j];
     """
     square = (size, size)
     yield micro("transpose_naive", naive, [(square, F)], (square, F), square, (32, 8), N=size)
     for name, pitch in (("transpose_tiled", 32), ("transpose_padded", 33)):
         yield micro(
-            name,
-            tiled,
-            [(square, F)],
-            (square, F),
-            (size, size // 4),
-            (32, 8),
-            N=size,
-            PITCH=pitch,
+            name, tiled, [(square, F)], (square, F), (size, size // 4), (32, 8), N=size, PITCH=pitch
         )
     loop = """
     threadgroup float words[2048];
     uint member = thread_position_in_threadgroup.x;
-    for (uint j = member; j < 2048; j += 256) {
-        words[j] = a[j];
-    }
+    for (uint j = member; j < 2048; j += 256) words[j] = a[j];
     threadgroup_barrier(mem_flags::mem_threadgroup);
     float sum = 0;
-    for (uint j = 0; j < 256; ++j) {
-        sum += words[(member * S + j) & 2047];
-    }
+    for (uint j = 0; j < 256; ++j) sum += words[(member * S + j) & 2047];
     y[thread_position_in_grid.x] = sum;
     """
     for stride in (1, 2, 8, 32):
@@ -166,98 +147,58 @@ def _transposes() -> Iterator[Case]:
 
 
 def _reductions() -> Iterator[Case]:
-    simd = (
-        ROW
-        + """
+    simd = """
     float sum = 0;
-    for (uint j = lane; j < N; j += 32) {
-        sum += a[row * N + j];
-    }
+    for (uint j = lane; j < N; j += 32) sum += a[row * N + j];
     sum = simd_sum(sum);
-    if (lane == 0) {
-        y[row] = sum;
-    }
+    if (lane == 0) y[row] = sum;
     """
-    )
     for name, rows, columns in (("row_sums", 4096, 1024), ("row_sums_long", 64, 2**16)):
         yield micro(name, simd, [((rows, columns), F)], ((rows,), F), (rows * 32,), N=columns)
-    thread = (
-        INDEX
-        + """
+    thread = """
     float sum = 0;
-    for (uint j = 0; j < N; ++j) {
-        sum += a[i * N + j];
-    }
+    for (uint j = 0; j < N; ++j) sum += a[i * N + j];
     y[i] = sum;
     """
-    )
     yield micro(
         "row_sums_a_thread_each", thread, [((4096, 1024), F)], ((4096,), F), (4096,), N=1024
     )
-    columns = (
-        INDEX
-        + """
+    columns = """
     float sum = 0;
-    for (uint j = 0; j < ROWS; ++j) {
-        sum += a[j * N + i];
-    }
+    for (uint j = 0; j < ROWS; ++j) sum += a[j * N + i];
     y[i] = sum;
     """
-    )
     yield micro(
         "column_sums", columns, [((1024, 8192), F)], ((8192,), F), (8192,), N=8192, ROWS=1024
     )
-    tree = (
-        MEMBER
-        + """
+    tree = """
     threadgroup float parts[256];
     parts[member] = a[group * 256 + member];
     for (uint half_of = 128; half_of > 0; half_of /= 2) {
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (member < half_of) {
-            parts[member] += parts[member + half_of];
-        }
+        if (member < half_of) parts[member] += parts[member + half_of];
     }
-    if (member == 0) {
-        y[group] = parts[0];
-    }
+    if (member == 0) y[group] = parts[0];
     """
-    )
     yield micro("tree_sums", tree, [((2**22,), F)], ((2**14,), F), (2**22,))
-    softmax = (
-        MEMBER
-        + """
+    softmax = """
     threadgroup float parts[8];
     float top = -INFINITY, sum = 0;
-    for (uint j = member; j < N; j += 256) {
-        top = metal::max(top, a[group * N + j]);
-    }
+    for (uint j = member; j < N; j += 256) top = metal::max(top, a[group * N + j]);
     top = simd_max(top);
-    if (member % 32 == 0) {
-        parts[member / 32] = top;
-    }
+    if (member % 32 == 0) parts[member / 32] = top;
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = 0; j < 8; ++j) {
-        top = metal::max(top, parts[j]);
-    }
-    for (uint j = member; j < N; j += 256) {
-        sum += metal::exp(a[group * N + j] - top);
-    }
+    for (uint j = 0; j < 8; ++j) top = metal::max(top, parts[j]);
+    for (uint j = member; j < N; j += 256) sum += metal::exp(a[group * N + j] - top);
     sum = simd_sum(sum);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (member % 32 == 0) {
-        parts[member / 32] = sum;
-    }
+    if (member % 32 == 0) parts[member / 32] = sum;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     sum = 0;
-    for (uint j = 0; j < 8; ++j) {
-        sum += parts[j];
-    }
-    for (uint j = member; j < N; j += 256) {
+    for (uint j = 0; j < 8; ++j) sum += parts[j];
+    for (uint j = member; j < N; j += 256)
         y[group * N + j] = metal::exp(a[group * N + j] - top) / sum;
-    }
     """
-    )
     for rows, length in ((1024, 4096), (16, 2**16)):
         yield micro(
             f"softmax_{rows}x{length}",

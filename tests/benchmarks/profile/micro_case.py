@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import mlx.core as mx
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 F, H, U = mx.float32, mx.float16, mx.uint32
 Shape = tuple[int, ...]
 GROUP = "microbenchmark"
-INDEX = "uint i = thread_position_in_grid.x;\n"
-ROW = """\
-uint lane = thread_index_in_simdgroup;
-uint row = thread_position_in_grid.x / 32;
-"""
-MEMBER = """\
-uint member = thread_position_in_threadgroup.x;
-uint group = threadgroup_position_in_grid.x;
-"""
+#: Declarations of what a body may use without its own.
+POSITIONS = {
+    "i": "uint i = thread_position_in_grid.x;\n",
+    "lane": "uint lane = thread_index_in_simdgroup;\nuint row = thread_position_in_grid.x / 32;\n",
+    "member": (
+        "uint member = thread_position_in_threadgroup.x;\n"
+        "uint group = threadgroup_position_in_grid.x;\n"
+    ),
+}
 #: One header for both dialects: what the CUDA executor's prelude lacks.
 ATOMICS = """\
 #ifdef __CUDACC__
@@ -52,6 +53,9 @@ def micro(
     threads, group = ((*size, 1, 1)[:3] for size in (grid, threadgroup))
     launch = Launch(threads, group, (output[0],), (output[1],), tuple(template.items()))
     names = tuple("abcd"[: len(inputs)])
+    for word, declaration in POSITIONS.items():
+        if re.search(rf"\b{word}\b", body) and not re.search(rf"uint {word}\b", body):
+            body = declaration + body
     kernel = Kernel(f"micro_{name}", names, ("y",), body, lambda *_: launch, header, init_value)
 
     def draw() -> Launched:

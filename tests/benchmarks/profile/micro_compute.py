@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from tests.benchmarks.profile.micro_case import ATOMICS, INDEX, MEMBER, ROW, F, H, U, micro
+from tests.benchmarks.profile.micro_case import ATOMICS, F, H, U, micro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,16 +21,13 @@ def micro_cases() -> Iterator[Case]:
 
 
 def _arithmetic() -> Iterator[Case]:
-    chain = (
-        INDEX
-        + """
+    chain = """
     float x = a[i & 1023];
     for (uint j = 0; j < N; ++j) {
         STEP
     }
     y[i] = x;
     """
-    )
     for name, step, threads, rounds in (
         ("fma_one_simdgroup", "x = metal::fma(x, 0.999f, 0.25f);", 32, 2**18),
         ("fma_chain", "x = metal::fma(x, 0.999f, 0.25f);", 2**18, 512),
@@ -52,9 +49,7 @@ def _arithmetic() -> Iterator[Case]:
             (min(threads, 256),),
             N=rounds,
         )
-    four = (
-        INDEX
-        + """
+    four = """
     float p = a[i & 1023], q = p + 1.0f, r = p + 2.0f, s = p + 3.0f;
     for (uint j = 0; j < 256; ++j) {
         p = metal::fma(p, 0.999f, 0.25f);
@@ -64,18 +59,14 @@ def _arithmetic() -> Iterator[Case]:
     }
     y[i] = p + q + r + s;
     """
-    )
     yield micro("fma_four_chains", four, [((1024,), F)], ((2**18,), F), (2**18,))
-    integers = (
-        INDEX
-        + """
+    integers = """
     uint x = a[i & 1023] + i;
     for (uint j = 0; j < N; ++j) {
         STEP
     }
     y[i] = x;
     """
-    )
     words = mx.array(list(range(7, 1031)), dtype=U)
     for name, step, rounds in (
         ("integer_chain", "x = x * 1664525u + 1013904223u;", 256),
@@ -85,9 +76,7 @@ def _arithmetic() -> Iterator[Case]:
         yield micro(
             name, integers.replace("STEP", step), [words, words], ((2**17,), U), (2**17,), N=rounds
         )
-    branches = (
-        INDEX
-        + """
+    branches = """
     float x = a[i & 1023];
     for (uint j = 0; j < 32; ++j) {
         switch (i % WAYS) {
@@ -103,7 +92,6 @@ def _arithmetic() -> Iterator[Case]:
     }
     y[i] = x;
     """
-    )
     for ways in (1, 2, 8):
         yield micro(
             f"divergence_{ways}", branches, [((1024,), F)], ((2**17,), F), (2**17,), WAYS=ways
@@ -111,9 +99,7 @@ def _arithmetic() -> Iterator[Case]:
 
 
 def _synchronization() -> Iterator[Case]:
-    barriers = (
-        MEMBER
-        + """
+    barriers = """
     threadgroup float word[256];
     word[member] = a[member];
     float x = 0;
@@ -125,22 +111,17 @@ def _synchronization() -> Iterator[Case]:
     }
     y[thread_position_in_grid.x] = x;
     """
-    )
     for name, groups, rounds in (("barriers_one_threadgroup", 1, 4096), ("barriers", 1024, 64)):
         yield micro(name, barriers, [((256,), F)], ((groups * 256,), F), (groups * 256,), N=rounds)
-    held = (
-        MEMBER
-        + """
+    held = """
     threadgroup float words[WORDS];
     words[member] = a[thread_position_in_grid.x];
     threadgroup_barrier(mem_flags::mem_threadgroup);
     float x = words[(member * 7) & 63];
-    for (uint j = 0; j < 64; ++j) {
+    for (uint j = 0; j < 64; ++j)
         x = metal::exp(-x) + b[(uint(metal::abs(x) * 100.0f) + member + j * 4096) & 0xfffff];
-    }
     y[thread_position_in_grid.x] = x;
     """
-    )
     for kib in (1, 8, 32):
         yield micro(
             f"occupancy_{kib}_kib",
@@ -159,18 +140,18 @@ def _synchronization() -> Iterator[Case]:
         count = 2**20
         yield micro(
             name,
-            INDEX + f"if (a[i & 1023] > -9.0f) {{ COUNT(&y[{where}]); }}",
+            f"if (a[i & 1023] > -9.0f) {{ COUNT(&y[{where}]); }}",
             [((1024,), F)],
             ((addresses,), U),
             (count,),
             header=ATOMICS,
             init_value=0,
         )
-    small = INDEX + "y[i] = a[i] + 1.0f;"
+    small = "y[i] = a[i] + 1.0f;"
     yield micro("many_threadgroups", small, [((2**20,), F)], ((2**20,), F), (2**20,), (32,))
     yield micro(
         "one_lane_of_32",
-        INDEX + "if (i % 32 == 0) { y[i / 32] = a[i]; }",
+        "if (i % 32 == 0) { y[i / 32] = a[i]; }",
         [((2**22,), F)],
         ((2**17,), F),
         (2**22,),
@@ -178,9 +159,7 @@ def _synchronization() -> Iterator[Case]:
 
 
 def _products() -> Iterator[Case]:
-    matvec = (
-        ROW
-        + """
+    matvec = """
     float sum = 0;
     for (uint j = lane * 4; j < N; j += 128) {
         T4 w = *(const device T4*)(a + row * N + j);
@@ -189,11 +168,8 @@ def _products() -> Iterator[Case]:
             + float(w.w) * float(x.w);
     }
     sum = simd_sum(sum);
-    if (lane == 0) {
-        y[row] = sum;
-    }
+    if (lane == 0) y[row] = sum;
     """
-    )
     for name, dtype, text in (("matvec_float", F, "float4"), ("matvec_half", H, "half4")):
         yield micro(
             name,
@@ -206,9 +182,7 @@ def _products() -> Iterator[Case]:
     naive = """
     uint x = thread_position_in_grid.x, row = thread_position_in_grid.y;
     float sum = 0;
-    for (uint j = 0; j < N; ++j) {
-        sum += a[row * N + j] * b[j * N + x];
-    }
+    for (uint j = 0; j < N; ++j) sum += a[row * N + j] * b[j * N + x];
     y[row * N + x] = sum;
     """
     tiled = """
@@ -220,9 +194,7 @@ def _products() -> Iterator[Case]:
         p[r * 16 + x] = a[row * N + j + x];
         q[r * 16 + x] = b[(j + r) * N + column];
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint m = 0; m < 16; ++m) {
-            sum += p[r * 16 + m] * q[m * 16 + x];
-        }
+        for (uint m = 0; m < 16; ++m) sum += p[r * 16 + m] * q[m * 16 + x];
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
     y[row * N + column] = sum;

@@ -45,16 +45,10 @@ def _rows() -> Iterator[Case]:
         yield one(f"soft_cap_{rows}", "soft_cap", lambda x=x: pack.soft_cap(x(), 15.0))
         weight = partial(random_array, (4096,), F)
         yield one(
-            f"rms_norm_{rows}",
-            "rms_norm_weighted",
-            lambda x=x, w=weight: pack.rms_norm(x(), w()),
+            f"rms_norm_{rows}", "rms_norm_weighted", lambda x=x, w=weight: pack.rms_norm(x(), w())
         )
     x, weight = random_array((1024, 4096), B), random_array((4096,), F)
-    yield one(
-        "rms_norm_gradient",
-        "rms_norm_gradient_weighted",
-        gradient(pack.rms_norm, x, weight),
-    )
+    yield one("rms_norm_gradient", "rms_norm_gradient_weighted", gradient(pack.rms_norm, x, weight))
     yield one(
         "soft_cap_gradient", "soft_cap_gradient", gradient(lambda x: pack.soft_cap(x, 15.0), x)
     )
@@ -97,9 +91,7 @@ def _recurrences() -> Iterator[Case]:
     drawn = _mlstm(1, 8, 1024, 128, 256)
     for kernel in ("gates", "chunk_rows", "state_scan", "weighted_keys"):
         yield one(
-            f"mlstm_chunkwise_{kernel}",
-            f"mlstm_{kernel}",
-            lambda: pack.mlstm_chunkwise(*drawn),
+            f"mlstm_chunkwise_{kernel}", f"mlstm_{kernel}", lambda: pack.mlstm_chunkwise(*drawn)
         )
     for units, steps in ((64, 64), (256, 32)):
         wx = random_array((4, steps, 4, 4, units), F)
@@ -123,11 +115,7 @@ def _others() -> Iterator[Case]:
     yield one("complex_multiply", "complex_multiply", lambda: pack.complex_multiply(z, z))
     a = DoubleFloat(random_array((2**21,), F), mx.zeros((2**21,)))
     for name in ("add", "multiply", "divide"):
-        operation = {
-            "add": lambda: a + a,
-            "multiply": lambda: a * a,
-            "divide": lambda: a / a,
-        }[name]
+        operation = {"add": lambda: a + a, "multiply": lambda: a * a, "divide": lambda: a / a}[name]
         yield one(f"double_{name}", f"double_{name}", operation)
     m = DoubleFloat(random_array((256, 256), F), mx.zeros((256, 256)))
     yield one("double_matmul", "double_matmul", lambda: m @ m)

@@ -120,6 +120,19 @@ def dtypes(*names: str, **arguments: Any) -> dict[str, dict[str, Any]]:
     return {name: {"dtype": name, **arguments} for name in names}
 
 
+def table(*rows: str) -> dict[str, dict[str, Any]]:
+    """Variants by the names in the first column, with arguments named in the first row.
+
+    A word of digits is a number, and ``-`` the empty string.
+    """
+    _, *keys = rows[0].split()
+    variants = {}
+    for name, *words in map(str.split, rows[1:]):
+        values = [int(w) if w.isdigit() else "" if w == "-" else w for w in words]
+        variants[name] = dict(zip(keys, values, strict=True))
+    return variants
+
+
 class Data:
     """Reproducible arrays, each drawn after the other."""
 

@@ -25,64 +25,38 @@ MLX_COMMIT = "846d176227a0ac13d2667e58d2bb68b322109ab0"
 MLX_SOURCE = "https://github.com/ml-explore/mlx"
 
 # Left out: what runs a kernel that was exported and imported again, which MLX evaluates itself.
-MLX_TESTS = (
-    "test_fast.py::TestFast::test_custom_kernel_basic",
-    "test_fast.py::TestFast::test_custom_kernel_args",
-    "test_fast.py::TestFast::test_custom_kernel_strides",
-    "test_fast.py::TestFast::test_custom_kernel_helper",
-    "test_fast.py::TestFast::test_custom_kernel_attributes",
-    "test_fast.py::TestFast::test_custom_kernel_caching",
-    "test_fast.py::TestFast::test_custom_kernel_same_name_different_source_one_eval",
-    "test_fast.py::TestFast::test_custom_metal_kernel_math_mode",
-    "test_fast.py::TestFast::test_custom_kernel_mixed_dtypes",
-    "test_eval.py::TestEval::test_eval_exception_does_not_corrupt_state",
-)
+_MLX_NAMES = {
+    "test_fast.py::TestFast": """
+        test_custom_kernel_basic test_custom_kernel_args test_custom_kernel_strides
+        test_custom_kernel_helper test_custom_kernel_attributes test_custom_kernel_caching
+        test_custom_kernel_same_name_different_source_one_eval test_custom_metal_kernel_math_mode
+        test_custom_kernel_mixed_dtypes
+    """,
+    "test_eval.py::TestEval": "test_eval_exception_does_not_corrupt_state",
+}
+MLX_TESTS = [f"{case}::{name}" for case, names in _MLX_NAMES.items() for name in names.split()]
 
 # Left out: two tests of the packed gated delta kernel that take minutes; and test_qk_norm, which
 # trusts mx.fast.rope in bfloat16: on a CPU MLX rounds inside of that.
-LM_TESTS = (
-    *(
-        f"test_kernels.TestKernels.{name}"
-        for name in (
-            "test_norm_add_norm",
-            "test_pre_norm",
-            "test_expert_routing",
-            "test_post_expert_norm_combine",
-            "test_rms_norm_sigmoid_gate",
-        )
-    ),
-    *(
-        f"test_losses.TestLosses.{name}"
-        for name in (
-            "test_kl_div_loss",
-            "test_js_div_loss",
-            "test_kl_div_loss_vjp",
-            "test_js_div_loss_vjp",
-        )
-    ),
-    *(
-        f"test_models.TestModels.{name}"
-        for name in (
-            "test_bitnet",
-            "test_ssm",
-            "test_gated_delta",
-            "test_gated_delta_contract",
-            "test_gated_delta_precision",
-            "test_gated_delta_masked",
-        )
-    ),
-    *(
-        f"test_gated_delta.TestGatedDelta.{name}"
-        for name in (
-            "test_kill_switch_restores_original_kernel",
-            "test_packed_matches_ops_reference",
-            "test_masked_generic_matches_ops_reference",
-            "test_vector_gate_generic_matches_ops_reference",
-            "test_small_head_dim_generic_matches_ops_reference",
-            "test_unsupported_shapes_fall_back",
-        )
-    ),
-)
+_LM_NAMES = {
+    "test_kernels.TestKernels": """
+        test_norm_add_norm test_pre_norm test_expert_routing test_post_expert_norm_combine
+        test_rms_norm_sigmoid_gate
+    """,
+    "test_losses.TestLosses": """
+        test_kl_div_loss test_js_div_loss test_kl_div_loss_vjp test_js_div_loss_vjp
+    """,
+    "test_models.TestModels": """
+        test_bitnet test_ssm test_gated_delta test_gated_delta_contract
+        test_gated_delta_precision test_gated_delta_masked
+    """,
+    "test_gated_delta.TestGatedDelta": """
+        test_kill_switch_restores_original_kernel test_packed_matches_ops_reference
+        test_masked_generic_matches_ops_reference test_vector_gate_generic_matches_ops_reference
+        test_small_head_dim_generic_matches_ops_reference test_unsupported_shapes_fall_back
+    """,
+}
+LM_TESTS = [f"{case}.{name}" for case, names in _LM_NAMES.items() for name in names.split()]
 
 #: mlx-lm's tests of its losses pass in spite of the race that these kernels have.
 RACED = {

@@ -31,9 +31,7 @@ def _chosen(indices: mx.array, length: int) -> mx.array:
 
 
 @kernel_cases(
-    "mlx_vlm.models.sparse_attention",
-    "indexed_sparse_attention_{short}_q64_v32_k5_qh2_kh1",
-    HALVES,
+    "mlx_vlm.models.sparse_attention", "indexed_sparse_attention_{short}_q64_v32_k5_qh2_kh1", HALVES
 )
 def indexed(m: ModuleType, dtype: str, short: str) -> Outcome:
     data = Data(dtype, 50)

@@ -32,9 +32,7 @@ def split(m: ModuleType, iters: int) -> Outcome:
 @kernel_cases(
     HYPER,
     "hc_sinkhorn_collapse",
-    {
-        **dtypes("float32", "float16", "bfloat16", width=64),
-    },
+    {**dtypes("float32", "float16", "bfloat16", width=64)},
     tolerance=2e-2,
 )
 def collapse(m: ModuleType, dtype: str, width: int) -> Outcome:
@@ -88,12 +86,7 @@ def _normed(
     return [norm(collapsed), post, comb]
 
 
-@kernel_cases(
-    FAST,
-    "short_block_hc_norm_{short}_h4_d136_i3_he1000_ne1000",
-    HALVES,
-    tolerance=2e-2,
-)
+@kernel_cases(FAST, "short_block_hc_norm_{short}_h4_d136_i3_he1000_ne1000", HALVES, tolerance=2e-2)
 def hyper_norm(m: ModuleType, dtype: str, short: str) -> Outcome:
     data = Data(dtype, 82)
     connection, norm = _connection(data), nn.RMSNorm(136, eps=1e-6)
@@ -157,10 +150,7 @@ def _mask(m: ModuleType, dtype: str, sliding: int, *, carrier: bool) -> Outcome:
 @kernel_cases(
     INKLING,
     "inkling_banded_mask",
-    {
-        "sliding": {"dtype": "float32", "sliding": 8},
-        "causal": {"dtype": "bfloat16", "sliding": 0},
-    },
+    {"sliding": {"dtype": "float32", "sliding": 8}, "causal": {"dtype": "bfloat16", "sliding": 0}},
 )
 def banded_mask(m: ModuleType, dtype: str, sliding: int) -> Outcome:
     return _mask(m, dtype, sliding, carrier=False)
@@ -169,10 +159,7 @@ def banded_mask(m: ModuleType, dtype: str, sliding: int) -> Outcome:
 @kernel_cases(
     INKLING,
     "inkling_banded_mask_v2",
-    {
-        "sliding": {"dtype": "float32", "sliding": 8},
-        "causal": {"dtype": "float16", "sliding": 0},
-    },
+    {"sliding": {"dtype": "float32", "sliding": 8}, "causal": {"dtype": "float16", "sliding": 0}},
 )
 def banded_mask_of_shapes(m: ModuleType, dtype: str, sliding: int) -> Outcome:
     return _mask(m, dtype, sliding, carrier=True)

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
-from .case import Data, Outcome, dtypes, kernel_cases
+from .case import Data, Outcome, dtypes, kernel_cases, table
 
 SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
@@ -110,23 +110,12 @@ def _one_bit(
 @kernel_cases(
     ONE_BIT,
     "mlx_vlm_affine_1bit_qmv_gs_{group}_rows_{per_group}_aligned_{aligned}",
-    {
-        "float32": {"dtype": "float32", "outputs": 16, "group": 64, "per_group": 4, "aligned": 1},
-        "float16-ragged": {
-            "dtype": "float16",
-            "outputs": 13,
-            "group": 32,
-            "per_group": 4,
-            "aligned": 0,
-        },
-        "bfloat16-wide": {
-            "dtype": "bfloat16",
-            "outputs": 80,
-            "group": 128,
-            "per_group": 8,
-            "aligned": 1,
-        },
-    },
+    table(
+        "name            dtype     outputs  group  per_group  aligned",
+        "float32         float32   16       64     4          1",
+        "float16-ragged  float16   13       32     4          0",
+        "bfloat16-wide   bfloat16  80       128    8          1",
+    ),
     tolerance=2e-2,
 )
 def one_bit_rows(
@@ -215,24 +204,15 @@ def verify(m: ModuleType, dtype: str, bits: int, length: int, kind: str) -> Outc
 @kernel_cases(
     VERIFIER,
     "quantized_verify_affine_{masked}qargmax{kind}_b4_gs64_t{length}_k512_n16_fp16",
-    {
-        "plain": {"dtype": "float16", "length": 2, "kind": "", "masked": ""},
-        "masked": {"dtype": "float16", "length": 2, "kind": "", "masked": "masked_"},
-        "streamed": {"dtype": "float16", "length": 6, "kind": "_streamed", "masked": ""},
-        "masked-streamed": {
-            "dtype": "float16",
-            "length": 6,
-            "kind": "_streamed",
-            "masked": "masked_",
-        },
-        "token-tiled": {"dtype": "float16", "length": 9, "kind": "_token_tiled", "masked": ""},
-        "masked-token-tiled": {
-            "dtype": "float16",
-            "length": 9,
-            "kind": "_token_tiled",
-            "masked": "masked_",
-        },
-    },
+    table(
+        "name                dtype    length  kind          masked",
+        "plain               float16  2       -             -",
+        "masked              float16  2       -             masked_",
+        "streamed            float16  6       _streamed     -",
+        "masked-streamed     float16  6       _streamed     masked_",
+        "token-tiled         float16  9       _token_tiled  -",
+        "masked-token-tiled  float16  9       _token_tiled  masked_",
+    ),
 )
 def verify_argmax(m: ModuleType, dtype: str, length: int, kind: str, masked: str) -> Outcome:
     data = Data(dtype, 68)
@@ -339,40 +319,13 @@ def _expanded(y: mx.array, residual: mx.array, post: mx.array, comb: mx.array) -
 @kernel_cases(
     VERIFIER,
     "quantized_verify_fused_{mode}{bits}_moe_hc_{short}_t2_k{width}_n8_e2_h4_g{group}",
-    {
-        "affine-4": {
-            "dtype": "float16",
-            "mode": "affine",
-            "bits": 4,
-            "width": 512,
-            "group": 64,
-            "short": "fp16",
-        },
-        "affine-8": {
-            "dtype": "bfloat16",
-            "mode": "affine",
-            "bits": 8,
-            "width": 512,
-            "group": 64,
-            "short": "bf16",
-        },
-        "mxfp4": {
-            "dtype": "float16",
-            "mode": "mxfp4",
-            "bits": 4,
-            "width": 512,
-            "group": 32,
-            "short": "fp16",
-        },
-        "nvfp4": {
-            "dtype": "float16",
-            "mode": "nvfp4",
-            "bits": 4,
-            "width": 512,
-            "group": 16,
-            "short": "fp16",
-        },
-    },
+    table(
+        "name      dtype     mode    bits  width  group  short",
+        "affine-4  float16   affine  4     512    64     fp16",
+        "affine-8  bfloat16  affine  8     512    64     bf16",
+        "mxfp4     float16   mxfp4   4     512    32     fp16",
+        "nvfp4     float16   nvfp4   4     512    16     fp16",
+    ),
 )
 def fused_moe(
     m: ModuleType, dtype: str, mode: str, bits: int, width: int, group: int, short: str

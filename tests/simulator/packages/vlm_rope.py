@@ -6,7 +6,7 @@ from types import ModuleType
 
 import mlx.core as mx
 
-from .case import Data, Outcome, kernel_cases
+from .case import Data, Outcome, kernel_cases, table
 
 MODULE = "mlx_vlm.models.rope_utils"
 SECTIONS = (4, 2, 2)
@@ -19,27 +19,13 @@ def _heads(data: Data) -> tuple[mx.array, mx.array]:
 @kernel_cases(
     MODULE,
     "mrope_apply_{pairing}_16_{ndim}d",
-    {
-        "chunked-3d": {"dtype": "float32", "style": "chunked", "pairing": "half_split", "ndim": 3},
-        "interleaved-2d": {
-            "dtype": "float32",
-            "style": "interleaved",
-            "pairing": "half_split",
-            "ndim": 2,
-        },
-        "split-select-3d": {
-            "dtype": "bfloat16",
-            "style": "split_select",
-            "pairing": "even_odd",
-            "ndim": 3,
-        },
-        "split-select-2d": {
-            "dtype": "float16",
-            "style": "split_select",
-            "pairing": "even_odd",
-            "ndim": 2,
-        },
-    },
+    table(
+        "name             dtype     style         pairing     ndim",
+        "chunked-3d       float32   chunked       half_split  3",
+        "interleaved-2d   float32   interleaved   half_split  2",
+        "split-select-3d  bfloat16  split_select  even_odd    3",
+        "split-select-2d  float16   split_select  even_odd    2",
+    ),
 )
 def positions(m: ModuleType, dtype: str, style: str, pairing: str, ndim: int) -> Outcome:
     data = Data(dtype, 30)
@@ -70,14 +56,7 @@ def sections(m: ModuleType, dtype: str, pairing: str) -> Outcome:
         q, k, cos, sin, mrope_section=SECTIONS, style=f"sectioned_{pairing}"
     )
     want = m._precomputed_rotary(
-        q,
-        k,
-        cos,
-        sin,
-        pairing=pairing,
-        cos_layout="half",
-        sectioned=True,
-        mrope_section=SECTIONS,
+        q, k, cos, sin, pairing=pairing, cos_layout="half", sectioned=True, mrope_section=SECTIONS
     )
     return Outcome(got, want)
 
@@ -97,22 +76,13 @@ def even_odd(m: ModuleType, dtype: str, layout: str) -> Outcome:
     cos, sin = data.uniform(2, 4, 16, low=-1.0), data.uniform(2, 4, 16, low=-1.0)
     got = m.apply_rotary_pos_emb_even_odd(q, k, cos, sin, cos_layout=layout)
     want = m._precomputed_rotary(
-        q,
-        k,
-        cos,
-        sin,
-        pairing="even_odd",
-        cos_layout=layout,
-        sectioned=False,
-        mrope_section=None,
+        q, k, cos, sin, pairing="even_odd", cos_layout=layout, sectioned=False, mrope_section=None
     )
     return Outcome(got, want)
 
 
 @kernel_cases(
-    MODULE,
-    "rotary_apply_even_odd_half_preselected_16_3d",
-    {"float32": {"dtype": "float32"}},
+    MODULE, "rotary_apply_even_odd_half_preselected_16_3d", {"float32": {"dtype": "float32"}}
 )
 def even_odd_gradient(m: ModuleType, dtype: str) -> Outcome:
     """``mx.vjp`` through a compiled ``mx.custom_function`` whose forward is the kernel."""

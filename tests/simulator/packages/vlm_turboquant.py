@@ -57,10 +57,7 @@ def unpack(m: ModuleType, bits: int) -> Outcome:
 @kernel_cases(
     MODULE,
     "turboquant_norot_quantize_{bits}",
-    {
-        "hadamard": {"bits": 3, "dim": 64},
-        "dense": {"bits": 2, "dim": 48},
-    },
+    {"hadamard": {"bits": 3, "dim": 64}, "dense": {"bits": 2, "dim": 48}},
     tolerance=0.0,
 )
 def quantize(m: ModuleType, bits: int, dim: int) -> Outcome:
@@ -101,10 +98,7 @@ def _scored(m: ModuleType, codec: Any, repeats: int) -> Outcome:
         return Outcome([got], [codec.score(queries, state)])
 
 
-REPEATS = {
-    "one": {"repeats": 1, "bits": 3},
-    "two": {"repeats": 2, "bits": 4},
-}
+REPEATS = {"one": {"repeats": 1, "bits": 3}, "two": {"repeats": 2, "bits": 4}}
 
 
 @kernel_cases(MODULE, "turboquant_mse_score_tiled_{repeats}", REPEATS, tolerance=1e-4)
@@ -148,10 +142,7 @@ def polar_score(m: ModuleType, repeats: int) -> Outcome:
 
 
 @kernel_cases(
-    MODULE,
-    "turboquant_polar_prod_score_4_2_2 turboquant_qjl_score",
-    {"8-wide": {}},
-    tolerance=1e-4,
+    MODULE, "turboquant_polar_prod_score_4_2_2 turboquant_qjl_score", {"8-wide": {}}, tolerance=1e-4
 )
 def polar_score_of_few_levels(m: ModuleType) -> Outcome:
     return _scored(m, m._TurboQuantPolarProdCodec(8, 4, 0), 1)
@@ -164,10 +155,7 @@ def _weights(repeats: int, tokens: int) -> mx.array:
 @kernel_cases(
     MODULE,
     "turboquant_mse_weighted_rot{suffix}",
-    {
-        "one": {"repeats": 1, "suffix": ""},
-        "two": {"repeats": 2, "suffix": "_repeat_2"},
-    },
+    {"one": {"repeats": 1, "suffix": ""}, "two": {"repeats": 2, "suffix": "_repeat_2"}},
     tolerance=1e-4,
 )
 def weighted_sum(m: ModuleType, repeats: int, suffix: str) -> Outcome:

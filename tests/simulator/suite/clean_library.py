@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import floats, gives, integers, kernel
 
 _X = floats(48)
 _H = floats(40).astype(np.float16)
@@ -12,37 +12,6 @@ _U = integers(0, 1 << 32, 36, dtype="uint32")
 _P = floats(10, 4, seed=1)
 _I8, _J8 = integers(-128, 128, 64, dtype="int8"), integers(-128, 128, 64, seed=2, dtype="int8")
 _T = floats(3, 64, seed=3)
-
-_TILE = """
-template <typename T, int ROWS, int COLUMNS>
-struct Tile {
-  threadgroup T* cells;
-  threadgroup T& at(int r, int c) { return cells[r * (COLUMNS + 1) + c]; }
-  void load(const device T* from, uint lid, uint threads) {
-    for (uint k = lid; k < ROWS * COLUMNS; k += threads) {
-      at(k / COLUMNS, k % COLUMNS) = from[k];
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
-};
-"""
-
-_SUM = """
-using namespace metal;
-
-template <typename T>
-T group_sum(T v, threadgroup T* work, uint lid, uint threads) {
-  work[lid] = v;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint s = threads / 2; s > 0; s >>= 1) {
-    if (lid < s) work[lid] += work[lid + s];
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
-  T sum = work[0];
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  return sum;
-}
-"""
 
 
 def _smooth(t: np.ndarray) -> np.ndarray:
@@ -55,27 +24,9 @@ def _reversed_bits(words: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "common_functions",
-        """
-        uint i = thread_position_in_grid.x;
-        float v = x[i];
-        float a = saturate(v) + sign(v) + step(0.5f, v) + smoothstep(-1.0f, 1.0f, v);
-        float b = mix(v, 2.0f, 0.25f) + clamp(v, -0.5f, 0.5f) + fract(v) + copysign(3.0f, v);
-        float c = rint(v * 4) + round(v * 3.3f) + trunc(v * 5) + ceil(v) + floor(v);
-        float d = fmod(v, 0.75f) + ldexp(v, 2) + abs(v) + fmin(v, 0.1f) + hypot_of(v, 1.0f);
-        y[i] = a + b + c + d;
-        """,
-        {"x": Array(_X)},
-        {"y": Out((48,))},
-        (48, 1, 1),
-        (48, 1, 1),
-        header="""
-inline float hypot_of(float a, float b) {
-  return metal::precise::sqrt(metal::fma(a, a, b * b));
-}
-""",
-        expected=lambda: (
+    kernel("common_functions", 48)(
+        x=_X,
+        y=gives(
             np.clip(_X, 0, 1)
             + np.sign(_X)
             + (_X >= 0.5)
@@ -93,26 +44,22 @@ inline float hypot_of(float a, float b) {
             + _X * 4
             + np.abs(_X)
             + np.minimum(_X, np.float32(0.1))
-            + np.sqrt(_X * _X + 1),
+            + np.sqrt(_X * _X + 1)
         ),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "transcendental_functions",
-        """
-        uint i = thread_position_in_grid.x;
-        float v = x[i], u = fabs(v) + 0.1f;
-        float c, s = sincos(v, c);
-        y[i] = s * 2 + c + exp2(v) + log2(u) + log10(u) + pow(u, 0.3f) + powr(u, 1.5f)
-             + atan2(v, u) + sinh(v) + asin(clamp(v, -1.0f, 1.0f)) + exp10(0.1f * v)
-             + fast::cos(v) + precise::log(u) + rsqrt(u) + sinpi(0.25f) + M_PI_F;
-        """,
-        {"x": Array(_X)},
-        {"y": Out((48,))},
-        (48, 1, 1),
-        (16, 1, 1),
-        expected=lambda: (
+    )("""
+        inline float hypot_of(float a, float b) {
+          return metal::precise::sqrt(metal::fma(a, a, b * b));
+        }
+        // body
+        float v = x[i], a = saturate(v) + sign(v) + step(0.5f, v) + smoothstep(-1.0f, 1.0f, v);
+        float b = mix(v, 2.0f, 0.25f) + clamp(v, -0.5f, 0.5f) + fract(v) + copysign(3.0f, v);
+        float c = rint(v * 4) + round(v * 3.3f) + trunc(v * 5) + ceil(v) + floor(v);
+        float d = fmod(v, 0.75f) + ldexp(v, 2) + abs(v) + fmin(v, 0.1f) + hypot_of(v, 1.0f);
+        y[i] = a + b + c + d;
+    """),
+    kernel("transcendental_functions", (48, 16))(
+        x=_X,
+        y=gives(
             np.sin(_X) * 2
             + np.cos(_X)
             + np.exp2(_X)
@@ -128,31 +75,17 @@ inline float hypot_of(float a, float b) {
             + np.log(np.abs(_X) + 0.1)
             + 1 / np.sqrt(np.abs(_X) + 0.1)
             + np.sqrt(0.5)
-            + np.pi,
+            + np.pi
         ),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "integer_functions",
-        """
-        uint i = thread_position_in_grid.x;
-        uint w = words[i];
-        y[i] = clz(w | 1) + 100 * ctz(w | 0x80000000u) + 10000 * popcount(w);
-        r[i] = reverse_bits(w) ^ rotate(w, 7u);
-        h[i] = mulhi(w, 0x9e3779b9u) + absdiff(w, 12345u) + (w >> 31);
-        b[i] = insert_bits(w, 0x5u, 4, 8);
-        """,
-        {"words": Array(_U)},
-        {
-            "y": Out((36,), "uint32"),
-            "r": Out((36,), "uint32"),
-            "h": Out((36,), "uint32"),
-            "b": Out((36,), "uint32"),
-        },
-        (36, 1, 1),
-        (12, 1, 1),
-        expected=lambda: (
+    )("""
+        float v = x[i], u = fabs(v) + 0.1f, c, s = sincos(v, c);
+        y[i] = s * 2 + c + exp2(v) + log2(u) + log10(u) + pow(u, 0.3f) + powr(u, 1.5f)
+             + atan2(v, u) + sinh(v) + asin(clamp(v, -1.0f, 1.0f)) + exp10(0.1f * v)
+             + fast::cos(v) + precise::log(u) + rsqrt(u) + sinpi(0.25f) + M_PI_F;
+    """),
+    kernel("integer_functions", (36, 12))(
+        words=_U,
+        y=gives(
             np.array(
                 [
                     32
@@ -163,21 +96,35 @@ inline float hypot_of(float a, float b) {
                     for w in _U.tolist()
                 ]
             ),
-            _reversed_bits(_U) ^ ((_U << np.uint32(7)) | (_U >> np.uint32(25))),
+            "uint32",
+        ),
+        r=gives(_reversed_bits(_U) ^ ((_U << np.uint32(7)) | (_U >> np.uint32(25)))),
+        h=gives(
             np.array(
                 [
                     (((w * 0x9E3779B9) >> 32) + abs(w - 12345) + (w >> 31)) % 2**32
                     for w in _U.tolist()
                 ],
                 dtype=np.uint32,
-            ),
-            (_U & np.uint32(0xFFFFF00F)) | np.uint32(0x50),
+            )
         ),
-    ),
-    Case(
-        "half_vectors_and_limits",
-        """
-        uint i = thread_position_in_grid.x;
+        b=gives((_U & np.uint32(0xFFFFF00F)) | np.uint32(0x50)),
+    )("""
+        uint w = words[i];
+        y[i] = clz(w | 1) + 100 * ctz(w | 0x80000000u) + 10000 * popcount(w);
+        r[i] = reverse_bits(w) ^ rotate(w, 7u);
+        h[i] = mulhi(w, 0x9e3779b9u) + absdiff(w, 12345u) + (w >> 31);
+        b[i] = insert_bits(w, 0x5u, 4, 8);
+    """),
+    kernel("half_vectors_and_limits", 10, close=1e-3)(
+        x=_H,
+        y=gives(
+            (_H.reshape(10, 4).astype(np.float32) * 0.5).sum(1)
+            + 10 * (_H.reshape(10, 4) > 0.25).any(1)
+            + 100 * (_H.reshape(10, 4) > 0.25).all(1)
+        ),
+        z=gives(_H.reshape(10, 4).max(1), "float32"),
+    )("""
         half4 v = ((const device half4*)x)[i];
         half4 low = half4(-HALF_MAX);
         half4 m = max(v, low) * half(0.5);
@@ -187,36 +134,10 @@ inline float hypot_of(float a, float b) {
         for (int k = 0; k < 4; ++k) top = fmax(top, float(v[k]));
         y[i] = float(p.x) + float(p.y) + (any(big) ? 10.0f : 0.0f) + (all(big) ? 100.0f : 0.0f);
         z[i] = top;
-        """,
-        {"x": Array(_H)},
-        {"y": Out((10,)), "z": Out((10,))},
-        (10, 1, 1),
-        (10, 1, 1),
-        expected=lambda: (
-            (_H.reshape(10, 4).astype(np.float32) * 0.5).sum(1)
-            + 10 * (_H.reshape(10, 4) > 0.25).any(1)
-            + 100 * (_H.reshape(10, 4) > 0.25).all(1),
-            _H.reshape(10, 4).max(1),
-        ),
-        rtol=1e-2,
-        atol=1e-2,
-    ),
-    Case(
-        "matrices_of_a_thread",
-        """
-        uint i = thread_position_in_grid.x;
-        float4 p = ((const device float4*)points)[i];
-        float3x3 turn = float3x3(float3(0, 1, 0), float3(-1, 0, 0), float3(0, 0, 1));
-        float3 q = turn * p.xyz;
-        float2x2 m = float2x2(p.x, p.y, p.z, p.w);
-        y[i] = dot(q, float3(1, 2, 3)) + determinant(m) + distance(p.xy, p.zw)
-             + length_squared(p) + m[1][0];
-        """,
-        {"points": Array(_P)},
-        {"y": Out((10,))},
-        (10, 1, 1),
-        (5, 1, 1),
-        expected=lambda: (
+    """),
+    kernel("matrices_of_a_thread", (10, 5))(
+        points=_P,
+        y=gives(
             -_P[:, 1]
             + 2 * _P[:, 0]
             + 3 * _P[:, 2]
@@ -224,15 +145,22 @@ inline float hypot_of(float a, float b) {
             - _P[:, 1] * _P[:, 2]
             + np.linalg.norm(_P[:, :2] - _P[:, 2:], axis=1)
             + (_P**2).sum(1)
-            + _P[:, 2],
+            + _P[:, 2]
         ),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "byte_dot_products",
-        """
-        uint i = thread_position_in_grid.x;
+    )("""
+        float4 p = ((const device float4*)points)[i];
+        float3x3 turn = float3x3(float3(0, 1, 0), float3(-1, 0, 0), float3(0, 0, 1));
+        float3 q = turn * p.xyz;
+        float2x2 m = float2x2(p.x, p.y, p.z, p.w);
+        y[i] = dot(q, float3(1, 2, 3)) + determinant(m) + distance(p.xy, p.zw)
+             + length_squared(p) + m[1][0];
+    """),
+    kernel("byte_dot_products", 4)(
+        p=_I8,
+        q=_J8,
+        y=gives((_I8.astype(int) * _J8.astype(int)).reshape(4, 16).sum(1)),
+        sat=gives(np.clip(_I8[:4].astype(int) + _J8[:4], -128, 127), "int8"),
+    )("""
         int acc = 0;
         for (uint k = 0; k < 4; ++k) {
           char4 a = ((const device char4*)p)[i * 4 + k];
@@ -242,19 +170,19 @@ inline float hypot_of(float a, float b) {
         }
         y[i] = acc;
         sat[i] = addsat(p[i], q[i]);
-        """,
-        {"p": Array(_I8), "q": Array(_J8)},
-        {"y": Out((4,), "int32"), "sat": Out((4,), "int8")},
-        (4, 1, 1),
-        (4, 1, 1),
-        expected=lambda: (
-            (_I8.astype(int) * _J8.astype(int)).reshape(4, 16).sum(1),
-            np.clip(_I8[:4].astype(int) + _J8[:4], -128, 127),
-        ),
-    ),
-    Case(
-        "tile_struct_with_its_own_barrier",
-        """
+    """),
+    kernel("tile_struct_with_its_own_barrier", 64)(x=_T, y=gives(_T.sum(0).reshape(8, 8).T, 64))("""
+        template <typename T, int ROWS, int COLUMNS>
+        struct Tile {
+          threadgroup T* cells;
+          threadgroup T& at(int r, int c) { return cells[r * (COLUMNS + 1) + c]; }
+          void load(const device T* from, uint lid, uint threads) {
+            for (uint k = lid; k < ROWS * COLUMNS; k += threads)
+              at(k / COLUMNS, k % COLUMNS) = from[k];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+          }
+        };
+        // body
         threadgroup float storage[8 * 9];
         Tile<float, 8, 8> tile{storage};
         uint lid = thread_index_in_threadgroup;
@@ -265,90 +193,55 @@ inline float hypot_of(float a, float b) {
           threadgroup_barrier(mem_flags::mem_threadgroup);
         }
         y[lid] = acc;
-        """,
-        {"x": Array(_T)},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        header=_TILE,
-        expected=lambda: (_T.sum(0).reshape(8, 8).T,),
-    ),
-    Case(
-        "helper_reduction_called_twice",
-        """
+    """),
+    kernel("helper_reduction_called_twice", (192, 64))(
+        x=_T, y=gives((_T - _T.mean(1, keepdims=True)) / _T.std(1, keepdims=True))
+    )("""
+        using namespace metal;
+
+        template <typename T>
+        T group_sum(T v, threadgroup T* work, uint lid, uint threads) {
+          work[lid] = v;
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          for (uint s = threads / 2; s > 0; s >>= 1) {
+            if (lid < s) work[lid] += work[lid + s];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+          }
+          T sum = work[0];
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          return sum;
+        }
+        // body
         threadgroup float work[64];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = threadgroup_position_in_grid.x;
-        float v = x[row * 64 + lid];
-        float mean = group_sum(v, work, lid, 64) / 64;
+        float v = x[row * 64 + lid], mean = group_sum(v, work, lid, 64) / 64;
         float spread = group_sum((v - mean) * (v - mean), work, lid, 64) / 64;
         y[row * 64 + lid] = (v - mean) * rsqrt(spread);
-        """,
-        {"x": Array(_T)},
-        {"y": Out((3, 64))},
-        (192, 1, 1),
-        (64, 1, 1),
-        header=_SUM,
-        expected=lambda: ((_T - _T.mean(1, keepdims=True)) / _T.std(1, keepdims=True),),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "output_cast_to_atomics",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("output_cast_to_atomics", (36, 9), init=1)(
+        words=_U, y=gives(1 + np.bincount(_U % 5, weights=_U & 0xFF, minlength=5).astype(np.uint32))
+    )("""
         device atomic_uint* cells = (device atomic_uint*)y;
         atomic_fetch_add_explicit(&cells[words[i] % 5], words[i] & 0xff, memory_order_relaxed);
-        """,
-        {"words": Array(_U)},
-        {"y": Out((5,), "uint32")},
-        (36, 1, 1),
-        (9, 1, 1),
-        init_value=1,
-        expected=lambda: (
-            1 + np.bincount(_U % 5, weights=_U & 0xFF, minlength=5).astype(np.uint32),
-        ),
-    ),
-    Case(
-        "swizzled_threadgroup_columns",
-        """
+    """),
+    kernel("swizzled_threadgroup_columns", ((16, 2), (16, 2)), close=0)(
+        x=_T, y=gives(_T[:, :16])
+    )("""
         threadgroup float tile[16][16];
         uint3 t = thread_position_in_threadgroup;
         uint n = x_shape[1];
         for (uint r = t.y; r < 3; r += 2) {
-          for (uint c = t.x; c < n / 4; c += 16) {
-            tile[r * 4 + c % 4][(c / 4) ^ r] = x[r * n + c];
-          }
+          for (uint c = t.x; c < n / 4; c += 16) tile[r * 4 + c % 4][(c / 4) ^ r] = x[r * n + c];
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint r = t.y; r < 3; r += 2) {
           uint c = t.x;
           y[r * 16 + c] = tile[r * 4 + c % 4][(c / 4) ^ r];
         }
-        """,
-        {"x": Array(_T)},
-        {"y": Out((3, 16))},
-        (16, 2, 1),
-        (16, 2, 1),
-        expected=lambda: (_T[:, :16],),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
-        "rotating_and_filling_shuffles",
-        """
-        ushort lane = thread_index_in_simdgroup;
-        float v = x[thread_position_in_grid.x];
-        float around = simd_shuffle_rotate_down(v, 3);
-        float filled = simd_shuffle_and_fill_up(v, -1.0f, 2);
-        float ends = simd_broadcast(v, 31) + simd_broadcast_first(v);
-        y[thread_position_in_grid.x] = around + 10 * filled + 100 * ends + lane;
-        """,
-        {"x": Array(_T.ravel()[:64])},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (
+    """),
+    kernel("rotating_and_filling_shuffles", 64)(
+        x=_T.ravel()[:64],
+        y=gives(
             np.concatenate(
                 [
                     np.roll(r, -3)
@@ -357,15 +250,16 @@ inline float hypot_of(float a, float b) {
                     + np.arange(32)
                     for r in _T.ravel()[:64].reshape(2, 32)
                 ]
-            ),
+            )
         ),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "helpers_of_mlx",
-        """
-        uint i = thread_position_in_grid.x;
+    )("""
+        ushort lane = thread_index_in_simdgroup;
+        float v = x[thread_position_in_grid.x], around = simd_shuffle_rotate_down(v, 3);
+        float filled = simd_shuffle_and_fill_up(v, -1.0f, 2);
+        float ends = simd_broadcast(v, 31) + simd_broadcast_first(v);
+        y[thread_position_in_grid.x] = around + 10 * filled + 100 * ends + lane;
+    """),
+    kernel("helpers_of_mlx", (48, 24), close=0.005)(x=_X, y=gives(2 * _X + 11))("""
         uint tiles = ceildiv(48, 5);
         float v = x[i];
         MLX_MTL_PRAGMA_UNROLL
@@ -373,13 +267,5 @@ inline float hypot_of(float a, float b) {
         float16_t h = float16_t(v);
         bfloat16_t b = static_cast<bfloat16_t>(v);
         y[i] = float(h) + float(b) + tiles + (v < Limits<float>::max ? 1 : 0);
-        """,
-        {"x": Array(_X)},
-        {"y": Out((48,))},
-        (48, 1, 1),
-        (24, 1, 1),
-        expected=lambda: (2 * _X + 11,),
-        rtol=5e-3,
-        atol=5e-3,
-    ),
+    """),
 )

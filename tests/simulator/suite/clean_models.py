@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out, floats, integers
+from tests.simulator.suite.case import Array, Out, floats, gives, integers, kernel
 
 _X = floats(3, 4, 16)
 _Q, _K, _V = floats(2, 64), floats(37, 64, seed=1), floats(37, 64, seed=2)
@@ -17,23 +17,6 @@ _TABLE, _ROWS = floats(12, 10), np.array([3, -1, 0, -12, 11, 5, 5, -2], dtype=np
 _GROUPED = floats(2, 96, seed=9).astype(np.float16)
 _LOGITS, _LABELS = floats(5, 70, seed=10), np.array([3, 69, 0, 31, 32], dtype=np.int32)
 _WORDS = (_CODES.reshape(6, 8, 8) << (4 * np.arange(8))).sum(-1).astype(np.uint32)
-
-_ROPE = """
-inline float2 rotate(float2 v, float angle) {
-  float c = metal::precise::cos(angle), s = metal::precise::sin(angle);
-  return float2(v.x * c - v.y * s, v.x * s + v.y * c);
-}
-"""
-
-_QUANTIZED = """
-template <int BITS>
-struct Unpack {
-  static constexpr constant uint kMask = (1u << BITS) - 1;
-  static inline float get(uint word, uint k) {
-    return float((word >> (BITS * k)) & kMask);
-  }
-};
-"""
 
 
 def _rope(x: np.ndarray, offset: int) -> np.ndarray:
@@ -60,10 +43,6 @@ def _delta_rule() -> tuple[np.ndarray, np.ndarray]:
     return np.stack(out), state
 
 
-def _dequantized() -> np.ndarray:
-    return _CODES * np.repeat(_SCALES, 32, 1) + np.repeat(_BIASES, 32, 1)
-
-
 def _upsampled(x: np.ndarray) -> np.ndarray:
     rows = (np.arange(18) + 0.5) / 2 - 0.5
     columns = (np.arange(14) + 0.5) / 2 - 0.5
@@ -85,9 +64,14 @@ def _group_norm(x: np.ndarray) -> np.ndarray:
 
 
 CLEAN = (
-    Case(
-        "rotary_embedding",
-        """
+    kernel("rotary_embedding", ((8, 4, 3), (8, 2)))(
+        T="float32", x=_X, offset=np.int32(17), y=gives(_rope(_X, 17))
+    )("""
+        inline float2 rotate(float2 v, float angle) {
+          float c = metal::precise::cos(angle), s = metal::precise::sin(angle);
+          return float2(v.x * c - v.y * s, v.x * s + v.y * c);
+        }
+        // body
         uint3 g = thread_position_in_grid;
         uint pairs = threads_per_grid.x, steps = threads_per_grid.y;
         uint at = (g.z * steps + g.y) * 2 * pairs + g.x;
@@ -95,27 +79,18 @@ CLEAN = (
         float2 r = rotate(float2(x[at], x[at + pairs]), float(g.y + uint(offset)) * speed);
         y[at] = static_cast<T>(r.x);
         y[at + pairs] = static_cast<T>(r.y);
-        """,
-        {"x": Array(_X), "offset": Array(np.int32(17))},
-        {"y": Out((3, 4, 16))},
-        (8, 4, 3),
-        (8, 2, 1),
-        header=_ROPE,
-        template=(("T", "float32"),),
-        expected=lambda: (_rope(_X, 17),),
-        rtol=1e-4,
-        atol=1e-4,
-    ),
-    Case(
-        "attention_of_one_token",
-        """
+    """),
+    kernel("attention_of_one_token", ((128, 2), 128))(
+        D=64,
+        queries=_Q,
+        keys=_K,
+        values=_V,
+        scale=np.float32(0.125),
+        y=gives(_attention(_Q, _K, _V)),
+    )("""
         constexpr int SIMDS = 4;
         constexpr int PER_LANE = D / 32;
-        threadgroup float outs[SIMDS * D];
-        threadgroup float tops[SIMDS];
-        threadgroup float sums[SIMDS];
-        const uint lane = thread_index_in_simdgroup;
-        const uint sg = simdgroup_index_in_threadgroup;
+        threadgroup float outs[SIMDS * D], tops[SIMDS], sums[SIMDS];
         const uint head = threadgroup_position_in_grid.y;
         const int n = keys_shape[0];
         thread float qv[PER_LANE], acc[PER_LANE];
@@ -132,9 +107,8 @@ CLEAN = (
           float keep = fast::exp(top - above), w = fast::exp(score - above);
           top = above;
           sum = sum * keep + w;
-          for (int j = 0; j < PER_LANE; ++j) {
+          for (int j = 0; j < PER_LANE; ++j)
             acc[j] = acc[j] * keep + w * values[t * D + lane * PER_LANE + j];
-          }
         }
         if (lane == 0) {
           tops[sg] = top;
@@ -142,7 +116,6 @@ CLEAN = (
         }
         for (int j = 0; j < PER_LANE; ++j) outs[sg * D + lane * PER_LANE + j] = acc[j];
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        uint lid = thread_position_in_threadgroup.x;
         if (lid < D) {
           float all = -1e30f, total = 0, out = 0;
           for (int s = 0; s < SIMDS; ++s) all = max(all, tops[s]);
@@ -153,24 +126,18 @@ CLEAN = (
           }
           y[head * D + lid] = out / total;
         }
-        """,
-        {
-            "queries": Array(_Q),
-            "keys": Array(_K),
-            "values": Array(_V),
-            "scale": Array(np.float32(0.125)),
-        },
-        {"y": Out((2, 64))},
-        (128, 2, 1),
-        (128, 1, 1),
-        template=(("D", 64),),
-        expected=lambda: (_attention(_Q, _K, _V),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
-        "gated_delta_rule",
-        """
+    """),
+    kernel("gated_delta_rule", ((32, 4), (32, 4)), close=1e-4, expected=_delta_rule())(
+        T="float32",
+        DK=64,
+        state_in=_STATE,
+        k=_STEPS,
+        v=_DELTA,
+        gate=_GATE,
+        steps=np.int32(5),
+        y=Out(5, 4),
+        state_out=Out(4, 64),
+    )("""
         constexpr int n = DK / 32;
         auto row = thread_position_in_grid.y;
         auto lane = thread_index_in_simdgroup;
@@ -185,8 +152,7 @@ CLEAN = (
             memory += state[i] * k_[s];
           }
           memory = simd_sum(memory);
-          float delta = (v[t * 4 + row] - memory) * 0.01f;
-          float out = 0.0f;
+          float delta = (v[t * 4 + row] - memory) * 0.01f, out = 0.0f;
           for (int i = 0; i < n; ++i) {
             state[i] += k_[n * lane + i] * delta;
             out += state[i] * k_[n * lane + i];
@@ -196,28 +162,26 @@ CLEAN = (
           k_ += DK;
         }
         for (int i = 0; i < n; ++i) state_out[row * DK + n * lane + i] = static_cast<T>(state[i]);
-        """,
-        {
-            "state_in": Array(_STATE),
-            "k": Array(_STEPS),
-            "v": Array(_DELTA),
-            "gate": Array(_GATE),
-            "steps": Array(np.int32(5)),
-        },
-        {"y": Out((5, 4)), "state_out": Out((4, 64))},
-        (32, 4, 1),
-        (32, 4, 1),
-        template=(("T", "float32"), ("DK", 64)),
-        expected=_delta_rule,
-        rtol=1e-3,
-        atol=1e-4,
-    ),
-    Case(
-        "four_bit_matrix_times_vector",
-        """
-        uint row = thread_position_in_grid.y;
-        uint lane = thread_index_in_simdgroup;
-        uint words = codes_shape[1];
+    """),
+    kernel("four_bit_matrix_times_vector", ((32, 6), (32, 2)))(
+        codes=_WORDS,
+        scales=_SCALES,
+        biases=_BIASES,
+        x=_VECTOR,
+        y=gives(
+            (_CODES * np.repeat(_SCALES, 32, 1) + np.repeat(_BIASES, 32, 1))
+            @ _VECTOR.astype(np.float32)
+        ),
+    )("""
+        template <int BITS>
+        struct Unpack {
+          static constexpr constant uint kMask = (1u << BITS) - 1;
+          static inline float get(uint word, uint k) {
+            return float((word >> (BITS * k)) & kMask);
+          }
+        };
+        // body
+        uint row = thread_position_in_grid.y, words = codes_shape[1];
         float acc = 0;
         for (uint w = lane; w < words; w += 32) {
           uint32_t word = codes[row * words + w];
@@ -234,24 +198,8 @@ CLEAN = (
         }
         acc = simd_sum(acc);
         if (lane == 0) y[row] = acc;
-        """,
-        {
-            "codes": Array(_WORDS),
-            "scales": Array(_SCALES),
-            "biases": Array(_BIASES),
-            "x": Array(_VECTOR),
-        },
-        {"y": Out((6,))},
-        (32, 6, 1),
-        (32, 2, 1),
-        header=_QUANTIZED,
-        expected=lambda: (_dequantized() @ _VECTOR.astype(np.float32),),
-        rtol=1e-3,
-        atol=1e-2,
-    ),
-    Case(
-        "bilinear_upsampling",
-        """
+    """),
+    kernel("bilinear_upsampling", ((14, 18), (8, 8)))(x=_IMAGE, y=gives(_upsampled(_IMAGE)))("""
         uint3 g = thread_position_in_grid;
         int H = x_shape[0], W = x_shape[1], C = x_shape[2];
         float r = (float(g.y) + 0.5f) * 0.5f - 0.5f, c = (float(g.x) + 0.5f) * 0.5f - 0.5f;
@@ -265,43 +213,22 @@ CLEAN = (
           float low = mix(x[(r1 * W + c0) * C + k], x[(r1 * W + c1) * C + k], fc);
           y[(g.y * 2 * W + g.x) * C + k] = mix(top, low, fr);
         }
-        """,
-        {"x": Array(_IMAGE)},
-        {"y": Out((18, 14, 3))},
-        (14, 18, 1),
-        (8, 8, 1),
-        expected=lambda: (_upsampled(_IMAGE),),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
-    Case(
-        "gather_with_negative_rows",
-        """
+    """),
+    kernel("gather_with_negative_rows", ((10, 8), (10, 4)), close=0, contiguous=False)(
+        rows=_ROWS, table=Array(_TABLE.T.copy(), view=lambda a: a.T), y=gives(_TABLE[_ROWS])
+    )("""
         uint3 g = thread_position_in_grid;
         int64_t row = rows[g.y];
-        if (row < 0) {
-          row += table_shape[0];
-        }
+        if (row < 0) row += table_shape[0];
         y[g.y * 10 + g.x] = table[row * table_strides[0] + g.x * table_strides[1]];
-        """,
-        {"rows": Array(_ROWS), "table": Array(_TABLE.T.copy(), view=lambda a: a.T)},
-        {"y": Out((8, 10))},
-        (10, 8, 1),
-        (10, 4, 1),
-        ensure_row_contiguous=False,
-        expected=lambda: (_TABLE[_ROWS],),
-        rtol=0,
-        atol=0,
-    ),
-    Case(
-        "normalisation_by_welford",
-        """
+    """),
+    kernel("normalisation_by_welford", ((96, 2), 96), close=0.002)(
+        x=_GROUPED, y=gives(_group_norm(_GROUPED), "float16")
+    )("""
         threadgroup float3 parts[3];
-        uint lid = thread_position_in_threadgroup.x;
         uint row = thread_position_in_grid.y;
         const float v = float(x[row * 96 + lid]);
-        float mean = simd_sum(v) / 32;
-        float m2 = simd_sum((v - mean) * (v - mean));
+        float mean = simd_sum(v) / 32, m2 = simd_sum((v - mean) * (v - mean));
         if (simd_is_first()) parts[simdgroup_index_in_threadgroup] = float3(mean, m2, 32);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float3 all = parts[0];
@@ -312,20 +239,13 @@ CLEAN = (
           all.z = n;
         }
         y[row * 96 + lid] = half((v - all.x) * metal::precise::rsqrt(all.y / all.z + 1e-3f));
-        """,
-        {"x": Array(_GROUPED)},
-        {"y": Out((2, 96), "float16")},
-        (96, 2, 1),
-        (96, 1, 1),
-        expected=lambda: (_group_norm(_GROUPED),),
-        rtol=2e-3,
-        atol=2e-3,
-    ),
-    Case(
-        "cross_entropy_of_rows",
-        """
+    """),
+    kernel("cross_entropy_of_rows", (320, 64))(
+        x=_LOGITS,
+        labels=_LABELS,
+        loss=gives(np.log(np.exp(_LOGITS).sum(1)) - _LOGITS[np.arange(5), _LABELS]),
+    )("""
         threadgroup float shared[2];
-        const uint lid = thread_position_in_threadgroup.x;
         const uint row = threadgroup_position_in_grid.x;
         const device float* in = x + row * 70;
         float m = -INFINITY;
@@ -341,13 +261,5 @@ CLEAN = (
         if (lid % 32 == 0) shared[lid / 32] = s;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) loss[row] = log(shared[0] + shared[1]) + m - in[labels[row]];
-        """,
-        {"x": Array(_LOGITS), "labels": Array(_LABELS)},
-        {"loss": Out((5,))},
-        (320, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (np.log(np.exp(_LOGITS).sum(1)) - _LOGITS[np.arange(5), _LABELS],),
-        rtol=1e-4,
-        atol=1e-5,
-    ),
+    """),
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import Array, Case, Out
+from tests.simulator.suite.case import Case, Out, gives, kernel
 
 _X = np.arange(256, dtype=np.float32)
 _BARRIER = "threadgroup_barrier(mem_flags::mem_device);"
 _MARK = "  // <- device-race"
-_BECAUSE = frozenset({"order-dependent", "uninitialized-read"})
 
 
 def _fence(order: str = "seq_cst", scope: str = "device", memory: str = "device") -> str:
@@ -22,9 +21,9 @@ def _last_group_sums(
     name: str, hand_on: str, take_over: str, before: str = _BARRIER, *, clean: bool = False
 ) -> Case:
     mark = "" if clean else _MARK
-    return Case(
-        name,
-        f"""
+    known = (2 * _X.reshape(4, 64).sum(0), 2 * _X, np.array([4])) if clean else None
+    arrays = {"x": _X, "y": Out(64), "partial": Out(256), "done": Out(1, "uint32")}
+    return kernel(name, (256, 64), init=0, expected=known)(**arrays)(f"""
         threadgroup bool last;
         uint t = thread_position_in_threadgroup.x, g = threadgroup_position_in_grid.x;
         partial[g * 64 + t] = x[g * 64 + t] * 2;{mark}
@@ -44,25 +43,16 @@ def _last_group_sums(
           }}
           y[t] = sum;
         }}
-        """,
-        {"x": Array(_X)},
-        {"y": Out((64,)), "partial": Out((256,)), "done": Out((1,), "uint32")},
-        (256, 1, 1),
-        (64, 1, 1),
-        init_value=0,
-        expected=(lambda: (2 * _X.reshape(4, 64).sum(0), 2 * _X, np.array([4]))) if clean else None,
-        also=frozenset() if clean else _BECAUSE,
-    )
+    """)
 
 
 def _flag(name: str, hand_on: str, take_over: str, *, clean: bool = False) -> Case:
     mark = "" if clean else "  // <- threadgroup-race"
-    return Case(
-        name,
-        f"""
+    known = np.concatenate([3 * _X[31::-1], np.zeros(32)])
+    return kernel(name, 64)(x=_X, y=gives(known) if clean else Out(64))(f"""
         threadgroup float payload[32];
         threadgroup atomic_uint ready;
-        uint t = thread_position_in_threadgroup.x, lane = thread_index_in_simdgroup;
+        uint t = thread_position_in_threadgroup.x;
         if (t == 0) atomic_store_explicit(&ready, 0u, memory_order_relaxed);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[t] = 0;
@@ -79,20 +69,12 @@ def _flag(name: str, hand_on: str, take_over: str, *, clean: bool = False) -> Ca
           {take_over}
           y[t] = payload[31 - lane];{mark}
         }}
-        """,
-        {"x": Array(_X)},
-        {"y": Out((64,))},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=(lambda: (np.concatenate([3 * _X[31::-1], np.zeros(32)]),)) if clean else None,
-        also=frozenset() if clean else _BECAUSE,
-    )
+    """)
 
 
 def _own_partial(name: str, before: str, after: str, chosen: str) -> Case:
-    return Case(
-        name,
-        f"""
+    arrays = {"x": _X, "y": Out(1), "partial": Out(4), "done": Out(1, "uint32")}
+    return kernel(name, (4, 1), init=0)(**arrays)(f"""
         uint g = thread_position_in_grid.x, groups = threads_per_grid.x;
         {before}
         {_fence()}
@@ -107,14 +89,7 @@ def _own_partial(name: str, before: str, after: str, chosen: str) -> Case:
           }}
           y[0] = sum;
         }}
-        """,
-        {"x": Array(_X)},
-        {"y": Out((1,)), "partial": Out((4,)), "done": Out((1,), "uint32")},
-        (4, 1, 1),
-        (1, 1, 1),
-        init_value=0,
-        also=_BECAUSE,
-    )
+    """)
 
 
 _WITHIN = _fence(scope="threadgroup", memory="threadgroup")

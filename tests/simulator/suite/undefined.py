@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.simulator.suite.case import LOST, Array, Case, Out, floats
+from tests.simulator.suite.case import Out, count, floats, gives, kernel
 
 _X = floats(160)
 _HALVES = floats(160).astype(np.float16)
@@ -13,131 +13,57 @@ _DIVIDENDS = np.arange(32, dtype=np.int32) + 40
 _DIVISORS = np.arange(32, dtype=np.int32) % 3
 _SAFE = np.maximum(_DIVISORS, 1)
 _NUMBERS = np.arange(32, dtype=np.int32)
-_DIVIDED = {"a": Array(_DIVIDENDS), "b": Array(_DIVISORS)}
-_QUOTIENTS = {"y": Out((32,), "int32")}
-_ONE_GROUP = (32, 1, 1)
-_VECTORS = {"x": Array(_X)}
-_FLOATS = {"y": Out((32,))}
-#: Words that lanes pass to each other, and a result for each lane.
-_WAITED = {"state": Out((2,), "int32"), "y": Out((32,), "int32")}
-_WAITING = {"x": Array(_NUMBERS)}
-
-
-def _bug(name: str, source: str, inputs: dict, outputs: dict, **more: object) -> Case:
-    return Case(name, source, inputs, outputs, _ONE_GROUP, _ONE_GROUP, **more)  # type: ignore[arg-type]
 
 
 BUGS = (
-    _bug(
-        "vector_of_every_position",
-        """
-        uint i = thread_position_in_grid.x;
+    kernel("vector_of_every_position", 32)(x=_X, y=Out(32))("""
         float4 v = *(const device float4*)(x + i);  // <- misaligned-access
         y[i] = v.x + v.w;
-        """,
-        _VECTORS,
-        _FLOATS,
-    ),
-    _bug(
-        "rows_of_five_seen_as_vectors",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("rows_of_five_seen_as_vectors", 32)(x=_X, y=Out(32))("""
         const device float4* row = (const device float4*)(x + 5 * i);
         y[i] = row->y;  // <- misaligned-access
-        """,
-        _VECTORS,
-        _FLOATS,
-    ),
-    _bug(
-        "vector_stores_after_a_header_of_one",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("vector_stores_after_a_header_of_one", 32, init=0)(x=_X, y=Out(66))("""
         device float2* pairs = reinterpret_cast<device float2*>(y + 1);
         if (i == 0) y[0] = 32;
         pairs[i] = float2(x[i], x[i + 1]);  // <- misaligned-access
-        """,
-        _VECTORS,
-        {"y": Out((66,))},
-        init_value=0,
-    ),
-    _bug(
-        "four_halves_in_a_helper",
-        """
-        uint i = thread_position_in_grid.x;
-        y[i] = total(reinterpret_cast<const device half4*>(h + 2 * i));
-        """,
-        {"h": Array(_HALVES)},
-        _FLOATS,
-        header="""
+    """),
+    kernel("four_halves_in_a_helper", 32)(h=_HALVES, y=Out(32))("""
         float total(const device half4* p) {
           half4 v = *p;  // <- misaligned-access
           return float(v.x) + float(v.w);
         }
-        """,
-    ),
-    _bug(
-        "word_of_odd_bytes",
-        """
-        uint i = thread_position_in_grid.x;
+        // body
+        y[i] = total(reinterpret_cast<const device half4*>(h + 2 * i));
+    """),
+    kernel("word_of_odd_bytes", 32)(bytes=_BYTES, y=Out(32, "uint32"))("""
         y[i] = *(const device uint*)(bytes + 3 * i);  // <- misaligned-access
-        """,
-        {"bytes": Array(_BYTES)},
-        {"y": Out((32,), "uint32")},
-    ),
-    _bug(
-        "vector_in_a_tile_of_odd_rows",
-        """
+    """),
+    kernel("vector_in_a_tile_of_odd_rows", 32)(x=_X, y=Out(32))("""
         threadgroup float tile[32 * 5];
         uint i = thread_index_in_threadgroup;
         for (uint k = 0; k < 5; k++) tile[5 * i + k] = x[5 * i + k];
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[i] = ((threadgroup float4*)(tile + 5 * (31 - i)))->x;  // <- misaligned-access
-        """,
-        _VECTORS,
-        _FLOATS,
-    ),
-    _bug(
-        "mean_of_an_empty_bin",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("mean_of_an_empty_bin", 32)(a=_DIVIDENDS, b=_DIVISORS, y=Out(32, "int32"))("""
         y[i] = a[i] / b[i];  // <- undefined-arithmetic
-        """,
-        _DIVIDED,
-        _QUOTIENTS,
-        also=LOST,
-    ),
-    _bug(
-        "bucket_of_no_buckets",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("bucket_of_no_buckets", 32)(a=_DIVIDENDS, b=_DIVISORS, y=Out(32, "int32"))("""
         uint bucket = uint(a[i]) % uint(b[i]);  // <- undefined-arithmetic
         y[i] = int(bucket) + 1;
-        """,
-        _DIVIDED,
-        _QUOTIENTS,
-        also=LOST,
-    ),
-    _bug(
-        "strides_of_an_empty_axis",
-        """
-        uint i = thread_position_in_grid.x;
-        y[i] = offset(a[i], b[i]);
-        """,
-        _DIVIDED,
-        _QUOTIENTS,
-        header="""
+    """),
+    kernel("strides_of_an_empty_axis", 32)(a=_DIVIDENDS, b=_DIVISORS, y=Out(32, "int32"))("""
         int offset(int at, int width) {
           short2 by = short2(short(width), 2);
           short2 place = short2(short(at)) / by;  // <- undefined-arithmetic
           return place.x * 3 + place.y;
         }
-        """,
-        also=LOST,
-    ),
-    _bug(
-        "lock_of_every_lane",
-        """
-        uint i = thread_position_in_grid.x;
+        // body
+        y[i] = offset(a[i], b[i]);
+    """),
+    kernel("lock_of_every_lane", 32, init=0, atomic=True)(x=_NUMBERS, state=Out(2, "int32"))("""
         int free = 0;
         while (!atomic_compare_exchange_weak_explicit(  // <- simdgroup-deadlock
             &state[0], &free, 1, memory_order_relaxed, memory_order_relaxed)) {
@@ -146,15 +72,8 @@ BUGS = (
         int count = atomic_load_explicit(&state[1], memory_order_relaxed);
         atomic_store_explicit(&state[1], count + x[i], memory_order_relaxed);
         atomic_store_explicit(&state[0], 0, memory_order_relaxed);
-        """,
-        _WAITING,
-        {"state": Out((2,), "int32")},
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    _bug(
-        "turns_of_the_lanes",
-        """
+    """),
+    kernel("turns_of_the_lanes", 32, init=0, atomic=True)(x=_NUMBERS, state=Out(2, "int32"))("""
         int me = int(thread_position_in_grid.x);
         while (true) {
           int turn = atomic_load_explicit(state, memory_order_relaxed);  // <- simdgroup-deadlock
@@ -163,59 +82,33 @@ BUGS = (
         int hash = atomic_load_explicit(&state[1], memory_order_relaxed);
         atomic_store_explicit(&state[1], hash * 3 + x[me], memory_order_relaxed);
         atomic_store_explicit(&state[0], me + 1, memory_order_relaxed);
-        """,
-        _WAITING,
-        {"state": Out((2,), "int32")},
-        init_value=0,
-        atomic_outputs=True,
-    ),
-    _bug(
-        "first_lane_waits_for_the_last",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("first_lane_waits_for_the_last", 32, init=0, atomic=True)(
+        x=_NUMBERS, state=Out(2, "int32"), y=Out(32, "int32")
+    )("""
         if (i == 0) {
           while (!atomic_load_explicit(state, memory_order_relaxed)) {}  // <- simdgroup-deadlock
         } else if (i == 31) {
           atomic_store_explicit(&state[0], 1, memory_order_relaxed);
         }
         atomic_store_explicit(&y[i], x[i], memory_order_relaxed);
-        """,
-        _WAITING,
-        _WAITED,
-        init_value=0,
-        atomic_outputs=True,
-    ),
+    """),
 )
 
 CLEAN = (
-    _bug(
-        "packed_vector_of_every_position",
-        """
-        uint i = thread_position_in_grid.x;
+    kernel("packed_vector_of_every_position", 32)(x=_X, y=gives(_X[:32] + _X[3:35]))("""
         packed_float4 v = *(const device packed_float4*)(x + i);
         y[i] = v[0] + v[3];
-        """,
-        _VECTORS,
-        _FLOATS,
-        expected=lambda: (_X[:32] + _X[3:35],),
-    ),
-    _bug(
-        "vectors_where_the_width_allows",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("vectors_where_the_width_allows", 32)(x=_X, y=gives(_X[5 * _NUMBERS + 1]))("""
         uint width = 5 - (i == 0);
         const device float4* row = (const device float4*)(x + width * i);
         y[i] = width % 4 == 0 ? row[0].y : x[width * i + 1];
-        """,
-        _VECTORS,
-        _FLOATS,
-        expected=lambda: (_X[5 * _NUMBERS + 1],),
-    ),
-    _bug(
-        "vectors_of_private_and_threadgroup_arrays",
-        """
-        threadgroup float shared[3];
-        threadgroup float tile[128];
+    """),
+    kernel("vectors_of_private_and_threadgroup_arrays", 32)(
+        x=_X, y=gives(2 * _X[4 * _NUMBERS + 2])
+    )("""
+        threadgroup float shared[3], tile[128];
         uint i = thread_index_in_threadgroup;
         float own[5];
         if (i < 3) shared[i] = x[i];
@@ -224,61 +117,35 @@ CLEAN = (
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float4 v = *(thread float4*)own + ((threadgroup float4*)tile)[i];
         y[i] = v.z + own[4] + 0 * shared[i % 3];
-        """,
-        _VECTORS,
-        _FLOATS,
-        expected=lambda: (2 * _X[4 * _NUMBERS + 2],),
-    ),
-    _bug(
-        "pointer_moved_before_it_is_used",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("pointer_moved_before_it_is_used", 32)(x=_X, y=gives(_X[2 * _NUMBERS + 1]))("""
         const device uchar* raw = (const device uchar*)x + 1;
         const device float2* pairs = (const device float2*)(raw - 1);
         const device float2* end = &pairs[i + 1];
         y[i] = end[-1].y;
-        """,
-        _VECTORS,
-        _FLOATS,
-        expected=lambda: (_X[2 * _NUMBERS + 1],),
-    ),
-    _bug(
-        "quotient_dropped_where_the_divisor_is_zero",
-        """
-        uint i = thread_position_in_grid.x;
-        int q = a[i] / b[i];
-        int r = a[i] % b[i];
+    """),
+    kernel("quotient_dropped_where_the_divisor_is_zero", 32)(
+        a=_DIVIDENDS,
+        b=_DIVISORS,
+        y=gives(np.where(_DIVISORS == 0, -1, _DIVIDENDS // _SAFE + _DIVIDENDS % _SAFE)),
+    )("""
+        int q = a[i] / b[i], r = a[i] % b[i];
         y[i] = select(q + r, -1, b[i] == 0);
-        """,
-        _DIVIDED,
-        _QUOTIENTS,
-        expected=lambda: (np.where(_DIVISORS == 0, -1, _DIVIDENDS // _SAFE + _DIVIDENDS % _SAFE),),
-    ),
-    _bug(
-        "divisor_of_at_least_one",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("divisor_of_at_least_one", 32)(
+        a=_DIVIDENDS, b=_DIVISORS, y=gives(np.where(_DIVISORS == 0, 0, 2 * (_DIVIDENDS // _SAFE)))
+    )("""
         y[i] = b[i] == 0 ? 0 : a[i] / b[i] + a[i] / max(b[i], 1);
-        """,
-        _DIVIDED,
-        _QUOTIENTS,
-        expected=lambda: (np.where(_DIVISORS == 0, 0, 2 * (_DIVIDENDS // _SAFE)),),
-    ),
-    _bug(
-        "float_quotient_by_zero",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("float_quotient_by_zero", 32)(
+        a=_DIVIDENDS, b=_DIVISORS, y=gives(np.where(_DIVISORS == 0, -1, _DIVIDENDS // _SAFE))
+    )("""
         float q = float(a[i]) / float(b[i]);
         y[i] = isinf(q) ? -1 : int(floor(q));
-        """,
-        _DIVIDED,
-        _QUOTIENTS,
-        expected=lambda: (np.where(_DIVISORS == 0, -1, _DIVIDENDS // _SAFE),),
-    ),
-    _bug(
-        "lock_released_inside_of_the_loop",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("lock_released_inside_of_the_loop", 32, init=0, atomic=True)(
+        x=_NUMBERS, state=gives(np.array([0, _NUMBERS.sum()]))
+    )("""
         bool done = false;
         while (!done) {
           if (atomic_exchange_explicit(&state[0], 1, memory_order_relaxed) == 0) {
@@ -288,17 +155,10 @@ CLEAN = (
             done = true;
           }
         }
-        """,
-        _WAITING,
-        {"state": Out((2,), "int32")},
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.array([0, _NUMBERS.sum()]),),
-    ),
-    _bug(
-        "all_lanes_arrive_before_they_wait",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("all_lanes_arrive_before_they_wait", 32, init=0, atomic=True)(
+        x=_NUMBERS, state=gives(np.array([16, 16])), y=gives(_NUMBERS)
+    )("""
         if (i % 2) {
           atomic_fetch_add_explicit(&state[0], 1, memory_order_relaxed);
         } else {
@@ -307,40 +167,19 @@ CLEAN = (
         while (atomic_load_explicit(&state[0], memory_order_relaxed) +
                atomic_load_explicit(&state[1], memory_order_relaxed) < 32) {}
         atomic_store_explicit(&y[i], x[i], memory_order_relaxed);
-        """,
-        _WAITING,
-        _WAITED,
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.array([16, 16]), _NUMBERS),
-    ),
-    _bug(
-        "arrivals_after_the_wait_of_the_round",
-        """
-        uint i = thread_position_in_grid.x;
+    """),
+    kernel("arrivals_after_the_wait_of_the_round", 32, init=0, atomic=True)(
+        x=_NUMBERS, state=gives(np.array([96, 0])), y=gives(np.full(32, 3))
+    )("""
         for (int round = 0; round < 3; round++) {
           while (atomic_load_explicit(&state[0], memory_order_relaxed) < 32 * round) {}
           atomic_fetch_add_explicit(&y[i], round, memory_order_relaxed);
           atomic_fetch_add_explicit(&state[0], 1, memory_order_relaxed);
         }
-        """,
-        _WAITING,
-        _WAITED,
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.array([96, 0]), np.full(32, 3)),
-    ),
-    _bug(
-        "arrivals_and_waits_in_helpers",
-        """
-        uint i = thread_position_in_grid.x;
-        arrive(&state[i % 2]);
-        wait(state, 32);
-        atomic_store_explicit(&y[i], x[i], memory_order_relaxed);
-        """,
-        _WAITING,
-        _WAITED,
-        header="""
+    """),
+    kernel("arrivals_and_waits_in_helpers", 32, init=0, atomic=True)(
+        x=_NUMBERS, state=gives(np.array([16, 16])), y=gives(_NUMBERS)
+    )("""
         void wait(device atomic_int* state, int count) {
           while (atomic_load_explicit(state, memory_order_relaxed) +
                  atomic_load_explicit(state + 1, memory_order_relaxed) < count) {}
@@ -348,14 +187,14 @@ CLEAN = (
         void arrive(device atomic_int* state) {
           atomic_fetch_add_explicit(state, 1, memory_order_relaxed);
         }
-        """,
-        init_value=0,
-        atomic_outputs=True,
-        expected=lambda: (np.array([16, 16]), _NUMBERS),
-    ),
-    Case(
-        "one_lane_of_each_simdgroup_takes_a_lock",
-        """
+        // body
+        arrive(&state[i % 2]);
+        wait(state, 32);
+        atomic_store_explicit(&y[i], x[i], memory_order_relaxed);
+    """),
+    kernel("one_lane_of_each_simdgroup_takes_a_lock", 128)(
+        x=count(128), y=gives(np.array([127 * 64]))
+    )("""
         threadgroup atomic_int lock, total;
         uint lid = thread_index_in_threadgroup;
         if (lid == 0) {
@@ -372,16 +211,8 @@ CLEAN = (
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (lid == 0) y[0] = atomic_load_explicit(&total, memory_order_relaxed);
-        """,
-        {"x": Array(np.arange(128, dtype=np.int32))},
-        {"y": Out((1,), "int32")},
-        (128, 1, 1),
-        (128, 1, 1),
-        expected=lambda: (np.array([127 * 64]),),
-    ),
-    Case(
-        "second_simdgroup_waits_for_the_first",
-        """
+    """),
+    kernel("second_simdgroup_waits_for_the_first", 64)(x=count(64), y=gives(np.arange(64)))("""
         threadgroup atomic_int ready;
         uint lid = thread_index_in_threadgroup;
         if (lid == 0) atomic_store_explicit(&ready, 0, memory_order_relaxed);
@@ -392,11 +223,5 @@ CLEAN = (
           atomic_fetch_add_explicit(&ready, 1, memory_order_relaxed);
         }
         y[lid] = x[lid];
-        """,
-        {"x": Array(np.arange(64, dtype=np.int32))},
-        {"y": Out((64,), "int32")},
-        (64, 1, 1),
-        (64, 1, 1),
-        expected=lambda: (np.arange(64),),
-    ),
+    """),
 )
