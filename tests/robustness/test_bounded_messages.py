@@ -12,7 +12,7 @@ from embercoach.engine.inspection import Inspector
 from embercoach.engine.payload import restored, stored
 from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, in_file, quoted
 
-LONG = "a" * 50_000
+LONG = "a" * 5_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
 KERNEL = """\
 import mlx.core as mx
