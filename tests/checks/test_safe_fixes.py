@@ -173,25 +173,25 @@ MORE_CALLS = [
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(ARITHMETIC))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_arithmetic(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(IN_PLACE))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_in_place(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(COMPARED))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_comparisons(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(CALLS + MORE_CALLS))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_function_arguments(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 

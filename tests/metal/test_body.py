@@ -329,6 +329,6 @@ def test_junk_never_crashes(text) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("unit", ["{", "(", "[", "if (x) ", "for (;;) ", "f(", "- ", "a ? b : "])
 def test_deep_nesting_never_crashes(unit) -> None:
-    for text in (unit * 3000, "out[0] = " + unit * 3000 + "1"):
+    for text in (unit * 1500, "out[0] = " + unit * 1500 + "1"):
         assert undeclared(read_body(text), SCOPE) == ()
         read_unit(text)

@@ -125,7 +125,7 @@ def kernels(draw: st.DrawFn) -> tuple[KernelArguments, list[Given]]:
     ), shapes
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(kernels())
 def test_text_equals_mlx(case) -> None:
     kernel, shapes = case
@@ -134,7 +134,7 @@ def test_text_equals_mlx(case) -> None:
     assert generated_source(kernel) == arguments[1]
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(kernels())
 def test_parameters_equal_the_parsed_source(case) -> None:
     """The facts of each parameter, read back from MLX's source by the C++ grammar."""

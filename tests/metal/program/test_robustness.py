@@ -35,7 +35,9 @@ BODY = """
     do { acc -= float4(acc, 1, 2, 3).wzyx.x; } while (--lid > 0u);
 """
 TOKENS = [token.text for text in (BODY, HEADER) for token in tokens_of(text)]
-FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=settings().max_examples // 7, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def _spots(node: object, seen: set[int]) -> Iterator[nodes.Spot]:
