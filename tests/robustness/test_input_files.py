@@ -367,15 +367,3 @@ def test_any_word_to_explain(word: str) -> None:
     assert code in (0, 1, 2)
     assert "internal error" not in err
     assert (code == 2) == bool(err), err
-
-
-@FEW
-@given(
-    option=st.sampled_from(["--select", "--ignore", "--profile", "--exclude", "--baseline"]),
-    word=WORDS,
-)
-def test_any_word_for_an_option(option: str, word: str) -> None:
-    code, _, err = run("config", f"{option}={word}", "a.py")
-    assert code in (0, 2)
-    assert "internal error" not in err
-    assert (code == 2) == bool(err), err
