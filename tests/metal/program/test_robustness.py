@@ -75,12 +75,6 @@ def test_token_soup(tokens: list[str], with_header: bool) -> None:
 
 
 @FEW
-@given(st.text(max_size=80))
-def test_any_text(text: str) -> None:
-    _lower(text, text)
-
-
-@FEW
 @given(
     st.sampled_from([BODY, HEADER]),
     st.lists(
