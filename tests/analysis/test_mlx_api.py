@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import json
@@ -211,8 +212,11 @@ def found_in_mlx(entry: mlx_api.ApiEntry) -> tuple[Any, str]:
 
 def is_set_by_init(cls: type, name: str) -> bool:
     """Whether a class's source assigns `self.name`, alone or among others."""
-    sources = (inspect.getsource(base) for base in cls.__mro__ if base.__module__[:3] == "mlx")
-    return any(f"self.{name}" in source for source in sources)
+    bases = (base for base in cls.__mro__ if base.__module__.startswith("mlx"))
+    return any(f"self.{name}" in source_of(base) for base in bases)
+
+
+source_of = functools.cache(inspect.getsource)
 
 
 # The generator

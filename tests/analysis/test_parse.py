@@ -14,7 +14,7 @@ from embercoach.analysis.syntax.parse import parse
 VALIDATE, WHITESPACE, NEWLINE = CSTNode.__post_init__, cst.SimpleWhitespace, cst.Newline
 
 
-FILES = sorted(Path(embercoach.checks.__file__).parent.glob("*.py"))
+FILES = sorted(Path(embercoach.checks.__file__).parent.glob("*.py"))[::3]
 ODD = ["", "\n", "a\r\nif b :\r\n\tc ;d\r\n", "x = ( 1 ,\\\n 2 )  # é\n\n", "if a:\n  b\n# end"]
 
 

@@ -78,12 +78,22 @@ def test_promotion_of_arrays() -> None:
     assert table == {(a, b): run(f"{ones(a)} + {ones(b)}") for a, b in PAIRS}
 
 
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_promotion_of_an_array_and_a_number(kind: str) -> None:
+    number = NUMBERS[kind]
+    table = {d: f"array[{promotion.promote_weak(d, kind)}]" for d in DTYPES}  # type: ignore[arg-type]
+    assert table == {d: run(f"{ones(d)} + {number!r}") for d in DTYPES}
+    assert table == {d: run(f"{number!r} + {ones(d)}") for d in DTYPES}
+    assert promotion.dtype_of_number(kind) == name_of(mx.array(number).dtype)  # type: ignore[arg-type]
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("symbol", OPERATORS)
 def test_an_operator_between_arrays(symbol: str) -> None:
     assert not disagreements(f"{ones(a)} {symbol} {ones(b)}" for a, b in PAIRS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("symbol", [s for s in OPERATORS if s != "@"])
 def test_an_operator_with_a_number(symbol: str) -> None:
     numbers = list(map(repr, NUMBERS.values()))

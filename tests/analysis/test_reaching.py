@@ -7,7 +7,7 @@ import sys
 
 import libcst as cst
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from libcst.metadata import MetadataWrapper, PositionProvider
 
@@ -143,6 +143,7 @@ def bindings_at_probes(source: str) -> dict[tuple[int, str], set[int]]:
     return found
 
 
+@settings(max_examples=settings().max_examples // 7)
 @given(lines=PROGRAMS, decisions=st.lists(st.booleans(), min_size=20, max_size=60))
 @example(lines=SIX_BINDINGS, decisions=[False] * 20)
 def test_what_a_name_holds_is_among_the_bindings_that_may(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import TYPE_CHECKING
@@ -305,21 +303,6 @@ def test_buffers(inputs: int, terms: int, flagged: bool) -> None:
         f'    source="""y[0] = {body};""")'
     )
     assert [f.code for f in findings(program)] == ["KERNEL-BUFFER-001"] * flagged
-
-
-def test_metals_grammar_is_loaded_for_kernels_alone() -> None:
-    program = (
-        "import sys\nfrom pathlib import Path\n"
-        "from embercoach.checks import Project, check_source\n"
-        "text = 'import mlx.core as mx\\ndef f(x): return mx.exp(x).item()\\n'\n"
-        "check_source(text, Path('a.py'), Project())\n"
-        "assert 'tree_sitter' not in sys.modules\n"
-        'text += \'K = mx.fast.metal_kernel(name="k", input_names=[], output_names=["y"], \'\n'
-        "text += 'source=\"y[0] = 1;\")\\n'\n"
-        "check_source(text, Path('a.py'), Project())\n"
-        "assert 'tree_sitter' in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_indented_kernels() -> None:

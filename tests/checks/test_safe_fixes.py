@@ -191,7 +191,7 @@ def test_comparisons(expression: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(CALLS + MORE_CALLS))
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(17)
 def test_function_arguments(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 

@@ -150,7 +150,7 @@ def beyond_the_schema(table: dict[str, Any]) -> bool:
 
 
 @settings(
-    max_examples=10,
+    max_examples=settings().max_examples // 7,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(values(SCHEMA))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -319,3 +320,40 @@ def test_writing_at_the_same_time_never_breaks_the_file(tmp_path: Path) -> None:
     # But the last one of all is a process's last one.
     assert any(name.endswith("_29") for name in Cache(tmp_path, "f", States(0)).entries)
     assert not list((tmp_path / FOLDER).glob(".writing-*"))
+
+
+WARM = """
+import sys
+from embercoach.cli import entry
+for form in ("text", "concise", "json", "github"):
+    code = entry.start(["check", sys.argv[1], "--output-format", form])
+heavy = {"libcst", "rich", "mlx", "numpy", "tree_sitter", "multiprocessing", "tokenize_"}
+print(code, sorted(heavy & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+def test_a_warm_run_imports_nothing_heavy(tmp_path: Path) -> None:
+    """With the real checks, in a process of its own."""
+    source = (
+        "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+        "\n\nfor x in data:\n    f(x)\n"
+    )
+    for number in range(5):
+        (tmp_path / f"m{number}.py").write_text(source)
+    root = str(Path(__file__).parents[2])
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", WARM, str(tmp_path)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": root, "NO_COLOR": "1", "FORCE_COLOR": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for _ in range(2)
+    ]
+    assert results[0].stdout == results[1].stdout
+    assert results[1].stdout.count("GRAPH-BREAK-001") >= 4
+    assert results[1].stderr == "1 []\n"
+    assert "libcst" in results[0].stderr
+    assert "tree_sitter" not in results[0].stderr, "Metal's grammar is for kernels alone"
