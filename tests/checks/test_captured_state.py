@@ -32,26 +32,6 @@ STEP = """
 """
 #: Programs with both states; without that of the optimizer, the update is reported.
 PROGRAMS = {
-    "attribute": (
-        """
-class Fitter:
-    def __init__(self, model, lr):
-        self.model = model
-        self.optimizer = optim.SGD(learning_rate=lr, momentum=0.9)
-        self.state = [model.state, self.optimizer.state]
-    def build(self):""",
-        "self.state",
-    ),
-    "other names": (
-        """
-class Fitter:
-    def __init__(self, net, rule):
-        self.model = net
-        self.optimizer = rule
-        self.captured = [net.state, rule.state]
-    def build(self):""",
-        "self.captured",
-    ),
     "property": (
         """
 class Fitter:

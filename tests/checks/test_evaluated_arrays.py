@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 PULLS = ("GRAPH-BREAK-001", "GRAPH-BREAK-002", "HOST-PULL-001", "HOST-PULL-002")
 #: Programs, and the context of the last pull in them.
 PROGRAMS = {
-    "a comprehension of pairs": (
-        """
-def f(tree):
-    pairs = [(k, mx.all(v > 0)) for k, v in tree]
-    mx.eval([check for _, check in pairs])
-    return [k for k, check in pairs if not bool(check)]
-""",
-        "evaluated",
-    ),
     "made of host data where it is known": (
         """
 def f(weights: dict):
@@ -119,20 +110,6 @@ def f(x: mx.array):
 """,
         "function",
     ),
-    "a helper with a result": (
-        """
-def scores(*arrays):
-    found = [mx.sum(a) for a in arrays]
-    mx.eval(found)
-    return found
-
-def f(x: mx.array):
-    y = x * 2
-    scores(y)
-    return mx.array(np.array(y) + 1)
-""",
-        "function",
-    ),
     "an attribute of host data": (
         """
 class Tree:
@@ -183,63 +160,6 @@ def f(funcs):
         print([float(r) for r in rows[i].tolist()])
 """,
         "evaluated",
-    ),
-    "a list of sums": (
-        """
-def f(funcs, w: mx.array):
-    rows, out = [], []
-    for func in funcs:
-        rows.append(mx.array([float(r) for r in func()]) * w)
-    for row in rows:
-        out.append(row.tolist())
-    return out
-""",
-        "loop",
-    ),
-    "a result that is evaluated before": (
-        """
-def measure(x):
-    y = mx.sum(x)
-    mx.eval(y)
-    return y
-
-def f(xs):
-    out = []
-    for x in xs:
-        y = measure(x)
-        out.append(y.item())
-    return out
-""",
-        "evaluated",
-    ),
-    "a declared result": (
-        """
-def measure(x: mx.array) -> mx.array:
-    y = mx.sum(x)
-    mx.eval(y)
-    return y
-
-def f(xs):
-    out = []
-    for x in xs:
-        y = measure(x)
-        out.append(y.item())
-    return out
-""",
-        "evaluated",
-    ),
-    "a result that is computed after": (
-        """
-def measure(x: mx.array) -> mx.array:
-    y = mx.sum(x)
-    mx.eval(y)
-    return y * 2
-
-def f(x: mx.array):
-    y = measure(x)
-    return mx.array(np.array(y) + 1)
-""",
-        "function",
     ),
     "by the caller, through a sum": (
         """
@@ -305,33 +225,6 @@ def test_other_files_evaluate_as_well(tmp_path: Path) -> None:
     )
     found = check_source(source, tmp_path / "main.py", Project()).findings
     assert [f.context for f in found if f.code == "HOST-PULL-002"] == ["evaluated"] * 3
-
-
-def test_lists_of_evaluated_losses_do_not_grow() -> None:
-    program = """
-import mlx.optimizers as optim
-
-def loss_fn(model, x):
-    return nn.losses.mse_loss(model(x), x)
-
-def evaluate(model, x):
-    loss = loss_fn(model, x)
-    {}
-    return loss
-
-def train(model: nn.Module, batches):
-    opt = optim.SGD(0.1)
-    step = nn.value_and_grad(model, loss_fn)
-    checks = []
-    for x in batches:
-        loss, grads = step(model, x)
-        opt.update(model, grads)
-        mx.eval(model.parameters(), opt.state)
-        checks.append(evaluate(model, x))
-    return mx.stack(checks)
-"""
-    assert codes(program.format("mx.eval(loss)"), "LAZY-001") == []
-    assert codes(program.format("loss = loss * 2"), "LAZY-001") == ["LAZY-001"]
 
 
 def test_compiled_steps_end_with_an_evaluation() -> None:

@@ -14,8 +14,6 @@ PULL = "y = x.sum().item()"
     ("body", "context"),
     [
         (f"if i == 0:\n    {PULL}", "periodic"),
-        (f"if i == len(xs) - 1:\n    {PULL}", "periodic"),
-        (f"if i == 0 and y:\n    {PULL}", "periodic"),
         ("if first is None:\n    first = x.sum().item()", "periodic"),
         (f"if first is None:\n    {PULL}", "loop"),
         (f"if i > 0:\n    {PULL}", "loop"),
@@ -32,10 +30,7 @@ def test_a_guard_that_holds_once_is_periodic(body: str, context: str) -> None:
 @pytest.mark.parametrize(
     ("index", "expected"),
     [
-        ("mx.array(k.tolist())", []),
         ("mx.array([j for j in k.tolist() if j < 4])", []),
-        ("mx.array([k[0].item()])", []),
-        ("mx.array([0.5])", ["API-005"]),
         ("mx.array(mx.ones((2,)))", ["API-005"]),
     ],
 )
@@ -47,9 +42,6 @@ def test_numbers_read_from_an_array_may_be_indices(index: str, expected: list[st
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
-        ("self.k - 1", []),
-        ("2 * self.k", []),
-        ("self.config.a // self.k", []),
         ("-self.k", []),
         ("self.k / 2", ["API-005"]),
         ("self.k * 0.5", ["API-005"]),
@@ -99,7 +91,6 @@ def test_a_key_that_is_not_known_is_no_module() -> None:
     [
         ('"key" in x', []),
         ('f"{name}.weight" not in x', []),
-        ("3 in x", ["GRAPH-BREAK-006"]),
         ("name in x", ["GRAPH-BREAK-006"]),
     ],
 )

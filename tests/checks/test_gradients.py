@@ -23,10 +23,6 @@ FOUND = {
         "GRAD-001",
         "def f(x):\n    r = mx.sqrt(x * x)\n    return mx.where(r > 0, r, 1).sum()\ng = mx.grad(f)",
     ),
-    "distances of rows": (
-        "GRAD-005",
-        "def f(x):\n    return mx.linalg.norm(x[:, None] - x[None], axis=-1).sum()\ng = mx.grad(f)",
-    ),
     "a root of squared distances": (
         "GRAD-005",
         (
@@ -60,20 +56,9 @@ SILENT = {
         "@f.vjp\ndef g(p, c, o):\n"
         "    x = p[0] if isinstance(p, (list, tuple)) else p\n    return c * x"
     ),
-    "distances of rows without a gradient": (
-        "def f(x):\n    return mx.linalg.norm(x[:, None] - x[None], axis=-1).sum()"
-    ),
-    "squared distances of rows": (
-        "def f(x):\n    return mx.square(x[:, None] - x[None]).sum()\ng = mx.grad(f)"
-    ),
-    "distances with an epsilon": (
-        "def f(x):\n    e = mx.square(x[:, None] - x[None])\n"
-        "    return mx.sqrt(mx.sum(e, -1) + 1e-9).sum()\ng = mx.grad(f)"
-    ),
     "distances of neighbors": (
         "def f(x):\n    return mx.linalg.norm(x[1:] - x[:-1], axis=-1).sum()\ng = mx.grad(f)"
     ),
-    "no gradient": "def f(x):\n    return mx.where(x > 0, mx.sqrt(x), 0).sum()",
     "another value": (
         "def f(x, y):\n    return mx.where(x > 0, x * mx.sqrt(y), 0).sum()\ng = mx.grad(f)"
     ),
@@ -85,8 +70,6 @@ SILENT = {
     "a number in the root": (
         "def f(x):\n    return mx.maximum(mx.sqrt(x * x + 1e-9), 1e-6).sum()\ng = mx.grad(f)"
     ),
-    "a comparison that masks": "def f(w):\n    return mx.sum((w > 0) * w)\ng = mx.grad(f)",
-    "unknown code": "def f(w):\n    return mx.mean(w > 0) + other(w)\ng = mx.grad(f)",
     "weights of an unknown model": (
         "def f(m, x):\n    return mx.mean(m(x) > 0) + m.penalty\n"
         "def g(m):\n    return nn.value_and_grad(m, f)"
@@ -97,21 +80,8 @@ SILENT = {
         "    return mx.mean(m(x) > 0) + sum(norms)\n"
         "def g(m):\n    return nn.value_and_grad(m, f)"
     ),
-    "a cast": "def f(w):\n    return mx.sum(w.astype(mx.int32))\ng = mx.grad(f)",
-    "a reduced loss": (
-        "def f(m, x, y):\n    return nn.losses.cross_entropy(m(x), y).mean()\n"
-        "def g(m):\n    return nn.value_and_grad(m, f)"
-    ),
-    "a reduction that is passed on": (
-        "def f(m, x, y, how):\n    return nn.losses.cross_entropy(m(x), y, reduction=how)\n"
-        "def g(m):\n    return nn.value_and_grad(m, f)"
-    ),
     "a VJP of any outputs": (
         "def f(x):\n    return x.reshape(2, 2)\ndef g(x, c):\n    mx.vjp(f, [x], [c])"
-    ),
-    "two arguments": (
-        "@mx.custom_function\ndef f(x, y):\n    return x\n"
-        "@f.vjp\ndef g(p, c, o):\n    return c * p[0], c"
     ),
 }
 

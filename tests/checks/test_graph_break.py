@@ -24,54 +24,20 @@ def function(body: str) -> str:
 BODY_LINE = FIRST_LINE + 3
 
 ONE_FINDING = [
-    ("001", "x.item()"),
-    ("001", "x.sum().item()"),
-    ("001", "mx.mean(x).item()"),
-    ("001", "(x @ x).item()"),
-    ("001", "x[0].item()"),
-    ("001", "xs[0].item()"),
-    ("001", "mx.array(3).item()"),
-    ("002", "float(x)"),
-    ("002", "int(x[0])"),
-    ("002", "bool(x.any())"),
-    ("002", "complex(mx.fft.fft(x)[0])"),
-    ("002", "operator.index(x)"),
     ("002", "math.sqrt(x.sum())"),
     ("002", "math.isnan(x)"),
     ("002", "math.pow(2, x)"),
-    ("003", "1 if x.any() else 2"),
-    ("003", "1 if x.max() > 3 else 2"),
-    ("004", "not x.any()"),
-    ("004", "x or y"),
-    ("004", "x.any() and y"),
     ("004", "0 < x < n"),
-    ("006", "3 in x"),
     ("006", "y not in x"),
-    ("006", "x in xs"),
-    ("006", "x in [x, x]"),
-    ("007", "max(x)"),
     ("007", "min(x[0], x[1])"),
-    ("007", "sorted(x)"),
-    ("007", "any(x)"),
-    ("007", "all(x > 0)"),
     ("007", "sum(x)"),
     ("007", "max(xs)"),
     ("007", "any(v for v in xs)"),
-    ("008", "print(x)"),
-    ("008", "str(x)"),
-    ("008", "repr(x.sum())"),
-    ("008", "format(x)"),
-    ("008", "f'{x}'"),
     ("008", "f'{n} {x.mean():.2f}'"),
     ("008", "'%s' % x"),
     ("008", "'%d %s' % (n, x)"),
     ("008", "'{}'.format(x)"),
-    ("008", "logging.info('%s', x)"),
     ("008", "logger.debug('%s', x)"),
-    ("008", "print('loss', x.sum())"),
-    ("008", "print(xs)"),
-    ("009", "x == None"),
-    ("009", "x != None"),
     ("009", "None == x"),
 ]
 
@@ -88,16 +54,9 @@ def test_expressions(number: str, expression: str) -> None:
 @pytest.mark.parametrize(
     ("number", "body"),
     [
-        ("003", "if x:\n    return 1"),
         ("003", "if n:\n    pass\nelif x.sum() > 0:\n    return 1"),
-        ("003", "while x.max() > n:\n    x = x / 2"),
-        ("003", "if x == 3:\n    return 1"),
-        ("004", "if not x:\n    return 1"),
-        ("004", "if n and x.any():\n    return 1"),
         ("004", "while n or x.any():\n    x = x - 1"),
-        ("005", "assert x"),
         ("005", "assert mx.allclose(x, x + 1), 'differ'"),
-        ("005", "assert (x > 0).all()"),
         ("006", "if 3 in x:\n    return 1"),
         ("009", "if x == None:\n    return 1"),
     ],
@@ -114,58 +73,15 @@ def test_a_comprehension_tests_in_a_loop(test: str) -> None:
     assert (finding.code, finding.context) == (f"{FAMILY}-{number}", "loop")
 
 
-def test_item_of_a_bare_parameter_is_an_array_s_where_only_mlx_is_imported() -> None:
-    assert codes("def f(x):\n    return x.item()", FAMILY) == [f"{FAMILY}-001"]
-
-
 SILENT = [
-    "{'a': 1}.items()",
     "x.items",
-    "float(n)",
-    "int(x.shape[0])",
-    "float(y)",
-    "int(x.size) + x.ndim + len(x)",
-    "math.sqrt(x.shape[-1])",
-    "math.sqrt(n)",
-    "bool(xs)",
-    "1 if n > 3 else 2",
-    "1 if x.shape[0] > 3 else 2",
-    "1 if x is None else 2",
-    "1 if x is not None and n else 2",
-    "1 if x.dtype == mx.float16 else 2",
     "1 if isinstance(x, mx.array) else 2",
-    "1 if xs else 2",
-    "1 if len(x) else 2",
-    "[v for v in xs if v.ndim]",
-    "1 if y > 0 else 2",
-    "not xs",
-    "mx.logical_and(x > 0, x < n)",
-    "(x > 0) & (x < n)",
     "n in x.shape",
-    "n in y",
     "x in {y: 1}",
     "n in [1, 2]",
-    "max(x.shape)",
-    "max(n, x.ndim)",
     "sorted(xs, key=len)",
-    "mx.max(x)",
-    "x.max()",
-    "sum(v.size for v in xs)",
-    "any(v.ndim for v in xs)",
-    "sum(xs)",
-    "print(x.shape, x.dtype, n)",
-    "f'{x.shape} {n}'",
     "'%s' % n",
-    "str(n)",
-    "print(y)",
     "logger.info('%s', x.shape)",
-    "x is None",
-    "y == None",
-    "x == 3",
-    "x.shape == None",
-    "mx.array_equal(x, x)",
-    "lambda: x + 1",
-    "mx.where(x > 0, x, 0)",
 ]
 
 
@@ -177,33 +93,12 @@ def test_what_stays_on_the_device_or_was_never_there(expression: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "import numpy as np\ndef f(x):\n    return x.item()",
         "import torch\ndef f(x):\n    return x.sum().item()",
-        "def f(x=None):\n    if x:\n        return 1",
-        "import torch\ndef f(x: torch.Tensor):\n    return float(x.item())",
         "import numpy as np\nx = np.ones(3)\nprint(x, x.sum().item(), float(x[0]))",
-        "def item(x: mx.array):\n    return x\ndef f(x: mx.array):\n    return item(x)",
-        "def f(x: mx.array):\n    float = str.upper\n    return float('a')",
     ],
 )
 def test_other_values_and_names(program: str) -> None:
     assert codes(program, FAMILY) == []
-
-
-def test_each_place_is_told_once() -> None:
-    body = "a = x.item() + float(x)\nif x.any():\n    print(a, x)\nreturn a"
-    found = findings(function(body), FAMILY)
-    assert [(f.code[-3:], f.line - BODY_LINE, f.column) for f in found] == [
-        ("001", 0, 9),
-        ("002", 0, 20),
-        ("003", 1, 8),
-        ("008", 2, 9),
-    ]
-
-
-def test_a_cast_or_test_of_a_number_pulled_before_is_no_second_pull() -> None:
-    body = "a = x.item()\nif a > 3 and not a:\n    return float(a), f'{a:.2f}', int(a)"
-    assert codes(function(body), FAMILY) == [f"{FAMILY}-001"]
 
 
 CONTEXTS = {
@@ -261,35 +156,6 @@ def test_contexts(name: str, number: str, expression: str) -> None:
     assert expression in lines[finding.line - 1]
 
 
-@pytest.mark.parametrize(
-    ("number", "statement"),
-    [
-        ("003", "if x.any(): pass"),
-        ("004", "b = not x"),
-        ("005", "assert x.all()"),
-        ("006", "b = 1 in x"),
-        ("007", "b = max(x)"),
-        ("008", "print(x)"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("context", "setting"),
-    [
-        ("compiled", "@mx.compile\ndef f(x: mx.array):\n    BODY\n    return x"),
-        ("loop", "def f(x: mx.array):\n    for i in range(9):\n        BODY"),
-        (
-            "forward",
-            "class A(nn.Module):\n    def __call__(self, x):\n        x = x + 1\n        BODY",
-        ),
-        ("script", "x = mx.ones(3)\nBODY"),
-        ("test", "def test_f():\n    x = mx.ones(3)\n    BODY"),
-    ],
-)
-def test_contexts_of_statements(number: str, statement: str, context: str, setting: str) -> None:
-    (finding,) = findings(setting.replace("BODY", statement), FAMILY)
-    assert (finding.code, finding.context) == (f"{FAMILY}-{number}", context)
-
-
 def test_a_sum_of_elements_evaluates_nothing() -> None:
     program = "@mx.compile\ndef f(x: mx.array):\n    return sum(x)"
     (finding,) = findings(program, FAMILY)
@@ -302,7 +168,6 @@ def test_a_sum_of_elements_evaluates_nothing() -> None:
         ("x is not None and (x != 0).all()", True),
         ("n > 3 and x.any()", True),
         ("n > 3 and n < 9 and x.any()", True),
-        ("x.any() and y.any()", False),
         ("n > 3 and x.any() and y.any()", True),
     ],
 )
@@ -323,8 +188,6 @@ def test_a_guard_stays_before_the_test_of_an_array(test: str, guarded: bool) -> 
         # What `mx.eval` evaluates is MLX's, also where the file names other libraries.
         ("t = f(x)\n    mx.eval(t)\n    return t.item()", ["001"]),
         ("t = f(x)\n    mx.async_eval(t)\n    return t.item()", ["001"]),
-        ("t = f(x)\n    mx.eval(t)\n    t = f(x)\n    return t.item()", []),
-        ("t = f(x)\n    return t.item()", []),
     ],
 )
 def test_narrowed_and_evaluated_values(body: str, expected: list[str]) -> None:
@@ -344,7 +207,6 @@ def test_narrowed_and_evaluated_values(body: str, expected: list[str]) -> None:
             False,
         ),
         ("def build(self, norm: nn.Module):\n        self.norm = norm(64, eps=1e-5)", False),
-        ("def build(self, x, norm: nn.Module):\n        self.norm = norm(x)", True),
     ],
 )
 def test_what_a_module_class_makes_is_no_array(made: str, flagged: bool) -> None:

@@ -19,34 +19,20 @@ def function(body: str) -> str:
 
 ONE_FINDING = [
     ("002", "a[0][1] = 7"),
-    ("002", "a[0, 1][2] = v"),
     ("002", "a[0][1][2] = v"),
     ("002", "a[1:][0] = v"),
     ("002", "a[0][1] += v"),
     ("002", "rows[0][1][2] = v"),
-    ("002", "a.reshape(-1)[0] = v"),
     ("002", "a.transpose()[0] = v"),
-    ("002", "row = a[0]\nrow[1] = v"),
     ("002", "row = a[0]\nrow += v"),
     ("002", "for row in a:\n    row[0] = v"),
-    ("002", "for i in range(n):\n    row = a[i]\n    row[:] = v"),
     ("003", "a[v.astype(mx.int32)] += u"),
-    ("003", "i = v // 2\na[i] += u"),
     ("003", "a[mx.random.randint(0, 9, (4,))] -= u"),
     ("003", "a[mx.array([0, 0, 1])] *= u"),
-    ("003", "a[v] += 1"),
-    ("003", "a[v] = a[v] + 1"),
-    ("003", "t = mx.zeros((9,))\nt[v] += u\nreturn t"),
-    ("004", "old = a\na += v\nreturn a - old"),
-    ("004", "old = a\na[0] = v\nreturn old"),
-    ("004", "b = a\nb += v\nreturn a + b"),
     ("004", "for _ in range(n):\n    old = a\n    a += v\n    if u(a - old):\n        break"),
     ("004", "xs = [mx.zeros(3)] * n\nxs[0] += v\nreturn xs"),
     ("004", "xs = n * [mx.zeros(3)]\nxs[0][1] = v\nreturn xs"),
-    ("004", "old = a\nfor _ in range(n):\n    a += v\nreturn a - old"),
-    ("006", "return mx.take(a, mx.arange(4) / 2)"),
     ("006", "return mx.take_along_axis(a, indices=mx.linspace(0, 1, 3), axis=0)"),
-    ("006", "return mx.take(a, mx.floor(mx.array([0.5])))"),
 ]
 
 
@@ -56,39 +42,18 @@ def test_statements(number: str, body: str) -> None:
 
 
 SILENT = [
-    "a[0, 1] = 7",
     "rows[0][1] = v",
-    "u[0][1] = 7",
-    'u["a"][0] = 7',
-    "row = a[0]\nrow[1] = v\nreturn row",
-    "row = a[0]\nrow[1] = v\na[0] = row",
     "row = rows[0]\nrow[1] = v",
-    "a = a.at[0].add(v)",
     "a[v] += u",
-    "a[v] = a[v] * u",
-    "a[0] += 1",
-    "a[n] += 1",
-    "a[1:] += 1",
     "a[mx.arange(4)] += 1",
     "a[mx.argsort(v)] += 1",
     "i = mx.argpartition(v, 3)[:3]\na[i] += 1",
     "a[mx.argmax(v)] += 1",
     "a[mx.array([0, 2])] += 1",
     "for i in v:\n    a[i] += 1",
-    "t = mx.zeros((9,))\nfor i in u:\n    t[i] += v",
-    "old = a\na = a + v\nreturn a - old",
-    "old = mx.array(a)\na += v\nreturn a - old",
-    "old = a[:]\na += v\nreturn a - old",
     "old = a\na += v\nreturn a",
     "old = a\nold = u\na += v\nreturn a - old",
     "if n:\n    b = a\n    b += v\nelse:\n    b = a + v\nreturn b",
-    "n += 1\nm = n\nm += 1\nreturn n",
-    "xs = [mx.zeros(3) for _ in range(n)]\nxs[0] += v\nreturn xs",
-    "xs = [n] * 3\nxs[0] += 1\nreturn xs",
-    "return a[mx.arange(4) / 2]",  # API-005
-    "return mx.take(a, mx.arange(4) // 2)",
-    "return a[v]",
-    "return a[mx.linspace(0, 1, 3).astype(mx.int32)]",
 ]
 
 
@@ -111,8 +76,6 @@ def caller():
 @pytest.mark.parametrize(
     ("body", "count"),
     [
-        ("return changed(w) - w", 1),
-        ("new = changed(w)\n    return new - w", 1),
         ("for _ in range(3):\n        new = changed(w)\n    return new", 1),
         ("w = changed(w)\n    return w", 0),
         ("return changed(w)", 0),
@@ -148,11 +111,9 @@ class Data:
     [
         ("return masked(self.items[i], 2)", 1),
         ("for x in self.items:\n            yield masked(x, 2)", 1),
-        ("return masked(mx.array(self.items[i]), 2)", 0),
         ("self.items[i] = masked(self.items[i], 2)", 0),
         ("return masked(self.stack[i], 2)", 0),
         ("return mx.stack([masked(x, 2) for x in self.stack])", 0),
-        ("return placed(self.items[i], v)", 0),
     ],
 )
 def test_elements_that_an_object_keeps(body: str, count: int) -> None:

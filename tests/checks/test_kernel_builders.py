@@ -140,32 +140,8 @@ def test_a_wrapper_is_known_in_its_own_file_and_by_a_relative_import(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "program",
-    [
-        f"class Kernel:\n    def __init__(self, **given): ...\nK = {CALL}",
-        f"from other import Kernel\nK = {CALL}",
-        f"from pack import Kernel\nclass Mine(Kernel): ...\nK = {CALL.replace('Kernel', 'Mine')}",
-        f"from pack import Kernel\nMade = Kernel if M else print\n{CALL.replace('Kernel', 'Made')}",
-    ],
-)
-def test_what_is_not_the_wrapper_builds_nothing(program: str, tmp_path: Path) -> None:
-    assert kernels_of(tmp_path, program) == []
-
-
-def test_without_the_setting_nothing_is_built(tmp_path: Path) -> None:
-    program = f"from pack import Kernel\nK = {CALL}"
-    module = Project().open(_written(tmp_path, program, "user.py"), program)
-    assert definitions(module, analyse_module(module)) == []
-    assert not module.mentions_kernels
-
-
-@pytest.mark.parametrize(
     ("arguments", "header"),
     [
-        ('"k", ("x",), ("y",), BODY', "// none"),
-        ('"k", ("x",), ("y",), BODY, "// given"', "// given"),
-        ('"k", ("x",), ("y",), BODY, header="// given"', "// given"),
-        ('"k", body=BODY, outputs=("y",), inputs=("x",)', "// none"),
         ('**{"name": "k", "inputs": ("x",), "outputs": ("y",)}, body=BODY', "// none"),
         ('"k", *NAMES, body=BODY', None),
         ('"k", ("x",), ("y",), BODY, **more()', None),
@@ -260,8 +236,6 @@ PLAIN, MASKED = ("k", "y[0] = x[0];", ("x",)), ("k_masked", "y[0] = x[0] + mask[
 @pytest.mark.parametrize(
     ("calls", "expected"),
     [
-        ("A = _kernel(False)", [PLAIN]),
-        ("A = (_kernel(False), _kernel(masked=True))", [PLAIN, MASKED]),
         ("A = {m: _kernel(m) for m in (False, True)}", [PLAIN, MASKED]),
         ("A = [_kernel(m) for m in (False, True) if m]", [MASKED]),
         ("A = {s: _kernel(False, size=s) for s in SIZES}",
@@ -334,10 +308,7 @@ def test_calls_of_what_is_built_are_no_launches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        ("y[0] = T(x[0]) + SLABS;", []),  # template arguments of launches that are not seen
         ("threadgroup float part[SIZE]; part[0] = x[0]; y[0] = part[0];", []),
-        ("for (uint i = 0; i < COUNT; ++i) { y[i] = x[i]; }", []),
-        ("y[0] = z[0];", ["KERNEL-SIG-005"]),  # no template argument can be indexed
     ],
 )
 def test_names_of_templates_are_unknown(body: str, found: list[str], tmp_path: Path) -> None:
@@ -364,12 +335,3 @@ def test_what_is_built_is_still_an_object_of_its_class(tmp_path: Path) -> None:
     ]
     assert reported[0]
     assert reported[0] == reported[1]
-
-
-def test_what_a_setting_leads_to_is_a_dependency(tmp_path: Path) -> None:
-    program = f"from pack.kernel import Kernel\nK = {CALL}"
-    path = _written(tmp_path, program, "user.py")
-    builder = KernelBuilder("pack.Kernel", MAPPED)
-    report = check_source(program, path, Project((builder,)))
-    assert str(tmp_path / "pack" / "__init__.py") in report.dependencies
-    assert str(tmp_path / "pack" / "kernel.py") in report.dependencies

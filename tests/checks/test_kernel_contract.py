@@ -37,7 +37,6 @@ def kernel(
 @pytest.mark.parametrize(
     ("program", "text"),
     [
-        (kernel("", name='"my-kernel"'), '"my-kernel"'),
         (kernel("", name='"my kernel"'), '"my kernel"'),
         (kernel("", name='"größe"'), '"größe"'),
         (kernel("", inputs='["x.y"]'), '"x.y"'),
@@ -45,7 +44,6 @@ def kernel(
         (kernel("", inputs='["half"]'), '"half"'),
         (kernel("", outputs='["kernel"]'), '"kernel"'),
         (kernel("", inputs='["x", "x"]'), '"x"'),
-        (kernel("", inputs='["x"]', outputs='["x"]'), '"x"'),
         (kernel("y[grid_size.x] = 1;", inputs='["grid_size"]'), '"grid_size"'),
         (kernel("y[0] = max(x[0], 1.0f);", inputs='["x", "max"]'), '"max"'),
         (kernel("y[0] = N[0];", header="#define N 4", inputs='["N"]'), '"N"'),
@@ -64,15 +62,9 @@ def test_names_that_clash(program: str, text: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        kernel("", name='"2d_kernel"'),
-        kernel("", name="'k_' + str(unknown)"),
-        kernel("", inputs='["x", "min"]'),
-        kernel("y[0] = metal::max(x[0], 1.0f);", inputs='["x", "max"]'),
         kernel("{ auto max = [](float a) { return a; }; y[0] = max(1); }", inputs='["x", "max"]'),
-        kernel("y[0] = x[0];", inputs='["x", "grid_size"]'),
         kernel("y[0] = N[0];", header="#define N(a) a", inputs='["N"]'),
         kernel("y[0] = x_shape[0];", inputs='["x", "x_shape"]'),
-        kernel("y[0] = T(x[0]);", launch="template=[('T', mx.float16)],"),
     ],
 )
 def test_names_that_are_fine(program: str) -> None:
@@ -85,12 +77,10 @@ def test_names_that_are_fine(program: str) -> None:
         ("struct complex64_t { float re; float im; };", "complex64_t"),
         ("template <typename T> struct Limits { T top; };", "Limits"),
         ("enum Limits { LOW, HIGH };", "Limits"),
-        ("struct Limits2 { float top; };", None),
         ("typedef half float16_t;", None),
         ("namespace mine { struct Limits { float top; }; }", None),
         ("template <> struct Limits<int2> { int top; };", None),
         ("#ifdef OWN\\nstruct Limits { float top; };\\n#endif", None),
-        ("inline float f(float Limits) { return Limits; }", None),
     ],
 )
 def test_types_of_the_preamble(header: str, name: str | None) -> None:
@@ -118,12 +108,6 @@ def built_by_a_function(name: str, source: str, before: str = "") -> str:
     ("program", "count"),
     [
         (two_kernels(('"a"', '"a"'), ('"y[0] = 1;"', '"y[0] = 2;"')), 1),
-        (two_kernels(('"a"', '"a"'), ('"y[0] = 1;"', '"y[0] = 1;"')), 0),
-        (two_kernels(('"a"', '"b"'), ('"y[0] = 1;"', '"y[0] = 2;"')), 0),
-        (two_kernels(('"a"', 'f"{b}"'), ('"y[0] = 1;"', '"y[0] = 2;"')), 0),
-        (built_by_a_function('"a"', 'f"y[0] = {n};"'), 1),
-        (built_by_a_function('"a"', "source", 'source = f"y[0] = {n};"'), 1),
-        (built_by_a_function('f"a_{n}"', 'f"y[0] = {n};"'), 0),
         (built_by_a_function('"a"', 'f"y[0] = {OTHER};"'), 0),
         # What is known, or told by the name, is not what varies.
         (built_by_a_function('f"a_{n}"', 'f"y[{n}] = {OTHER};"') + "build(3)\n", 0),
@@ -142,7 +126,6 @@ def test_shared_names(program: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("header", "body", "text"),
     [
-        ("#define TID thread_position_in_grid.x\n", "y[TID] = x[TID];", "TID"),
         ("#define A B\n#define B thread_index_in_simdgroup\n", "y[A] = x[A];", "A"),
         ("#define LENGTH x_shape[0]\n", INDEX + "y[i] = LENGTH;", "LENGTH"),
         ("#define AT(i) x[(i) * x_strides[0]]\n", INDEX + "y[i] = AT(i);", "AT"),
@@ -160,13 +143,8 @@ def test_names_out_of_the_headers_reach(header: str, body: str, text: str) -> No
 @pytest.mark.parametrize(
     ("header", "body"),
     [
-        ("#define TID thread_position_in_grid.x\n", "uint3 t = thread_position_in_grid; y[TID]=1;"),
-        ("#define TID thread_position_in_grid.x\n", "y[0] = x[0];"),
-        ("#define TID(thread_position_in_grid) thread_position_in_grid.x\n", "y[TID(x[0])] = 1;"),
         ("#define TID thread_position_in_grid.x\n", "\n#undef TID\nint TID = 1; y[TID] = 1;"),
-        ("inline float f(float x) { return x; }\n", "y[0] = f(x[0]);"),
         ("struct S { float x; float f() { return x; } };\n", "S s; y[0] = s.f();"),
-        ("template <typename T> T f(T y) { return y; }\n", "y[0] = f(x[0]);"),
     ],
 )
 def test_names_in_the_headers_reach(header: str, body: str) -> None:
@@ -204,11 +182,7 @@ def test_a_shapes_name_is_taken_where_the_input_has_dimensions() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        INDEX + "{ uint grid_size = 4; y[i] = grid_size; }",
-        INDEX + "uint my_grid_size = 4; y[i] = x[my_grid_size];",
         INDEX + "for (uint x = 0; x < 4; ++x) { y[i] = x; }",
-        INDEX + "struct S { float x; uint grid_size; }; S s; y[i] = s.x + s.grid_size;",
-        INDEX + "// uint grid_size = 4;\n y[i] = x[i];",
         "#define grid_size 4\n" + INDEX + "y[i] = x[grid_size];",
     ],
 )
@@ -224,10 +198,7 @@ TWO = '["y", "z"]'
     [
         ("y[0] = x_shape[0]; z[0] = 1;", TWO, "[x]", True),
         ("y[0] = x_shape[0]; z[0] = 1;", TWO, "[mx.zeros((4,))]", True),
-        ("y[0] = x_shape[0]; z[0] = 1; // grid_size", TWO, "[x]", False),
-        ("y[0] = x_shape[0];", '["y"]', "[x]", False),
         ("y[0] = x[0]; z[0] = 1; // x_shape", TWO, "[x]", False),
-        ("y[0] = x[0]; z[0] = 1;", TWO, "[x]", False),
     ],
 )
 def test_the_broken_parameter_list(body: str, outputs: str, passed: str, flagged: bool) -> None:
@@ -262,8 +233,6 @@ class Flagged(nn.Module):
 @pytest.mark.parametrize(
     "program",
     [
-        "mx.grad(lambda x: launch(x).sum())",
-        "g = mx.value_and_grad(launch)",
         "mx.grad(lambda a, x: launch(x).sum(), argnums=1)",
         "mx.vjp(launch, [mx.ones((4,))], [mx.ones((4,))])",
         "def f(w, x):\n    y = w * x\n    z = y + 1\n    return launch(z).sum()\nmx.grad(f)",
@@ -318,7 +287,6 @@ def g(x, cotangent, y):
 @pytest.mark.parametrize(
     "program",
     [
-        "launch(mx.ones((4,)))",
         "mx.grad(lambda x: (x * launch(mx.ones((4,)))).sum())",
         "mx.grad(lambda w, x: (w * launch(x)).sum())",
         "mx.grad(lambda x: (x * launch(mx.zeros(x.shape, x.dtype))).sum())",
@@ -345,14 +313,9 @@ def g(x, cotangent, y):
             "def f(x, fast=True):\n    fast = fast and x.ndim == 1\n"
             "    return launch(x) if fast else x\nmx.grad(lambda x: f(x))"
         ),
-        (
-            "FAST = True\ndef off():\n    global FAST\n    FAST = False\n"
-            "def f(x):\n    return launch(x) if FAST else x\nmx.grad(f)"
-        ),
         FLAGGED.format("fast") + "m = Flagged()\nmx.grad(lambda x: m(x))",
         FLAGGED.format("True") + "def off(m):\n    m.fast = False\nm = Flagged()\n"
         "mx.grad(lambda x: m(x))",
-        LAYER + "model = Square()\nmodel(mx.ones((4,)))",
     ],
 )
 def test_gradients_past_kernels(program: str) -> None:

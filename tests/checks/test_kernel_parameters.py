@@ -30,15 +30,9 @@ def test_attributes_of_the_wrong_type(body: str, text: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "uint3 i = thread_position_in_grid; y[i.x] = 1;",
-        "auto i = thread_position_in_grid; y[i.x] = 1;",
-        "uint2 i = thread_position_in_grid.xy; y[i.x] = 1;",
-        "uint i = thread_position_in_grid[0]; y[i] = 1;",
-        "uint i = thread_index_in_simdgroup; y[i] = 1;",
         "uint i = dot(float3(thread_position_in_grid), float3(1)); y[i] = 1;",
         "if (all(thread_position_in_grid < 4)) y[0] = 1;",
         "bool b = all(thread_position_in_grid == 0); y[0] = b;",
-        "{ uint thread_position_in_grid = 1; uint i = thread_position_in_grid; y[i] = 1; }",
     ],
 )
 def test_attributes_of_the_right_type(body: str) -> None:
@@ -48,20 +42,12 @@ def test_attributes_of_the_right_type(body: str) -> None:
 # Address spaces
 
 FEW, MANY = "[mx.zeros((4,))]", "[mx.zeros((4, 4))]"
-HELPER = "inline float f(SPACE const float* a) { return a[0]; }"
 
 
 @pytest.mark.parametrize(
     ("body", "header", "passed"),
     [
-        ("const device float* p = x; y[0] = p[0];", "", FEW),
-        ("device const float* p = x + 2; y[0] = p[0];", "", FEW),
-        ("const constant float* p = x; y[0] = p[0];", "", MANY),
-        ("y[0] = ((const device float4*)x)[0].x;", "", FEW),
         ("y[0] = reinterpret_cast<const device float4*>(x)[0].x;", "", FEW),
-        ("const device float* p; p = x; y[0] = p[0];", "", FEW),
-        ("y[0] = f(x);", HELPER.replace("SPACE", "device"), FEW),
-        ("y[0] = f(x + 1);", HELPER.replace("SPACE", "constant"), MANY),
     ],
 )
 def test_pointers_of_the_wrong_space(body: str, header: str, passed: str) -> None:
@@ -74,16 +60,8 @@ def test_pointers_of_the_wrong_space(body: str, header: str, passed: str) -> Non
     [
         ("const device float* p = x; y[0] = p[0];", "", MANY),
         ("const constant float* p = x; y[0] = p[0];", "", FEW),
-        ("auto p = x; y[0] = p[0];", "", FEW),
-        ("auto p = x; y[0] = p[0];", "", "[x]"),
-        ("float p = x[0]; y[0] = p;", "", FEW),
-        ("device float* p = y; p[0] = x[0];", "", FEW),
         ("y[0] = f(x);", "template <typename P> float f(P p) { return p[0]; }", FEW),
-        ("y[0] = f(x);", "\\n".join(HELPER.replace("SPACE", s) for s in ("device", "constant")),
-         FEW),
-        ("const device float* p = x + row * 4; y[0] = p[0];", "", "[x]"),
         ("const device float* p = x; y[0] = p[0];", "", "[unknown]"),
-        ("constant float* p = unknown; y[0] = p[0];", "", FEW),
     ],
 )  # fmt: skip
 def test_pointers_that_fit(body: str, header: str, passed: str) -> None:
@@ -93,9 +71,7 @@ def test_pointers_that_fit(body: str, header: str, passed: str) -> None:
 @pytest.mark.parametrize(
     ("body", "passed"),
     [
-        ("const device float* p = x; y[0] = p[0];", "[x]"),
         (INDEX + "const device float* p = x + i; y[0] = p[0];", "[x]"),
-        ("const constant float* p = x; y[0] = p[0];", "[x]"),
         ("const device float* p = x; y[0] = p[0];", "[mx.zeros((unknown,))]"),
     ],
 )
@@ -109,18 +85,12 @@ def test_pointers_that_fit_some_sizes(body: str, passed: str) -> None:
         ("float v[4]; float* p = v; y[0] = p[0];", "", "p"),
         ("float v = 1; const float4* p; float& r = v; y[0] = r;", "", "p r"),
         ("const half *p = nullptr; y[0] = x[0];", "", "p"),
-        ("struct S { uint* at; }; y[0] = x[0];", "", "at"),
-        ("y[0] = x[0];", "inline float f(const float* a) { return a[0]; }", "a"),
-        ("y[0] = x[0];", "inline float f(const thread float* a) { return a[0]; }", ""),
-        ("y[0] = x[0];", "template <typename T> float f(T* a) { return a[0]; }", ""),
         (
             "y[0] = x[0];",
             "#define LOCAL thread\\ninline float f(LOCAL float* a) { return a[0]; }",
             "",
         ),
-        ("float v[4]; thread float* p = v; float thread* q = v; y[0] = p[0] + q[0];", "", ""),
         ("auto p = x; auto& r = y[0]; r = p[0];", "", ""),
-        ("uint n = 2, m = 3; uint k = n * m; y[k] = n*m; y[0] = float(n)*m;", "", ""),
         ("// float* p = v;\ny[0] = x[0];".replace("\n", "\\n"), "", ""),
     ],
 )
@@ -135,25 +105,14 @@ def test_pointers_without_a_space(body: str, header: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("body", "passed", "flagged"),
     [
-        ("y[0] = x[0];", "[0.5]", True),
-        ("y[0] = *x;", "[3]", True),
         ("auto p = x + 1; const device float* q = x; y[0] = q[0];", "[mx.array(1.0)]", True),
         ("y[0] = 2 * x;", "[mx.array([1.0])]", True),
         ("float v = x; y[0] = v;", "[mx.zeros((4, 4))]", True),
         ("y[0] = exp(x);", "[mx.zeros((1,))]", True),
-        ("y[x] = 1;", "[mx.zeros((1,))]", True),
-        ("auto p = y; p += x; p[0] = 1;", "[4]", False),
         ("auto p = y; p = p + x; p[0] = 1;", "[4]", False),
         ("auto p = y; p = x + 1 + p; p[0] = 1;", "[4]", False),
         ("device float* p = y + x; p[0] = 1;", "[4]", False),
         ("y[0] = x;", "[mx.zeros((1,))]", False),
-        ("y[0] = 2 * x + exp(x);", "[0.5]", False),
-        ("y[0] = x[0] + *x + *(x + 1);", "[mx.array([1.0, 2.0])]", False),
-        ("y[0] = 2 * x;", "[x]", False),
-        ("y[0] = x[0];", "[unknown]", False),
-        ("auto p = x; y[0] = p[0];", "[mx.array([1.0])]", False),
-        ("y[0] = f(x);", "[mx.array([1.0])]", False),
-        ("{ float x = 2; y[0] = 2 * x; }", "[mx.array([1.0])]", False),
     ],
 )
 def test_scalars_and_arrays(body: str, passed: str, flagged: bool) -> None:
@@ -176,18 +135,11 @@ STRIDED = "ensure_row_contiguous=False"
 @pytest.mark.parametrize(
     ("body", "passed", "more", "flagged"),
     [
-        (INDEX + "y[i] = x[i];", "[x]", STRIDED, True),
         (INDEX + "auto p = x + i; y[i] = p[0];", "[x]", STRIDED, True),
-        (INDEX + "y[i] = x[i];", "[x.T]", STRIDED, True),
         (INDEX + "y[i] = x[i];", "[mx.transpose(x)]", STRIDED, True),
         (INDEX + "y[i] = x[i];", "[x[:, 1:]]", STRIDED, True),
-        (INDEX + "y[i] = x[i];", "[x]", "", False),
-        (INDEX + "y[i] = x[i];", "[x]", "ensure_row_contiguous=True", False),
-        (INDEX + "y[i] = x[i * x_strides[0]];", "[x]", STRIDED, False),
         (INDEX + "y[i] = x[elem_to_loc(i, x_shape, x_strides, x_ndim)];", "[x]", STRIDED, False),
-        (INDEX + "y[i] = x[i];", "[mx.contiguous(x)]", STRIDED, False),
         (INDEX + "y[i] = x[i];", "[x[1:]]", STRIDED, False),
-        (INDEX + "y[i] = x[i];", "[x + 1]", STRIDED, False),
         (INDEX + "y[i] = x;", "[x]", STRIDED, False),
         (INDEX + "y[i] = x[i];", "[unknown]", STRIDED, False),
     ],
@@ -222,7 +174,6 @@ def test_strides_in_functions(header: str, body: str, flagged: bool) -> None:
         ("def f(x):\n    return _launch(mx.contiguous(x))\n", False),
         ("def f(x):\n    return _launch(x + 1)\n", False),
         ("def f(x):\n    return _launch(x=x * 2)\n", False),
-        ("", False),
         ("def f(x):\n    return _launch(x)\n", True),
         ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x)\n", True),
         ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x - 1)\n", False),
@@ -246,16 +197,9 @@ ATOMIC = "atomic_outputs=True"
 @pytest.mark.parametrize(
     ("dtype", "more", "flagged"),
     [
-        ("mx.float16", ATOMIC, True),
         ("mx.bfloat16", ATOMIC, True),
         ("mx.int64", ATOMIC, True),
         ("mx.uint8", ATOMIC, True),
-        ("mx.float32", ATOMIC, False),
-        ("mx.int32", ATOMIC, False),
-        ("mx.bool_", ATOMIC, False),
-        ("mx.float16", "", False),
-        ("mx.float16", "atomic_outputs=unknown", False),
-        ("x.dtype", ATOMIC, False),
     ],
 )
 def test_dtypes_of_atomic_outputs(dtype: str, more: str, flagged: bool) -> None:
@@ -272,10 +216,7 @@ def test_dtypes_of_atomic_outputs(dtype: str, more: str, flagged: bool) -> None:
         ("y[0]++;", True),
         ("float v = y[0];" + ADD, True),
         (STORE + " float v = x[0] * y[0];", True),
-        (ADD, False),
         (STORE, False),
-        ("auto p = y + 1; atomic_store_explicit(p, 1, memory_order_relaxed);", False),
-        ("atomic_fetch_add_explicit(y + 1, 1, memory_order_relaxed);", False),
         ("device auto& place = y[0];", False),
     ],
 )
@@ -288,16 +229,10 @@ def test_plain_access_to_atomic_outputs(body: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "more", "flagged"),
     [
-        (ADD, ATOMIC, True),
         ("atomic_fetch_max_explicit(y, x[0], memory_order_relaxed);", ATOMIC, True),
-        ("y[0] += x[0];", "", True),
-        ("y[0]++;", "", True),
         ("y[0] = y[0] + x[0];", "", True),
         ("y[0] = max(y[0], x[0]);", "", True),
         (STORE + ADD, ATOMIC, False),
-        ("y[0] = 0; y[0] += x[0];", "", False),
-        ("y[0] = x[0];", "", False),
-        ("device float* p = y; p[0] = 0; y[0] += x[0];", "", False),
         ("clear(y); y[0] += x[0];", "", False),
         ("clear(&y[0]); y[0] += x[0];", "", False),
     ],
@@ -315,19 +250,11 @@ GUARD = INDEX + "if (i >= uint(x_shape[0])) return; "
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        (GUARD + "if (x[i] > 0) y[i] = x[i];", True),
-        (GUARD + "float v = exp(x[i]); if (v < 1) return; y[i] = v;", True),
         (GUARD + "bool keep = x[i] > 0; if (!keep) { return; } else { y[i] = 1; }", True),
         (GUARD + "for (uint k = 0; k < 4; ++k) { if (x[i] > k) y[4 * i + k] = k; }", True),
-        (GUARD + "y[i] = x[i] > 0 ? x[i] : 0;", False),
         (GUARD + "if (x[i] > 0) y[i] = x[i]; else y[i] = 0;", False),
-        (GUARD + "y[i] = 0; if (x[i] > 0) y[i] = x[i];", False),
-        (GUARD + "y[i] = x[i];", False),
-        (GUARD + "if (x[0] > 0) y[i] = x[i];", False),
         (GUARD + "if (x[i] == 3) y[0] = i;", False),
         (GUARD + "if (x[i] > 0) y[uint(x[i])] = 1;", False),
-        (INDEX + "int n = x[0]; if (int(i) < n) y[i] = 1;", False),
-        (INDEX + "if (i < uint(x_shape[0])) y[i] = x[i];", False),
     ],
 )
 def test_stores_that_data_decide(body: str, flagged: bool) -> None:
@@ -342,14 +269,10 @@ def test_stores_that_data_decide(body: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("mode", "body", "flagged"),
     [
-        ('"fast"', "y[0] = -INFINITY;", True),
         ('"fast"', "y[0] = isnan(x[0]);", True),
         ('"fast"', "y[0] = metal::isinf(x[0]);", True),
         ('"fast"', "y[0] = numeric_limits<float>::infinity();", True),
         ('"fast"', "y[0] = -1e30f; // INFINITY", False),
-        ('"relaxed"', "y[0] = -INFINITY;", False),
-        ('"safe"', "y[0] = -INFINITY;", False),
-        ("unknown", "y[0] = -INFINITY;", False),
     ],
 )
 def test_math_modes(mode: str, body: str, flagged: bool) -> None:

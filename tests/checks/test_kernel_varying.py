@@ -44,8 +44,6 @@ LONG = "for i in range(x.shape[0]):"
 @pytest.mark.parametrize(
     ("program", "text"),
     [
-        (function(LONG, f"    x = {launch('i')}"), "i"),
-        (function("for i in range(1000):", f"    x = {launch('i')}"), "i"),
         (function("for i in range(1, x.size, 1):", f"    x = {launch('i + 1')}"), "i + 1"),
         (function("for _ in range(n):", f"    {LONG}", f"        x = {launch('i * 2')}"), "i * 2"),
         (function("at = 0", "while at < n:", f"    x = {launch('at')}", "    at += 32"), "at"),
@@ -72,17 +70,9 @@ def test_template_values_that_change(program: str, text: str) -> None:
         function("for i, layer in enumerate(step):", f"    x = {launch('i')}"),
         function("for i, (a, b) in enumerate(step):", f"    x = {launch('i')} * a"),
         function("for i, x in enumerate(step):", f"    y = {launch('n')}"),
-        function(f"return {launch('x.shape[0]')}"),
-        function(f"return {launch('step')}"),
-        function("for i in range(4):", f"    x = {launch('i')}"),
-        function("for i in range(n):", f"    x = {launch('i')}"),
         function("for i in range(0, x.shape[0], 512):", f"    x = {launch('i')}"),
         function("for i in (2, 4, 8):", f"    x = {launch('i')}"),
-        function(LONG, f"    x = {launch('i % 2')}"),
         function(LONG, f"    x = {launch('min(i, 4)')}"),
-        function(LONG, f"    x = {launch('i > 0')}"),
-        function("j = 1", "while j < n:", f"    x = {launch('j')}", "    j *= 2"),
-        function("at = 0", "for y in x:", "    at += 1", f"return {launch('at')}"),
         function(f"return {launch('bool(mx.all(x).item())')}"),
         function(f"return {launch('(x > 0).all().item()')}"),
         function("def inner(i):", f"    return {launch('i')}", LONG, "    x = inner(3)"),
@@ -123,8 +113,3 @@ def test_values_that_change_in_the_source() -> None:
 )
 def test_sources_that_stay(source: str) -> None:
     assert codes(building(source), FAMILY) == []
-
-
-def test_a_test_may_compile_what_it_likes() -> None:
-    program = function(LONG, f"    x = {launch('i')}").replace("def use", "def test_use")
-    assert codes(program, FAMILY) == []

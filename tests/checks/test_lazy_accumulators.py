@@ -61,22 +61,11 @@ def found(program: str) -> list[str]:
     ("body", "flagged"),
     [
         ("meter.add('loss', loss)", True),
-        ("meter.keep(loss)", True),
-        ("seen.append(loss)", True),
-        ("total = gradients if total is None else add(total, gradients)", True),
         ("total = loss if total is None else mx.maximum(total, loss)", True),
-        ("meter.keep(loss.item())", False),
-        ("meter.keep(loss)\n        mx.eval(meter.values)", False),
         ("meter.keep(loss)\n        mx.eval(meter.state)", False),
-        ("meter.keep(loss)\n        log(meter)", False),
         ("meter.keep(loss)\n        meter.reset()", False),
         ("meter = Meter()\n        meter.keep(loss)", False),
-        ("mx.eval(loss)\n        meter.keep(loss)", False),
         ("mx.eval(loss)\n        meter.add('loss', loss)", False),
-        ("mx.eval(x)\n        meter.observe(x)", True),  # keeps each vector
-        ("meter.observe(x)\n        mx.eval(meter.mean)", False),
-        ("total = add(total, gradients)\n        mx.eval(total)", False),
-        ("total = add(gradients, gradients)", False),
     ],
 )
 def test_what_a_training_loop_adds_to(body: str, flagged: bool) -> None:
@@ -114,10 +103,6 @@ def main(model: nn.Module, data):
     [
         ("sum(loss_fn(model, x) for x in batches).item()", True),
         ("mx.stack([loss_fn(model, x) for x in batches]).tolist()", True),
-        ("sum(loss_fn(model, x).item() for x in batches)", False),
-        ("mx.concatenate([model(x) for x in batches]).tolist()", False),  # parts of a result
-        ("sum(loss_fn(layer, batches) for layer in model.layers).item()", False),
-        ("sum(loss_fn(model, x) for x in (batches, batches)).item()", False),
         ("sum(loss_fn(model, x) for x in batches)", False),
     ],
 )
@@ -129,12 +114,6 @@ def test_losses_of_a_comprehension(expression: str, flagged: bool) -> None:
     ("loop", "flagged"),
     [
         ("for x in batches:", True),
-        ("for _ in range(steps):\n        x = mx.random.normal((4,))", True),
-        ("for x in batches[:2]:\n        mx.eval(total)", False),
-        ("for i in range(8):\n        x = batches[i]", False),
-        ("for i in range(SHORT):\n        x = batches[i]", False),
-        ("for i in range(few):\n        x = batches[i]", False),
-        ("for _ in range(steps):\n        x = batches", True),
     ],
 )
 def test_gradients_of_micro_batches(loop: str, flagged: bool) -> None:
@@ -154,7 +133,6 @@ def f(model, batches, steps, few=4):
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        ("model(x[:, i : i + 8], cache=cache)", True),
         ("y = model(x[:, i : i + 8], cache)", True),
         ("model(x[:, i : i + 8], cache=cache)\n        mx.eval([c.state for c in cache])", False),
         ("model(x[:, i : i + 8], cache=cache)\n        log(cache)", False),
@@ -162,11 +140,8 @@ def f(model, batches, steps, few=4):
         ("y = model(x[:, i : i + 8], cache=cache)\n        yield y", False),
         ("model(x[:, i : i + 8])", False),
         ("x = mx.argmax(model(x, cache=cache), axis=-1)", False),  # a decoding loop
-        ("model(i, cache)", True),
         ("model(i, cache)\n        mx.eval([c.state for c in cache])", False),
         ("y = model(i, cache)", False),  # what becomes of it decides
-        ("i(x, cache)", False),  # layers
-        ("model(x, cache)", False),
         ("cache = log()\n        model(i, cache)", False),  # one for each
         ("for cache in i:\n            model(cache, x)", False),
     ],
@@ -185,7 +160,6 @@ def f(model: nn.Module, x: mx.array, cache, log):
     ("update", "flagged"),
     [
         ("x = mx.array(env.step())", True),
-        ("x = mx.array(env.step())\n        mx.eval(meter.mean)", False),
         ("x = x * 0.5", False),  # no data of the host
         ("y = mx.array(env.step())", False),  # not what is observed
     ],
@@ -207,7 +181,6 @@ def warm_up(env, steps):
         ("for e in x:\n        cache = e['cache']", False),
         ("for e in x:\n        cache = e.state.get('cache')", False),
         ("for e, cache in x:\n        e.start(n)", False),
-        ("for e in x:\n        cache = own", True),
         ("for e in x:\n        cache = own[0].cache", True),
     ],
 )
@@ -267,11 +240,7 @@ class Meter:
         ("meter.follow(model)\n        mx.eval(meter.tree)", False),
         ("meter.follow_high(model)", False),  # `max` of arrays evaluates
         ("meter.follow_and_check(model)", False),
-        ("meter.checked(loss)", False),
-        ("meter.add(loss.item())", False),
-        ("meter.add(1.0, 3)", False),
         ("meter.add(loss)\n        mx.eval(meter.total)", False),
-        ("mx.eval(loss)\n        meter.add(loss)", False),
     ],
 )
 def test_a_meter_of_another_file(tmp_path: Path, body: str, flagged: bool) -> None:

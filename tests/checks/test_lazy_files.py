@@ -37,7 +37,6 @@ def test_arrays_that_are_saved_before_they_are_read_are_flagged(body: str) -> No
         "use(w)\nmx.savez(path, **w)",
         "print(w)\nmx.savez(path, **w)",
         "mx.savez(path, a=mx.zeros(3))",
-        "mx.save_safetensors(path, w)",
         "w = {'a': mx.zeros(3)}\nw = use()\nmx.savez(path, **use())",
     ],
 )

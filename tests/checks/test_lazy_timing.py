@@ -42,17 +42,9 @@ def timed(body: str, *, stop: str = STOP) -> list[str]:
 @pytest.mark.parametrize(
     "body",
     [
-        "y = x @ w",
-        "y = net(x)",
-        "y = plain(x)",
-        "y = x.sum()",
         "y, _ = mx.linalg.qr(x)",
         "y = mx.compile(plain)(x)",
-        "y = mx.grad(plain)(x)",
         "y = plain(x)\nmx.synchronize()",
-        "y = plain(x)\nmx.async_eval(y)",
-        "for _ in range(3):\n    plain(x)",
-        "if x.ndim == 2:\n    y = mx.exp(x)",
     ],
 )
 def test_a_clock_that_stops_before_an_evaluation_is_flagged(body: str) -> None:
@@ -64,32 +56,16 @@ def test_the_second_reading_may_have_a_name() -> None:
     assert timed("y = x @ w", stop=stop) == ["LAZY-003"]
 
 
-def test_lazy_functions_that_a_benchmark_gets_are_followed() -> None:
-    assert codes(START + "    pass\nbench(lambda: plain(mx.ones(3)))", "LAZY-003") == ["LAZY-003"]
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        "y = plain(x)\nmx.eval(y)",
-        "y = plain(x)\nmx.async_eval(y)\nmx.synchronize()",
-        "y = pulls(x)",
-        "y = plain(x)\nprint(y)",
         "y = plain(x)\nif y.sum() > 0:\n    pass",
         "y = plain(x)\nname = f'{y}'",
-        "y = run(x)",
-        "y = plain(x)\nrun()",
-        "y = plain(x)\nz = np.array(y)",
         "y = host * plain(x)",
         "y = plain(x)\nassert y.sum()",
-        "y = net.generate(x)",
         "y = mx.load('weights.npz')",
         "y = mx.array([1, 2])",
-        "y = mx.zeros((3, 3))",
-        "rows, columns = x.shape",
-        "layer = nn.Linear(3, 3)",
         "import mlx.optimizers\ny = plain(x)",
-        "y = plain(x)\nstart = time.perf_counter()",
     ],
 )
 def test_a_clock_that_stops_after_an_evaluation_is_not_flagged(body: str) -> None:
@@ -100,7 +76,6 @@ def test_a_clock_that_stops_after_an_evaluation_is_not_flagged(body: str) -> Non
     "stop",
     [
         "\nreturn y.item(), time.perf_counter() - start",
-        "\nbuilt = time.perf_counter()\nmx.eval(y)\nprint(built - start, time.time() - built)",
         "\nprint(time.perf_counter() - other)",
     ],
 )
@@ -156,11 +131,8 @@ def work(x: mx.array, run):
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        ("with timer():\n        y = x @ x", True),
-        ("with Clock() as clock:\n        y = lazy(x)", True),
         ("clock = Clock()\n    with clock:\n        y = lazy(x)", True),
         ("with timer():\n        y = run(x)\n        mx.async_eval(y)", True),
-        ("with waiting():\n        y = x @ x", True),
         ("with waiting():\n        y = x @ x\n        mx.async_eval(y)", False),
         ("with evaluating([]):\n        y = x @ x", False),
         ("with timer():\n        y = x @ x\n        mx.eval(y)", False),
@@ -209,16 +181,10 @@ def seconds(function, x):
 @pytest.mark.parametrize(
     ("program", "count"),
     [
-        ("Timer(lazy).seconds(x)", 1),
-        ("[Timer(f).seconds(x) for f in (lazy, lazy)]", 1),
         ("for f in (lazy, lazy):\n    Timer(f).seconds(x)", 1),
         ("for name, f in {'a': lazy, 'b': computed}.items():\n    seconds(f, x)", 1),
         ("for name, f in [('a', lazy)]:\n    seconds(f, x)", 1),
         ("for f in (lazy,):\n    a = time.time()\n    f(x)\n    b = time.time() - a", 1),
-        ("Timer(computed).seconds(x)", 0),
-        ("[Timer(f).seconds(x) for f in (computed, computed)]", 0),
-        ("for name, f in {'a': computed}.items():\n    seconds(f, x)", 0),
-        ("for f in (computed,):\n    a = time.time()\n    f(x)\n    b = time.time() - a", 0),
         ("for f in functions():\n    seconds(f, x)", 0),
     ],
 )

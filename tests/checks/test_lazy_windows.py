@@ -59,17 +59,11 @@ def run(model: nn.Module, stream):
         ("state.push(y)", True),
         ("state.window(y)", True),
         ("state.observe(y)", True),
-        ("state(y)", True),
         ("states['a'].observe(y)", True),
-        ("log(sums, y)", True),
-        ("frames = state.push(y)\n        mx.eval(frames)", False),
         ("state.push(y)\n        mx.eval(state.frames)", False),
         ("state.window(y)\n        mx.eval(state.frames)", False),
         ("state.observe(y)\n        mx.eval(state.mean, state.spread)", False),
-        ("state(y)\n        mx.eval(state.total)", False),
         ("states['a'].observe(y)\n        mx.eval(states['a'].mean, states['a'].spread)", False),
-        ("log(sums, y)\n        mx.eval(sums)", False),
-        ("state.last(y)", False),
         ("state.number(y)\n        mx.eval(y)", False),
         ("state = State(8)\n        state.push(y)", False),
     ],
@@ -84,7 +78,6 @@ def test_what_a_method_adds_to_in_a_loop(body: str, flagged: bool) -> None:
     [
         ("gradients = tree_map(lambda g: g / 4, gradients)", "", True),
         ("gradients = tree_map(lambda g: g / 4, gradients)", "mx.eval(total)", False),
-        ("gradients = model.parameters()", "", False),
     ],
 )
 def test_gradients_that_are_scaled_before_they_are_added(

@@ -30,7 +30,7 @@ def double(x: mx.array) -> mx.array:
 def test_few_modules_stay() -> None:
     project = Project()
     path = Path("/nowhere/file.py")
-    for number in range(30):
+    for number in range(16):
         check_source(f"{SOURCE}# {number}\n", path, project)
     gc.collect()
     alive = [one for one in gc.get_objects() if isinstance(one, Module) and one.path == path]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.checks import Project, check_source
-from tests.checks.findings import codes, findings
+from tests.checks.findings import codes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,20 +24,9 @@ def layer(line: str, rest: str = "") -> str:
 
 
 ONE_FINDING = [
-    ("002", "self.ids = mx.arange(n)"),
     ("002", "a = mx.exp(mx.log(mx.arange(n))); self.pe = mx.stack([a.sin(), mx.cos(a)])"),
-    ("002", "self.mask = mx.tril(mx.ones((n, n)))"),
-    ("002", "self.mask = mx.triu(mx.full((n, n), -1e4), k=1)"),
-    ("002", "self.inv_freq = 1.0 / (10000 ** (mx.arange(0, n, 2) / n))"),
     ("002", "t = mx.arange(n)\n        self.cos = mx.cos(t * 0.5)"),
-    ("002", "self.table = mx.linspace(0, 1, n)"),
-    ("002", "self.steps = mx.zeros((n,), dtype=mx.int32)"),
-    ("002", "self.flags = mx.zeros((n,), dtype=mx.bool_)"),
     ("003", "self.layers = (nn.Linear(n, n), nn.Linear(n, n))"),
-    ("003", "self.layers = tuple(nn.Linear(n, n) for _ in range(4))"),
-    ("003", "self.layers = tuple([nn.Linear(n, n)])"),
-    ("003", "self.blocks = [(nn.Conv1d(n, n, 3), nn.ReLU()) for _ in range(4)]"),
-    ("004", "self._head = nn.Linear(n, n)"),
     ("004", "self._layers = [nn.Linear(n, n) for _ in range(4)]"),
 ]
 
@@ -48,37 +37,16 @@ def test_attributes(number: str, line: str) -> None:
 
 
 SILENT = [
-    "self._ids = mx.arange(n)",
-    "self.weight = mx.zeros((n, n))",
-    "self.weight = mx.ones((n,))",
     "self.weight = mx.random.normal((n, n))",
-    "self.weight = mx.random.uniform(shape=(n, n)) * mx.arange(n)",
-    "self.scale = mx.array(1.0)",
-    "self.A_log = mx.log(mx.arange(n))",
-    "self.packed = mx.zeros((n, n), dtype=mx.uint32)",
     "self.ids = mx.arange(n)\n        self.freeze(keys=['ids'], recurse=False)",
     "self.ids = mx.arange(n)\n        self.freeze()",
-    "self.ids = list(range(n))",
-    "self.layers = [nn.Linear(n, n), nn.Linear(n, n)]",
-    "self.acts = (nn.ReLU(), nn.GELU())",
     "self.up = nn.Linear(n, n)\n        self.order = (self.up, layer)",
-    "self.sizes = (n, n)",
-    "self._act = nn.ReLU()",
-    "self._layer = layer",
-    "self._names = ['a']",
 ]
 
 
 @pytest.mark.parametrize("line", SILENT)
 def test_near_misses(line: str) -> None:
     assert codes(layer(line), FAMILY) == []
-
-
-def test_constants_matter_where_the_file_trains() -> None:
-    training = "step = nn.value_and_grad(Layer(4, None), lambda x: x.sum())\n"
-    (alone,) = findings(layer("self.ids = mx.arange(n)"), "NN-002")
-    (trained,) = findings(layer("self.ids = mx.arange(n)", training), "NN-002")
-    assert (alone.context, trained.context) == ("function", "differentiated")
 
 
 NET = """
@@ -127,11 +95,8 @@ def test_a_loss_that_is_called_for_its_value(evaluation: str, expected: int) -> 
     [
         ("Dropout", "model.train()", "pass", ["NN-005"]),
         ("BatchNorm", "model.train()", "pass", ["NN-005"]),
-        ("LayerNorm", "model.train()", "pass", []),
         ("Dropout", "pass", "pass", []),
-        ("Dropout", "model.train()", "model.train(False)", []),
         ("Dropout", "pass", "model.eval()", ["NN-006"]),
-        ("Dropout", "model.train()", "model.eval()", []),
     ],
 )
 def test_modes(layer_name: str, first: str, last: str, expected: list[str]) -> None:
@@ -189,7 +154,6 @@ BY_FILES = [
     ("model.train()", "pass", "return loss_fn(self.model, data)", ["NN-005"]),
     ("model.train()", "pass", "return mx.mean(self.model(data))", ["NN-005"]),
     ("model.train()", "pass", "return nn.Linear(2, 2)(data)", []),
-    ("model.train()", "pass", "self.model.eval()\n        return loss_fn(self.model, data)", []),
     ("pass", "preview(model, data[0])", "pass", ["NN-006"]),
     ("model.train()", "preview(model, data[0])", "pass", []),
     ("pass", "preview(Net(), data[0])", "pass", []),
@@ -276,7 +240,6 @@ USES = [
         "pass",
         1,
     ),
-    ("def run(x):\n    return Net()(x).shape", "nn.BatchNorm(4)", "pass", 0),
     (
         (
             "class Head(nn.Module):\n    def __init__(self, path):\n        super().__init__()\n"

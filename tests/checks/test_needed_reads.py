@@ -59,8 +59,6 @@ def test_a_table_that_a_loop_makes_again() -> None:
 SHORT = {
     "before the main loop": ("for i in range(width):", "while True:\n        model(x)", "sink"),
     "alone": ("for i in range(width):", "return out", "loop"),
-    "of many iterations": ("for i in range(64):", "while True:\n        model(x)", "loop"),
-    "of any number": ("for i in range(count):", "while True:\n        model(x)", "loop"),
 }
 
 
@@ -211,7 +209,6 @@ MASKS = {
     "an unknown value": ("x[mask]", 1),
     "an attribute": ("x.rows[mask]", 1),
     "an assignment": ("x[mask] = 0", 0),
-    "one boolean": ("x[mx.all(mask)]", 0),
     "a list": ("[1, 2][mask]", 0),
 }
 

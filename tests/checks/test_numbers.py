@@ -54,15 +54,6 @@ class Sampler:
     def draw(self, key):
         return mx.random.categorical(self.kept, key=key)
 """
-METER = """
-class Meter:
-    def __init__(self, dtype):
-        self.seen = mx.array(0, dtype=dtype)
-    def add(self, flags):
-        self.seen = self.seen + flags.sum().astype(self.seen.dtype)
-meter = Meter(mx.{dtype})
-meter.add(mx.ones((3,)))
-"""
 USAGE = """
 from dataclasses import dataclass, field
 @dataclass
@@ -87,29 +78,20 @@ def scores(x: mx.array, keep):
 @pytest.mark.parametrize(
     ("code", "program"),
     [
-        ("NN-008", NETWORK.format(last=", nn.Softmax()")),
         ("NN-008", NETWORK.format(last=", mx.softmax")),
         ("DTYPE-014", STATS.format(squares="mx.square(x)")),
         ("DTYPE-010", FRAMES.format(dtype="uint8")),
-        ("RANDOM-005", SAMPLER.format(kept="mx.softmax(logits, axis=-1)")),
         ("RANDOM-005", SAMPLER.format(kept="logits / mx.sum(logits)")),
-        ("DTYPE-007", METER.format(dtype="float16")),
         ("DTYPE-007", USAGE.format(dtype="float16", last="")),
         ("DTYPE-006", MASK.format(dtype="mx.float16")),
         ("DTYPE-007", "def f(n: int, dtype=mx.bfloat16):\n    return mx.arange(n, dtype=dtype)"),
         ("DTYPE-011", "def f(x):\n    return mx.exp(x) / (1 + mx.exp(x))"),
-        ("DTYPE-011", "def f(x, keep):\n    e = mx.exp(x) * keep\n    return e / mx.sum(e)"),
         ("DTYPE-011", "def f(x):\n    a, b = mx.exp(x), mx.exp(-x)\n    return (a - b) / (a + b)"),
         ("DTYPE-011", "def f(u):\n    return mx.log(1 - mx.tanh(u) ** 2)"),
-        ("DTYPE-011", "def f(x, v):\n    w = mx.exp(x)\n    return mx.sum(w * v) / mx.sum(w)"),
-        ("DTYPE-015", "def f(x, by: int = 60):\n    return x.astype(mx.uint8) + by"),
-        ("DTYPE-015", "def f(x):\n    y = x.astype(mx.int8)\n    return mx.sum(y * y)"),
         ("DTYPE-016", "def f(i):\n    x = mx.array([0] * 3)\n    x[i] = 0.1 * (2 - x[i])"),
         ("DTYPE-016", "def f(i):\n    x = mx.zeros((3,), dtype=mx.int32)\n    x[i] /= 3"),
-        ("DTYPE-018", "def f(x, eps=1e-9):\n    return mx.maximum(x.astype(mx.float16), eps)"),
         ("DTYPE-019", "def f(x):\n    h = x.astype(mx.float16)\n    return (h ** 2).mean(-1)"),
         ("NN-011", "m = nn.Linear(2, 1)\nx = mx.ones((9, 2))\ne = mx.mean((m(x) - x[:, 0]) ** 2)"),
-        ("API-010", "def f(x: mx.array):\n    x.reshape(2, -1)\n    return x"),
         ("API-010", "from mlx.utils import tree_map\ndef f(g):\n    tree_map(lambda v: v / 2, g)"),
         ("INDEX-002", "def f(x: mx.array):\n    for row in x:\n        row -= mx.mean(row)"),
         ("INDEX-002", "def f(x: mx.array):\n    x.T[0] = 1"),
@@ -123,39 +105,23 @@ def test_values_are_followed(code: str, program: str) -> None:
 @pytest.mark.parametrize(
     ("code", "program"),
     [
-        ("NN-008", NETWORK.format(last="")),
-        ("NN-008", NETWORK.format(last=", nn.LogSoftmax()")),
         ("DTYPE-014", STATS.format(squares="mx.square(x - self.total)")),
-        ("DTYPE-010", FRAMES.format(dtype="float32")),
         ("RANDOM-005", SAMPLER.format(kept="logits / 0.7")),
         ("RANDOM-005", SAMPLER.format(kept="mx.log(mx.softmax(logits))")),
-        ("DTYPE-007", METER.format(dtype="int32")),
         ("DTYPE-007", USAGE.format(dtype="float32", last="")),
         ("DTYPE-007", USAGE.format(dtype="float16", last="Usage(mx.float32)")),
         ("DTYPE-006", MASK.format(dtype="mx.float32")),
         ("DTYPE-006", MASK.format(dtype="x.dtype")),
-        ("DTYPE-007", "def f(n: int, dtype=mx.float32):\n    return mx.arange(n, dtype=dtype)"),
-        ("DTYPE-011", "def f(x):\n    e = mx.exp(x - x.max())\n    return e / mx.sum(e)"),
         ("DTYPE-011", "def f(x, t):\n    e = mx.exp((x - x.max()) / t)\n    return e / mx.sum(e)"),
         ("DTYPE-011", "def f(x):\n    e = mx.exp(mx.clip(x, -9, 9))\n    return e / mx.sum(e)"),
-        ("DTYPE-011", "def f(u):\n    return mx.log(1 - mx.tanh(u) ** 2 + 1e-6)"),
         (
             "DTYPE-015",
             "def f(x, y):\n    return (x > 1).astype(mx.uint8) + (y > 1).astype(mx.uint8)",
         ),
-        ("DTYPE-015", "def f(x: mx.array):\n    return (x.astype(mx.uint8) & 15) * 3"),
-        ("DTYPE-015", "def f(x: mx.array):\n    return x.astype(mx.uint8) + 1"),
-        ("DTYPE-016", "def f(x):\n    y = mx.array([0, 0])\n    y[0] = mx.round(x / 3)"),
-        ("DTYPE-016", "def f(x):\n    y = mx.array([0, 0.0])\n    y[0] = x / 3"),
-        ("DTYPE-018", "def f(x, eps=1e-6):\n    return mx.maximum(x.astype(mx.float16), eps)"),
-        ("DTYPE-019", "def f(x):\n    h = x.astype(mx.bfloat16)\n    return (h ** 2).mean(-1)"),
-        ("NN-011", "m = nn.Linear(2, 1)\nx = mx.ones((9, 2))\ne = m(x)[:, 0] - x[:, 0]"),
-        ("NN-011", "m = nn.Linear(2, 1)\nx = mx.ones((9, 2))\ne = m(x) - x[:, :1]"),
         (
             "API-010",
             "def f(x: mx.array):\n    try:\n        x.reshape(2, -1)\n    finally:\n        pass",
         ),
-        ("API-010", "def f(x: mx.array, log):\n    log(mx.abs(x))\n    mx.eval(x)"),
         (
             "INDEX-002",
             "def f(x: mx.array):\n    for row in x:\n        row -= 1\n        yield row",

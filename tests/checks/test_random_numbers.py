@@ -18,14 +18,8 @@ def function(body: str, *, name: str = "work") -> str:
 @pytest.mark.parametrize(
     "body",
     [
-        "a = R.normal(key=key)\nb = R.normal(key=key)",
         "a = [R.normal(key=key), R.uniform(key=key)]",
-        "a = R.normal(key=key)\nkey = R.split(key)[0]",
-        "a, b = R.split(key)\nc = R.normal(key=key)",
-        "a = R.split(key)\nb = R.split(key)",
         "if flag:\n    a = R.normal(key=key)\nb = R.normal(key=key)",
-        "for i in range(n):\n    a = R.normal(key=key)",
-        "while flag():\n    a = R.split(key)[0]",
         "return [R.normal(key=key) for _ in range(n)]",
         "ks = R.split(key)\nreturn R.normal(key=ks[0]), R.normal(key=ks[0])",
         "draw = lambda k: R.normal(key=k)\na = draw(key)\nb = draw(key)",
@@ -47,17 +41,10 @@ def test_a_key_that_is_used_twice_is_flagged(body: str) -> None:
             "key, sub = R.split(key)\nb = R.normal(key=sub)"
         ),
         "if flag:\n    a = R.normal(key=key)\nelse:\n    a = R.uniform(key=key)",
-        "if flag:\n    return R.normal(key=key)\nreturn R.uniform(key=key)",
-        "return R.normal(key=key) if flag else R.uniform(key=key)",
         "if flag:\n    a = R.normal(key=key)\nif not flag:\n    b = R.normal(key=key)",
-        "for k in R.split(key, n):\n    a = R.normal(key=k)",
-        "for i in range(n):\n    key, sub = R.split(key)\n    a = R.normal(key=sub)",
-        "for i in range(n):\n    if flag:\n        return R.normal(key=key)",
         "for i in range(n):\n    a = R.normal(key=key)\n    break",
         "return [R.normal(key=k) for k in R.split(key, n)]",
         "ks = R.split(key)\nreturn R.normal(key=ks[0]), R.normal(key=ks[1])",
-        "a = R.normal()\nb = R.normal(key=None)\nc = R.normal(key=None)",
-        "a = sorted(n, key=key)\nb = sorted(n, key=key)",
         "try:\n    a = R.normal(key=key)\nexcept ValueError:\n    a = R.normal(key=key)",
     ],
 )
@@ -65,23 +52,10 @@ def test_other_uses_of_keys_are_not_flagged(body: str) -> None:
     assert codes(function(body), "RANDOM") == []
 
 
-def test_tests_may_draw_twice_to_compare() -> None:
-    body = "a = R.normal(key=key)\nb = R.normal(key=key)"
-    assert codes(function(body, name="test_equal"), "RANDOM") == []
-
-
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        ("return R.categorical(mx.softmax(n, axis=-1))", True),
-        (
-            "p = mx.softmax(n, axis=-1)\nreturn R.categorical(p[:, 0].astype(mx.float32))",
-            True,
-        ),
-        ("p = nn.softmax(n)\nreturn R.categorical(logits=p)", True),
-        ("n = mx.softmax(n, axis=-1)\nreturn R.categorical(n)", True),
         ("p = mx.softmax(n, axis=-1)\nreturn R.categorical(mx.log(p))", False),
-        ("p = n\nif flag:\n    p = mx.softmax(n, axis=-1)\nreturn R.categorical(p)", False),
         ("p = mx.softmax(n, axis=-1)\nq = mx.log(p)\nreturn R.categorical(q)", False),
     ],
 )
@@ -104,9 +78,6 @@ class Walk:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("_, k = mx.random.split(self.key)", ["RANDOM-001"]),
-        ("self.key, k = mx.random.split(self.key)", []),
-        ("k = mx.random.split(self.key)[0]; self.key = k", []),
         ("k = mx.random.split(self.keys)[0]", []),
     ],
 )

@@ -40,8 +40,6 @@ class Noise:
 @pytest.mark.parametrize(
     ("program", "flagged"),
     [
-        ("Noise(1).all(4)", True),  # the loop of the class itself
-        ("for _ in range(9):\n    drawn(3)", True),
         ("for _ in range(9):\n    default(3)", True),
         ("a = drawn(3)\nb = drawn(3)", True),
     ],
@@ -53,7 +51,6 @@ def test_a_key_that_all_calls_share_is_flagged(program: str, flagged: bool) -> N
 @pytest.mark.parametrize(
     ("program", "flagged"),
     [
-        ("noise = Noise(1)\nfor _ in range(9):\n    noise.draw(3)", True),
         ("noise = Noise(1)\nfor _ in range(9):\n    noise.twice(3)", True),
         ("noise = Noise(1)\na = noise.draw(3)\nb = noise.draw(3)", True),
         ("noise = Noise(1)\na = noise.draw(3)", False),
@@ -72,7 +69,6 @@ def test_a_key_of_an_object(program: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        ("mx.random.seed(args.seed)", True),
         ('mx.random.seed(args["seed"])', True),
         ("mx.random.seed(args.seed + i)", False),
         ("args.seed = args.seed + 1\n        mx.random.seed(args.seed)", False),
@@ -99,7 +95,6 @@ def run(args, unknown, n):
     ("loop", "flagged"),
     [
         ("noise = Noise(0)\nfor _ in range(9):\n    noise.draw((3,))\n", True),
-        ("noise = Noise(0)\nnoise.draw((3,))\n", False),
         ("for i in range(9):\n    Noise(i).draw((3,))\n", False),
         ("noise = Noise(0)\nfor _ in range(9):\n    noise.split((3,))\n", False),
     ],
@@ -124,7 +119,6 @@ def test_a_key_of_an_object_of_another_file(tmp_path: Path, loop: str, flagged: 
         ("settings = make(rate=rate)", False),
         ("half = rate / 2\n        settings = make(rate=half)", False),
         ("settings = make(rate=1)", True),
-        ("settings = shared", True),
     ],
 )
 def test_settings_that_a_loop_builds(settings: str, flagged: bool) -> None:

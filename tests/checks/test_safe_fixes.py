@@ -173,55 +173,27 @@ MORE_CALLS = [
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(ARITHMETIC))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_arithmetic(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(IN_PLACE))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_in_place(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(COMPARED))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(11)
 def test_comparisons(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
 
 
 @pytest.mark.parametrize(("expression", "dtype"), cases(CALLS + MORE_CALLS))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(17)
 def test_function_arguments(expression: str, dtype: str) -> None:
     assert_safe_with_all_numbers(expression, dtype)
-
-
-@pytest.mark.parametrize(
-    ("expression", "dtype", "expected"),
-    [
-        ("y = x * 0.5", "float16", "y = mx.multiply(x, mx.array(0.5, dtype=x.dtype))"),
-        ("y = 1 - x", "bfloat16", "y = mx.subtract(mx.array(1, dtype=x.dtype), x)"),
-        ("y = x + 3", "uint8", "y = mx.add(x, mx.array(3, dtype=x.dtype))"),
-        ("y = -x ** 2", "float32", "y = -mx.power(x, mx.array(2, dtype=x.dtype))"),
-        ("x //= 2", "int32", "x //= mx.array(2, dtype=x.dtype)"),
-        ("y = 0 < x", "int8", "y = mx.less(mx.array(0, dtype=x.dtype), x)"),
-        ("y = mx.maximum(x, 1e-7)", "float16", "y = mx.maximum(x, mx.array(1e-7, dtype=x.dtype))"),
-        (
-            "y = mx.where(m, x, 0)",
-            "float16",
-            "y = mx.where(m, x, mx.array(0, dtype=x.dtype))",
-        ),
-        (
-            "y = mx.clip(x, 0, 1)",
-            "int8",
-            "y = mx.clip(x, mx.array(0, dtype=x.dtype), mx.array(1, dtype=x.dtype))",
-        ),
-    ],
-)
-def test_what_a_safe_fix_writes(expression: str, dtype: str, expected: str) -> None:
-    setup = "m = mx.array([True, False, True])\n"
-    source = program(setup + expression, dtype)
-    assert fixed(source) == program(setup + expected, dtype)
 
 
 LAYOUTS = {
@@ -264,18 +236,12 @@ def test_layouts(body: str, dtype: str) -> None:
 
 
 SHADOWED = {
-    "a parameter": "def f(mx):\n    return x * 2\ny = f(0)",
-    "a local name": "def f():\n    mx = 0\n    return x * 2\ny = f()",
     "an enclosing function's": (
         "def f():\n    def g():\n        return x * 2\n    mx = 0\n    return g()\ny = f()"
     ),
     "a class's": "class A:\n    mx = 0\n    y = x * 2\ny = A.y",
     "a comprehension's": "y = [x * 2 for mx in (1, 2)]",
     "a lambda's": "y = (lambda mx: x > 2)(0)",
-    "a with statement's": (
-        "import contextlib\ndef f():\n    with contextlib.nullcontext() as mx:\n"
-        "        return mx if mx else x * 2\ny = f()"
-    ),
     "another module's": "import math\ndef f():\n    mx = math\n    return mx.pi + x * 2\ny = f()",
 }
 
@@ -291,7 +257,6 @@ def test_a_name_that_means_something_else_is_no_module(body: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "def f():\n    import mlx.core as mx\n    return x * 2\ny = f()",
         "def mxfp4(mx_bits=4):\n    return x * 2\ny = mxfp4()",
         "y = x * 2  # not mx. but 'mx'",
     ],
@@ -306,8 +271,6 @@ UNSAFE = {
     "a comment would go, compared": "y = (x >  # why\n    2)",
     "the text is shown": "y = f'{x * 2=}'",
     "the text is shown, in a call": "y = f'{mx.maximum(x, 2) = }'",
-    "an integer division": "i = mx.array([1, 2])\ny = i / 2",
-    "an integer that may not fit": "i = mx.array([1, 2])\ny = i + len('abc')",
 }
 
 
@@ -319,28 +282,11 @@ def test_unsafe_fixes(body: str) -> None:
 
 
 NEVER = {
-    "a parameter may be an integer": ("002", "def f(a: mx.array):\n    return a * 0.5", "float16"),
-    "a parameter may be a boolean": ("002", "def f(a: mx.array):\n    return a * 2", "float16"),
     "a number by one path only": (
         "002",
         "try:\n    s = unknown()\nexcept NameError:\n    s = 2.0\ny = x * s",
         "float16",
     ),
-    "an array by one path only": (
-        "002",
-        "def f(u):\n    a = x\n    if u:\n        a = u\n    return a * 2.0\n",
-        "float16",
-    ),
-    "a fraction would be lost": ("002", "y = x * 0.5", "int32"),
-    "a fraction would be lost in place": ("001", "y = x\ny *= 0.5", "int8"),
-    "a fraction would be lost in a comparison": ("004", "y = x > 0.5", "uint8"),
-    "a fraction would be lost in a call": ("003", "y = mx.maximum(x, 0.5)", "int32"),
-    "the number would wrap around": ("002", "y = x + 300", "int8"),
-    "a negative number would wrap around": ("002", "y = x * -1", "uint8"),
-    "an imaginary part would be lost": ("002", "y = x * 2j", "float16"),
-    "a truth value is no number": ("002", "y = x * 2", "bool_"),
-    "a condition has another dtype": ("003", "y = mx.where(x > 1, 1.0, 0.0)", "float16"),
-    "an integer condition has another dtype": ("003", "y = mx.where(x, 1, 0)", "int8"),
     "the operands promote": ("003", "h = mx.array([1.0])\ny = mx.clip(x, h, 5)", "int8"),
     "an operand would be computed twice": ("002", "y = abs(x) * 2", "float16"),
     "a chain of comparisons": ("004", "y = (0 < x[:1] < 2)", "float16"),
@@ -352,24 +298,6 @@ def test_no_fix_where_it_may_compute_something_else(number: str, body: str, dtyp
     found = [f for f in scalars(program(body, dtype)) if f.code == f"PYTHON-SCALAR-{number}"]
     assert found
     assert all(f.fix is None for f in found)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "def f(a: mx.array):\n    return a == None",
-        "y = x == None",
-        "y = x != None",
-        "y = x * mx.array(0.5)",
-        "y = mx.multiply(x, mx.array(0.5, dtype=mx.float32))",
-        "def f(a: mx.array):\n    return mx.array(0.5) * a",
-    ],
-)
-def test_unsafe_fixes_of_other_codes_parse(body: str) -> None:
-    source = program(body, "float16")
-    assert fixes(source, safe=True) == []
-    assert fixed(source, safe=False) != source
-    assert fixes(settled(source, safe=False), safe=False) == []
 
 
 LEAVES = st.sampled_from(["x", "h", "i", "u", "2", "0.5", "-3", "1e5", "n", "f", "7"])

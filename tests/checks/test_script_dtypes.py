@@ -94,7 +94,6 @@ def run():
         ("DTYPE-010", FRAMES.format(dtype="uint8"), 1),
         ("DTYPE-010", FRAMES.format(dtype="int16"), 0),
         ("DTYPE-019", ENERGY.format(x="x"), 1),
-        ("DTYPE-019", ENERGY.format(x="x.astype(mx.float32)"), 0),
     ],
 )
 def test_dtypes_through_methods(code: str, program: str, expected: int) -> None:
@@ -123,7 +122,6 @@ def run():
     return block(mx.ones((4, 4), dtype=mx.bfloat16))
 """
 SET = "block.set_dtype(mx.bfloat16)"
-APPLIED = "block.apply(lambda p: p.astype(mx.bfloat16))"
 LOOP = "out = mx.zeros({})\n        for layer in self.layers:\n            out = out + layer(x)\n"
 RETURN = "        return out"
 
@@ -131,14 +129,9 @@ RETURN = "        return out"
 @pytest.mark.parametrize(
     ("call", "rotate", "set_dtype", "expected"),
     [
-        (LOOP.format("x.shape") + RETURN, "return x", SET, 1),
-        (LOOP.format("x.shape") + RETURN, "return x", APPLIED, 1),
         (LOOP.format("x.shape, dtype=x.dtype") + RETURN, "return x", SET, 0),
         (LOOP.format("x.shape") + RETURN + ".astype(x.dtype)", "return x", SET, 0),
-        ("return self.act(self.layers[0](x)) + mx.zeros((4,))", "return x", SET, 1),
         ("return mx.softmax(self.layers[0](x) + mask(4), axis=-1)", "return x", SET, 1),
-        ("return self._table.rotate(self.layers[0](x))", "return x * self.cos", SET, 1),
-        ("return self._table.rotate(self.layers[0](x))", "return x * self.cos", "pass", 0),
         (
             "return self._table.rotate(self.layers[0](x))",
             "y = x * self.cos\n        return y.astype(x.dtype)",

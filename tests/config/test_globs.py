@@ -33,12 +33,6 @@ class BracketsAsInGit(GitIgnoreSpecPattern):
         return expression and within_names(expression), includes
 
 
-@pytest.mark.parametrize(("path", "is_matched"), [("x/a", False), ("x/ba", True), ("a/./a", False)])
-def test_a_negated_bracket_matches_no_slash(path: str, is_matched: bool) -> None:
-    """As `git check-ignore` answers; pathspec's brackets do match one."""
-    assert spec_of(["*[!a]*a"]).match_file(path) is is_matched
-
-
 @given(PATTERNS, st.lists(PATHS, min_size=1, max_size=12), st.booleans())
 def test_patterns_match_as_pathspec_has_them(
     pattern: str, paths: list[str], is_excepted: bool

@@ -324,16 +324,15 @@ def test_writing_at_the_same_time_never_breaks_the_file(tmp_path: Path) -> None:
 
 WARM = """
 import sys
-from pathlib import Path
 from embercoach.cli import entry
-code = entry.start(["check", *sys.argv[1:]])
+for form in ("text", "concise", "json", "github"):
+    code = entry.start(["check", sys.argv[1], "--output-format", form])
 heavy = {"libcst", "rich", "mlx", "numpy", "tree_sitter", "multiprocessing", "tokenize_"}
 print(code, sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "json", "github"])
-def test_a_warm_run_imports_nothing_heavy(tmp_path: Path, form: str) -> None:
+def test_a_warm_run_imports_nothing_heavy(tmp_path: Path) -> None:
     """With the real checks, in a process of its own."""
     source = (
         "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
@@ -344,7 +343,7 @@ def test_a_warm_run_imports_nothing_heavy(tmp_path: Path, form: str) -> None:
     root = str(Path(__file__).parents[2])
     results = [
         subprocess.run(
-            [sys.executable, "-c", WARM, str(tmp_path), "--output-format", form],
+            [sys.executable, "-c", WARM, str(tmp_path)],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": root, "NO_COLOR": "1", "FORCE_COLOR": ""},
             capture_output=True,
@@ -354,6 +353,7 @@ def test_a_warm_run_imports_nothing_heavy(tmp_path: Path, form: str) -> None:
         for _ in range(2)
     ]
     assert results[0].stdout == results[1].stdout
-    assert "GRAPH-BREAK-001" in results[1].stdout
+    assert results[1].stdout.count("GRAPH-BREAK-001") >= 4
     assert results[1].stderr == "1 []\n"
     assert "libcst" in results[0].stderr
+    assert "tree_sitter" not in results[0].stderr, "Metal's grammar is for kernels alone"

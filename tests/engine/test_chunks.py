@@ -35,11 +35,6 @@ def test_every_task_is_given_once_with_its_group(tasks: list[tuple[int, str]]) -
     assert len(set(order)) == len(list(groupby(order)))
 
 
-def test_big_tasks_come_first() -> None:
-    found = taken(Chunks(range(4), [10, CHUNK_BYTES, 20, CHUNK_BYTES + 1], "aaaa"))
-    assert [chunk for _, chunk in found] == [[3], [1], [2, 0]]
-
-
 def test_a_second_process_takes_up_another_group_and_then_helps() -> None:
     chunks = Chunks(range(5), [CHUNK_BYTES] * 5, "aaabb")
     assert chunks.take() == ("a", [0])

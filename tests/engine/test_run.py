@@ -11,7 +11,7 @@ import pytest
 from embercoach import rulebook
 from embercoach.config import Settings
 from embercoach.engine.run import RunResult, joined, run
-from embercoach.finding import Finding, Step
+from embercoach.finding import Step
 from embercoach.rulebook import Rule, RulePageError
 from embercoach.safe_read import read_bytes
 
@@ -159,20 +159,6 @@ def test_a_file_that_goes_away_meanwhile(project: Path, monkeypatch: pytest.Monk
     assert problems(check()) == ["a.py:1:1: cannot be read: No such file or directory"]
 
 
-def test_paths_are_shown_as_given(project: Path) -> None:
-    Path("src/pkg").mkdir(parents=True)
-    write("src/pkg/a.py", "import mlx\nbad_pull\n")
-    for given, shown in (
-        (".", "src/pkg/a.py"),
-        ("src", "src/pkg/a.py"),
-        ("./src/../src/pkg/a.py", "src/pkg/a.py"),
-        (str(project / "src"), str(project / "src/pkg/a.py")),
-    ):
-        assert [f.path for f in check(given).findings] == [shown]
-    os.chdir("src/pkg")
-    assert [f.path for f in check("../../src").findings] == ["../../src/pkg/a.py"]
-
-
 def test_standard_input(project: Path) -> None:
     data = b"import mlx\nbad_pull\nbad_scalar\n"
     result = check(stdin=("some/where.py", data))
@@ -209,12 +195,6 @@ def test_severity_and_selection_by_file(project: Path) -> None:
     ]
 
 
-def test_the_context_decides_the_severity(project: Path) -> None:
-    write("a.py", "import mlx\nbad_pull\n")
-    write("b.py", "import mlx\nbad_pull\nloop_\n")
-    assert [f.context for f in check().findings] == ["default", "loop"]
-
-
 def test_steps_and_places_beside_come_along_from_the_cache_too(project: Path) -> None:
     write("a.py", "import mlx\norigin_1\n  # beside_3\n\norigin_4\nbad_pull\n")
     for cached in (0, 1):
@@ -243,11 +223,3 @@ def test_results_add_up(project: Path) -> None:
     write("c.py", "import mlx\nbad_shape  # noqa: HOST-PULL\n")
     parts = [check(name) for name in ("c.py", "a.py", "b.py")]
     assert joined(parts) == joined([*parts, RunResult()]) == check()
-
-
-def test_findings_at_one_place_have_an_order() -> None:
-    found = [
-        Finding("DTYPE-001", 1, 1, 1, end, "what", "help", "loop", path="a.py", severity="error")
-        for end in range(9, 1, -1)
-    ]
-    assert joined([RunResult(tuple(found))]).findings == tuple(reversed(found))

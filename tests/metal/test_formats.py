@@ -65,15 +65,6 @@ def test_format(template, mapped) -> None:
     assert_map(result, sources)
 
 
-def test_computed_text_points_at_its_field() -> None:
-    source = "'N = {n}; {s}'"
-    text = format_text(FoldedText.of_literal(source, 0), [], {"n": 128, "s": "x"})
-    assert text.text == "N = 128; x"
-    assert [text.position(i) for i in (4, 5, 6)] == [(0, 5)] * 3
-    assert text.end_position(6) == (0, 8)
-    assert text.position(9) == (0, 10)
-
-
 CONVERSIONS = st.sampled_from(
     ["%s", "%d", "%5.2f", "%%", "%x", "%-4d|", "%r", "%c", "a", "\n", "%", "%*d", "%(n)s", "%q"]
 )
@@ -146,7 +137,6 @@ def test_substitute(template, safe) -> None:
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (lambda t, s: format_text(t("{} {n:4d}"), [s], {"n": s}), "? ?"),
         (lambda t, s: percent(t("%d-%5.2f"), [s, s]), "?-?"),
         (lambda t, s: substitute(t("$a${a}"), {"a": s}, safe=False), "??"),
     ],

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from embercoach import checks
-from embercoach.metal.syntax import parse_body, parse_unit
 from embercoach.metal.work_budget import TOO_INTRICATE
 from tests.benchmarks.metal_growth import HEAD, kernel
 
 DOUBLE = kernel("double d = 0; x[i] = d;")
 LINE = HEAD.count("\n") + 3
-INTRICATE = ["!}", "-)", "&..."]
 
 
 def _doubles(text: str) -> list[int]:
@@ -27,23 +25,15 @@ def test_an_open_comment_hides_only_what_stands_in_it(rest: str) -> None:
     assert _doubles(HEAD + DOUBLE + rest + DOUBLE) == [LINE]
 
 
-def test_an_open_comment_hides_no_comment_before_it() -> None:
-    assert _doubles(f"{HEAD}/* a */ // b /* c\n/* // */{DOUBLE}/* // *") == [LINE + 1]
-
-
 @pytest.mark.parametrize(
     "literal",
     [
         'constant char* s = "/*";',
         'constant char* s = "\\"/*";',
-        'constant char* s = "a\\\n/*";',
         "constant int c = '/*';",
         "constant int c = '\"'; // /*",
-        "// a \\\n/*",
         'constant char* s = R"(/*)";',
         'constant char* s = R"x( )" /* )x";',
-        "constant int c = 1'000; // don't /*",
-        "#define QUOTE '\"' // /*",
     ],
 )
 def test_a_literal_or_line_comment_opens_no_comment(literal: str) -> None:
@@ -52,18 +42,11 @@ def test_a_literal_or_line_comment_opens_no_comment(literal: str) -> None:
     assert _doubles(text) == [line]
 
 
-def test_an_open_comment_is_a_fault_from_its_start_to_the_end() -> None:
-    unit, body = "int a;\né /* b", "a = 1; /* b\nc"
-    assert unit[parse_unit(unit).faults[-1].start :] == "/* b"
-    (fault,) = parse_body(body).faults
-    assert (body[fault.start : fault.end], fault.line, fault.column) == ("/* b\nc", 1, 8)
-
-
-@pytest.mark.parametrize("unit", INTRICATE)
-def test_text_that_the_grammar_reads_in_quadratic_time_is_a_problem(unit: str) -> None:
-    garbage = unit * (20_000 // len(unit))
-    assert checks.check_metal(HEAD + DOUBLE + garbage).problem == TOO_INTRICATE
-    assert checks.check_objective_c(f"#import <a.h>\n{garbage}").problem == TOO_INTRICATE
+def test_text_that_the_grammar_reads_in_quadratic_time_is_a_problem() -> None:
+    report = checks.check_metal(HEAD + DOUBLE + "-)" * 10_000)
+    assert report.problem == TOO_INTRICATE
+    report = checks.check_objective_c("#import <a.h>\n" + "&..." * 5_000)
+    assert report.problem == TOO_INTRICATE
 
 
 @pytest.mark.parametrize("place", ["header", "source"])
@@ -78,8 +61,3 @@ def test_a_kernel_in_python_that_takes_too_long_to_parse_is_a_problem(
     )
     report = checks.check_source(source, tmp_path / "a.py", checks.Project())
     assert report.problem == TOO_INTRICATE
-
-
-def test_a_text_with_many_errors_is_parsed() -> None:
-    errors = "int a = ; f(; x y z; ) }\n" * 40
-    assert checks.check_metal(HEAD + DOUBLE + errors).problem is None

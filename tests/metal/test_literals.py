@@ -15,7 +15,6 @@ from embercoach.metal.literals import (
     line_and_column,
     read_content,
     read_literal,
-    read_opening,
 )
 
 FRAGMENTS = st.sampled_from(
@@ -93,16 +92,6 @@ def test_fragment_equals_f_string(raw, content) -> None:
 def test_no_plain_literal(source) -> None:
     with pytest.raises(LiteralError):
         read_literal(source)
-
-
-@pytest.mark.parametrize(
-    ("source", "prefix", "quote"),
-    [("'a'", "", "'"), ('Rb"a"', "rb", '"'), ("''", "", "'"), ('f""""""', "f", '"""')],
-)
-def test_opening(source, prefix, quote) -> None:
-    opening = read_opening(source)
-    assert (opening.prefix, opening.quote) == (prefix, quote)
-    assert source[opening.length :].endswith(quote)
 
 
 @pytest.mark.parametrize(

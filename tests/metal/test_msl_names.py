@@ -11,7 +11,6 @@ from embercoach.metal.msl_names import (
     MLX_NAMES,
     VALUES,
     is_known,
-    is_standard_header,
 )
 from embercoach.metal.written.body import read_unit
 
@@ -40,53 +39,5 @@ def test_table_of_mlx_holds_nothing_else() -> None:
     assert MLX_NAMES - declared == set()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("half4", "uchar2", "packed_float3", "bfloat4", "ulong3", "float4x4", "half2x3"),
-        *("simdgroup_float8x8", "atomic_uint", "size_t", "uint64_t", "simd_float4"),
-        *("INFINITY", "M_PI_F", "M_LN2_H", "FLT_MAX", "HALF_EPSILON", "UINT_MAX", "MAXFLOAT"),
-        *("memory_order_relaxed", "mem_flags", "numeric_limits", "bfloat16_t", "Limits"),
-        *("__METAL_VERSION__", "texture2d_array", "METAL_FUNC"),
-    ],
-)
-def test_names_that_may_stand_anywhere(name) -> None:
-    assert is_known(name, "value")
-    assert is_known(name, "type")
-
-
-@pytest.mark.parametrize("name", ["exp", "step", "length", "bias", "rank", "simd_sum", "as_type"])
-def test_words_that_are_known_where_they_are_applied(name) -> None:
-    assert is_known(name, "call")
-    assert not is_known(name, "value")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("inp0", "out0", "x_size", "erf", "expm1", "cbrt", "lgamma", "std", "int5", "float8"),
-        *("thread_position_in_grid", "tid", "packed_float5", "half5x5", "atomic_double", "size"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["value", "call", "type", "namespace"])
-def test_unknown_names(name, kind) -> None:
-    assert not is_known(name, kind)
-
-
 def test_tables_do_not_overlap() -> None:
     assert not (VALUES - MLX_NAMES) & FUNCTIONS
-
-
-@pytest.mark.parametrize(
-    ("target", "known"),
-    [
-        ("<metal_stdlib>", True),
-        ("<metal_simdgroup_matrix>", True),
-        ("<simd/simd.h>", True),
-        ('"mine.h"', False),
-        ("<cmath>", False),
-        ("<MetalPerformancePrimitives/MetalPerformancePrimitives.h>", False),
-    ],
-)
-def test_standard_headers(target, known) -> None:
-    assert is_standard_header(target) is known

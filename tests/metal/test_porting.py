@@ -36,7 +36,6 @@ def source_of(text: str) -> str:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("y[id] = 1;", "y[thread_position_in_grid.x] = 1;"),
         ("{ int id = 2; y[id] = 1; } y[0] = id;",
          "{ int id = 2; y[id] = 1; } y[0] = thread_position_in_grid.x;"),
         ("// id\ny[0] = s.id + id;", "// id\ny[0] = s.id + thread_position_in_grid.x;"),
@@ -68,35 +67,6 @@ def test_vectors_of_an_attribute_are_renamed(type_: str, use: str, expected: str
 
 
 NAMES = st.sampled_from(["id", "other", "idx"])
-STATEMENTS = st.recursive(
-    st.builds("y[{0}] = {1};".format, NAMES, NAMES)
-    | st.builds("int {0} = 3;".format, st.sampled_from(["local", "id_"])),
-    lambda inner: st.builds(
-        "{{ uint {0} = 1; {1} }}".format, NAMES, st.lists(inner, max_size=3).map(" ".join)
-    ),
-    max_leaves=8,
-)
-
-
-@given(st.lists(STATEMENTS, min_size=1, max_size=4))
-def test_exactly_the_uses_of_the_parameter_are_renamed(statements: list[str]) -> None:
-    body = f"uint other = 0, idx = 0; y[id] = 0; {' '.join(statements)}"
-    expected: list[str] = []
-    shadows = [False]
-    words = body.replace("[", " [ ").replace("]", " ] ").replace(";", " ; ").split()
-    for at, word in enumerate(words):
-        if word == "{":
-            shadows.append(shadows[-1])
-        elif word == "}":
-            shadows.pop()
-        elif word == "id" and words[at - 1] == "uint":
-            shadows[-1] = True
-        elif word == "id" and not shadows[-1]:
-            expected.append("thread_position_in_grid.x")
-            continue
-        expected.append(word)
-    ported = source_of(kernel(body)).replace("[", " [ ").replace("]", " ] ").replace(";", " ; ")
-    assert ported.split() == expected
 
 
 @given(st.text(max_size=40))

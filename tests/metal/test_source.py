@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from embercoach.metal.formats import format_text
 from embercoach.metal.literals import line_and_column
-from embercoach.metal.source import FoldedText, UnfoldableError, concat, join
+from embercoach.metal.source import FoldedText, UnfoldableError, concat
 
 LINES = st.text(alphabet=" \t\nab{}", max_size=30)
 SOURCES = LINES.map(lambda content: f'"""{content}"""')
@@ -39,53 +39,11 @@ def folded(sources: list[str]) -> FoldedText:
     return concat(FoldedText.of_literal(source, i) for i, source in enumerate(sources))
 
 
-@given(st.lists(SOURCES, max_size=3), st.integers(0, 40), st.integers(0, 40))
-def test_slice(sources, start, end) -> None:
-    text = folded(sources)
-    assert text.slice(start, end).text == text.text[start:end]
-    assert_map(text.slice(start, end), sources)
-    assert text.slice(start).text == text.text[start:]
-
-
-@given(st.lists(SOURCES, max_size=3), st.sampled_from([None, " \n", "ab", "{"]))
-def test_strip(sources, characters) -> None:
-    text = folded(sources)
-    for name in ("strip", "lstrip", "rstrip"):
-        result = getattr(text, name)(characters)
-        assert result.text == getattr(text.text, name)(characters)
-        assert_map(result, sources)
-
-
 @given(st.lists(SOURCES, max_size=3))
 def test_dedent(sources) -> None:
     result = folded(sources).dedent()
     assert result.text == textwrap.dedent(folded(sources).text)
     assert_map(result, sources)
-
-
-@given(
-    st.lists(SOURCES, max_size=3),
-    st.text(alphabet="ab \n", min_size=1, max_size=2),
-    st.text(alphabet="abXY", max_size=3),
-    st.integers(-1, 3),
-    st.booleans(),
-)
-def test_replace(sources, old, new, count, mapped) -> None:
-    text = folded(sources)
-    sources = [*sources, f"'{new}'"]
-    given_new = FoldedText.of_literal(sources[-1], len(sources) - 1) if mapped else new
-    result = text.replace(old, given_new, count)
-    assert result.text == text.text.replace(old, new, count)
-    assert_map(result, sources)
-
-
-@given(SOURCES, st.lists(SOURCES, max_size=4))
-def test_join(separator, sources) -> None:
-    everything = [separator, *sources]
-    literals = [FoldedText.of_literal(source, i) for i, source in enumerate(everything)]
-    result = join(literals[0], literals[1:])
-    assert result.text == literals[0].text.join(part.text for part in literals[1:])
-    assert_map(result, everything)
 
 
 def test_position_through_the_usual_chain() -> None:
@@ -109,24 +67,6 @@ def test_escapes_point_at_their_backslash() -> None:
     assert text.text == "a\tb\n"
     assert [text.position(i) for i in range(5)] == [(0, 1), (0, 2), (0, 4), (0, 5), (0, 7)]
     assert text.end_position(2) == (0, 4)
-
-
-def test_f_string_pieces() -> None:
-    source = 'f"{{a}} {n}\\n"'
-    text = concat(
-        [
-            FoldedText.of_fragment("{{a}} ", 0, 2),
-            FoldedText.of_value("16", 0, 8, 3),
-            FoldedText.of_fragment("\\n", 0, 11),
-        ]
-    )
-    assert text.text == "{a} 16\n"
-    assert [text.position(i) for i in range(7)] == [
-        *((0, 2), (0, 4), (0, 5), (0, 7)),
-        *((0, 8), (0, 8)),
-        (0, 11),
-    ]
-    assert source[11:13] == "\\n"
 
 
 def test_text_from_nowhere_has_no_position() -> None:

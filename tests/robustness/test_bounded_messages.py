@@ -12,7 +12,7 @@ from embercoach.engine.inspection import Inspector
 from embercoach.engine.payload import restored, stored
 from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, in_file, quoted
 
-LONG = "a" * 50_000
+LONG = "a" * 5_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"
 KERNEL = """\
 import mlx.core as mx
@@ -71,13 +71,6 @@ def assert_bounded(texts: list[str]) -> None:
 @pytest.mark.parametrize("key", ["name", "input_name", "template"])
 def test_names_of_a_kernel(key: str, value: str) -> None:
     assert_bounded(messages("a.py", KERNEL.format(**GOOD | {key: value})))
-
-
-def test_a_kernels_name_of_all_characters() -> None:
-    name = "".join(map(chr, range(33, 5_000)))
-    found = messages("a.py", KERNEL.format(**GOOD | {"name": name}))
-    assert any("kernel name contains" in text for text in found)
-    assert_bounded(found)
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)

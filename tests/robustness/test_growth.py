@@ -34,13 +34,13 @@ GROWING = {
 def test_what_grows_ends(start: str, step: str) -> None:
     name = start.rpartition(" = ")[0].rpartition("\n")[2] or "A"
     source = (
-        f"{IMPORTS}{start}{step * 60}if c:\n    {name} = None\n"
+        f"{IMPORTS}{start}{step * 30}if c:\n    {name} = None\n"
         f"def g(y={name}): return y\ng({name})\n"
     )
     assert outcome_of(source, PATH) == "checked"
 
 
-def functions_calling(body: str, count: int = 30) -> str:
+def functions_calling(body: str, count: int = 20) -> str:
     """Functions that each call the next: ``{next}`` in the body, of the parameter ``a``."""
     functions = (
         f"def f{i}(a):\n    return {body.format(next=f'f{i + 1}')}\n" for i in range(count)

@@ -29,29 +29,20 @@ PROGRAM_FILES = [
 # Examples differ a thousandfold in time, so that a deadline each says little: the outcome has its
 # own limit, far above.
 JUNK = settings(suppress_health_check=list(HealthCheck))
+SLOW = settings(JUNK, max_examples=settings().max_examples // 7)
+
+
+MARKS = st.sampled_from("()[]{}:=,.\"'\\#@ \n\t\r\x0cxf1é\ufeff\u2028")
+SEPARATED = st.tuples(st.sampled_from(["", " "]), st.lists(st.sampled_from(TOKENS), max_size=60))
 
 
 @JUNK
-@given(st.text())
+@given(st.text() | st.text(MARKS, max_size=80) | SEPARATED.map(lambda t: IMPORTS + t[0].join(t[1])))
 def test_any_text(text: str) -> None:
     event(outcome_of(text, PATH))
 
 
-@JUNK
-@given(
-    st.text(alphabet=st.sampled_from("()[]{}:=,.\"'\\#@ \n\t\r\x0cxf1é\ufeff\u2028"), max_size=80)
-)
-def test_any_marks(text: str) -> None:
-    event(outcome_of(text, PATH))
-
-
-@JUNK
-@given(st.lists(st.sampled_from(TOKENS), max_size=60), st.sampled_from(["", " "]))
-def test_any_tokens(tokens: list[str], between: str) -> None:
-    event(outcome_of(IMPORTS + between.join(tokens), PATH))
-
-
-@JUNK
+@SLOW
 @given(PROGRAMS)
 def test_any_program(program: str) -> None:
     event(outcome_of(IMPORTS + program, PATH))
@@ -118,7 +109,7 @@ def mutated(path: Path, random: Random) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-@settings(JUNK, max_examples=40)
+@SLOW
 @given(st.sampled_from(PROGRAM_FILES), st.randoms(use_true_random=True))
 def test_mutated_programs(path: Path, random: Random) -> None:
     program = mutated(path, random)

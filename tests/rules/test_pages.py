@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 import functools
-import json
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from statistics import mean
+from typing import TYPE_CHECKING
 
 import pytest
 
 from embercoach import rulebook
+from embercoach.checks import Project, check_objective_c, check_source
+from embercoach.config import Settings
+from embercoach.engine.run import run
 from embercoach.testing.rule_pages import (
     Block,
     Page,
@@ -27,6 +28,9 @@ from embercoach.testing.rule_pages import (
     read_page,
 )
 from embercoach.testing.rule_pages import lint as page_findings
+
+if TYPE_CHECKING:
+    from embercoach.finding import Finding
 
 PAGES = [read_page(path) for path in page_paths()]
 #: Codes about comments are found by the engine, after the checks.
@@ -80,46 +84,28 @@ class Found:
     safe: bool | None
 
 
-Lint = Callable[[Block], list[Found]]
+@functools.cache
+def found_by_checks(block: Block) -> tuple[Finding, ...]:
+    """What the checks find; three tests ask for it."""
+    return page_findings(block)
 
 
 @functools.cache
-def found_by_checks(block: Block) -> list[Found]:
-    """What the checks find; two tests ask for it."""
-    return [Found(f.code, f.line, f.fix and f.fix.safe) for f in page_findings(block)]
+def found_by_engine(block: Block) -> list[Found]:
+    """What a run finds, which judges comments too."""
+    name, data = "example.py", block.code.encode()
+    result = run([], Settings(root=Path.cwd()), cache=False, stdin=(name, data))
+    assert result.problems == ()
+    return [Found(f.code, f.line, f.fix and f.fix.safe) for f in result.findings]
 
 
-@functools.cache
-def found_by_command(block: Block) -> list[Found]:
-    """What the command finds in a file of its own."""
-    options = ["--output-format", "json", "--show-notes", "--no-cache"]
-    with TemporaryDirectory() as folder:
-        example = Path(folder, "example.py")
-        example.write_text(block.code, encoding="utf-8")
-        command = [sys.executable, "-m", "embercoach", "check", *options, example.name]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
-        )
-    assert done.returncode in (0, 1), done.stderr
-    findings = json.loads(done.stdout)["findings"]
-    return [Found(f["code"], f["line"], f["fix"] and f["fix"]["safe"]) for f in findings]
-
-
-@pytest.fixture(scope="module")
-def lint() -> Lint:
+def lint(block: Block) -> list[Found]:
     """All findings in a block, of whatever severity."""
-
-    def lint_block(block: Block) -> list[Found]:
-        family = rulebook.rule(block.path.stem).family
-        if is_simulated(block):
-            return simulated(block)
-        return found_by_command(block) if family == SUPPRESSION_FAMILY else found_by_checks(block)
-
-    return lint_block
-
-
-def test_there_are_pages() -> None:
-    assert PAGES
+    if is_simulated(block):
+        return simulated(block)
+    if rulebook.rule(block.path.stem).family == SUPPRESSION_FAMILY:
+        return found_by_engine(block)
+    return [Found(f.code, f.line, f.fix and f.fix.safe) for f in found_by_checks(block)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
@@ -188,25 +174,79 @@ COMPANIONS = {
 
 
 @pytest.mark.parametrize("block", blocks_in("Bad"))
-def test_bad_examples_are_flagged_with_their_code_alone(block: Block, lint: Lint) -> None:
+def test_bad_examples_are_flagged_with_their_code_alone(block: Block) -> None:
     findings = lint(block)
     companions = COMPANIONS.get(block.path.stem, set())
     assert {found.code for found in findings} - companions == {block.path.stem}, findings
 
 
 @pytest.mark.parametrize("block", blocks_in("Good"))
-def test_good_examples_are_silent(block: Block, lint: Lint) -> None:
+def test_good_examples_are_silent(block: Block) -> None:
     assert lint(block) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
-def test_fixes_are_as_the_page_says(page: Page, lint: Lint) -> None:
+def test_fixes_are_as_the_page_says(page: Page) -> None:
     if page.rule.kind is not None:
         pytest.skip("the simulator offers no fixes: test_kinds_and_pages_are_the_same")
     code = page.path.stem
     found = [f for block in page.blocks_of("Bad") for f in lint(block) if f.code == code]
     kinds = {f.safe for f in found if f.safe is not None}
     assert fix_errors(page, kinds) == []
+
+
+LONGEST = 100
+LONGEST_MEAN = 65
+NAME = "a" * 300
+#: Code that names and operands make messages of.
+LONG_NAMES = f"""
+import mlx.core as mx
+import numpy as np
+
+{NAME} = mx.ones((3,), dtype=mx.int32)
+spectrum = mx.fft.rfftn(mx.fft.rfft({NAME}, norm="ortho"), norm="forward")
+back = mx.fft.irfftn(spectrum, s=(3,), norm="backward")
+for _ in range(3):
+    np.testing.assert_array_almost_equal({NAME}, {NAME})
+    {NAME} *= 2
+    print({NAME} * np.float32(0.5), sorted({NAME}), {NAME}.{NAME}.astype(mx.float16) > 1e9)
+"""
+LONG_TENSOR = f"""
+#include <torch/extension.h>
+void f(torch::Tensor {NAME}) {{
+    auto host = {NAME}.cpu();
+    id<MTLBuffer> b = [device newBufferWithBytes:{NAME}.cpu().data_ptr() length:4 options:0];
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    """The findings of all bad examples in Python and host code, and of programs of long names."""
+    blocks = [block for page in PAGES for block in page.blocks_of("Bad")]
+    found = [
+        one
+        for block in blocks
+        if not block.path.stem.startswith(("KERNEL-", "SIM-", "NOQA-"))
+        for one in found_by_checks(block)
+    ]
+    found += check_source(LONG_NAMES, Path("example.py"), Project()).findings
+    found += check_objective_c(LONG_TENSOR).findings
+    return [one for one in found if not one.code.startswith("KERNEL-")]
+
+
+def test_messages_and_helps_are_short(findings: list[Finding]) -> None:
+    assert {"HOST-PULL-003", "FFT-NORM-001", "HOST-COPY-001"} <= {one.code for one in findings}
+    texts = [text for one in findings for text in (one.message, one.help)]
+    assert [text for text in texts if len(text) > LONGEST] == []
+    assert mean(map(len, {one.message for one in findings})) <= LONGEST_MEAN
+
+
+def test_helps_are_sentences(findings: list[Finding]) -> None:
+    for one in findings:
+        assert one.help[0].isupper(), one
+        assert not one.help.endswith("."), one
+        assert not one.message.endswith("."), one
 
 
 FRONT_MATTER = """\

@@ -6,17 +6,6 @@ from tests.checks.flow.kernel import Kernel
 
 FLAGS = (
     Kernel(
-        "no_memory",
-        """
-        threadgroup float tile[128];
-        uint t = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
-        tile[t] = x[i];
-        threadgroup_barrier(mem_flags::mem_none);  // <- BARRIER-002
-        y[i] = tile[127 - t];
-        """,
-    ),
-    Kernel(
         "device_memory_for_an_array",
         """
         threadgroup float part[4];
@@ -25,17 +14,6 @@ FLAGS = (
         if (thread_index_in_simdgroup == 0) part[simdgroup_index_in_threadgroup] = sum;
         threadgroup_barrier(mem_flags::mem_device);  // <- BARRIER-002
         y[i] = part[0] + part[1] + part[2] + part[3];
-        """,
-    ),
-    Kernel(
-        "threadgroup_memory_for_an_output",
-        """
-        uint t = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
-        uint first = i - t;
-        z[i] = x[i];
-        threadgroup_barrier(mem_flags::mem_threadgroup);  // <- BARRIER-002
-        y[i] = z[first + 127 - t];
         """,
     ),
 )
@@ -73,57 +51,9 @@ RIGHT_FLAGS = (
         y[i] = tile[127 - t] + z[i - t + 127 - t];
         """,
     ),
-    Kernel(
-        "nothing_is_exchanged",
-        """
-        threadgroup float tile[128];
-        uint t = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
-        tile[t] = x[i];
-        threadgroup_barrier(mem_flags::mem_none);
-        y[i] = tile[t];
-        """,
-    ),
-    Kernel(
-        "a_second_barrier_orders_it",
-        """
-        threadgroup float tile[128];
-        uint t = thread_position_in_threadgroup.x;
-        uint i = thread_position_in_grid.x;
-        tile[t] = x[i];
-        threadgroup_barrier(mem_flags::mem_none);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        y[i] = tile[127 - t];
-        """,
-    ),
 )
 
-GROUP_WIDE = (
-    Kernel(
-        "own_window",
-        """
-        uint t = thread_position_in_threadgroup.x;
-        uint first = threadgroup_position_in_grid.x * 128;
-        z[first + t] = x[first + t];
-        threadgroup_barrier(mem_flags::mem_device);
-        y[first + t] = z[first + 127 - t];
-        """,
-    ),
-    Kernel(
-        "one_group",
-        """
-        uint t = thread_position_in_threadgroup.x;
-        z[t] = x[t];
-        threadgroup_barrier(mem_flags::mem_device);
-        float all = 0;
-        for (uint k = 0; k < 128; ++k) {
-            all += z[k];
-        }
-        y[t] = all;
-        """,
-        grid="(128, 1, 1)",
-    ),
-)
+GROUP_WIDE = ()
 
 WRONG = (*FLAGS, *GRID_WIDE)
 RIGHT = (*RIGHT_FLAGS, *GROUP_WIDE)

