@@ -15,7 +15,6 @@ from tests.examples.readme import (
     README,
     REGENERATE,
     SIMULATOR,
-    TRY,
     block,
     printed,
     simulated,
@@ -25,16 +24,10 @@ from tests.simulator.suite_cases import BUGS, CLEAN
 from tests.simulator.test_suite import MISSED
 
 TEXT = README.read_text(encoding="utf-8")
-COMMANDS = (TRY, "Test it")
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
 
 # --- the commands and what they print ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("heading", COMMANDS)
-def test_a_command_is_one_line_right_below_its_heading(heading: str) -> None:
-    assert re.search(rf"^## {heading}\n\n```bash\n.+\n```\n", TEXT, re.MULTILINE)
 
 
 def test_the_first_command_lints_the_example() -> None:

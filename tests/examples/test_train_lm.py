@@ -189,15 +189,6 @@ def test_two_processes_train_as_one_does(text, tmp_path) -> None:
 # --- its parts ---------------------------------------------------------------------------------
 
 
-def test_windows_are_the_text(text) -> None:
-    content = text.read_bytes()
-    windows = example.cut(content, 8)
-    assert windows.dtype == mx.uint8
-    assert bytes(windows[:, :-1].reshape(-1).tolist()) == content[: windows.shape[0] * 8]
-    assert bytes(windows[:, 1:].reshape(-1).tolist()) == content[1 : windows.shape[0] * 8 + 1]
-    assert windows.shape[0] * 8 < len(content) <= (windows.shape[0] + 1) * 8 + 1
-
-
 @pytest.mark.sampled(0)
 def test_it_learns(text) -> None:
     training = trained(text, steps=60, batch=16, width=32, blocks="m")

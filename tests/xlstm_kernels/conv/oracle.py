@@ -109,3 +109,15 @@ def long_causal(x: Numbers, weight: Numbers, skip: Numbers | None = None) -> Num
     for row, channel in np.ndindex(x.shape[0], x.shape[2]):
         y[row, :, channel] = np.convolve(x[row, :, channel], weight[channel])[: x.shape[1]]
     return y if skip is None else y + x * skip
+
+
+def long_causal_gradients(
+    x: Numbers, weight: Numbers, skip: Numbers, cotangent: Numbers
+) -> list[Numbers]:
+    """Of `long_causal` in x, weight and skip; K <= S."""
+    backward = long_causal(cotangent[:, ::-1], weight, skip)[:, ::-1]
+    in_weight = np.zeros(weight.shape)
+    for row, channel in np.ndindex(x.shape[0], x.shape[2]):
+        pulled = np.convolve(cotangent[row, :, channel], x[row, ::-1, channel])[x.shape[1] - 1 :]
+        in_weight[channel] += pulled[: weight.shape[1]]
+    return [backward, in_weight, (cotangent * x).sum(axis=(0, 1))]

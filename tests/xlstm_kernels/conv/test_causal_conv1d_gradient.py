@@ -73,7 +73,7 @@ def gradients_of(primals, cotangents, activation, device):
 # --- values ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("activation", [None, "silu"])
 @pytest.mark.parametrize(("steps", "width"), [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8)], ids=str)
 def test_packs_of_channels(

@@ -125,7 +125,7 @@ def test_nan_stays_in_its_channel_and_window(device):
     ]
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("channels", [40, 42, 45])
 @pytest.mark.parametrize("size", [(1, 4), (7, 4), (70, 1), (131, 4), (90, 8), (20, 9)], ids=str)
 def test_packs_of_channels(

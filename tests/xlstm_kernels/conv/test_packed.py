@@ -105,7 +105,7 @@ def test_boundaries_at_every_step_of_runs(width, activation, device, drawn, judg
     judge(found, primals, cotangent, numbers, activation)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("channels", [8, 6, 5])
 def test_boundaries_at_every_step_of_packed_runs(channels, monkeypatch, simulator, drawn, judge):
     """Runs of 8 steps, whose threads take several channels, and of 16 steps."""
@@ -117,7 +117,7 @@ def test_boundaries_at_every_step_of_packed_runs(channels, monkeypatch, simulato
     judge(found, primals, cotangent, numbers, "silu")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @ACTIVATIONS
 @pytest.mark.parametrize("channels", [3, 4])
 def test_boundaries_around_threadgroups(channels, activation, monkeypatch, simulator, drawn, judge):

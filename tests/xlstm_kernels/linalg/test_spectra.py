@@ -131,7 +131,7 @@ def test_eigh_empty_arrays(shape, device):
 
 
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("rows", [8, 9])
+@pytest.mark.parametrize("rows", [9])
 def test_eigh_large_matrices_are_in_device_memory(rows, held, simulator, monkeypatch):
     """Their rotations, or both."""
     kernel = eigh_kernel._kernel(held=held, held_vectors=False, vectors=True)
@@ -307,7 +307,7 @@ def test_values_alone(device):
 
 
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("shape", [(1, 9, 8), (2, 6, 13)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 6, 13)], ids=str)
 def test_svd_large_matrices_are_in_device_memory(shape, held, simulator, monkeypatch):
     """Their rotations, or both."""
     kernel = svd_kernel._kernel(held=held, held_right=False, vectors=True)

@@ -181,6 +181,7 @@ def test_model_gradients(mode, small_model, draw_tokens, draw):
     check_gradients(small_model(mode=mode), draw_tokens(2, 18), draw)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(
     "settings", [{}, {"mode": "train", "return_last_states": False}], ids=["states", "none"]
 )
@@ -460,6 +461,7 @@ def joined(pieces):
     return mx.concatenate([mx.concatenate(pieces[at : at + 3], axis=1) for at in (0, 3)])
 
 
+@pytest.mark.sampled(0)
 def test_packed_logits(model, draw_tokens, device, relative_error, wide):
     tokens = draw_tokens(2, STEPS)
     expected = joined(model(one) for one in alone(tokens))
@@ -468,6 +470,7 @@ def test_packed_logits(model, draw_tokens, device, relative_error, wide):
     assert relative_error(model(tokens), wide(expected)) > 1e-3
 
 
+@pytest.mark.sampled(0)
 def test_packed_gradients(model, draw_tokens, device, relative_error, wide):
     tokens, following = draw_tokens(2, STEPS), draw_tokens(2, STEPS)
     if isinstance(model, xLSTM):

@@ -76,7 +76,7 @@ def test_norm_strided_inputs(norm, device, draw, wide, relative_error):
     assert relative_error(result, expected) < 2e-6
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("start", [1, 2, 8])
 def test_views_that_begin_anywhere(start, dtype, norm, simulator, draw, wide, relative_error):

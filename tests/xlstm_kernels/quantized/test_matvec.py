@@ -42,7 +42,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_values(shape, precision, drawn, device, wide, relative_error):
     *_, group_size, bits = shape

@@ -47,7 +47,7 @@ def test_options(units, options, masked, device, draw_case):
         assert mx.all(mx.any(found[1], axis=-1)).item()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("units", [70, 160])
 @pytest.mark.parametrize("masked", [False, True])
 def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
