@@ -136,9 +136,6 @@ def test_the_error_survives_pickling(errors) -> None:
     assert (str(again), again.diagnostics) == (str(error), error.diagnostics)
 
 
-# -- reading what a compiler prints ----------------------------------------
-
-
 @pytest.fixture
 def unit() -> Rewritten:
     body = "int a;\ny[0] = 1;"

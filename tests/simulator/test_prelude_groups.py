@@ -56,7 +56,7 @@ def test_sum_of_bfloat_is_rounded_once() -> None:
     assert got.tolist() == bfloat_bits(butterfly(from_bfloat_bits(bits))).tolist()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [np.int32, np.int16, np.uint8, np.uint32])
 def test_reductions_and_prefixes_of_integers(dtype: type) -> None:
     x = RANDOM.integers(0, 100, 32).astype(dtype)
@@ -201,7 +201,7 @@ def test_matrix_elements_lie_where_apple_puts_them() -> None:
     assert sorted(got["out"].ravel().tolist()) == x.tolist()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scalar", ["float", "half", "bfloat"])
 def test_matrix_products(scalar: str) -> None:
     a, b, c = (RANDOM.integers(-4, 5, (8, 8)).astype(np.float32) for _ in range(3))

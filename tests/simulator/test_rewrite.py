@@ -40,9 +40,6 @@ def body_of(result: Rewritten) -> list[str]:
     return lines[first : first + result.lines.body_lines]
 
 
-# -- the frame ----------------------------------------
-
-
 def test_a_plain_kernel_keeps_every_character_of_its_body() -> None:
     body = "\n  uint i = thread_position_in_grid.x;\n  y[i] = x[i] * 2.0h;  // \u00e9\n"
     result = rewritten(body)
@@ -88,9 +85,6 @@ def test_parameters_are_read() -> None:
             "thread_index_in_simdgroup",
         ),
     }
-
-
-# -- threadgroup variables ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,18 +204,12 @@ def test_kernels_of_the_header_have_storage_too(mark: str) -> None:
     assert lines[1] == "void helper() { threadgroup float b[4]; }"
 
 
-# -- attributes ----------------------------------------
-
-
 def test_only_metals_own_attributes_go() -> None:
     header = (
         'struct [[maybe_unused]] V { float4 p [[position]]; [[clang::annotate("x")]] int i; };\n'
     )
     line = rewritten("y[0] = 1;", header).edited.text.split("\n")[0]
     assert line == header.rstrip("\n").replace("[[position]]", " " * 12)
-
-
-# -- refusals ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -264,8 +252,6 @@ def test_what_would_move_lines_is_refused(body: str, words: str) -> None:
     with pytest.raises(SimulatorError, match=words):
         rewritten(body)
 
-
-# -- any text ----------------------------------------
 
 STATEMENTS = st.sampled_from(
     [
@@ -364,9 +350,6 @@ def test_edits_that_move_lines_or_overlap_are_refused(edits: list[LineEdit]) -> 
         apply("ab\ncd", edits)
 
 
-# -- what C++ can't say ----------------------------------------
-
-
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -446,9 +429,6 @@ def test_nothing_is_edited_in_a_method_that_goes() -> None:
     assert lines[1].split() == ["};"]
 
 
-# -- parameters without an address space ----------------------------------------
-
-
 @pytest.mark.parametrize(
     ("parameter", "kind"),
     [
@@ -484,9 +464,6 @@ def test_a_parameter_without_an_address_space_is_a_problem(parameter: str, kind:
 )
 def test_parameters_that_may_have_an_address_space_are_let_be(header: str) -> None:
     assert rewritten("y[0] = 1;", f"{header}\n").problems == ()
-
-
-# -- locals without a value ----------------------------------------
 
 
 def filled(body: str) -> str:

@@ -36,6 +36,7 @@ def test_bug_is_found_at_its_line(case: Case, request: pytest.FixtureRequest) ->
 
 
 @pytest.mark.parametrize("case", notes.NOTES, ids=_name)
+@pytest.mark.sampled(2)
 def test_benign_class_is_noted(case: Case) -> None:
     assert complaints(case, run(case)) == []
 
