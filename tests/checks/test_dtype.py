@@ -29,25 +29,17 @@ ONE_FINDING = [
     ("001", "mx.array(0.5) + h"),
     ("001", "h.astype(mx.bfloat16) - mx.array(1.0)"),
     ("001", "h * mx.array(0.5, mx.float32)"),
-    ("001", "h ** mx.full((3,), 2.0)"),
     ("001", "h @ mx.eye(3)"),
     ("001", "mx.concatenate([h, mx.zeros(3)])"),
-    ("002", "i + np.array([0.5, 1.5])"),
     ("002", "mx.add(i, np.array([0.5]))"),
-    ("002", "mx.maximum(np.float32(0.5), i)"),
     ("002", "i.astype(mx.uint8) - np.float16(0.5)"),
     ("003", "np.float64(2) - h"),
     ("003", "np.int64(2) + i"),
-    ("005", "mx.array((np.float16(1), 2))"),
     ("006", "mx.array(1e5, mx.float16)"),
     ("007", "mx.arange(x.shape[0]).astype(mx.bfloat16)"),
-    ("007", "mx.cumsum(h, axis=0)"),
     ("007", "h.cumsum()"),
     ("008", "mx.put_along_axis(i.astype(mx.int64), y, i, axis=0)"),
-    ("009", "mx.zeros((3,), dtype=mx.float64)"),
     ("010", "mx.maximum(mx.argmax(x) - 1, 0)"),
-    ("010", "mx.clip(mx.argmax(x) - 1, 0, 8)"),
-    ("011", "mx.log(mx.softmax(x, axis=-1))"),
     ("011", "mx.log(mx.sigmoid(x))"),
     ("011", "mx.log(1 - mx.sigmoid(x))"),
     ("011", "-mx.log(1 + mx.exp(-x))"),
@@ -79,12 +71,9 @@ SILENT = [
     "mx.put_along_axis(i, y, i, axis=0)",
     "x.astype(mx.uint8) - i",
     "mx.where(y, mx.argmax(x) - 1, 0)",
-    "mx.minimum(mx.argmax(x) - mx.argmin(x), mx.argmin(x) - mx.argmax(x))",
     "x.shape[0] - mx.argmax(x) - 1",
     "mx.log(mx.exp(x - x.max()).sum())",
-    "mx.exp(x - x.max()) / mx.exp(x - x.max()).sum()",
     "mx.log(mx.sum(x))",
-    "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask=y)",
     "mx.fast.scaled_dot_product_attention(s, s, s, scale=1.0, mask=s)",
     "mx.fast.scaled_dot_product_attention(h, h, h, scale=1.0, mask='causal')",
 ]
@@ -101,7 +90,6 @@ STATEMENTS = [
     ([], "t = mx.array(0.0)\nfor v in y:\n    t += v.astype(mx.bfloat16)"),
     ([], "for v in y:\n    h = h + v.astype(mx.float16)"),
     (["008"], "t = mx.array(np.array([1, 2]))\nt[i] += 1"),
-    (["011"], "p = mx.softmax(x)\nq = mx.log(p)\nreturn p, q"),
 ]
 
 
@@ -161,7 +149,6 @@ class Usage:
     ("dtype", "line", "count"),
     [
         ("float16", "self.hits += 1", 1),
-        ("float32", "self.hits += 1", 0),
         ("float16", "self.hits = self.hits + mx.ones(1)", 0),
         ("float16", "other = self.hits + 1", 0),
     ],
@@ -190,7 +177,6 @@ def test_int64_arrays_of_numpy_that_are_written_through_indices(made: str, count
         ("return mx.sum(x**2) / n - (mx.sum(x) / n) ** 2", 1),
         ("return mx.sqrt((x * x).mean() - mx.multiply(x.mean(), x.mean()))", 1),
         ("return mx.mean(x * x) - mx.mean(y) ** 2", 0),
-        ("return mx.mean(x * y) - mx.mean(x) ** 2", 0),
     ],
 )
 def test_variances_by_difference(body: str, count: int) -> None:

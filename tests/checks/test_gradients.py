@@ -11,17 +11,9 @@ FOUND = {
         "GRAD-001",
         "def f(x):\n    m = x > 0\n    return mx.where(m, mx.sqrt(x), 0).sum()\ng = mx.grad(f)",
     ),
-    "a name of the operation": (
-        "GRAD-001",
-        "def f(x):\n    y = mx.log(x)\n    return mx.where(x > 1e-9, y, 0).sum()\ng = mx.grad(f)",
-    ),
     "a distance": (
         "GRAD-001",
         "def f(a, b):\n    return mx.maximum(mx.linalg.norm(a - b), 1e-6)\ng = mx.grad(f)",
-    ),
-    "a masked root": (
-        "GRAD-001",
-        "def f(x):\n    r = mx.sqrt(x * x)\n    return mx.where(r > 0, r, 1).sum()\ng = mx.grad(f)",
     ),
     "a root of squared distances": (
         "GRAD-005",
@@ -40,13 +32,6 @@ FOUND = {
         (
             "def f(m, x, y):\n    return nn.losses.cross_entropy(m(x), y), y\n"
             "def g(m):\n    return nn.value_and_grad(m, f)"
-        ),
-    ),
-    "an index": (
-        "GRAD-004",
-        (
-            "@mx.custom_function\ndef f(x):\n    return x\n"
-            "@f.vjp\ndef g(p, c, o):\n    return c * p[0]"
         ),
     ),
 }

@@ -47,18 +47,6 @@ FEW, MANY = "[mx.zeros((4,))]", "[mx.zeros((4, 4))]"
 @pytest.mark.parametrize(
     ("body", "header", "passed"),
     [
-        ("y[0] = reinterpret_cast<const device float4*>(x)[0].x;", "", FEW),
-    ],
-)
-def test_pointers_of_the_wrong_space(body: str, header: str, passed: str) -> None:
-    program = kernel(body, header=header, passed=passed)
-    assert codes(program, "KERNEL-SPACE") == ["KERNEL-SPACE-001"]
-
-
-@pytest.mark.parametrize(
-    ("body", "header", "passed"),
-    [
-        ("const device float* p = x; y[0] = p[0];", "", MANY),
         ("const constant float* p = x; y[0] = p[0];", "", FEW),
         ("y[0] = f(x);", "template <typename P> float f(P p) { return p[0]; }", FEW),
         ("const device float* p = x; y[0] = p[0];", "", "[unknown]"),
@@ -107,7 +95,6 @@ def test_pointers_without_a_space(body: str, header: str, text: str) -> None:
     [
         ("auto p = x + 1; const device float* q = x; y[0] = q[0];", "[mx.array(1.0)]", True),
         ("y[0] = 2 * x;", "[mx.array([1.0])]", True),
-        ("float v = x; y[0] = v;", "[mx.zeros((4, 4))]", True),
         ("y[0] = exp(x);", "[mx.zeros((1,))]", True),
         ("auto p = y; p = p + x; p[0] = 1;", "[4]", False),
         ("auto p = y; p = x + 1 + p; p[0] = 1;", "[4]", False),
@@ -136,9 +123,7 @@ STRIDED = "ensure_row_contiguous=False"
     ("body", "passed", "more", "flagged"),
     [
         (INDEX + "auto p = x + i; y[i] = p[0];", "[x]", STRIDED, True),
-        (INDEX + "y[i] = x[i];", "[mx.transpose(x)]", STRIDED, True),
         (INDEX + "y[i] = x[i];", "[x[:, 1:]]", STRIDED, True),
-        (INDEX + "y[i] = x[elem_to_loc(i, x_shape, x_strides, x_ndim)];", "[x]", STRIDED, False),
         (INDEX + "y[i] = x[i];", "[x[1:]]", STRIDED, False),
         (INDEX + "y[i] = x;", "[x]", STRIDED, False),
         (INDEX + "y[i] = x[i];", "[unknown]", STRIDED, False),
@@ -172,12 +157,9 @@ def test_strides_in_functions(header: str, body: str, flagged: bool) -> None:
     ("callers", "flagged"),
     [
         ("def f(x):\n    return _launch(mx.contiguous(x))\n", False),
-        ("def f(x):\n    return _launch(x + 1)\n", False),
         ("def f(x):\n    return _launch(x=x * 2)\n", False),
-        ("def f(x):\n    return _launch(x)\n", True),
         ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x)\n", True),
         ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x - 1)\n", False),
-        ("def f(x):\n    return _launch(x.T)\n", True),
         ("def f(x):\n    x = x.T\n    return _launch(mx.contiguous(x)) + _launch(x=x.T)\n", True),
     ],
 )
@@ -197,7 +179,6 @@ ATOMIC = "atomic_outputs=True"
 @pytest.mark.parametrize(
     ("dtype", "more", "flagged"),
     [
-        ("mx.bfloat16", ATOMIC, True),
         ("mx.int64", ATOMIC, True),
         ("mx.uint8", ATOMIC, True),
     ],
@@ -211,7 +192,6 @@ def test_dtypes_of_atomic_outputs(dtype: str, more: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        ("y[0] = 1;", True),
         ("y[0] += 1;", True),
         ("y[0]++;", True),
         ("float v = y[0];" + ADD, True),
@@ -250,7 +230,6 @@ GUARD = INDEX + "if (i >= uint(x_shape[0])) return; "
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
-        (GUARD + "bool keep = x[i] > 0; if (!keep) { return; } else { y[i] = 1; }", True),
         (GUARD + "for (uint k = 0; k < 4; ++k) { if (x[i] > k) y[4 * i + k] = k; }", True),
         (GUARD + "if (x[i] > 0) y[i] = x[i]; else y[i] = 0;", False),
         (GUARD + "if (x[i] == 3) y[0] = i;", False),
@@ -270,7 +249,6 @@ def test_stores_that_data_decide(body: str, flagged: bool) -> None:
     ("mode", "body", "flagged"),
     [
         ('"fast"', "y[0] = isnan(x[0]);", True),
-        ('"fast"', "y[0] = metal::isinf(x[0]);", True),
         ('"fast"', "y[0] = numeric_limits<float>::infinity();", True),
         ('"fast"', "y[0] = -1e30f; // INFINITY", False),
     ],

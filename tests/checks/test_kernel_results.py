@@ -35,13 +35,10 @@ def using(*lines: str) -> str:
     [
         ("return y + x", "y"),
         ("return x * y", "y"),
-        ("return y @ x", "y"),
         ("x += y", "y"),
         ("return y.astype(mx.float32)", "y.astype"),
         ("return y[:, 0]", "y[:, 0]"),
-        ("return y[..., 0]", "y[..., 0]"),
         ("return y[...]", "y[...]"),
-        ("return mx.exp(y)", "y"),
         ("return mx.add(x, y)", "y"),
         ("return mx.where(x > 0, y, x)", "y"),
         ("return mx.fast.rms_norm(y, x, 1e-5)", "y"),
@@ -70,9 +67,4 @@ def test_lists_that_are_used_as_lists(line: str) -> None:
 
 def test_what_may_be_no_kernel_is_none() -> None:
     program = using(f"J = K if n else other\nreturn {CALL.replace('K', 'J', 1)}.shape")
-    assert codes(program, FAMILY) == []
-
-
-def test_a_test_of_the_error_is_none() -> None:
-    program = using(f"y = {CALL}", "with raises(AttributeError):\n    y.shape")
     assert codes(program, FAMILY) == []

@@ -75,21 +75,6 @@ def test_silent(body: str) -> None:
     assert findings(kernel(body)) == []
 
 
-def test_a_pasted_file_is_told_once() -> None:
-    body = """
-        #include <metal_stdlib>
-        using namespace metal;
-        kernel void f(device float* a [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-            a[i] = helper(undeclared);
-        }
-    """
-    assert [code for code, _ in pointed(kernel(body))] == [
-        "KERNEL-SIG-003",
-        "KERNEL-SIG-004",
-        "KERNEL-SIG-001",
-    ]
-
-
 STRINGS = {
     "concatenated": 'S = "y[0] =" " cap;"',
     "dedented and stripped": 'S = textwrap.dedent("""\n    y[0] = cap;\n    """).strip()',
@@ -239,7 +224,6 @@ def build({parameter}):
     [
         ("n: int", 'f"y[0] = cap{n}[0];"'),
         ("n: int", 'f"y[0] = {n}cap[0];"'),
-        ("n", '"{:>3} y[0] = cap[0];".format(n)'),
         ("n: int", 'f"y[{n}] = 1;".replace("1", "cap[0]")'),
     ],
 )
@@ -273,7 +257,6 @@ def test_the_shape_of_a_scalar_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("inp0", "`x`"),
         ("out0", "`y`"),
         ("input1_shape", "`scale_shape`"),
         ("x_size", "x_shape"),

@@ -61,16 +61,6 @@ def test_threads_that_are_not_to_be_seen(grid: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "known"),
-    [
-        ("template=None", {}),
-    ],
-)
-def test_template(template: str, known: dict[str, object] | None) -> None:
-    assert launch_of(template, "pairs, more = settings()").template == known
-
-
-@pytest.mark.parametrize(
     ("given", "before", "known"),
     [
         ("mx.linspace(0, 1)", "", Input("a", "float32", 1, 50)),

@@ -64,7 +64,6 @@ def found(program: str) -> list[str]:
         ("total = loss if total is None else mx.maximum(total, loss)", True),
         ("meter.keep(loss)\n        mx.eval(meter.state)", False),
         ("meter.keep(loss)\n        meter.reset()", False),
-        ("meter = Meter()\n        meter.keep(loss)", False),
         ("mx.eval(loss)\n        meter.add('loss', loss)", False),
     ],
 )
@@ -111,26 +110,6 @@ def test_losses_of_a_comprehension(expression: str, flagged: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loop", "flagged"),
-    [
-        ("for x in batches:", True),
-    ],
-)
-def test_gradients_of_micro_batches(loop: str, flagged: bool) -> None:
-    program = f"""
-SHORT = 4
-
-def f(model, batches, steps, few=4):
-    grad, total = nn.value_and_grad(model, loss_fn), None
-    {loop}
-        _, gradients = grad(model, x)
-        total = gradients if total is None else add(total, gradients)
-    return total
-"""
-    assert bool(found(program)) is flagged
-
-
-@pytest.mark.parametrize(
     ("body", "flagged"),
     [
         ("y = model(x[:, i : i + 8], cache)", True),
@@ -138,11 +117,9 @@ def f(model, batches, steps, few=4):
         ("model(x[:, i : i + 8], cache=cache)\n        log(cache)", False),
         ("y = model(x[:, i : i + 8], cache=cache)\n        log(y)", False),
         ("y = model(x[:, i : i + 8], cache=cache)\n        yield y", False),
-        ("model(x[:, i : i + 8])", False),
         ("x = mx.argmax(model(x, cache=cache), axis=-1)", False),  # a decoding loop
         ("model(i, cache)\n        mx.eval([c.state for c in cache])", False),
         ("y = model(i, cache)", False),  # what becomes of it decides
-        ("cache = log()\n        model(i, cache)", False),  # one for each
         ("for cache in i:\n            model(cache, x)", False),
     ],
 )
@@ -180,8 +157,6 @@ def warm_up(env, steps):
     [
         ("for e in x:\n        cache = e['cache']", False),
         ("for e in x:\n        cache = e.state.get('cache')", False),
-        ("for e, cache in x:\n        e.start(n)", False),
-        ("for e in x:\n        cache = own[0].cache", True),
     ],
 )
 def test_caches_of_the_elements_of_a_loop(loop: str, flagged: bool) -> None:
@@ -240,7 +215,6 @@ class Meter:
         ("meter.follow(model)\n        mx.eval(meter.tree)", False),
         ("meter.follow_high(model)", False),  # `max` of arrays evaluates
         ("meter.follow_and_check(model)", False),
-        ("meter.add(loss)\n        mx.eval(meter.total)", False),
     ],
 )
 def test_a_meter_of_another_file(tmp_path: Path, body: str, flagged: bool) -> None:

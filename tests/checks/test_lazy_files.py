@@ -31,7 +31,6 @@ def test_arrays_that_are_saved_before_they_are_read_are_flagged(body: str) -> No
 @pytest.mark.parametrize(
     "body",
     [
-        "mx.eval(w)\nmx.savez(path, **w)",
         "mx.savez(other, **w)",
         "path = path + '.new'\nmx.savez(path, **w)",
         "use(w)\nmx.savez(path, **w)",

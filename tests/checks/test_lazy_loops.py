@@ -45,16 +45,6 @@ def test_an_accumulator_that_may_be_evaluated_is_not_flagged(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "after", "flagged"),
-    [
-        ("total += mx.mean(model(x))", "return total", False),  # the caller may differentiate
-    ],
-)
-def test_a_model_is_evaluated_batch_by_batch(body: str, after: str, flagged: bool) -> None:
-    assert training(body, after=after) == ["LAZY-001"] * flagged
-
-
-@pytest.mark.parametrize(
     ("body", "over", "flagged"),
     [
         (STEP, "for x in range(100):", True),

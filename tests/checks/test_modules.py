@@ -25,8 +25,6 @@ def layer(line: str, rest: str = "") -> str:
 
 ONE_FINDING = [
     ("002", "a = mx.exp(mx.log(mx.arange(n))); self.pe = mx.stack([a.sin(), mx.cos(a)])"),
-    ("002", "t = mx.arange(n)\n        self.cos = mx.cos(t * 0.5)"),
-    ("003", "self.layers = (nn.Linear(n, n), nn.Linear(n, n))"),
     ("004", "self._layers = [nn.Linear(n, n) for _ in range(4)]"),
 ]
 
@@ -77,17 +75,6 @@ def fit(batches):
         LAST
     return model(batches[0])
 """
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "expected"),
-    [("return loss_fn(model, x).item()", 1), ("model.eval()\n    return loss_fn(model, x)", 0)],
-)
-def test_a_loss_that_is_called_for_its_value(evaluation: str, expected: int) -> None:
-    program = NET.replace("LAYER", "Dropout").replace("FIRST", "model.train()")
-    program = program.replace("return model(batches[0])", "return validate(model, batches[0])")
-    program = program.replace("LAST", "pass") + f"\ndef validate(model, x):\n    {evaluation}\n"
-    assert codes(program, FAMILY) == ["NN-005"] * expected
 
 
 @pytest.mark.parametrize(
@@ -155,7 +142,6 @@ BY_FILES = [
     ("model.train()", "pass", "return mx.mean(self.model(data))", ["NN-005"]),
     ("model.train()", "pass", "return nn.Linear(2, 2)(data)", []),
     ("pass", "preview(model, data[0])", "pass", ["NN-006"]),
-    ("model.train()", "preview(model, data[0])", "pass", []),
     ("pass", "preview(Net(), data[0])", "pass", []),
 ]
 
@@ -269,9 +255,7 @@ def test_inference_with_models_of_other_files(
 @pytest.mark.parametrize(
     ("attribute", "parameters", "expected"),
     [
-        ("mx.ones((4, 4))", "group_size, bits", 1),
         ("mx.ones((4, 4))", "group_size=64, mode='affine'", 1),
-        ("mx.ones((4, 4))", "*, bits=4, group_size=64, mode='affine', extra=None", 0),
         ("mx.ones((4, 4))", "**options", 0),
         ("nn.Linear(4, 4)", "bits", 0),
         ("[nn.Linear(4, 4)]", "bits", 0),

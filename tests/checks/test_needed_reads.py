@@ -99,7 +99,6 @@ def test_a_list_that_the_loop_reads(body: str, expected: str) -> None:
 
 ROWS = {
     "a part that moves": ("mx.mean(x[a : a + n])", "sink"),
-    "a part that moves, as lists have it": ("mx.max(x[a : a + n])", "loop"),
     "limits that move": ("mx.max(mx.clip(x, 0, a))", "sink"),
     "rows": ("mx.max(x[a])", "loop"),
     "the same part": ("mx.max(x[1:5])", "loop"),
@@ -209,7 +208,6 @@ MASKS = {
     "an unknown value": ("x[mask]", 1),
     "an attribute": ("x.rows[mask]", 1),
     "an assignment": ("x[mask] = 0", 0),
-    "a list": ("[1, 2][mask]", 0),
 }
 
 

@@ -10,7 +10,6 @@ PULLS = ("HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")
 #: Functions with one pull each, by how the array is made, and the context of the pull.
 MADE = {
     "of a list": ("x = mx.array([f(t) for t in texts])", "evaluated"),
-    "by a function": ("x = load(texts)", "evaluated"),
     "on two paths": ("x = mx.array([1.0])\n    if texts: x = mx.array([2.0])", "evaluated"),
     "by an operation": ("x = mx.zeros((4,))", "function"),
 }
@@ -59,24 +58,6 @@ class Tables:
 def test_reads_while_an_object_is_made_run_once() -> None:
     contexts = [one.context for one in findings(METHODS, PULLS)]
     assert contexts == ["script", "script", "loop", "loop"]  # in the order of the lines
-
-
-SWITCHED = """
-import time
-
-def step(self, x):
-    if self.timing:
-        start = time.perf_counter()
-    {}
-    return x * 2
-
-step = mx.compile(step)
-"""
-
-
-@pytest.mark.parametrize(("statement", "count"), [("", 0), ("x = x * time.time()", 1)])
-def test_a_clock_under_a_switch_is_a_timer(statement: str, count: int) -> None:
-    assert len(findings(SWITCHED.format(statement or "pass"), "COMPILE-002")) == count
 
 
 @pytest.mark.parametrize(("annotation", "fixed"), [("list[mx.array]", False), ("mx.array", True)])

@@ -26,7 +26,6 @@ LOOPS = {
     "all done, a truth test": ("if mx.all(token == 7):\n    break", "sink"),
     "a row of tokens": ("ts = token.tolist()\nfor t in ts:\n    tokenizer.add_token(t)", "sink"),
     "a copy for another library": ("queue.put(np.array(token).astype(np.uint32))", "sink"),
-    "after mx.eval": ("mx.eval(model.state)\ntotal += token.item()", "sink"),
     "collected from a row": ("for t in token.tolist():\n    out.append(t)", "loop"),
     "summed by an assignment": ("total = total + float(token.item())", "loop"),
     "a test of convergence": ("if mx.max(token).item() < 3: break", "loop"),
@@ -67,7 +66,6 @@ UPDATE = "opt.update(model, grads)"
 STEPS = {
     "the loss, before mx.eval": (f"print(loss.item()); {UPDATE}; mx.eval(state)", "loop"),
     "the loss, without mx.eval": (f"{UPDATE}; print(loss.item())", "loop"),
-    "a gradient alone": ("print(loss.item())", "loop"),
     "the loss, after mx.eval": (f"{UPDATE}; mx.eval(state); print(loss.item())", "sink"),
     "the rate, after mx.eval of a list": (
         f"{UPDATE}; mx.eval(state); print(opt.learning_rate.item())",

@@ -56,7 +56,6 @@ def test_a_key_that_all_calls_share_is_flagged(program: str, flagged: bool) -> N
         ("noise = Noise(1)\na = noise.draw(3)", False),
         ("for i in range(9):\n    Noise(i).draw(3)", False),
         ("for i in range(9):\n    noise = Noise(i)\n    noise.draw(3)", False),
-        ("a, b = Noise(1), Noise(2)\na.draw(3)\nb.draw(3)", False),
         ("for key in mx.random.split(KEY, 3):\n    default(3, key)", False),
         ("import time\ntime.perf_counter()\nfor _ in range(9):\n    drawn(3)", False),
     ],
@@ -70,7 +69,6 @@ def test_a_key_of_an_object(program: str, flagged: bool) -> None:
     ("body", "flagged"),
     [
         ('mx.random.seed(args["seed"])', True),
-        ("mx.random.seed(args.seed + i)", False),
         ("args.seed = args.seed + 1\n        mx.random.seed(args.seed)", False),
         ('args["seed"] += 1\n        mx.random.seed(args["seed"])', False),
         ("args = unknown()\n        mx.random.seed(args.seed)", False),
@@ -118,7 +116,6 @@ def test_a_key_of_an_object_of_another_file(tmp_path: Path, loop: str, flagged: 
     [
         ("settings = make(rate=rate)", False),
         ("half = rate / 2\n        settings = make(rate=half)", False),
-        ("settings = make(rate=1)", True),
     ],
 )
 def test_settings_that_a_loop_builds(settings: str, flagged: bool) -> None:

@@ -49,10 +49,8 @@ def main(x: mx.array, unknown, pool: ThreadPoolExecutor):
     ("body", "flagged"),
     [
         ("threading.Thread(target=show, args=(y,)).start()", True),
-        ("threading.Thread(target=show, args=(mx.exp(x),)).start()", True),
         ("pool.submit(show, y)", True),
         ("pool.submit(lazy, x)", True),
-        ("list(pool.map(lazy, [x]))", True),
         ("asyncio.to_thread(lazy, x)", True),
         ("threading.Thread(target=puts, args=(x,))", True),
         ("unknown(y)\n    threading.Thread(target=show, args=(y,)).start()", False),

@@ -101,10 +101,6 @@ WAYS = {
     "a partial": (
         "def d(n, a, b):\n    return a - b\ndef main():\n    return partial(d, 3)(U, U)\n"
     ),
-    "an annotated result": (
-        "def load(n: int) -> mx.array:\n    return U + n\n"
-        "def main():\n    return load(3) - load(2)\n"
-    ),
 }
 
 
@@ -144,17 +140,6 @@ SILENT = {
             "    for x in batches:\n        meter.add(model(x).mean())\n    return meter.total\n"
         ),
         "LAZY-001",
-    ),
-    "the other of two modules is updated": (
-        (
-            "class A:\n    def __init__(self, model, teacher, opt):\n"
-            "        self.model = model\n        self.teacher = teacher\n        self.opt = opt\n"
-            "        self.targets = mx.compile(lambda x: teacher(x))\n"
-            f"    def run(self, model, batches):\n        {STEP}"
-            "        for x in batches:\n            _, g = step(self.model, x)\n"
-            "            self.opt.update(self.model, g)\n            mx.eval(self.targets(x))\n"
-        ),
-        "COMPILE-007",
     ),
 }
 

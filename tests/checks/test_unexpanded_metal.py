@@ -48,8 +48,3 @@ def test_undeclared_name(text: str, column: int | None) -> None:
     found = check_metal(f"{HEAD}{text}\n{KERNEL.format('b[i] = 1;')}\n").findings
     places = [(f.line, f.column) for f in found if f.code == UNDECLARED]
     assert places == ([] if column is None else [(3, column)])
-
-
-def test_entry_point_under_a_condition_of_the_preprocessor() -> None:
-    text = f"#if __METAL_VERSION__ > 300\n{KERNEL.format('').replace('device ', '')}\n#endif\n"
-    assert [f.code for f in check_metal(HEAD + text).findings] == ["KERNEL-UNIT-004"]

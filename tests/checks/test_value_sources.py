@@ -204,38 +204,6 @@ PROGRAMS = {
             x = last()
             x[0] = 5  # INDEX-002
     """,
-    "repeated indices of callers": """
-        class Grid:
-            def index(self, x: mx.array) -> mx.array:
-                return mx.floor(x / 3).astype(mx.int32)
-
-        def splat(table: mx.array, where: mx.array, values: mx.array) -> mx.array:
-            table[where] = table[where] + values  # INDEX-003
-            return table
-
-        def voxels(grid: Grid, x: mx.array, values: mx.array):
-            total = mx.zeros((9, 3))
-            total = splat(total, grid.index(x), values)
-            return total
-
-        def counted(table, where):
-            table[where] += 1  # INDEX-003
-            return table
-
-        def histogram(x: mx.array):
-            table = mx.zeros((9,))
-            table = counted(table, x // 2)
-            return table
-
-        def shifted(table, order, v):
-            table[order] = table[order] + v
-            return table
-
-        def sorted_shift(x: mx.array, v: mx.array):
-            table = mx.zeros((9,))
-            table = shifted(table, mx.argsort(x), v)
-            return table
-    """,
     "changed arguments": """
         from other import put, whiten
 

@@ -89,8 +89,6 @@ WHERE = "kernel-builders: 'pack.kernel.Kernel'"
         (f"{TABLE}source = 3\nheader = 3", 2, "source and header cannot both be 3"),
         (f"{TABLE}source = 'body'\nheader = {{ valu = '' }}", 2,
          "header must be a table with one key, 'value'"),
-        (f"{TABLE}source = 'body'\nheader = {{ value = 1 }}", 2,
-         "header: value must be a string, got number"),
         (f"{TABLE}source = 'body'\ninput_names = {{ value = [1] }}", 2,
          "input_names: value must be a list of strings"),
         (f"{TABLE}source = 'body'\natomic_outputs = {{ value = 0 }}", 2,

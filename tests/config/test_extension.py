@@ -105,7 +105,6 @@ def test_a_baseline_is_not_inherited() -> None:
         ("", "extend must be a string, got an empty one"),
         ("embercoach.toml", "extend must not form a cycle, got 'embercoach.toml'"),
         ("../inner/embercoach.toml", "extend must not form a cycle"),
-        ("/etc/absent.toml", "extend must be a file inside the project, got "),
         ("../link.toml", "extend must be a file inside the project, got "),
         ("../.git/x.toml", "extend must be a file inside the project, got "),
         ("../folder.toml", "extend must be an existing file, got "),
@@ -150,10 +149,8 @@ def test_mistakes_in_the_base_name_the_base() -> None:
 @pytest.mark.parametrize(
     ("required", "met"),
     [
-        (">=0.1,<1", True),
         ("==0.5.*", True),
         ("~=0.4", True),
-        ("==0.4.0", False),
         ("!=0.5.0", False),
         ("<=0.4", False),
     ],

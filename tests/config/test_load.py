@@ -196,11 +196,8 @@ def test_the_command_line_overrides(tmp_path: Path) -> None:
     ("body", "line", "words"),
     [
         ("selct = []", 5, "unknown key 'selct' in [tool.embercoach]; did you mean 'select'?"),
-        ("zzz = 1", 5, "unknown key 'zzz' in [tool.embercoach] (known: profile, select,"),
-        ('profile = "embr"', 5, "profile: unknown profile 'embr'; did you mean 'ember'?"),
         ("profile = 3", 5, "profile must be a string, got number"),
         ("extend-select = [1]", 5, "extend-select must hold only strings, got number"),
-        ('show-notes = "yes"', 5, "show-notes must be true or false, got string"),
         ("respect-gitignore = 1", 5, "respect-gitignore must be true or false, got number"),
         ('extend-exclude = ["[z-a]"]', 5, "extend-exclude: invalid pattern '[z-a]': "),
         ('extend-exclude = ["!"]', 5, "extend-exclude: invalid pattern '!': "),
@@ -211,8 +208,6 @@ def test_the_command_line_overrides(tmp_path: Path) -> None:
          'per-file-ignores."t/**" must be a list of strings, got string'),
         ('per-file-ignores = { "t/**" = 3 }', 5,
          'per-file-ignores."t/**" must be a list of strings, got number'),
-        ('ignore = ["SIM-RACE-001"]', 5,
-         "['threadgroup-race'] in the table 'simulator'"),
         ('select = ["SIM-UNINIT"]', 5, "allow = ['uninitialized-read', 'unwritten-output']"),
         ('select = ["SIM-UNINITT"]', 5, "select: unknown rule 'SIM-UNINITT'"),
         ("simulator = 1", 5, "simulator must be a table, got number"),
@@ -329,7 +324,6 @@ def test_a_mistake_on_the_command_line(overrides: Overrides, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
-        ("build", "/p/src/build/a.py", True),
         ("a.py", "/elsewhere/a.py", True),
     ],
 )

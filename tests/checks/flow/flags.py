@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from tests.checks.flow.kernel import Kernel
 
-FLAGS = (
-    Kernel(
-        "device_memory_for_an_array",
-        """
-        threadgroup float part[4];
-        uint i = thread_position_in_grid.x;
-        float sum = simd_sum(x[i]);
-        if (thread_index_in_simdgroup == 0) part[simdgroup_index_in_threadgroup] = sum;
-        threadgroup_barrier(mem_flags::mem_device);  // <- BARRIER-002
-        y[i] = part[0] + part[1] + part[2] + part[3];
-        """,
-    ),
-)
+FLAGS = ()
 
 GRID_WIDE = (
     Kernel(
