@@ -167,6 +167,7 @@ def test_the_configuration_is_watched(tmp_path: Path, watched: Callable[..., Wat
     assert run.interrupt() == 0
 
 
+@pytest.mark.exhaustive
 def test_extended_configurations_are_watched(
     tmp_path: Path, watched: Callable[..., Watched]
 ) -> None:
@@ -211,7 +212,7 @@ def test_fixes_go_together_with_it(tmp_path: Path, watched: Callable[..., Watche
     assert run.interrupt() == 0
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.2])
+@pytest.mark.parametrize("wait", [pytest.param(0.0, marks=pytest.mark.exhaustive), 0.2])
 def test_an_interrupt_while_checking(
     wait: float, tmp_path: Path, watched: Callable[..., Watched]
 ) -> None:

@@ -20,7 +20,9 @@ class QuotedColons(Editor):
         return f"{scheme}:{rest.replace(':', '%3A')}"
 
 
-@pytest.mark.parametrize("editor", [Editor, QuotedColons])
+@pytest.mark.parametrize(
+    "editor", [pytest.param(Editor, marks=pytest.mark.exhaustive), QuotedColons]
+)
 def test_findings_and_fixes_have_the_editors_address(tmp_path: Path, editor: type[Editor]) -> None:
     (tmp_path / "a b.py").write_bytes(TEXT.encode())
     one = editor(tmp_path)
