@@ -24,10 +24,8 @@ import sexpdata
 import tree_sitter
 import tree_sitter_lua
 import yaml
-from check_jsonschema.builtin_schemas import get_builtin_schema
 from jsonschema import Draft7Validator
 from packaging.requirements import Requirement
-from pre_commit.clientlib import load_config
 
 from embercoach.config import load
 from tests.examples.programs import ROOT
@@ -314,6 +312,8 @@ def _toml(block: Block, folder: Path) -> None:
 def _yaml(block: Block, folder: Path) -> None:
     document = yaml.safe_load(block.text)
     if "repos" in document:
+        from pre_commit.clientlib import load_config
+
         path = folder / ".pre-commit-config.yaml"
         path.write_text(block.text, encoding="utf-8")
         load_config(path)
@@ -328,6 +328,8 @@ def _yaml(block: Block, folder: Path) -> None:
 
 
 def _valid(schema: str, document: Any) -> None:
+    from check_jsonschema.builtin_schemas import get_builtin_schema
+
     # YAML 1.1 reads a workflow's `on` as true.
     words = {"on" if key is True else key: value for key, value in document.items()}
     Draft7Validator(get_builtin_schema(schema)).validate(json.loads(json.dumps(words)))

@@ -22,6 +22,7 @@ from tests.examples.programs import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytest.importorskip("mkdocs", reason="needs the extra `dev`")
 HOOKS: dict[str, Any] = run_path(str(ROOT / ".ci" / "documentation.py"))
 LANDING: dict[str, Any] = run_path(str(ROOT / ".ci" / "landing.py"))
 #: Where the pages of the repository's files are in the site.

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.docs.test_site import site
 from tests.examples.programs import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["site"]
-
 axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="extra `browser`")
+from tests.docs.test_site import site  # noqa: E402
+
+__all__ = ["site"]
 SCREENS: dict[str, Any] = run_path(str(ROOT / ".ci" / "screenshots.py"))
 pytestmark = [
     pytest.mark.browser,

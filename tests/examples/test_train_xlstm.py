@@ -185,6 +185,7 @@ def test_mistakes_are_told_before_the_training(arguments: tuple[str, ...], messa
 # --- the documentation -------------------------------------------------------------------------
 
 
+@pytest.mark.dev
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_commands_of_the_page_are_understood(command: list[str]) -> None:
     assert command[:2] == ["python", TRAINING]
