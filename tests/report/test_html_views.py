@@ -10,19 +10,15 @@ import pytest
 
 from embercoach.report.html.rendering import render
 from embercoach.report.html.run_details import FixTotals, run_details
+from tests.report.chromium import MARKS, SCHEMES, WIDTHS, browser, close_accessible, opened
 from tests.report.conftest import FINDINGS, PROBLEMS
-from tests.report.test_html_browser import BROWSER, document_of
+from tests.report.test_html_browser import document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium"),
-]
+__all__ = ["browser"]
+pytestmark = MARKS
 VIEWS = {
     "opening": "",
     "overview": "#view=overview",
@@ -36,14 +32,6 @@ VIEWS = {
 }
 OPENING = {"rule": "#list button.rule >> nth=0", "keys": "#keys"}
 OPEN_SECONDS = 1.0
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +68,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def opened(
-    browser: Any, file: Path, fragment: str, scheme: str = "light", width: int = 1280
-) -> Any:
-    """A page at a fragment; errors of its script fail the test that closes it."""
-    page = browser.new_page(
-        color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
-    )
-    page.goto(f"{file.as_uri()}{fragment}")
-    return page
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_are_accessible(
     browser: Any, report: Path, view: str, scheme: str, width: int
@@ -100,11 +77,7 @@ def test_views_are_accessible(
     page = opened(browser, report, VIEWS[view], scheme, width)
     if view in OPENING:
         page.click(OPENING[view])
-    violations = axe_api.Axe().run(page).response["violations"]
-    found = [(one["id"], node["html"]) for one in violations for node in one["nodes"]]
-    is_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    page.close()
-    assert (found, is_wide) == ([], False)
+    close_accessible(page)
 
 
 def test_the_theme_is_the_readers(browser: Any, report: Path) -> None:

@@ -9,18 +9,13 @@ import pytest
 from embercoach.fixes.source_file import LineIndex
 from embercoach.report.excerpt import visible
 from embercoach.report.html.trace_page import render_trace
-from tests.report.test_html_browser import BROWSER
+from tests.report.chromium import MARKS, SCHEMES, WIDTHS, browser, close_accessible, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium"),
-]
+__all__ = ["browser"]
+pytestmark = MARKS
 SOURCE = '# é <b>bold</b>\ndef f(x):\n    "text"\n    return x.item() + 1\n' + "pass\n" * 20
 SHARES = (0.0, 0.005, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 
@@ -65,14 +60,6 @@ def document() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("trace") / "trace.html"
     text = render_trace(document(), sources={"train.py": LineIndex(SOURCE)}, shown=visible)
@@ -80,18 +67,10 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_is_accessible(browser: Any, page_file: Path, scheme: str, width: int) -> None:
-    page = browser.new_page(
-        color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
-    )
-    page.goto(page_file.as_uri())
-    violations = axe_api.Axe().run(page).response["violations"]
-    found = [(one["id"], node["html"]) for one in violations for node in one["nodes"]]
-    is_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    page.close()
-    assert (found, is_wide) == ([], False)
+    close_accessible(opened(browser, page_file, "", scheme, width))
 
 
 def test_rows_are_sorted_under_the_policy(browser: Any, page_file: Path) -> None:
