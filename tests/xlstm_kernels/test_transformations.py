@@ -291,6 +291,14 @@ def test_jvp_asks_no_kernel(case, in_metal_graph):
 # --- mx.compile and mx.checkpoint --------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
+@cases
+def test_compiled_gradients(case):
+    arrays = case.arrays(2)
+    gradient = mx.grad(squares(case, "native"), argnums=all_of(arrays))
+    assert_close(list(mx.compile(gradient)(*arrays)), list(gradient(*arrays)), 1e-4)
+
+
 @cases
 def test_compiled_without_shapes(case):
     """Refused at the first call, not incorrect at another length, where shapes are read."""

@@ -20,7 +20,7 @@ VOCABULARY = 257
 SETTINGS: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
-    "num_hidden_layers": 3,
+    "num_hidden_layers": 2,
     "num_heads": 2,
     "slstm_at": [1],
     "slstm_num_heads": 2,
