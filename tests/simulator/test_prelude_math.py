@@ -270,7 +270,7 @@ def _held(value: int, dtype: type) -> int:
     return min(max(value, int(info.min)), int(info.max))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integer_functions(name: str) -> None:
     dtype = INTEGERS[name]

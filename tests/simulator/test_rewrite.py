@@ -192,6 +192,13 @@ def test_a_macro_of_qualifiers_is_seen_through(declaration: str, expected: str) 
     assert body_of(result) == [expected]
 
 
+def test_a_macro_that_hides_a_declaration_is_named() -> None:
+    header = "#define ARRAY(n) threadgroup float n[4]\n#define OTHER(n) float n[4]\n"
+    result = rewritten("ARRAY(a);", header)
+    assert body_of(result) == ["ARRAY(a);"]
+    assert result.opaque == ("ARRAY",)
+
+
 @pytest.mark.parametrize("mark", ["[[kernel]]", "kernel"])
 def test_kernels_of_the_header_have_storage_too(mark: str) -> None:
     header = (
@@ -339,6 +346,12 @@ def test_every_place_leads_back(case: tuple[str, list[LineEdit]]) -> None:
             assert text.split("\n")[own_line - 1][own_column - 1] == character
         if character == "\n":
             line, start = line + 1, offset + 1
+
+
+def test_places_beyond_the_text_are_harmless() -> None:
+    edited = apply("ab\ncd", [LineEdit(0, 1, "xyz")])
+    assert edited.original_place(1, 99) == (1, 3)
+    assert edited.original_place(9, 4) == (9, 1)
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_killed_child_is_a_crash_and_is_replaced(bench: Bench, others: set[int])
     first = _pid(others)
     body = "while (go) ;"
     bench.build(body, {"y": begun("y", X)}, header=BACKGROUND)  # which takes longer than the timer
-    threading.Timer(0.1, os.kill, (first, signal.SIGKILL)).start()
+    threading.Timer(0.3, os.kill, (first, signal.SIGKILL)).start()
     result = bench.run(body, begun("y", X), header=BACKGROUND, limits=Limits(seconds=5))
     finding = _only(result.findings)
     assert (finding.kind, finding.detail) == ("crash", "its process ended by SIGKILL")

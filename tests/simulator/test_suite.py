@@ -28,7 +28,7 @@ def _name(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", BUGS, ids=_name)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(24)
 def test_bug_is_found_at_its_line(case: Case, request: pytest.FixtureRequest) -> None:
     if case.name in MISSED:
         request.applymarker(pytest.mark.xfail(reason=MISSED[case.name]))
@@ -42,7 +42,7 @@ def test_benign_class_is_noted(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CLEAN, ids=_name)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(24)
 def test_clean_kernel_is_right_and_silent(case: Case) -> None:
     assert case.expected is not None
     outcome = run(case)
