@@ -46,6 +46,7 @@ EXPRESSIONS = {
     "float(3)": "float 3.0",
     "round(3.5)": "int",
     "abs(-3)": "int",
+    "1 < 2": "bool",
 }
 
 
@@ -77,6 +78,7 @@ def test_a_container_that_grows_holds(source: str, expected: str) -> None:
     "change",
     [
         "x.insert(0, 'a')",
+        "x.sort()",
         "x.pop(0)",
         "x.remove(3)",
         "x.clear()",

@@ -77,6 +77,7 @@ def test_a_cast_and_a_truth_test_detach_too() -> None:
 
 
 PLACES = {
+    "for": ("def f(xs: list[mx.array]):\n    for x in xs:\n        x.item()", "loop"),
     "for's iterable": (
         "def f(x: mx.array):\n    for i in range(x.item()):\n        pass",
         "sink",

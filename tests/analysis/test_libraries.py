@@ -18,8 +18,10 @@ t = torch.ones(2, 2)
 """
 EXPRESSIONS = {
     # MLX
+    "i / 2": "array[float32]",
     "abs(h)": "array[float16]",
     "h[0, None, ..., :1]": "array[float16]",
+    "h.size": "int 4",
     "h.reshape(-1).transpose().sum(axis=0)": "array[float16]",
     "mx.concatenate([h, f])": "array[float32]",
     "mx.array(0.5, dtype=unknown)": "array",

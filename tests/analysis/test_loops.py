@@ -7,6 +7,10 @@ import pytest
 from tests.analysis.inference import revealed
 
 CASES = {
+    "elif": (
+        "if c:\n    x = mx.ones(2)\nelif d:\n    x = 3\nelse:\n    x = 'a'\nreveal(x)",
+        "'a' | array[float32] | int 3",
+    ),
     "try": (
         (
             "def f(x: mx.array):\n    try:\n        y = x\n    except ValueError:\n        return\n"

@@ -9,6 +9,8 @@ from tests.analysis.inference import all_revealed, revealed
 MAYBE = "x: mx.array | None"
 MIXED = "x: mx.array | int"
 CASES = {
+    "is None": (MAYBE, "if x is None:\n    reveal(x)", "None"),
+    "== None": (MAYBE, "if x == None:\n    reveal(x)", "None"),
     "continue": (MAYBE, "for i in y:\n    if x is None:\n        continue\n    reveal(x)", "array"),
     "and, of a long chain": (
         MAYBE,
@@ -17,6 +19,7 @@ CASES = {
     ),
     "or, of a long chain": (MAYBE, "y or x is None or a or reveal(x)", "array"),
     "and, then or": (MAYBE, "x is not None and y or reveal(x)", "None | array"),
+    "after while": (MAYBE, "while x is not None:\n    x = None\nreveal(x)", "None"),
     "walrus": (MAYBE, "if (y := x) is not None:\n    reveal(y)", "array"),
     "isinstance, returned": (MIXED, "if isinstance(x, int):\n    return\nreveal(x)", "array"),
     "isinstance of a tuple": (

@@ -27,6 +27,7 @@ def shape_of(expression: str, before: str = "pass") -> Shape | None:
         ("mx.mean(mx.ones((2, 3)), axis=0, keepdims=True)", Shape((1, 3))),
         ("mx.ones((2, 1)).squeeze(-1)", Shape((2,))),
         ("mx.expand_dims(mx.ones((2, 3)), -1)", Shape((2, 3, 1))),
+        ("mx.stack([mx.ones((2, 3)), mx.ones((2, 3))])", Shape((2, 2, 3))),
         ("mx.concatenate([mx.ones((2, 3)), mx.ones((4, 3))])", Shape((6, 3))),
         ("mx.concatenate([mx.ones((2, 3)), mx.ones((2, n))], axis=1)", Shape((2, None))),
         ("nn.Embedding(3, 4)(mx.zeros((2, 3), mx.int32))", Shape((2, 3, None))),

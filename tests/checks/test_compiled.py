@@ -156,6 +156,7 @@ REPORTED = {
         ),
         ["007"],
     ),
+    "a method": ("class A:\n    @mx.compile\n    def f(self, x):\n        return x\n", ["008"]),
     "a mean": ("f = mx.compile(lambda x: x.sum() / x.shape[0], shapeless=True)\n", ["009"]),
     "mlx pull request 4296: a slice": (
         "@partial(mx.compile, shapeless=True)\ndef f(x):\n    return mx.exp(x[:, 1:])\n",
@@ -315,6 +316,7 @@ FILES = {
         ("f = mx.compile(noisy)\n", 1),
         ("@mx.compile\ndef f(x):\n    return noisy(x)\n", 1),
         ("f = mx.compile(keyed)\n", 0),
+        ("s = [mx.random.state]\nf = mx.compile(noisy, inputs=s, outputs=s)\n", 0),
     ],
 )
 def test_follows_functions_of_other_files(tmp_path: Path, program: str, count: int) -> None:

@@ -61,6 +61,7 @@ def test_numbers_of_a_configuration_may_be_integers(count: str, expected: list[s
         ("-0.5 * (x / 2) ** 2", []),
         ("-mx.square(x)", []),
         ("-mx.abs(x) / 3", []),
+        ("-x", ["DTYPE-011"]),
         ("x**2", ["DTYPE-011"]),
         ("-(x**3)", ["DTYPE-011"]),
     ],
@@ -89,6 +90,7 @@ def test_a_key_that_is_not_known_is_no_module() -> None:
     [
         ('"key" in x', []),
         ('f"{name}.weight" not in x', []),
+        ("3 in x", ["GRAPH-BREAK-006"]),
         ("name in x", ["GRAPH-BREAK-006"]),
     ],
 )

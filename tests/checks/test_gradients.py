@@ -15,6 +15,10 @@ FOUND = {
         "GRAD-001",
         "def f(a, b):\n    return mx.maximum(mx.linalg.norm(a - b), 1e-6)\ng = mx.grad(f)",
     ),
+    "distances of rows": (
+        "GRAD-005",
+        "def f(x):\n    return mx.linalg.norm(x[:, None] - x[None], axis=-1).sum()\ng = mx.grad(f)",
+    ),
     "a root of squared distances": (
         "GRAD-005",
         (

@@ -25,9 +25,12 @@ def codes(body: str, head: str = TORCH) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
+        ("memcpy([b contents], x.data_ptr(), n);", [COPY_IN]),
         ("std::memcpy(b.contents, x.data_ptr(), n);", [COPY_IN]),
+        ("void* p = [b contents]; memcpy(x.data_ptr<float>(), p, n);", [COPY_OUT]),
         ("auto v = torch::from_blob([b contents], s); g(v.clone());", [COPY_OUT]),
         ("g(torch::from_blob([b contents], s).to(x.device()));", [COPY_OUT]),
+        (RUN, [WAIT]),
         # Near misses
         ("[d newBufferWithBytes:values.data() length:n options:0];", []),
         ("memcpy(x.data_ptr(), y.data_ptr(), n);", []),
@@ -35,6 +38,7 @@ def codes(body: str, head: str = TORCH) -> list[str]:
         ("auto v = torch::from_blob([b contents], s); g(v);", []),
         ("[commands waitUntilCompleted];", []),
         (RUN + "int* found = (int*)[b contents];", []),
+        (RUN + "int* found = (int*)b.contents;", []),
     ],
 )
 def test_host_copies(body: str, expected: list[str]) -> None:
@@ -45,6 +49,7 @@ def test_host_copies(body: str, expected: list[str]) -> None:
     ("start", "is_told"),
     [
         ("auto c = x.cpu();", True),
+        ("auto c = x.to(torch::kCPU).contiguous();", True),
         ("auto c = x.to(torch::TensorOptions().device(at::kCPU));", True),
     ],
 )

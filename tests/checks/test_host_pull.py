@@ -24,19 +24,24 @@ def function(body: str) -> str:
 BODY_LINE = FIRST_LINE + 4
 
 ONE_FINDING = [
+    ("001", "x.tolist()"),
     ("002", "np.asarray(x, dtype=np.float32)"),
     ("002", "np.array([x, x])"),
     ("003", "np.mean(x)"),
     ("003", "np.concatenate([x, x])"),
     ("003", "np.save('f.npy', x)"),
     ("003", "np.allclose(x, a)"),
+    ("005", "memoryview(x)"),
     ("005", "bytearray(x)"),
+    ("006", "torch.from_numpy(np.array(x))"),
     ("006", "torch.tensor(x.tolist())"),
+    ("006", "torch.tensor(x)"),
     ("007", "mx.array(x.item())"),
     ("009", "range(x)"),
     ("009", "[1, 2, 3][x]"),
     ("012", "x[:x]"),
     ("012", "x[x[0]:]"),
+    ("012", "mx.arange(x)"),
     ("012", "mx.arange(0, x.max(), 2)"),
 ]
 
@@ -95,6 +100,7 @@ KERNEL = (
     [
         ("(x.max(), 1, 1)", "(1, 1, 1)", 1),
         ("(n, x[0], 1)", "(1, 1, 1)", 1),
+        ("(f, 1, 1)", "(1, 1, 1)", 0),
     ],
 )
 def test_kernel_grids(grid: str, group: str, count: int) -> None:

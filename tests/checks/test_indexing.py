@@ -19,16 +19,23 @@ def function(body: str) -> str:
 
 ONE_FINDING = [
     ("002", "a[0][1] = 7"),
+    ("002", "a[0, 1][2] = v"),
+    ("002", "a[0][1][2] = v"),
     ("002", "a[1:][0] = v"),
     ("002", "a[0][1] += v"),
     ("002", "rows[0][1][2] = v"),
+    ("002", "a.transpose()[0] = v"),
+    ("002", "row = a[0]\nrow[1] = v"),
     ("002", "row = a[0]\nrow += v"),
     ("002", "for row in a:\n    row[0] = v"),
     ("003", "a[v.astype(mx.int32)] += u"),
     ("003", "a[mx.array([0, 0, 1])] *= u"),
     ("004", "for _ in range(n):\n    old = a\n    a += v\n    if u(a - old):\n        break"),
+    ("004", "xs = [mx.zeros(3)] * n\nxs[0] += v\nreturn xs"),
     ("004", "xs = n * [mx.zeros(3)]\nxs[0][1] = v\nreturn xs"),
+    ("004", "old = a\nfor _ in range(n):\n    a += v\nreturn a - old"),
     ("006", "return mx.take_along_axis(a, indices=mx.linspace(0, 1, 3), axis=0)"),
+    ("006", "return mx.take(a, mx.floor(mx.array([0.5])))"),
 ]
 
 
@@ -40,6 +47,8 @@ def test_statements(number: str, body: str) -> None:
 SILENT = [
     "rows[0][1] = v",
     "row = rows[0]\nrow[1] = v",
+    "a[v] += u",
+    "a[v] = a[v] * u",
     "a[mx.arange(4)] += 1",
     "a[mx.argsort(v)] += 1",
     "i = mx.argpartition(v, 3)[:3]\na[i] += 1",

@@ -236,6 +236,8 @@ PLAIN, MASKED = ("k", "y[0] = x[0];", ("x",)), ("k_masked", "y[0] = x[0] + mask[
 @pytest.mark.parametrize(
     ("calls", "expected"),
     [
+        ("A = _kernel(False)", [PLAIN]),
+        ("A = (_kernel(False), _kernel(masked=True))", [PLAIN, MASKED]),
         ("A = {m: _kernel(m) for m in (False, True)}", [PLAIN, MASKED]),
         ("A = [_kernel(m) for m in (False, True) if m]", [MASKED]),
         ("A = {s: _kernel(False, size=s) for s in SIZES}",

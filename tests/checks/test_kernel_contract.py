@@ -37,6 +37,8 @@ def kernel(
 @pytest.mark.parametrize(
     ("program", "text"),
     [
+        (kernel("", name='"my-kernel"'), '"my-kernel"'),
+        (kernel("", name='"my kernel"'), '"my kernel"'),
         (kernel("", name='"größe"'), '"größe"'),
         (kernel("", inputs='["x.y"]'), '"x.y"'),
         (kernel("", inputs='["2x"]'), '"2x"'),
@@ -110,6 +112,7 @@ def built_by_a_function(name: str, source: str, before: str = "") -> str:
         # What is known, or told by the name, is not what varies.
         (built_by_a_function('f"a_{n}"', 'f"y[{n}] = {OTHER};"') + "build(3)\n", 0),
         (built_by_a_function('"a"', 'f"y[{n}] = {OTHER};"') + "build(3)\n", 1),
+        (built_by_a_function('"a"', 'f"y[{OTHER}] = {n};"'), 1),
     ],
 )
 def test_shared_names(program: str, count: int) -> None:
@@ -123,6 +126,7 @@ def test_shared_names(program: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("header", "body", "text"),
     [
+        ("#define TID thread_position_in_grid.x\n", "y[TID] = x[TID];", "TID"),
         ("#define A B\n#define B thread_index_in_simdgroup\n", "y[A] = x[A];", "A"),
         ("#define LENGTH x_shape[0]\n", INDEX + "y[i] = LENGTH;", "LENGTH"),
         ("#define AT(i) x[(i) * x_strides[0]]\n", INDEX + "y[i] = AT(i);", "AT"),
@@ -151,6 +155,7 @@ def test_names_in_the_headers_reach(header: str, body: str) -> None:
     ("body", "text"),
     [
         ("uint grid_size = 4; " + INDEX + "y[i] = x[grid_size];", "grid_size"),
+        ("float x = 1; y[0] = x;", "x"),
         (INDEX + "device float* y = nullptr; y[i] = 1;", "y"),
         ("uint3 thread_position_in_grid = uint3(0); y[0] = x[0];", "thread_position_in_grid"),
         (INDEX + "y[i] = x[i % grid_size.x];", "grid_size"),
@@ -192,6 +197,7 @@ TWO = '["y", "z"]'
     [
         ("y[0] = x_shape[0]; z[0] = 1;", TWO, "[x]", True),
         ("y[0] = x_shape[0]; z[0] = 1;", TWO, "[mx.zeros((4,))]", True),
+        ("y[0] = x_shape[0]; z[0] = 1; // grid_size", TWO, "[x]", False),
         ("y[0] = x[0]; z[0] = 1; // x_shape", TWO, "[x]", False),
     ],
 )
@@ -260,6 +266,7 @@ class Flagged(nn.Module):
         FLAGGED.format("True") + "m = Flagged()\nmx.grad(lambda x: m(x))",
         # A custom function without a gradient of its own is differentiated as it stands.
         "@mx.custom_function\ndef f(x):\n    return launch(x)\nmx.grad(lambda x: f(x).sum())",
+        "@mx.custom_function\ndef f(x):\n    return launch(x)\nmx.grad(f)",
     ],
 )
 def test_gradients_through_kernels(program: str) -> None:

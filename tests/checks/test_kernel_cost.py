@@ -15,8 +15,10 @@ W = "('W', 16)"
     ("body", "owner"),
     [
         ("int w = x_shape[1]; for (int k = 0; k < n; ++k) y[k] = x[k % w];", "x_shape"),
+        ("for (int k = 0; k < n; ++k) y[k] = x[k / n];", "n"),
         ("for (int k = 0; k < n; ++k) { int r = k; r %= n; y[k] = x[r]; }", "n"),
         ("for (int j = 0; j < n; ++j) for (int k = 0; k < n; ++k) y[k] = x[(j + k) / n];", "n"),
+        ("int w = n * 2; for (int k = 0; k < n; ++k) { y[k / w] = x[k % w]; }", "n"),
     ],
 )
 def test_divisions(body: str, owner: str) -> None:

@@ -34,8 +34,10 @@ def launching(group: str, half: str = "128", template: str = "") -> str:
 @pytest.mark.parametrize(
     ("program", "words"),
     [
+        (launching("512"), "body assumes 256 threads, launch has 512"),
         (launching("TG"), "body assumes 256 threads, launch has 512"),
         (launching("128"), "body assumes 256 threads, launch has 128"),
+        (launching("512", "H / 2", ', template=[("H", 256)]'), "launch has 512"),
     ],
 )
 def test_another_number_of_threads(program: str, words: str) -> None:

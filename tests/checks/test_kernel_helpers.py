@@ -48,6 +48,7 @@ def caller(x: mx.array, unknown: int):
 @pytest.mark.parametrize(
     "call",
     [
+        "plain(x, 4096, threadgroup=(96, 1, 1))",
         "plain(x, 4096, **dict(threadgroup=(96, 1, 1)))",
         "chosen(K, x, 4096, wide=True)",
         "rebinding(K, x, 4096, 256)",

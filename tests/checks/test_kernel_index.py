@@ -13,6 +13,7 @@ I = "uint i = thread_position_in_grid.x; "  # noqa: E741
 
 WRAPS = {
     I + "auto row = x + i * W; y[i] = row[i - 1];": "is -1",
+    I + "do { y[i] = x[i - 1]; } while (false);": "is -1",
     "uint3 at = thread_position_in_grid; y[at.x] = x[at.x - 1u];": "is -1",
     "uint r = thread_position_in_grid.y, w = x_shape[1]; y[r] = x[(r - 1) * w];": "below 0",
     "for (uint k = 0; k < x_shape[0]; ++k) y[k] = x[k - 1];": "is -1",
@@ -28,7 +29,9 @@ def test_the_first_thread_reads_in_front(body: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        I + "if (i > 0) y[i] = x[i - 1];",
         I + "if (i == 0) return; y[i] = x[i - 1];",
+        I + "if (i < 1) { y[i] = 0; } else { y[i] = x[i - 1]; }",
         I + "if (i < 1) { y[i] = 0; return; } y[i] = x[i - 1];",
         I + "y[i] = i && x[i - 1] > 0 ? 1 : 0;",
         I + "y[i] = !i || x[i - 1] > 0 ? 1 : 0;",
@@ -50,6 +53,7 @@ def test_guarded_indices(body: str) -> None:
     ("body", "reported"),
     [
         ("for (uint k = n - 1; k >= 0; --k) y[k] = x[k];", "always true: the loop never ends"),
+        ("uint k = n; while (k >= 0) { k -= 1; y[k] = 1; }", "always true: the loop never ends"),
         (I + "uint d = i - n; if (d < 0) d = 0; y[d] = 1;", "always false: below 0"),
         (I + "if (0 > i - 3) return; y[i] = 1;", "always false"),
         (I + "y[i] = x[i + 3 - 1 >= 0 ? i - 5 : 0];", "always true"),

@@ -32,6 +32,7 @@ FOREIGN = {
     "std::array<float, 4> a; y[0] = a[0];": "C++ standard library: `std::array`",
     "using namespace std; y[0] = max(x[0], 0.0f);": "C++ standard library: `using namespace std`",
     "using std::max; y[0] = max(x[0], 0.0f);": "C++ standard library: `std::max`",
+    "auto f = [&](float v) { return v; }; y[0] = f(x[0]);": "lambda expressions need Metal 4",
 }
 
 
@@ -67,6 +68,7 @@ def test_headers(header: str, reported: list[str]) -> None:
 @pytest.mark.parametrize(
     ("body", "header", "expected"),
     [
+        ("device float total = 0; y[0] = total;", "", CODE),
         ("if (x[0] > 0) { device uint n[4] = {0, 0, 0, 0}; y[0] = n[0]; }", "", CODE),
         ("threadgroup atomic_float t; y[0] = 1;", "", "KERNEL-ATOMIC-001"),
         ("threadgroup metal::atomic<float> t[4]; y[0] = 1;", "", "KERNEL-ATOMIC-001"),

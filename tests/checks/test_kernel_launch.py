@@ -66,6 +66,7 @@ def launching(kernel: str, grid: str, threadgroup: str, before: str = "", more: 
 
 
 COUNTED_IN_GROUPS = [
+    ("EACH", "(math.ceil(n / tpg), 1, 1)", "(tpg, 1, 1)", ""),
     ("EACH", "(int(np.ceil(n / tpg)), 1, 1)", "(tpg, 1, 1)", ""),
     ("EACH", "(-(-n // tpg), 1, 1)", "(tpg, 1, 1)", ""),
     ("EACH", "(n // tpg + 1, 1, 1)", "(tpg, 1, 1)", ""),
@@ -74,9 +75,11 @@ COUNTED_IN_GROUPS = [
     ("EACH", "(max(1, ceildiv(n, tpg)), 1, 1)", "(tpg, 1, 1)", ""),
     ("EACH", "(ceildiv(n, tpg), 1, 1)", "(min(n, tpg), 1, 1)", ""),
     ("ROWS", "(ceildiv(n, tpg), 1, 1)", "(tpg, 1, 1)", ""),
+    ("ROWS", "(x.shape[0], 1, 1)", "(256, 1, 1)", ""),
     ("ROWS", "(rows, 1, 1)", "(tpg, 1, 1)", "rows, columns = x.shape"),
     ("ROWS", "(a * b, 1, 1)", "(32, 1, 1)", "a = x.shape[0]\nb = int(x.shape[1])"),
     ("SHARED", "(1, 1, 1)", "(32, 1, 1)", ""),
+    ("SHARED", "(1, 1, 1)", "(tpg, 1, 1)", ""),
     ("SHARED", "grid", "(min(n, 64), 1, 1)", "grid = (1, 1, 1)"),
     ("SHARED_Y", "(32, 1, 1)", "(32, 4, 1)", ""),
     ("TILES", "((n + 127) // 128, 1, 1)", "(32, 1, 1)", ""),
@@ -155,15 +158,20 @@ def calling(changes: dict[str, str | None], before: str = "") -> str:
         ({"inputs": "x"}, "", "KERNEL-ARGS-001"),
         ({"output_shapes": "x.shape"}, "", "KERNEL-ARGS-003"),
         ({"output_shapes": "shape"}, "", "KERNEL-ARGS-003"),
+        ({"output_shapes": "(n, 4)"}, "", "KERNEL-ARGS-003"),
+        ({"output_shapes": "[n]"}, "", "KERNEL-ARGS-003"),
         ({"output_dtypes": "mx.float32"}, "", "KERNEL-ARGS-003"),
         ({"output_dtypes": "x.dtype"}, "", "KERNEL-ARGS-003"),
         ({"inputs": "[[1, 2]]"}, "", "KERNEL-ARGS-003"),
         ({"inputs": "[x.shape]"}, "", "KERNEL-ARGS-003"),
         ({"template": '{"T": x.dtype}'}, "", "KERNEL-ARGS-003"),
+        ({"output_shape": "[x.shape]"}, "", "KERNEL-ARGS-003"),
         ({"grid": "(np.ceil(n / 2), 1, 1)"}, "", "KERNEL-GRID-002"),
         ({"threadgroup": "(n // 2.0, 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"grid": "n"}, "", "KERNEL-GRID-003"),
         ({"threadgroup": "256"}, "", "KERNEL-GRID-003"),
         ({"grid": "(n,)"}, "", "KERNEL-GRID-003"),
+        ({"grid": "(n, 1, 1, 1)"}, "", "KERNEL-GRID-003"),
         ({"grid": "(n, 0, 1)"}, "", "KERNEL-GRID-003"),
         ({"grid": "(-n, zero - 1, 1)"}, "zero = 0", "KERNEL-GRID-003"),
     ],
@@ -254,6 +262,11 @@ EVERY_TIME = {
                 return k{launch}
             def build(self, n):
                 return {build}
+    """,
+    "a local name": """
+        def run(x):
+            k = {build}
+            return k{launch}
     """,
     "on a condition": """
         def run(x, y):

@@ -25,6 +25,7 @@ def refused(body: str, header: str = "") -> list[str]:
     ("body", "name"),
     [
         ("uint m = 4; threadgroup float a[m]; a[0] = 1;", "m"),
+        ("float a[4][thread_execution_width]; a[0][0] = 1;", "thread_execution_width"),
         ("uint m = 4; const uint k = m * 2; float a[k + 1]; a[0] = 1;", "k"),
         ("const uint k = threads_per_grid.x; float a[k]; a[0] = 1;", "threads_per_grid"),
         ("for (int m = 1; m < 4; ++m) { float a[m]; a[0] = 1; }", "m"),
@@ -92,8 +93,11 @@ def too_much(body: str, template: str = "", header: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("body", "template", "bytes_taken"),
     [
+        ("threadgroup float a[8193]; y[0] = a[0];", "", "32,772"),
+        ("threadgroup float a[64][129]; y[0] = a[0][0];", "", "33,024"),
         ("threadgroup float a[N * 64]; y[0] = a[0];", '("N", 256)', "65,536"),
         ("threadgroup T a[16384]; y[0] = a[0];", '("T", mx.float32)', "65,536"),
+        ("constexpr int W = 128; threadgroup float a[W][W]; y[0] = a[0][0];", "", "65,536"),
     ],
 )  # fmt: skip
 def test_more_than_there_is(body: str, template: str, bytes_taken: str) -> None:

@@ -96,6 +96,7 @@ def test_pointers_without_a_space(body: str, header: str, text: str) -> None:
         ("auto p = x + 1; const device float* q = x; y[0] = q[0];", "[mx.array(1.0)]", True),
         ("y[0] = 2 * x;", "[mx.array([1.0])]", True),
         ("y[0] = exp(x);", "[mx.zeros((1,))]", True),
+        ("y[x] = 1;", "[mx.zeros((1,))]", True),
         ("auto p = y; p = p + x; p[0] = 1;", "[4]", False),
         ("auto p = y; p = x + 1 + p; p[0] = 1;", "[4]", False),
         ("device float* p = y + x; p[0] = 1;", "[4]", False),
@@ -157,9 +158,12 @@ def test_strides_in_functions(header: str, body: str, flagged: bool) -> None:
     ("callers", "flagged"),
     [
         ("def f(x):\n    return _launch(mx.contiguous(x))\n", False),
+        ("def f(x):\n    return _launch(x + 1)\n", False),
         ("def f(x):\n    return _launch(x=x * 2)\n", False),
+        ("def f(x):\n    return _launch(x)\n", True),
         ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x)\n", True),
         ("def _g(x):\n    return _launch(x)\ndef f(x):\n    return _g(x - 1)\n", False),
+        ("def f(x):\n    return _launch(x.T)\n", True),
         ("def f(x):\n    x = x.T\n    return _launch(mx.contiguous(x)) + _launch(x=x.T)\n", True),
     ],
 )
@@ -179,6 +183,8 @@ ATOMIC = "atomic_outputs=True"
 @pytest.mark.parametrize(
     ("dtype", "more", "flagged"),
     [
+        ("mx.float16", ATOMIC, True),
+        ("mx.bfloat16", ATOMIC, True),
         ("mx.int64", ATOMIC, True),
         ("mx.uint8", ATOMIC, True),
     ],
@@ -230,6 +236,9 @@ GUARD = INDEX + "if (i >= uint(x_shape[0])) return; "
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
+        (GUARD + "if (x[i] > 0) y[i] = x[i];", True),
+        (GUARD + "float v = exp(x[i]); if (v < 1) return; y[i] = v;", True),
+        (GUARD + "bool keep = x[i] > 0; if (!keep) { return; } else { y[i] = 1; }", True),
         (GUARD + "for (uint k = 0; k < 4; ++k) { if (x[i] > k) y[4 * i + k] = k; }", True),
         (GUARD + "if (x[i] > 0) y[i] = x[i]; else y[i] = 0;", False),
         (GUARD + "if (x[i] == 3) y[0] = i;", False),
@@ -248,7 +257,9 @@ def test_stores_that_data_decide(body: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("mode", "body", "flagged"),
     [
+        ('"fast"', "y[0] = -INFINITY;", True),
         ('"fast"', "y[0] = isnan(x[0]);", True),
+        ('"fast"', "y[0] = metal::isinf(x[0]);", True),
         ('"fast"', "y[0] = numeric_limits<float>::infinity();", True),
         ('"fast"', "y[0] = -1e30f; // INFINITY", False),
     ],

@@ -53,6 +53,8 @@ def launching(
         {"grid": "(-(-n // tg) * tg, 1, 1)", "group": "(tg, 1, 1)"},
         {"grid": "(-(-n // tg) * tg, 1, 1)", "group": "(64, 1, 1)"},
         {"grid": "(up(x.shape[0], TG), 1, 1)", "shape": "x.shape"},
+        {**PLANE, "body": f"{AT} if (p.x >= uint(x_shape[1])) return; y[i] = x[i];"},
+        {**PLANE, "body": f"{AT} if (p.x < uint(x_shape[1])) y[i] = x[i];"},
         {**PLANE, "body": f"{AT} if (p.x < w && x[p.x] > 0) y[i] = x[i];"},
     ],
 )
@@ -66,6 +68,7 @@ def test_rounded_up_and_unguarded(given: dict[str, str]) -> None:
         {"grid": "(up(n * m, m), 1, 1)", "shape": "(n, m)", "group": "(m, 1, 1)"},
         {"grid": "(up(n * 512, TG), 1, 1)", "shape": "(n, 512)"},
         {**PLANE, "body": f"{AT} if (p.x >= w || p.y >= uint(x_shape[0])) return; y[i] = 1;"},
+        {**PLANE, "body": f"{AT} if (p.x >= w) return; if (p.y < uint(x_shape[0])) y[i] = 1;"},
         {**PLANE, "body": f"{AT} if (p.x < w && x[i] > 0) y[i] = 1;"},
         {**PLANE, "body": f"{AT} uint e = x_shape[0] - p.y; if (p.x < w) if (e > 0) y[i] = 1;"},
         {"body": f"uint i = metal::min({X}, uint(x_shape[0] - 1)); y[i] = x[i];"},

@@ -24,6 +24,8 @@ def launching(grid: str, threadgroup: str, before: str = "pass") -> str:
 @pytest.mark.parametrize(
     ("grid", "threadgroup", "words"),
     [
+        ("(n, m, 1)", "(64, 32, 1)", "has 2048 threads"),
+        ("(n, 1, 1)", "(TG * 4, 1, 1)", "has 2048 threads"),
         ("(n, m, 1)", "(TG, 4, m)", "has 2048 threads"),
         ("shape", "(TG, 3, 1)", "has 1536 threads"),
     ],
@@ -37,6 +39,7 @@ def test_too_many_threads(grid: str, threadgroup: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("grid", "threadgroup", "before"),
     [
+        ("(32, 1, 1)", "(2048, 1, 1)", ""),
         ("(n, 16, 1)", "(64, 64, 1)", ""),
     ],
 )
@@ -49,6 +52,7 @@ def test_as_many_threads_as_metal_allows(grid: str, threadgroup: str, before: st
     [
         ("(x.shape[0] * x.shape[1], 1, 1)", "(16, 1, 1)", 16),
         ("(4096, 1, 1)", "(48, 1, 1)", 16),
+        ("(x.shape[0], x.shape[1], 1)", "(10, 10, 1)", 28),
         ("(x.size // 100 * 100, 1, 1)", "(100, 1, 1)", 28),
     ],
 )

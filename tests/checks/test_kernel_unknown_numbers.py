@@ -40,8 +40,10 @@ def test_followed(field: str) -> None:
     [
         # The index, the size and the guard depend on the number.
         "threadgroup float big[{n}][1024]; big[0][0] = x[0];",
+        "const uint n = {n};" + RACE.replace("127 - lane", "lane + n - 1").replace("{field}", "n"),
         # Several numbers that may hang together, and numbers in larger tokens.
         RACE.replace("{field}", "{n} * {eps}"),
+        RACE.replace("{field}", "{n}u"),
     ],
 )
 def test_silent(body: str) -> None:

@@ -61,6 +61,7 @@ def test_template_arguments_that_mlx_refuses(template: str, text: str, words: st
         '[("N", eps)]',
         '[("N", int(n / 2))]',
         '[("N", n // 2), *pairs]',
+        '[("N", x.item())]',
     ],
 )
 def test_template_arguments_that_mlx_takes(template: str) -> None:
@@ -77,8 +78,10 @@ def test_template_of_a_name() -> None:
     [
         ({"inputs": "[x.astype(mx.float64)]"}, "x.astype(mx.float64)"),
         ({"inputs": "[mx.zeros(4, dtype=mx.float64)]"}, "mx.zeros(4, dtype=mx.float64)"),
+        ({"dtypes": "[mx.float64]"}, "mx.float64"),
         ({"more": "stream=mx.cpu"}, "mx.cpu"),
         ({"more": "stream=mx.default_stream(mx.cpu)"}, "mx.default_stream(mx.cpu)"),
+        ({"more": "stream=s", "before": "s = mx.new_stream(mx.cpu)"}, "s"),
         ({"more": "stream=mx.Device(mx.cpu)"}, "mx.Device(mx.cpu)"),
     ],
 )

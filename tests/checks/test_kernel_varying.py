@@ -44,6 +44,7 @@ LONG = "for i in range(x.shape[0]):"
 @pytest.mark.parametrize(
     ("program", "text"),
     [
+        (function("for i in range(1, x.size, 1):", f"    x = {launch('i + 1')}"), "i + 1"),
         (function("for _ in range(n):", f"    {LONG}", f"        x = {launch('i * 2')}"), "i * 2"),
         (function("at = 0", "while at < n:", f"    x = {launch('at')}", "    at += 32"), "at"),
         (function("at = 0", "for y in x:", f"    x = {launch('at')}", "    at = at + n"), "at"),
@@ -53,6 +54,7 @@ LONG = "for i in range(x.shape[0]):"
         (function(f"return {launch('x.max().item()')}"), "x.max().item()"),
         (function("top = int(mx.sum(x).item())", f"return {launch('top')}"), "top"),
         (function(f"return {launch('max(1, x[0].item())')}"), "max(1, x[0].item())"),
+        (layer("self.step"), "self.step"),
         (layer("self.step * 2", "self.step = self.step + n"), "self.step * 2"),
     ],
 )

@@ -47,6 +47,7 @@ def test_flagged(body: str, reported: str) -> None:
         "x += 4; y[0] = x[0];",
         "atomic_load_explicit((device atomic_int*)x, memory_order_relaxed);",
         "auto p = x; p = y; p[0] = 1;",
+        "const device float4* p = (const device float4*)x; y[0] = p[0].x;",
     ],
 )
 def test_silent(body: str) -> None:

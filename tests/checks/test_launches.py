@@ -63,6 +63,7 @@ def test_threads_that_are_not_to_be_seen(grid: str) -> None:
 @pytest.mark.parametrize(
     ("given", "before", "known"),
     [
+        ("n > 1", "", Input("a", "bool", 0, 1)),
         ("mx.linspace(0, 1)", "", Input("a", "float32", 1, 50)),
         ("mx.arange(16).reshape((4, -1))", "", Input("a", "int32", 2, 16)),
         ("x.flatten()", "", Input("a", None, 1, None)),
@@ -83,7 +84,9 @@ def test_inputs_of_another_number_are_unknown() -> None:
 @pytest.mark.parametrize(
     ("grid", "group", "tried", "assumed", "groups"),
     [
+        ("(n, 1, 1)", "(min(n, 128), 1, 1)", [(128, 1, 1)], set(), (None, 1, 1)),
         ("g", "g", [(64, 1, 1), (256, 1, 1)], {0, 1, 2}, (None, None, None)),
+        ("(n, 1, 1)", "(2048, 1, 1)", [], set(), ()),
     ],
 )
 def test_configurations(

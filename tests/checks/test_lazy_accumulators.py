@@ -102,6 +102,7 @@ def main(model: nn.Module, data):
     [
         ("sum(loss_fn(model, x) for x in batches).item()", True),
         ("mx.stack([loss_fn(model, x) for x in batches]).tolist()", True),
+        ("sum(loss_fn(layer, batches) for layer in model.layers).item()", False),
         ("sum(loss_fn(model, x) for x in batches)", False),
     ],
 )
@@ -112,6 +113,7 @@ def test_losses_of_a_comprehension(expression: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
+        ("model(x[:, i : i + 8], cache=cache)", True),
         ("y = model(x[:, i : i + 8], cache)", True),
         ("model(x[:, i : i + 8], cache=cache)\n        mx.eval([c.state for c in cache])", False),
         ("model(x[:, i : i + 8], cache=cache)\n        log(cache)", False),
@@ -120,6 +122,7 @@ def test_losses_of_a_comprehension(expression: str, flagged: bool) -> None:
         ("x = mx.argmax(model(x, cache=cache), axis=-1)", False),  # a decoding loop
         ("model(i, cache)\n        mx.eval([c.state for c in cache])", False),
         ("y = model(i, cache)", False),  # what becomes of it decides
+        ("model(x, cache)", False),
         ("for cache in i:\n            model(cache, x)", False),
     ],
 )
@@ -157,6 +160,8 @@ def warm_up(env, steps):
     [
         ("for e in x:\n        cache = e['cache']", False),
         ("for e in x:\n        cache = e.state.get('cache')", False),
+        ("for e in x:\n        cache = own", True),
+        ("for e in x:\n        cache = own[0].cache", True),
     ],
 )
 def test_caches_of_the_elements_of_a_loop(loop: str, flagged: bool) -> None:
@@ -215,6 +220,8 @@ class Meter:
         ("meter.follow(model)\n        mx.eval(meter.tree)", False),
         ("meter.follow_high(model)", False),  # `max` of arrays evaluates
         ("meter.follow_and_check(model)", False),
+        ("meter.add(loss)\n        mx.eval(meter.total)", False),
+        ("mx.eval(loss)\n        meter.add(loss)", False),
     ],
 )
 def test_a_meter_of_another_file(tmp_path: Path, body: str, flagged: bool) -> None:

@@ -47,6 +47,7 @@ def test_an_accumulator_that_may_be_evaluated_is_not_flagged(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "over", "flagged"),
     [
+        (STEP, "for x in batches:", True),
         (STEP, "for x in range(100):", True),
         (STEP, "for x in range(4):", False),
         (STEP, "for x in (n, log):", False),

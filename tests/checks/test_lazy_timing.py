@@ -43,6 +43,7 @@ def timed(body: str, *, stop: str = STOP) -> list[str]:
     "body",
     [
         "y, _ = mx.linalg.qr(x)",
+        "y = mx.compile(plain)(x)",
     ],
 )
 def test_a_clock_that_stops_before_an_evaluation_is_flagged(body: str) -> None:
@@ -129,7 +130,9 @@ def work(x: mx.array, run):
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
+        ("with timer():\n        y = x @ x", True),
         ("clock = Clock()\n    with clock:\n        y = lazy(x)", True),
+        ("with timer():\n        y = run(x)\n        mx.async_eval(y)", True),
         ("with waiting():\n        y = x @ x\n        mx.async_eval(y)", False),
         ("with evaluating([]):\n        y = x @ x", False),
         ("with timer():\n        y = x @ x\n        mx.eval(y)", False),
@@ -181,6 +184,8 @@ def seconds(function, x):
         ("for f in (lazy, lazy):\n    Timer(f).seconds(x)", 1),
         ("for name, f in {'a': lazy, 'b': computed}.items():\n    seconds(f, x)", 1),
         ("for name, f in [('a', lazy)]:\n    seconds(f, x)", 1),
+        ("for f in (lazy,):\n    a = time.time()\n    f(x)\n    b = time.time() - a", 1),
+        ("for name, f in {'a': computed}.items():\n    seconds(f, x)", 0),
         ("for f in functions():\n    seconds(f, x)", 0),
     ],
 )

@@ -60,6 +60,7 @@ def run(model: nn.Module, stream):
         ("state.window(y)", True),
         ("state.observe(y)", True),
         ("states['a'].observe(y)", True),
+        ("log(sums, y)", True),
         ("state.push(y)\n        mx.eval(state.frames)", False),
         ("state.window(y)\n        mx.eval(state.frames)", False),
         ("state.observe(y)\n        mx.eval(state.mean, state.spread)", False),

@@ -43,6 +43,7 @@ def test_arguments(arguments: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (kernel("", "return 1.0f;", "float"), [f"{UNIT}-003"]),
         ("[[kernel]] uint2 f() { return uint2(0); }\n", [f"{UNIT}-003"]),
         # An explicit instantiation names types alone.
         ('template [[host_name("g")]] kernel void g<half>(device half*, uint);\n', []),
@@ -55,6 +56,7 @@ def test_functions(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
+        (kernel("device float* x", "x[0] = missing;"), ["missing"]),
         (
             "#ifndef G_h\n#define G_h\n"
             + kernel("device float* x", "x[0] = missing;")
@@ -91,6 +93,7 @@ BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
+        (BARRIER, BARRIER, []),
         ("", BARRIER, [("KERNEL-RACE-001", 13)]),
         (BARRIER, "", [("KERNEL-RACE-001", 15)]),
     ],
@@ -108,6 +111,7 @@ def test_races(first: str, second: str, expected: list[tuple[str, int]]) -> None
 @pytest.mark.parametrize(
     ("guard", "reported"),
     [
+        ("if (i >= n) return;", True),
         ("if (t >= n) return;", False),  # the host launches n threads to a group
         ("if (t == 0) return;", True),
     ],
@@ -194,6 +198,7 @@ REVERSED = """
         ('extern "C" struct P { uint n; };\n' + kernel(""), []),
         (INSTANCES, []),
         ("void m(uint t) { threadgroup uint s; }\n" + kernel(""), ["KERNEL-MEMORY-002"]),
+        (kernel("", "auto f = [](float v) { return v; };"), []),  # the project has Metal 4
         (
             "template <int n> void sum(device float* x) {\n"
             "float s[n] = {0}; for (int k = 0; k < n; k++) { s[k] += x[k]; } x[0] = s[0]; }\n"

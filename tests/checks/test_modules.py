@@ -25,6 +25,9 @@ def layer(line: str, rest: str = "") -> str:
 
 ONE_FINDING = [
     ("002", "a = mx.exp(mx.log(mx.arange(n))); self.pe = mx.stack([a.sin(), mx.cos(a)])"),
+    ("002", "t = mx.arange(n)\n        self.cos = mx.cos(t * 0.5)"),
+    ("003", "self.layers = (nn.Linear(n, n), nn.Linear(n, n))"),
+    ("003", "self.layers = tuple(nn.Linear(n, n) for _ in range(4))"),
     ("004", "self._layers = [nn.Linear(n, n) for _ in range(4)]"),
 ]
 
@@ -36,6 +39,7 @@ def test_attributes(number: str, line: str) -> None:
 
 SILENT = [
     "self.weight = mx.random.normal((n, n))",
+    "self.scale = mx.array(1.0)",
     "self.ids = mx.arange(n)\n        self.freeze(keys=['ids'], recurse=False)",
     "self.ids = mx.arange(n)\n        self.freeze()",
     "self.up = nn.Linear(n, n)\n        self.order = (self.up, layer)",
@@ -142,6 +146,7 @@ BY_FILES = [
     ("model.train()", "pass", "return mx.mean(self.model(data))", ["NN-005"]),
     ("model.train()", "pass", "return nn.Linear(2, 2)(data)", []),
     ("pass", "preview(model, data[0])", "pass", ["NN-006"]),
+    ("model.train()", "preview(model, data[0])", "pass", []),
     ("pass", "preview(Net(), data[0])", "pass", []),
 ]
 
@@ -255,6 +260,7 @@ def test_inference_with_models_of_other_files(
 @pytest.mark.parametrize(
     ("attribute", "parameters", "expected"),
     [
+        ("mx.ones((4, 4))", "group_size, bits", 1),
         ("mx.ones((4, 4))", "group_size=64, mode='affine'", 1),
         ("mx.ones((4, 4))", "**options", 0),
         ("nn.Linear(4, 4)", "bits", 0),

@@ -208,6 +208,7 @@ MASKS = {
     "an unknown value": ("x[mask]", 1),
     "an attribute": ("x.rows[mask]", 1),
     "an assignment": ("x[mask] = 0", 0),
+    "a list": ("[1, 2][mask]", 0),
 }
 
 

@@ -61,6 +61,7 @@ def scores(x: mx.array, keep):
 @pytest.mark.parametrize(
     ("code", "program"),
     [
+        ("NN-008", NETWORK.format(last=", nn.Softmax()")),
         ("NN-008", NETWORK.format(last=", mx.softmax")),
         ("DTYPE-014", STATS.format(squares="mx.square(x)")),
         ("RANDOM-005", SAMPLER.format(kept="logits / mx.sum(logits)")),
@@ -71,6 +72,9 @@ def scores(x: mx.array, keep):
         ("DTYPE-011", "def f(x):\n    a, b = mx.exp(x), mx.exp(-x)\n    return (a - b) / (a + b)"),
         ("DTYPE-011", "def f(u):\n    return mx.log(1 - mx.tanh(u) ** 2)"),
         ("DTYPE-016", "def f(i):\n    x = mx.array([0] * 3)\n    x[i] = 0.1 * (2 - x[i])"),
+        ("DTYPE-016", "def f(i):\n    x = mx.zeros((3,), dtype=mx.int32)\n    x[i] /= 3"),
+        ("DTYPE-019", "def f(x):\n    h = x.astype(mx.float16)\n    return (h ** 2).mean(-1)"),
+        ("NN-011", "m = nn.Linear(2, 1)\nx = mx.ones((9, 2))\ne = mx.mean((m(x) - x[:, 0]) ** 2)"),
         ("API-010", "from mlx.utils import tree_map\ndef f(g):\n    tree_map(lambda v: v / 2, g)"),
         ("INDEX-002", "def f(x: mx.array):\n    for row in x:\n        row -= mx.mean(row)"),
         ("INDEX-002", "def f(x: mx.array):\n    x.T[0] = 1"),

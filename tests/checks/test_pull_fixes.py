@@ -250,6 +250,7 @@ def test_fix_computes_the_same(body: str, line: str, arguments: tuple[Any, ...])
 RESULTS = {
     "log of softmax": ("mx.log(mx.softmax(x, axis=-1))", "(x - mx.logsumexp(x, axis=-1"),
     "log of 1 + exp": ("mx.log(1 + mx.exp(x * 3))", "mx.logaddexp(x * 3, 0)"),
+    "a mean that raises": ("np.mean(x, axis=0)", "mx.mean(x, axis=0)"),
     "a dtype by its name": (
         "x + mx.zeros((3,), dtype='float32')",
         "mx.zeros((3,), dtype=mx.float32)",

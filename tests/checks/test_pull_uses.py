@@ -66,6 +66,7 @@ UPDATE = "opt.update(model, grads)"
 STEPS = {
     "the loss, before mx.eval": (f"print(loss.item()); {UPDATE}; mx.eval(state)", "loop"),
     "the loss, without mx.eval": (f"{UPDATE}; print(loss.item())", "loop"),
+    "a gradient alone": ("print(loss.item())", "loop"),
     "the loss, after mx.eval": (f"{UPDATE}; mx.eval(state); print(loss.item())", "sink"),
     "the rate, after mx.eval of a list": (
         f"{UPDATE}; mx.eval(state); print(opt.learning_rate.item())",

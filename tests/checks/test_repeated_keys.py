@@ -56,6 +56,7 @@ def test_a_key_that_all_calls_share_is_flagged(program: str, flagged: bool) -> N
         ("noise = Noise(1)\na = noise.draw(3)", False),
         ("for i in range(9):\n    Noise(i).draw(3)", False),
         ("for i in range(9):\n    noise = Noise(i)\n    noise.draw(3)", False),
+        ("a, b = Noise(1), Noise(2)\na.draw(3)\nb.draw(3)", False),
         ("for key in mx.random.split(KEY, 3):\n    default(3, key)", False),
         ("import time\ntime.perf_counter()\nfor _ in range(9):\n    drawn(3)", False),
     ],
@@ -68,6 +69,7 @@ def test_a_key_of_an_object(program: str, flagged: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "flagged"),
     [
+        ("mx.random.seed(args.seed)", True),
         ('mx.random.seed(args["seed"])', True),
         ("args.seed = args.seed + 1\n        mx.random.seed(args.seed)", False),
         ('args["seed"] += 1\n        mx.random.seed(args["seed"])', False),

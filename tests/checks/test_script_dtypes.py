@@ -122,6 +122,7 @@ def run():
     return block(mx.ones((4, 4), dtype=mx.bfloat16))
 """
 SET = "block.set_dtype(mx.bfloat16)"
+APPLIED = "block.apply(lambda p: p.astype(mx.bfloat16))"
 LOOP = "out = mx.zeros({})\n        for layer in self.layers:\n            out = out + layer(x)\n"
 RETURN = "        return out"
 
@@ -129,6 +130,7 @@ RETURN = "        return out"
 @pytest.mark.parametrize(
     ("call", "rotate", "set_dtype", "expected"),
     [
+        (LOOP.format("x.shape") + RETURN, "return x", APPLIED, 1),
         (LOOP.format("x.shape, dtype=x.dtype") + RETURN, "return x", SET, 0),
         (LOOP.format("x.shape") + RETURN + ".astype(x.dtype)", "return x", SET, 0),
         ("return mx.softmax(self.layers[0](x) + mask(4), axis=-1)", "return x", SET, 1),

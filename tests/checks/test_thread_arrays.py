@@ -51,6 +51,7 @@ def main(x: mx.array, unknown, pool: ThreadPoolExecutor):
         ("threading.Thread(target=show, args=(y,)).start()", True),
         ("pool.submit(show, y)", True),
         ("pool.submit(lazy, x)", True),
+        ("list(pool.map(lazy, [x]))", True),
         ("asyncio.to_thread(lazy, x)", True),
         ("threading.Thread(target=puts, args=(x,))", True),
         ("unknown(y)\n    threading.Thread(target=show, args=(y,)).start()", False),

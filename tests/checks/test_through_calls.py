@@ -101,6 +101,9 @@ WAYS = {
     "a partial": (
         "def d(n, a, b):\n    return a - b\ndef main():\n    return partial(d, 3)(U, U)\n"
     ),
+    "annotated parameters": (
+        "def _d(a: mx.array, b: mx.array | None):\n    return a - b\n_d(U, U)\n"
+    ),
 }
 
 

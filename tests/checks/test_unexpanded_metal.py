@@ -40,6 +40,7 @@ def test_call_in_an_argument_of_a_macro_is_reported_where_it_is() -> None:
     [
         ("struct A { float a; A(float v) : a(lost) {} };", 36),
         ("struct A : lost { float a; };", None),
+        ('static_assert(lost > 1, "");', 15),
         ("template <typename T> T f(T v) { return v; } constant float c = f<lost>(1);", None),
         ("constant array<float, lost> a = {};", None),
     ],

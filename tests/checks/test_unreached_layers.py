@@ -51,6 +51,7 @@ FOUND = {
 LOSSES = {
     "a lambda": "step = nn.value_and_grad(Model(), lambda m, x: mse(m, x))",
     "a partial": "step = nn.value_and_grad(Model(), partial(mse))",
+    "keywords": "model = Model()\nstep = nn.value_and_grad(model=model, fn=mse)",
 }
 
 

@@ -206,6 +206,7 @@ NONE = {
         "            self.step(a)\n            b = self.last.sum().item()\n"
         "            print(a, b)\n"
     ),
+    "NumPy's result is kept": "def f(x: mx.array):\n    return np.array(x).transpose(1, 0)\n",
     "a row that is changed": (
         "def f(x: mx.array):\n    for i, row in enumerate(x):\n        row = row + i\n"
         "        print(row.tolist())\n"
@@ -234,6 +235,15 @@ k = mx.fast.metal_kernel(
     """,
 )
 '''
+
+
+def test_kernel_names() -> None:
+    body = KERNEL.replace("y[i] = x[i]", "out0[i] = i < inp0_shape[0] ? inp0[i] : 0")
+    assert fixed(body.format(index="thread_position_in_grid.x")) == (
+        KERNEL.replace("x[i];", "i < x_shape[0] ? x[i] : 0;").format(
+            index="thread_position_in_grid.x"
+        )
+    )
 
 
 def test_grids_of_threadgroups() -> None:

@@ -188,6 +188,8 @@ PAYLOADS = {
     "no JSON": b"[[], [], null, null",
     "nested deeply": DEEP,
     "nested deeply within": b"[" + DEEP + b"]" * 100_001,
+    "another value": b"7",
+    "too few": b"[[], []]",
     "numbers for findings": b"[[1, 2], [], null, null]",
     "an end before the start": report(at_3=1),
     "a message of several lines": report(at_5="a\nb"),

@@ -31,6 +31,7 @@ def read(source: str) -> list[tuple[str, list[str], bool]]:
         ("# noqa because", [("noqa", [], True)]),
         (f"# noqa: {G1} the value is needed here", [("noqa", [G1], False)]),
         (f"# noqa: {G1} IS fine", [("noqa", [G1], False)]),
+        ("# noqa: GRAPH-BREAK", [("noqa", ["GRAPH-BREAK"], False)]),
         ("# noqa: graph-break-001", [("noqa", ["graph-break-001"], False)]),
         ("# noqa: because I say so", []),
         ("# noqa:", []),
@@ -45,6 +46,19 @@ def read(source: str) -> list[tuple[str, list[str], bool]]:
 def test_reading(comment: str, expected: list[tuple[str, list[str], bool]]) -> None:
     assert read(f"x = 1  {comment}\n") == expected
     assert not expected or may_hold_directives(comment.encode())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'x = "# noqa"\n',
+        'x = """\n# noqa\n# embercoach: ignore\n"""\n',
+        'x = f"""{y}\n# embercoach: skip-file\n"""\n',
+        "x = r'# embercoach: ignore'\n",
+    ],
+)
+def test_a_string_is_no_comment(source: str) -> None:
+    assert read(source) == []
 
 
 @pytest.mark.parametrize("broken", ["x = (  # noqa\n", "# noqa\n'''\n", "# noqa\n  x\n y\n"])
@@ -67,6 +81,12 @@ def judged(
 
 
 COVER = [
+    # A statement over several lines: its first and its last line speak for all of it.
+    (f"x(\n    y,\n    z,\n)  # noqa: {G1}\n", 2, 2, True),
+    # A finding over several lines: its own first and last line.
+    (f"x(\n  f(\n    y\n  ),  # noqa: {G1}\n)\n", 2, 4, True),
+    # The header is a statement of its own.
+    (f"def f(\n    a,\n):  # noqa: {G1}\n    z()\n", 2, 2, True),
     # Inside a string no comment can stand; the line where it ends will do.
     (f'k(\n    s="""\n    body\n    """,\n    t=1,  # noqa: {G1}\n)\n', 3, 3, False),
     # Backslashes.
@@ -89,6 +109,7 @@ def test_what_is_covered(source: str, line: int, end_line: int, covered: bool) -
 
 #: source, findings, what is idle (code, column), and the source after its fix.
 IDLE = [
+    (f"x()  # noqa: {G1}\n", [], [("NOQA-001", 6)], "x()\n"),
     (f"x()  # noqa: E501,{G1},W1\n", [], [("NOQA-001", 6)], "x()  # noqa: E501, W1\n"),
     (f"x()  # noqa: E501, {G1}\n", [], [("NOQA-001", 6)], "x()  # noqa: E501\n"),
     ("x()  # noqa\n", [], [], None),

@@ -167,9 +167,11 @@ def test_reach(value: str, reach: str) -> None:
             8,
         ),
         ("int2 v = int2(3, 4); v.x += 2; y[v.x * v.y] = 0;", 20),
+        ("Pair p = {1, 2}; p.b = 7; y[p.a + p.b] = 0;", 8),
         ("y[twice(W) + 1] = 0;", 9),
         ("int k = 2; bump(k); bump(k); y[k] = 0;", 12),
         ("y[first<3>()] = 0;", 30),
+        ("auto more = [&](int k) { return k + W; }; y[more(2)] = 0;", 6),
     ],
 )
 def test_where_a_kernel_stores(text: str, index: int) -> None:

@@ -23,6 +23,7 @@ def uses(body: str) -> list[tuple[str, str, str | None]]:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
+        ("const constant float* p; p = s;", [("s", "address", "constant")]),
         ("float v = -s;", [("s", "number", None)]),
         ("float v = float(s);", [("s", "number", None)]),
         ("ulong v = ulong(x);", [("x", "unclear", None)]),

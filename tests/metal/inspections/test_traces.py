@@ -30,6 +30,19 @@ def test_a_race_names_both_sides_and_threads() -> None:
     assert race.words == "a write and a read"
 
 
+def test_a_race_with_the_next_iteration_says_so() -> None:
+    (race,) = races(
+        trace_of(
+            _TILE
+            + "for (int k = 0; k < n; ++k) {\n t[lid] = x[k];\n"
+            + _BARRIER
+            + " y[lid] = t[63 - lid];\n}"
+        )
+    )
+    assert race.in_later_iteration
+    assert (race.first.kind, race.second.kind) == ("read", "write")
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -116,6 +129,7 @@ _DEVICE = "threadgroup_barrier(mem_flags::mem_device);\n"
         "if (g == 0) y[lid] = x[i];" + _DEVICE + "if (g == 1) z[lid] = y[lid];",
         "y[i] = x[i];" + _DEVICE + "z[i] = y[255 - i];",
         "y[i] = x[i];" + _DEVICE + "z[i] = y[max(int(i) - 1, 0)];",
+        "y[i] = x[i];" + _DEVICE + "z[i] = y[min(i + 1, 255u)];",
         "y[i] = x[i];" + _DEVICE + "z[i] = y[clamp(int(i) - 1, 0, 255)];",
     ],
 )
@@ -146,6 +160,7 @@ _SUM = _LID + "float s = simd_sum(x[i]);\n"
     "body",
     [
         "if (lid == 0) y[0] = s;",
+        "float m = s / n; if (lid == 0) { y[0] = m; }",
     ],
 )
 def test_partial_reduction(body: str) -> None:

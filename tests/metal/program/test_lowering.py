@@ -16,6 +16,7 @@ def _lines(text: str, header: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("x + 1;", "(x + 1:int):device float*"),
         ("'a';", "97:char"),
         ("'\\0';", "0:char"),
         ("(half)(y[0]);", "<half>y[0:int]"),

@@ -18,6 +18,7 @@ def test_what_is_no_literal(text: str) -> None:
 @pytest.mark.parametrize(
     ("left", "right", "result"),
     [
+        ("long", "ulong", "ulong"),
         ("bfloat", "half", "?"),
     ],
 )
