@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -208,22 +207,6 @@ def test_notes_are_listed_on_request(embercoach: Cli, project: Path) -> None:
     assert "::notice" in embercoach("a.py", "--output-format", "github").out
 
 
-def test_statistics(embercoach: Cli, project: Path) -> None:
-    (project / "a.py").write_text("import mlx\nbad_pull; bad_shape; bad_scalar; bad_pull\n")
-    ran = embercoach("a.py", "--statistics")
-    assert ran.code == 1
-    assert ran.out.splitlines()[:2] == [
-        "2  warning  GRAPH-BREAK-001      item-call",
-        "1  warning  HOST-PULL-009    [*] array-as-int",
-    ]
-    table = json.loads(embercoach("a.py", "--statistics", "--output-format", "json").out)
-    assert [(row["code"], row["count"]) for row in table] == [
-        ("GRAPH-BREAK-001", 2),
-        ("HOST-PULL-009", 1),
-        ("PYTHON-SCALAR-002", 1),
-    ]
-
-
 def test_quiet(embercoach: Cli, project: Path) -> None:
     (project / "a.py").write_text(WARNING)
     loud, quiet = embercoach("a.py"), embercoach("a.py", "-q")
@@ -293,18 +276,6 @@ def test_a_diff_previews_fixes(embercoach: Cli, project: Path, options: list[str
     assert ran == embercoach(*stdin, *options[1:], stdin=source.encode())
     excluded = ("--force-exclude", "--exclude", "x.py")
     assert embercoach(*stdin, *options, *excluded, stdin=source.encode()).out == ""
-
-
-def test_links_and_their_target_are_one_file(embercoach: Cli, project: Path) -> None:
-    (project / "a.py").write_text(SAFE)
-    (project / "link.py").symlink_to("a.py")
-    ran = embercoach(".", "--diff")
-    assert ran.out.count("+++") == 1
-    assert ran.err == "Would fix 1 finding in 1 file.\n"
-    ran = embercoach(".", "--fix")
-    assert (ran.code, ran.err) == (0, "")
-    assert "Fixed 1 finding in 1 file.\n" in ran.out
-    assert (project / "link.py").is_symlink()
 
 
 def test_suppressing_what_is_there(embercoach: Cli, project: Path) -> None:
@@ -450,18 +421,6 @@ def test_a_bug_of_our_own_is_one_line(
     assert (ran.code, ran.err) == (2, "embercoach: internal error: ZeroDivisionError: planted\n")
     with pytest.raises(ZeroDivisionError):
         embercoach("check", ".", "--debug")
-
-
-def test_a_name_that_is_no_text(embercoach: Cli, project: Path) -> None:
-    name = os.fsdecode(b"odd\xff.py")
-    try:
-        (project / name).write_text(WARNING)
-    except OSError:
-        pytest.skip("this file system takes no such name")
-    for form in FORMATS:
-        ran = embercoach(".", "--output-format", form)
-        assert ran.code == 1, ran.err
-        assert "GRAPH-BREAK-001" in ran.out
 
 
 def test_colors_on_request(embercoach: Cli, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

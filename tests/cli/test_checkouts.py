@@ -48,33 +48,6 @@ def found(ran: Ran) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.usefixtures("planted")
-def test_each_checkout_has_its_own_configuration(embercoach: Cli, project: Path) -> None:
-    write(
-        {
-            "a/pyproject.toml": '[tool.embercoach]\nignore = ["GRAPH-BREAK"]\n',
-            "a/x.py": PULL + "bad_bound\n",
-            "b/embercoach.toml": 'extend-exclude = ["old"]\n',
-            "b/x.py": PULL,
-            "b/old/x.py": PULL,
-            "c/x.py": "import mlx\nbad_scalar\n",
-        }
-    )
-    ran = embercoach("check", "--output-format", "json", "a", "b", "c")
-    assert ran.code == 1
-    assert found(ran) == [
-        ("a/x.py", "HOST-PULL-012", "error"),
-        ("b/x.py", "GRAPH-BREAK-001", "warning"),
-        ("c/x.py", "PYTHON-SCALAR-002", "note"),
-    ]
-    assert [(c["path"], c["files_checked"]) for c in report(ran)["checkouts"]] == [
-        ("a", 1),
-        ("b", 1),
-        ("c", 1),
-    ]
-    assert all((project / name / ".embercoach_cache").is_dir() for name in ("a", "b", "."))
-
-
-@pytest.mark.usefixtures("planted")
 def test_a_file_in_two_checkouts_is_the_inner_ones(embercoach: Cli, project: Path) -> None:
     write({"x.py": PULL, "sub/embercoach.toml": 'profile = "ember"\n', "sub/x.py": PULL})
     ran = embercoach("check", "--output-format", "json", ".", "sub")

@@ -228,28 +228,6 @@ def test_everything_in_words(embercoach: Cli, configured: Path) -> None:
     assert '"site-packages"' in out
 
 
-def test_without_a_configuration(embercoach: Cli, project: Path) -> None:
-    (project / "a.py").write_text(MLX)
-    out = embercoach("config", "a.py").out
-    assert "  configuration none (defaults)\n" in out
-    assert "  settings      defaults\n" in out
-    assert "off" not in out
-
-
-def test_two_projects(embercoach: Cli, project: Path) -> None:
-    for name in ("one", "two"):
-        (project / name).mkdir()
-        (project / name / "embercoach.toml").write_text(f'ignore = ["{"DF"[name == "two"]}"]\n')
-    ran = embercoach("config", "one", "two", "--output-format", "json")
-    one, two = json.loads(ran.out)["paths"]
-    assert (one["configuration"], two["configuration"]) == (
-        "one/embercoach.toml",
-        "two/embercoach.toml",
-    )
-    assert not because(one, "DTYPE-001")["enabled"]
-    assert not because(two, "FFT-NORM-001")["enabled"]
-
-
 def test_the_schema_is_printed(embercoach: Cli) -> None:
     assert embercoach("config", "--schema") == Ran(0, json_schema.rendered(), "")
 

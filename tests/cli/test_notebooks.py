@@ -14,7 +14,7 @@ from embercoach.cli.commands.check import FORMATS
 from embercoach.fixes.source_file import LineIndex
 from tests.cli.conftest import Ran
 from tests.cli.test_formats import COUNTS
-from tests.notebooks.written import code, notebook, prose, sources, written
+from tests.notebooks.written import notebook, prose, sources, written
 
 Cli = Callable[..., Ran]
 
@@ -155,22 +155,6 @@ def test_comments_in_cells(
     file.write_text(written(notebook(*cells)), encoding="utf-8")
     ran = embercoach(".", "--output-format", "concise")
     assert [place for place, _ in found(ran)] == [f"a.ipynb:{place}" for place in listed]
-
-
-def test_a_baseline_knows_them_again(embercoach: Cli, file: Path) -> None:
-    """After cells were run again, put elsewhere, or put between."""
-    assert embercoach("baseline", "update", ".").code == 0
-    ran = code(PULL, execution_count=99, outputs=[])
-    for cells in (
-        (*CELLS[:4], ran),
-        (prose("new"), *CELLS, "mx.eval(y)"),
-        (IMPORTS, "x = mx.ones(3)", PULL, HALF),
-    ):
-        file.write_text(json.dumps(notebook(*cells)), encoding="utf-8")
-        assert embercoach(".", "--baseline", "embercoach-baseline.json").code == 0
-    file.write_text(written(notebook(*CELLS, LOOP)), encoding="utf-8")
-    new = embercoach(".", "--baseline", "embercoach-baseline.json", "--output-format", "concise")
-    assert found(new) == [("a.ipynb:cell 6:1:17", "GRAPH-BREAK-001")]
 
 
 def test_what_cannot_be_checked(embercoach: Cli, file: Path) -> None:

@@ -186,36 +186,6 @@ def test_a_saved_run_of_a_file_that_is_gone(embercoach: Cli, project: Path, mode
     assert data_of(page)["files"][0]["source"] is None
 
 
-def test_settings_are_those_of_the_project(embercoach: Cli, project: Path, model: Path) -> None:
-    text = '[tool.embercoach]\nignore = ["GRAPH-BREAK"]\n'
-    (project / "pyproject.toml").write_text(text, encoding="utf-8")
-    page = project / "embercoach-report.html"
-    assert embercoach("report").code == 0
-    assert codes_in(page) == []
-    assert embercoach("report", "--isolated").code == 0
-    assert codes_in(page) == ["GRAPH-BREAK-001"]
-
-
-def test_beside_a_baseline_only_what_is_new_is_reported(
-    embercoach: Cli, project: Path, model: Path
-) -> None:
-    page = project / "embercoach-report.html"
-    assert embercoach("baseline", "update", "--isolated", "--baseline", "known.json").code == 0
-    new = PULL.replace("total", "largest").replace("sum", "max")
-    model.write_text(PULL + new, encoding="utf-8")
-    assert embercoach("report", "--isolated", "--baseline", "known.json").code == 0
-    tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
-    assert codes_in(page) == ["GRAPH-BREAK-001"]
-    assert data_of(page)["findings"][0][1] == 14
-    assert tree.css_first('[data-total="known"]').text() == "1"
-    model.write_text(new, encoding="utf-8")
-    assert embercoach("report", "--isolated", "--baseline", "known.json").code == 0
-    tree = LexborHTMLParser(page.read_text(encoding="utf-8"))
-    assert tree.css_first('[data-total="fixed"]').text() == "1"
-    assert embercoach("report", "--isolated", "--no-baseline").code == 0
-    assert codes_in(page) == ["GRAPH-BREAK-001"]
-
-
 def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) -> None:
     (project / "broken.py").write_text("import mlx\ndef (:\n", encoding="utf-8")
     ran = embercoach("report", "--isolated", ".")

@@ -76,7 +76,7 @@ NOT_RUN = {
     ),
     "python -m tests.benchmarks.advice --json advice.json": "takes minutes on a GPU",
     "python -m tests.benchmarks.advice --backend native": (
-        "takes 15 s: tests/guides/test_kernel_advice.py"
+        "takes 15 s: tests/docs/test_kernel_advice.py"
     ),
     "python -m tests.benchmarks.profile.measure --json times.json": "takes minutes on a GPU",
     "python -m tests.benchmarks.profile.profiles --json profiles.json": (

@@ -364,16 +364,6 @@ def test_a_mistake_in_the_configuration_is_told_and_the_last_good_one_stays(
     assert editor.next("mistaken/embercoach.toml").diagnostics == ()
 
 
-def test_what_is_imported_is_read_again(editor: Editor) -> None:
-    other = editor.folder / "supplier.py"
-    other.write_text("import mlx.core as mx\n\n\ndef make():\n    return [1, 2]\n")
-    text = "import mlx.core as mx\nfrom supplier import make\n\n\ndef f():\n"
-    text += "    return make().tolist()\n"
-    assert editor.open("user.py", text) == []
-    other.write_text("import mlx.core as mx\n\n\ndef make():\n    return mx.zeros((1,))\n")
-    assert codes(editor.change("user.py", text + "\n")) == ["HOST-PULL-001"]
-
-
 def test_a_server_that_was_not_asked_to_shut_down_says_so() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "embercoach", "server"],

@@ -21,7 +21,6 @@ from . import (  # noqa: E402, F401
     vlm_products,
     vlm_recurrent,
     vlm_rope,
-    vlm_turboquant,
     vlm_vision,
 )
 from .case import CASES, VERSIONS, Case, Flaw  # noqa: E402
