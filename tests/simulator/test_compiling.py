@@ -22,6 +22,9 @@ def words(names: list[str], **arguments: Any) -> list[tuple[str, list[str]]]:
 
 
 def test_single_numbers_become_scalars_and_the_other_way_round() -> None:
+    (family,) = families(["a"], {"inputs": [mx.zeros((4, 4))]})
+    (made,) = family.together.arguments["inputs"]
+    assert (made.shape, made.dtype) == ((1, 1), mx.float32)
     assert words(["a"], inputs=[mx.zeros((1,))]) == [
         ("if `a` has no dimensions", ["if `a` has no dimensions"])
     ]

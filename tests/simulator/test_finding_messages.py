@@ -134,6 +134,11 @@ def test_a_divergent_barrier_names_a_missing_thread(other, where):
     assert finding.details == ("1 thread at this barrier", where)
 
 
+def test_message_states_the_bounds_that_the_compiler_saw():
+    finding = reported("out-of-bounds", buffer="acc", element=4, detail="declared as `float[4]`")
+    assert finding.message == "out-of-bounds access to `acc[4]`: declared as `float[4]`"
+
+
 def test_values_that_memory_decides():
     detail = "`v` is uninitialized: 1 in one run, 2 in another"
     finding = reported("uninitialized-read", at=MemoryAccess(4, None, None), detail=detail)

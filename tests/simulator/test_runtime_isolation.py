@@ -250,6 +250,14 @@ def test_child_that_does_not_answer_is_a_timeout(
     assert _works(bench)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_child_that_died_between_launches_is_replaced(bench: Bench, others: set[int]) -> None:
+    assert _works(bench)
+    os.kill(_pid(others), signal.SIGKILL)
+    time.sleep(0.1)
+    assert _works(bench)
+
+
 def test_fork_gets_a_child_of_its_own(bench: Bench) -> None:
     assert _works(bench)
     pid = os.fork()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.process.child_process import Process
-from tests.simulator import units
 from tests.simulator.units import Bench, begun, wanted
 
 
@@ -143,18 +142,6 @@ def test_results_of_an_exchange_stand_until_the_next(bench: Bench) -> None:
     result = bench.run(body, wanted("y", 32), grid=32, threadgroup=32)
     assert (result.outputs[0].view(np.int32) == 2 * 496 + 3200).all()
     assert result.findings == ()
-
-
-def test_outputs_of_all_kinds_travel(bench: Bench) -> None:
-    big = np.arange(1 << 20, dtype=np.int32)
-    buffers = (units.given("x", big), wanted("y", 1 << 20), begun("z", big), wanted("e", 0))
-    result = bench.run("y[i] = ~x[i];", *buffers, grid=1 << 20, threadgroup=1024)
-    assert result.findings == ()
-    np.testing.assert_array_equal(result.outputs[0].view(np.int32), ~big)
-    np.testing.assert_array_equal(result.outputs[1].view(np.int32), big)
-    assert result.outputs[2].size == 0
-    small = bench.run("y[i] = ~x[i];", units.given("x", big[:64]), wanted("y", 64))
-    np.testing.assert_array_equal(small.outputs[0].view(np.int32), ~big[:64])
 
 
 def test_granules_are_split_where_a_thread_touches_less(bench: Bench) -> None:

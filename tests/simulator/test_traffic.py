@@ -98,14 +98,6 @@ def test_scalars_small_inputs_and_shapes_are_constants():
     assert made.device_bytes == 160
 
 
-def test_strides_count_under_their_own_name():
-    body = "o[i] = a[i * a_strides[0]];"
-    view = mx.arange(80, dtype=mx.float32)[::2]
-    made = launch(body, [view], (40,), threads=40, build={"ensure_row_contiguous": False})
-    assert made.traffic["a"] == Traffic("device", 160, 0)
-    assert made.traffic["a_strides"] == Traffic("constant", 320, 0)
-
-
 @pytest.mark.parametrize(
     ("operation", "counts"),
     [
