@@ -20,13 +20,13 @@ from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 # --- gradients ---------------------------------------------------------------------------------
 
 
-WIDTHS = (1, 8, 33, 64, 65, 130)
+WIDTHS = (33, 1, 8, 64, 65, 130)
 
 # --- values ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("units", WIDTHS)
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_gradients(units, masked, device, draw_case):
     case = draw_case((2, 5, 3, units), masked=masked)
     judge(case.computed(device), case.expected())
@@ -34,7 +34,7 @@ def test_gradients(units, masked, device, draw_case):
 
 @pytest.mark.parametrize("units", [8, 65])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_options(units, options, masked, device, draw_case):
     case = draw_case((2, 5, 3, units), masked=masked)
     found, expected = case.computed(device, **options), case.expected(**options)
@@ -49,7 +49,7 @@ def test_options(units, options, masked, device, draw_case):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("units", [70, 160])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
     """As on CUDA, where a head may have 512: more slices of the rows, three of them for 160."""
     monkeypatch.setattr(sequence_module, "most_threads", lambda *_: 512)
@@ -153,7 +153,7 @@ def test_nothing_to_do(shape, device, draw_case):
         assert mx.array_equal(case.computed(device)[3], case.cotangents[1][:, :, 0])
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
     """By the operations of the native backend, as on a GPU that multiplies in TF32."""
     monkeypatch.setattr(products, "_rounds_to_tf32", lambda: True)
