@@ -111,6 +111,17 @@ def test_nothing_let_in(device, draw_case):
         judge(case.computed(device), case.expected())
 
 
+@pytest.mark.parametrize("m", [-3.0, 3.0])
+def test_memory_that_nothing_counts(m, device, draw_case):
+    """c without an n, as no sequence leaves it: the exponent of f' stops at zero."""
+    case = draw_case((1, 2, 1, 4))
+    states = np.array(case.initial)
+    states[2], states[3] = 0, m
+    inputs = case.inputs._replace(b=0 * case.inputs.b, r=0.1 * case.inputs.r)
+    case = Case(inputs, mx.array(states), case.cotangents)
+    judge(case.computed(device), case.expected())
+
+
 def test_a_clip_shows_nan(device, draw_case):
     """What is not a number must not become the limit; other heads don't see it."""
     case = draw_case((1, 4, 2, 5))
