@@ -11,7 +11,7 @@ import pytest
 from xlstm_kernels import soft_cap
 from xlstm_kernels.activation import soft_cap as soft_cap_module
 
-SHAPES = [(), (0,), (1,), (3,), (7,), (8,), (0, 4), (4, 0, 2), (2, 3, 33), (5, 1025)]
+SHAPES = [(2, 3, 33), (), (0,), (1,), (3,), (7,), (8,), (0, 4), (4, 0, 2), (5, 1025)]
 
 
 def oracle(values: np.ndarray, cap: float) -> np.ndarray:

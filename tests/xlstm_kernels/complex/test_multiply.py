@@ -17,7 +17,7 @@ def multiplied(a, b, conjugate=False):
 
 
 @pytest.mark.parametrize("conjugate", [False, True])
-@pytest.mark.parametrize("shape", [(2,), (3, 2), (7, 33, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(7, 33, 2), (2,), (3, 2)], ids=str)
 def test_values(shape, conjugate, precision, draw, device, wide, relative_error):
     a, b = draw(shape, precision.dtype), draw(shape, precision.dtype)
     y = complex_multiply(a, b, conjugate=conjugate, backend=device)

@@ -446,7 +446,7 @@ def relative_error(actual, expected):
 
 
 @pytest.mark.parametrize("condition", [1, 1e3, 1e5])
-@pytest.mark.parametrize("shape", [(1, 1), (6, 6), (9, 4), (4, 9), (20, 20)], ids=str)
+@pytest.mark.parametrize("shape", [(6, 6), (1, 1), (9, 4), (4, 9), (20, 20)], ids=str)
 def test_is_as_accurate_as_mlx(shape, condition, device):
     """Three times the error of MLX's, of LAPACK's float32 singular values."""
     a = of_condition((2, *shape), condition)

@@ -61,7 +61,7 @@ def test_states_of_half_precision(device, dtype, bar):
     assert errors.c > 1e-4
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 2, 7), (1, 1, 600, 5), (3, 1, 31, 65)])
+@pytest.mark.parametrize("sizes", [(3, 1, 31, 65), (1, 1, 1, 1), (1, 1, 2, 7), (1, 1, 600, 5)])
 def test_sizes(device, sizes):
     """Of one element, fewer rows than lanes, more rows than threads, columns beside a tile."""
     batch, heads, keys, values = sizes

@@ -70,6 +70,29 @@ def test_parameters_are_those_of_xlstm_7b():
     assert first["ffn.proj_down.weight"] == (4096, 10944)
 
 
+def test_parameters_of_an_slstm_block(small_model):
+    place = "backbone.blocks.1."
+    found = {
+        name.removeprefix(place): shape
+        for name, shape in shapes(small_model()).items()
+        if name.startswith(place)
+    }
+    gates = {f"slstm_layer.{gate}gate_preact.weight": (4, 8, 8) for gate in "ifzo"}
+    assert found == {
+        "norm_slstm.weight": (32,),
+        "slstm_layer.conv1d.weight": (32, 4),
+        "slstm_layer.conv1d.bias": (32,),
+        **gates,
+        "slstm_layer.slstm_cell.recurrent_weight": (4, 4, 8, 8),
+        "slstm_layer.slstm_cell.bias": (4, 4, 8),
+        "slstm_layer.multihead_norm.weight": (32,),
+        "norm_ffn.weight": (32,),
+        "ffn.proj_up_gate.weight": (48, 32),
+        "ffn.proj_up.weight": (48, 32),
+        "ffn.proj_down.weight": (32, 48),
+    }
+
+
 # --- values ------------------------------------------------------------------------------------
 
 

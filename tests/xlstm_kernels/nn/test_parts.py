@@ -423,6 +423,17 @@ def test_parameters_are_those_that_are_wanted(use_weight, use_bias, kind):
     assert layer.num_features == 12
 
 
+def test_positions_of_the_arguments_are_nx_ais(kind):
+    """After num_features, or num_heads and head_dim: eps, use_weight, use_bias, force_..."""
+    for layer in (RMSNorm(12, 1e-5, False, True, False), kind(3, 4, 1e-5, False, True, False)):
+        assert (layer.eps, layer.weight, layer.force_float32_reductions) == (1e-5, None, False)
+        assert layer.bias.tolist() == [0] * 12
+    assert repr(layer) == f"{kind.__name__}(12, eps=1e-05, use_weight=False, use_bias=True)"
+    for layer in (RMSNorm(12), kind(3, 4)):
+        assert (layer.eps, layer.force_float32_reductions) == (1e-6, True)
+        assert normalization_parameters(layer) == {"weight": (12,)}
+
+
 def test_rms(device, precision, draw, wide, relative_error):
     layer = RMSNorm(24, eps=1e-3, use_bias=True, backend=device)
     weight, bias, x = (

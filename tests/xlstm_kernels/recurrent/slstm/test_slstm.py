@@ -154,6 +154,13 @@ def test_nothing_let_in_is_nothing(device):
     assert np.array(last).ravel().tolist() == [y[2], c[2], n[2], m[2]]
 
 
+def test_memory_that_nothing_counts(device):
+    """c without an n, as no sequence leaves it: y is 0, not infinite."""
+    initial = mx.array([0.0, 3.0, 0.0, 0.0]).reshape((4, 1, 1, 1))
+    states, _ = slstm(*one_unit((-math.inf, 0, 0, 0)), initial, backend=device)
+    assert np.array(states).ravel().tolist() == [0, 3, 0, -math.inf]
+
+
 def test_nan_stays_in_its_head(device, draw_inputs):
     inputs = draw_inputs((2, 3, 2, 5))
     wx = np.array(inputs.wx)

@@ -20,13 +20,13 @@ from xlstm_kernels.recurrent.slstm.sequence import slstm, slstm_step
 # --- gradients ---------------------------------------------------------------------------------
 
 
-WIDTHS = (1, 8, 33, 64, 65, 130)
+WIDTHS = (33, 1, 8, 64, 65, 130)
 
 # --- values ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("units", WIDTHS)
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_gradients(units, masked, device, draw_case):
     case = draw_case((2, 5, 3, units), masked=masked)
     judge(case.computed(device), case.expected())
@@ -34,7 +34,7 @@ def test_gradients(units, masked, device, draw_case):
 
 @pytest.mark.parametrize("units", [8, 65])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_options(units, options, masked, device, draw_case):
     case = draw_case((2, 5, 3, units), masked=masked)
     found, expected = case.computed(device, **options), case.expected(**options)
@@ -49,7 +49,7 @@ def test_options(units, options, masked, device, draw_case):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("units", [70, 160])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_more_threads(units, masked, simulator, draw_case, expect, check, monkeypatch):
     """As on CUDA, where a head may have 512: more slices of the rows, three of them for 160."""
     monkeypatch.setattr(sequence_module, "most_threads", lambda *_: 512)
@@ -111,6 +111,17 @@ def test_nothing_let_in(device, draw_case):
         judge(case.computed(device), case.expected())
 
 
+@pytest.mark.parametrize("m", [-3.0, 3.0])
+def test_memory_that_nothing_counts(m, device, draw_case):
+    """c without an n, as no sequence leaves it: the exponent of f' stops at zero."""
+    case = draw_case((1, 2, 1, 4))
+    states = np.array(case.initial)
+    states[2], states[3] = 0, m
+    inputs = case.inputs._replace(b=0 * case.inputs.b, r=0.1 * case.inputs.r)
+    case = Case(inputs, mx.array(states), case.cotangents)
+    judge(case.computed(device), case.expected())
+
+
 def test_a_clip_shows_nan(device, draw_case):
     """What is not a number must not become the limit; other heads don't see it."""
     case = draw_case((1, 4, 2, 5))
@@ -153,7 +164,7 @@ def test_nothing_to_do(shape, device, draw_case):
         assert mx.array_equal(case.computed(device)[3], case.cotangents[1][:, :, 0])
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, False])
 def test_gradients_with_factors_in_parts(masked, monkeypatch, draw_case):
     """By the operations of the native backend, as on a GPU that multiplies in TF32."""
     monkeypatch.setattr(products, "_rounds_to_tf32", lambda: True)
