@@ -7,6 +7,7 @@ import pytest
 from tests.analysis.inference import all_revealed, revealed
 
 PARAMETERS = {
+    "*args": ("def f(*xs):\n    reveal(xs)\nf(mx.ones(2), mx.zeros(3))", "tuple[array[float32]]"),
     "passed through functools.partial": (
         "from functools import partial\ndef f(n, x):\n    reveal(x)\npartial(f, mx.ones(2))(3)",
         "int",
@@ -30,6 +31,11 @@ RESULTS = {
         "import functools\n@functools.lru_cache(maxsize=3)\ndef f():\n    return mx.ones(2)",
         "f()",
         "array[float32]",
+    ),
+    "chosen function": (
+        "def a(): return mx.ones(2)\ndef b(): return 3\nf = a if c else b",
+        "f()",
+        "array[float32] | int 3",
     ),
 }
 

@@ -17,6 +17,7 @@ W = "('W', 16)"
         ("int w = x_shape[1]; for (int k = 0; k < n; ++k) y[k] = x[k % w];", "x_shape"),
         ("for (int k = 0; k < n; ++k) y[k] = x[k / n];", "n"),
         ("for (int k = 0; k < n; ++k) { int r = k; r %= n; y[k] = x[r]; }", "n"),
+        ("for (uint k = 0; k < 64; ++k) y[k] = x[k % threads_per_grid.x];", "threads_per_grid"),
         ("for (int j = 0; j < n; ++j) for (int k = 0; k < n; ++k) y[k] = x[(j + k) / n];", "n"),
         ("int w = n * 2; for (int k = 0; k < n; ++k) { y[k / w] = x[k % w]; }", "n"),
     ],
@@ -61,6 +62,7 @@ def test_arrays(body: str, owner: str) -> None:
     [
         "float a[64]; for (int k = 0; k < U; ++k) a[k] = x[k]; y[0] = a[3];",
         "float a[64]; for (int k = 0; k < min(n, 64); ++k) a[k] = x[k]; y[0] = a[3];",
+        "float a[W]; for (int k = 0; k < W; ++k) a[k] = x[k]; y[0] = a[3];",
         "float a[8]; for (int k = 0; k < 8; ++k) { int j = 7 - k; a[j] = x[k]; } y[0] = a[3];",
         "const float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}; y[0] = a[n];",
         "float4 v = 0; v[n % 4] = 1; y[0] = v.x;",

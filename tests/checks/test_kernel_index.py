@@ -12,6 +12,7 @@ I = "uint i = thread_position_in_grid.x; "  # noqa: E741
 
 
 WRAPS = {
+    I + "if (i >= x_shape[0]) return; y[i] = x[i - 1];": "is -1",
     I + "auto row = x + i * W; y[i] = row[i - 1];": "is -1",
     I + "do { y[i] = x[i - 1]; } while (false);": "is -1",
     "uint3 at = thread_position_in_grid; y[at.x] = x[at.x - 1u];": "is -1",

@@ -30,6 +30,7 @@ def test_attributes_of_the_wrong_type(body: str, text: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        "uint i = thread_position_in_grid[0]; y[i] = 1;",
         "uint i = dot(float3(thread_position_in_grid), float3(1)); y[i] = 1;",
         "if (all(thread_position_in_grid < 4)) y[0] = 1;",
         "bool b = all(thread_position_in_grid == 0); y[0] = b;",
@@ -49,6 +50,7 @@ FEW, MANY = "[mx.zeros((4,))]", "[mx.zeros((4, 4))]"
     [
         ("const constant float* p = x; y[0] = p[0];", "", FEW),
         ("y[0] = f(x);", "template <typename P> float f(P p) { return p[0]; }", FEW),
+        ("const device float* p = x + row * 4; y[0] = p[0];", "", "[x]"),
         ("const device float* p = x; y[0] = p[0];", "", "[unknown]"),
     ],
 )  # fmt: skip
@@ -73,6 +75,7 @@ def test_pointers_that_fit_some_sizes(body: str, passed: str) -> None:
         ("float v[4]; float* p = v; y[0] = p[0];", "", "p"),
         ("float v = 1; const float4* p; float& r = v; y[0] = r;", "", "p r"),
         ("const half *p = nullptr; y[0] = x[0];", "", "p"),
+        ("struct S { uint* at; }; y[0] = x[0];", "", "at"),
         (
             "y[0] = x[0];",
             "#define LOCAL thread\\ninline float f(LOCAL float* a) { return a[0]; }",
@@ -93,8 +96,10 @@ def test_pointers_without_a_space(body: str, header: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("body", "passed", "flagged"),
     [
+        ("y[0] = x[0];", "[0.5]", True),
         ("auto p = x + 1; const device float* q = x; y[0] = q[0];", "[mx.array(1.0)]", True),
         ("y[0] = 2 * x;", "[mx.array([1.0])]", True),
+        ("float v = x; y[0] = v;", "[mx.zeros((4, 4))]", True),
         ("y[0] = exp(x);", "[mx.zeros((1,))]", True),
         ("y[x] = 1;", "[mx.zeros((1,))]", True),
         ("auto p = y; p = p + x; p[0] = 1;", "[4]", False),

@@ -71,6 +71,7 @@ def test_rounded_up_and_unguarded(given: dict[str, str]) -> None:
         {**PLANE, "body": f"{AT} if (p.x >= w) return; if (p.y < uint(x_shape[0])) y[i] = 1;"},
         {**PLANE, "body": f"{AT} if (p.x < w && x[i] > 0) y[i] = 1;"},
         {**PLANE, "body": f"{AT} uint e = x_shape[0] - p.y; if (p.x < w) if (e > 0) y[i] = 1;"},
+        {"body": f"uint i = {X}; if (x[i] > 0) y[i] = x[i];"},
         {"body": f"uint i = metal::min({X}, uint(x_shape[0] - 1)); y[i] = x[i];"},
         {"body": f"uint i = {X} % x_shape[0]; y[i] = x[i];"},
         {"body": f"uint i = {X}; y[i < x_shape[0] ? i : 0] = 1;"},

@@ -26,6 +26,7 @@ def launching(grid: str, threadgroup: str, before: str = "pass") -> str:
     [
         ("(n, m, 1)", "(64, 32, 1)", "has 2048 threads"),
         ("(n, 1, 1)", "(TG * 4, 1, 1)", "has 2048 threads"),
+        ("(n, m, n)", "(16, 16, 8)", "has 2048 threads"),
         ("(n, m, 1)", "(TG, 4, m)", "has 2048 threads"),
         ("shape", "(TG, 3, 1)", "has 1536 threads"),
     ],

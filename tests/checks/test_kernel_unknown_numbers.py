@@ -44,6 +44,7 @@ def test_followed(field: str) -> None:
         # Several numbers that may hang together, and numbers in larger tokens.
         RACE.replace("{field}", "{n} * {eps}"),
         RACE.replace("{field}", "{n}u"),
+        RACE.replace("{field}", "1e-{n}"),
     ],
 )
 def test_silent(body: str) -> None:

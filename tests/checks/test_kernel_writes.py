@@ -30,6 +30,7 @@ def complaints(body: str) -> list[str]:
         ("WRITABLE p = x; y[0] = p[0];", "writable pointer `p` to input `x`"),
         ("const device float* p = x; p[1] = 2;", "through `p`"),
         ("auto p = x; auto q = p + 1; q[0] = 2;", "through `q`"),
+        ("const device float& e = x[1]; e = 2;", "through `e`"),
         ("auto p = (device float*)x; p[0] = 2;", "a cast may drop its `const`"),
         ("((device float4*)x)[0] = 1;", "a cast may drop its `const`"),
         ("fill(x);", "by `fill`"),
@@ -45,6 +46,7 @@ def test_flagged(body: str, reported: str) -> None:
     "body",
     [
         "x += 4; y[0] = x[0];",
+        "show(x); any(x);",
         "atomic_load_explicit((device atomic_int*)x, memory_order_relaxed);",
         "auto p = x; p = y; p[0] = 1;",
         "const device float4* p = (const device float4*)x; y[0] = p[0].x;",

@@ -44,6 +44,7 @@ def test_arguments(arguments: str, expected: list[str]) -> None:
     ("text", "expected"),
     [
         (kernel("", "return 1.0f;", "float"), [f"{UNIT}-003"]),
+        (kernel("", "return 0;", "device float*"), [f"{UNIT}-003"]),
         ("[[kernel]] uint2 f() { return uint2(0); }\n", [f"{UNIT}-003"]),
         # An explicit instantiation names types alone.
         ('template [[host_name("g")]] kernel void g<half>(device half*, uint);\n', []),
@@ -197,6 +198,7 @@ REVERSED = """
         ("template <typename T> T cast_of(int v) = delete;\n" + kernel(""), []),
         ('extern "C" struct P { uint n; };\n' + kernel(""), []),
         (INSTANCES, []),
+        ("[[mesh]] void m(uint t [[thread_index_in_threadgroup]]) { threadgroup uint s; }", []),
         ("void m(uint t) { threadgroup uint s; }\n" + kernel(""), ["KERNEL-MEMORY-002"]),
         (kernel("", "auto f = [](float v) { return v; };"), []),  # the project has Metal 4
         (

@@ -28,6 +28,8 @@ ONE_FINDING = [
     ("002", "t = mx.arange(n)\n        self.cos = mx.cos(t * 0.5)"),
     ("003", "self.layers = (nn.Linear(n, n), nn.Linear(n, n))"),
     ("003", "self.layers = tuple(nn.Linear(n, n) for _ in range(4))"),
+    ("003", "self.blocks = [(nn.Conv1d(n, n, 3), nn.ReLU()) for _ in range(4)]"),
+    ("004", "self._head = nn.Linear(n, n)"),
     ("004", "self._layers = [nn.Linear(n, n) for _ in range(4)]"),
 ]
 

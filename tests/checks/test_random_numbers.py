@@ -18,6 +18,7 @@ def function(body: str, *, name: str = "work") -> str:
 @pytest.mark.parametrize(
     "body",
     [
+        "a = [R.normal(key=key), R.uniform(key=key)]",
         "if flag:\n    a = R.normal(key=key)\nb = R.normal(key=key)",
         "return [R.normal(key=key) for _ in range(n)]",
         "ks = R.split(key)\nreturn R.normal(key=ks[0]), R.normal(key=ks[0])",

@@ -118,6 +118,7 @@ def test_a_key_of_an_object_of_another_file(tmp_path: Path, loop: str, flagged: 
     [
         ("settings = make(rate=rate)", False),
         ("half = rate / 2\n        settings = make(rate=half)", False),
+        ("settings = make(rate=1)", True),
     ],
 )
 def test_settings_that_a_loop_builds(settings: str, flagged: bool) -> None:
