@@ -43,6 +43,11 @@ def test_results_and_variables_are_annotated_alike(annotation: str, expected: st
     assert revealed(f"{TYPING}\nx: {annotation}\nreveal(x)") == expected
 
 
+def test_a_default_of_none_joins() -> None:
+    assert revealed("def f(x: mx.array = None):\n    reveal(x)") == "None | array"
+    assert revealed("def f(*, x: mx.array = None):\n    reveal(x)") == "None | array"
+
+
 @pytest.mark.parametrize(
     ("alias", "expected"),
     [

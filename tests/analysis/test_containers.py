@@ -62,6 +62,7 @@ def test_an_expression_holds(expression: str, expected: str) -> None:
 
 
 GROWING = {
+    "item in a loop": ("d = {}\nfor i in range(3):\n    d[i] = mx.ones(2)\nreveal(d[0])", ARRAY),
     "deque": (
         "from collections import deque\nx = deque([mx.ones(2)], maxlen=3)\nreveal(x[0])",
         ARRAY,

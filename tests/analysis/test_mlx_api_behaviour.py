@@ -193,10 +193,6 @@ def test_corrections_correct_something() -> None:
         assert correction.kind or "unknown" in str(entries[name].returns), name
 
 
-def test_the_annotated_union_of_svd_is_not_its_plain_result() -> None:
-    assert type(outcome("mx.linalg.svd(p, compute_uv=False, stream=mx.cpu)", "float32")) is mx.array
-
-
 @each_row("name", sorted(CALLS))
 def test_results_are_of_the_type_that_the_table_says(name: str) -> None:
     entry = mlx_api.lookup(name)
@@ -493,13 +489,6 @@ def assert_dtypes(
             expected = expected_dtype(entry, rule, arrays)
         message = f"{entry.name} of {dtypes}: {dtype_name(result.dtype)}, not {expected}"
         assert expected is None or dtype_name(result.dtype) == expected, message
-
-
-@each_row("name", sorted(e.name for e in ENTRIES if e.dtype_rule.startswith("param:")))
-def test_dtype_parameters_decide(name: str) -> None:
-    entry = mlx_api.lookup(name)
-    assert entry is not None
-    assert entry.param("dtype") or entry.positional(1), name
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ SOURCES = {
     "strings in a row": "f('a' \"b\", 'it\\'s', '''d\\'''', u'e' 'f')\nb'a' rb'b'\n",
     "keywords before positions": "f(a=1, *b, **c)\nclass A(*B, m=1, **d): pass\n",
     "names that Python normalizes": "ﬁt = 1\nx.ﬁt(ﬁt=2)\n",
+    "decorators": "@a.b(c)\n@d\n# comment\n@e[f]\ndef g(h=i, *, j: k = l) -> m:\n    n(o)\n",
     "decorators in parentheses": "@( \\\n a)\n# é\n@(\n  b.c\n)\ndef d(e): f\n",
     "async decorated": "@a(b)\nasync def f(c=d): await e(g)\n",
     "try star": "try:\n    a(b)\nexcept* c(d) as e:\n    f(g)\nelse:\n    h(i)\n",

@@ -90,6 +90,7 @@ def test_only_what_is_tested_is_meant_to_raise() -> None:
 @pytest.mark.parametrize(
     "expression",
     [
+        "z.astype(mx.float32)",
         "z.astype(dtype=mx.float16)",
         "mx.astype(z, mx.bfloat16)",
     ],

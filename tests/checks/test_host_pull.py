@@ -31,11 +31,14 @@ ONE_FINDING = [
     ("003", "np.concatenate([x, x])"),
     ("003", "np.save('f.npy', x)"),
     ("003", "np.allclose(x, a)"),
+    ("004", "a * x"),
     ("005", "memoryview(x)"),
+    ("005", "bytes(x)"),
     ("005", "bytearray(x)"),
     ("006", "torch.from_numpy(np.array(x))"),
     ("006", "torch.tensor(x.tolist())"),
     ("006", "torch.tensor(x)"),
+    ("007", "mx.array(np.array(x))"),
     ("007", "mx.array(x.item())"),
     ("009", "range(x)"),
     ("009", "[1, 2, 3][x]"),
@@ -76,6 +79,7 @@ def test_bfloat16_does_not_go_into_numpy() -> None:
     "loop",
     [
         "for i in range(n):\n    s = x[i + 1].item()",
+        "for v in x:\n    s = v.item()",
         "for i, v in enumerate(x):\n    s = v.item()",
     ],
 )
@@ -100,6 +104,7 @@ KERNEL = (
     [
         ("(x.max(), 1, 1)", "(1, 1, 1)", 1),
         ("(n, x[0], 1)", "(1, 1, 1)", 1),
+        ("(n, 1, 1)", "(x, 1, 1)", 1),
         ("(f, 1, 1)", "(1, 1, 1)", 0),
     ],
 )
@@ -127,6 +132,11 @@ STEP = "def f(x: mx.array, n: int):\n"
 @pytest.mark.parametrize(
     ("program", "context"),
     [
+        (
+            STEP + "    for i in range(n):\n        for j in range(n):\n"
+            "            x = x * 2\n            mx.eval(x)",
+            "loop",
+        ),
         (
             "class A(nn.Module):\n    def __call__(self, x):\n        mx.eval(x)\n        return x",
             "forward",

@@ -30,6 +30,7 @@ ONE_FINDING = [
     ("002", "for row in a:\n    row[0] = v"),
     ("003", "a[v.astype(mx.int32)] += u"),
     ("003", "a[mx.array([0, 0, 1])] *= u"),
+    ("004", "old = a\na += v\nreturn a - old"),
     ("004", "for _ in range(n):\n    old = a\n    a += v\n    if u(a - old):\n        break"),
     ("004", "xs = [mx.zeros(3)] * n\nxs[0] += v\nreturn xs"),
     ("004", "xs = n * [mx.zeros(3)]\nxs[0][1] = v\nreturn xs"),

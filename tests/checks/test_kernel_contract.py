@@ -131,6 +131,8 @@ def test_shared_names(program: str, count: int) -> None:
         ("#define LENGTH x_shape[0]\n", INDEX + "y[i] = LENGTH;", "LENGTH"),
         ("#define AT(i) x[(i) * x_strides[0]]\n", INDEX + "y[i] = AT(i);", "AT"),
         ("inline float f() { return x[0]; }\n", INDEX + "y[i] = f();", "x"),
+        ("inline uint f() { return thread_position_in_grid.x; }\n", INDEX + "y[i] = f();",
+         "thread_position_in_grid"),
         ("inline int f(int n) { return n * x_ndim; }\n", INDEX + "y[i] = f(x_ndim);", "x_ndim"),
     ],
 )  # fmt: skip

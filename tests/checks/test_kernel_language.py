@@ -56,6 +56,7 @@ def test_silent(body: str) -> None:
     ("header", "reported"),
     [
         ("\n#include <vector>\n", ["standard header `<vector>`"]),
+        ("namespace std { float one() { return 1; } }\nfloat g() { return std::one(); }", []),
         ("struct A {};\nstruct B : A { float v; };\nfloat f() noexcept { return 1; }", []),
     ],
 )
@@ -70,6 +71,7 @@ def test_headers(header: str, reported: list[str]) -> None:
     [
         ("device float total = 0; y[0] = total;", "", CODE),
         ("if (x[0] > 0) { device uint n[4] = {0, 0, 0, 0}; y[0] = n[0]; }", "", CODE),
+        ("y[0] = f();", "inline float f() { device float v = 1; return v; }", CODE),
         ("threadgroup atomic_float t; y[0] = 1;", "", "KERNEL-ATOMIC-001"),
         ("threadgroup metal::atomic<float> t[4]; y[0] = 1;", "", "KERNEL-ATOMIC-001"),
         ("device float* p = y; const device float& q = x[0]; p[0] = q;", "", None),

@@ -167,6 +167,7 @@ def calling(changes: dict[str, str | None], before: str = "") -> str:
         ({"template": '{"T": x.dtype}'}, "", "KERNEL-ARGS-003"),
         ({"output_shape": "[x.shape]"}, "", "KERNEL-ARGS-003"),
         ({"grid": "(np.ceil(n / 2), 1, 1)"}, "", "KERNEL-GRID-002"),
+        ({"threadgroup": "(32.0, 1, 1)"}, "", "KERNEL-GRID-002"),
         ({"threadgroup": "(n // 2.0, 1, 1)"}, "", "KERNEL-GRID-002"),
         ({"grid": "n"}, "", "KERNEL-GRID-003"),
         ({"threadgroup": "256"}, "", "KERNEL-GRID-003"),
@@ -212,6 +213,7 @@ def test_arguments_by_place() -> None:
         ('input_names=["x"], output_names="y"', 1),
         ('input_names=["x"]', 1),
         ('input_names=["x"], output_names=["y"], threadgroup_names=["t"]', 1),
+        ('input_names=["x"], output_names=["y"], compile_options=None, atomic_outputs=True', 0),
     ],
 )
 def test_building(arguments: str, found: int) -> None:

@@ -95,6 +95,7 @@ def too_much(body: str, template: str = "", header: str = "") -> list[str]:
     [
         ("threadgroup float a[8193]; y[0] = a[0];", "", "32,772"),
         ("threadgroup float a[64][129]; y[0] = a[0][0];", "", "33,024"),
+        ("threadgroup float3 a[2049]; y[0] = a[0].x;", "", "32,784"),
         ("threadgroup float a[N * 64]; y[0] = a[0];", '("N", 256)', "65,536"),
         ("threadgroup T a[16384]; y[0] = a[0];", '("T", mx.float32)', "65,536"),
         ("constexpr int W = 128; threadgroup float a[W][W]; y[0] = a[0][0];", "", "65,536"),

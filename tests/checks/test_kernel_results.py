@@ -35,10 +35,12 @@ def using(*lines: str) -> str:
     [
         ("return y + x", "y"),
         ("return x * y", "y"),
+        ("return y @ x", "y"),
         ("x += y", "y"),
         ("return y.astype(mx.float32)", "y.astype"),
         ("return y[:, 0]", "y[:, 0]"),
         ("return y[...]", "y[...]"),
+        ("return mx.exp(y)", "y"),
         ("return mx.add(x, y)", "y"),
         ("return mx.where(x > 0, y, x)", "y"),
         ("return mx.fast.rms_norm(y, x, 1e-5)", "y"),

@@ -34,6 +34,7 @@ def training(body: str, *, after: str = "", over: str = "for x in batches:") -> 
 @pytest.mark.parametrize(
     "body",
     [
+        STEP + EVAL + "total += loss.item()",
         "def show():\n    log(total)\n" + STEP + EVAL + "total += loss",
         STEP + EVAL + "total += loss\nlog(total)",
         STEP + EVAL + "total += loss\nlog(f'{total}')",

@@ -58,6 +58,7 @@ def test_the_second_reading_may_have_a_name() -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        "y = plain(x)\nmx.async_eval(y)\nmx.synchronize()",
         "y = plain(x)\nif y.sum() > 0:\n    pass",
         "y = plain(x)\nname = f'{y}'",
         "y = host * plain(x)",

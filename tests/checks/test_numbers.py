@@ -96,6 +96,7 @@ def test_values_are_followed(code: str, program: str) -> None:
         ("DTYPE-006", MASK.format(dtype="x.dtype")),
         ("DTYPE-011", "def f(x, t):\n    e = mx.exp((x - x.max()) / t)\n    return e / mx.sum(e)"),
         ("DTYPE-011", "def f(x):\n    e = mx.exp(mx.clip(x, -9, 9))\n    return e / mx.sum(e)"),
+        ("DTYPE-011", "def f(u):\n    return mx.log(1 - mx.tanh(u) ** 2 + 1e-6)"),
         (
             "DTYPE-015",
             "def f(x, y):\n    return (x > 1).astype(mx.uint8) + (y > 1).astype(mx.uint8)",

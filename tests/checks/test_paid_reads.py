@@ -10,7 +10,9 @@ PULLS = ("HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")
 #: Functions with one pull each, by how the array is made, and the context of the pull.
 MADE = {
     "of a list": ("x = mx.array([f(t) for t in texts])", "evaluated"),
+    "by a function": ("x = load(texts)", "evaluated"),
     "on two paths": ("x = mx.array([1.0])\n    if texts: x = mx.array([2.0])", "evaluated"),
+    "and computed with": ("x = mx.array([1.0]) + texts", "function"),
     "by an operation": ("x = mx.zeros((4,))", "function"),
 }
 

@@ -255,6 +255,7 @@ RESULTS = {
         "x + mx.zeros((3,), dtype='float32')",
         "mx.zeros((3,), dtype=mx.float32)",
     ),
+    "a dtype of NumPy": ("x.astype(np.float32)", "x.astype(mx.float32)"),
     "a shape in parts": ("x + mx.zeros(2, 3, dtype=x.dtype)", "mx.zeros((2, 3), dtype=x.dtype)"),
 }
 

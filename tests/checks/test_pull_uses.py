@@ -26,6 +26,7 @@ LOOPS = {
     "all done, a truth test": ("if mx.all(token == 7):\n    break", "sink"),
     "a row of tokens": ("ts = token.tolist()\nfor t in ts:\n    tokenizer.add_token(t)", "sink"),
     "a copy for another library": ("queue.put(np.array(token).astype(np.uint32))", "sink"),
+    "after mx.eval": ("mx.eval(model.state)\ntotal += token.item()", "sink"),
     "collected from a row": ("for t in token.tolist():\n    out.append(t)", "loop"),
     "summed by an assignment": ("total = total + float(token.item())", "loop"),
     "a test of convergence": ("if mx.max(token).item() < 3: break", "loop"),

@@ -56,6 +56,7 @@ def main(x: mx.array, unknown, pool: ThreadPoolExecutor):
         ("threading.Thread(target=puts, args=(x,))", True),
         ("unknown(y)\n    threading.Thread(target=show, args=(y,)).start()", False),
         ("threading.Thread(target=puts_evaluated, args=(x,))", False),
+        ("list(pool.map(made, [1.0]))", False),
         ("pool = ThreadPoolExecutor(max_workers=1)\n    pool.submit(lazy, x)", False),
         ("local = mx.new_thread_local_stream(mx.cpu)\n    pool.submit(lazy, x)", False),
         ("def work(y):\n        mx.eval(y)\n    threading.Thread(target=work).start()", False),

@@ -97,6 +97,12 @@ WAYS = {
         f"{CLASS}    @classmethod\n    def zero(cls):\n        return cls(U)\n{CHANGE}"
         "def main():\n    return W.zero().change()\n"
     ),
+    "a list that a method appends to": (
+        "class W:\n    def __init__(self):\n        self.fs = []\n"
+        "    def add(self, f):\n        self.fs.append(f)\n"
+        "    def change(self):\n        return self.fs[-1] - self.fs[0]\n"
+        "def main():\n    W().add(U)\n"
+    ),
     "a star": "def d(a, b):\n    return a - b\ndef main():\n    p = (U, U)\n    return d(*p)\n",
     "a partial": (
         "def d(n, a, b):\n    return a - b\ndef main():\n    return partial(d, 3)(U, U)\n"

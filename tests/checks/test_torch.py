@@ -112,6 +112,7 @@ def test_device_and_tensors_are_followed_through_calls_and_modules() -> None:
     [
         ("torch.from_numpy(np.exp(y.cpu().numpy())).to(device)", "TORCH-COPY-001"),
         ("torch.tensor(y.cpu().numpy() * 2, device=device)", "TORCH-COPY-001"),
+        ("y.cpu().clamp(0, 1).to(device)", "TORCH-COPY-001"),
         ("torch.exp(y.to('cpu')).to(y.device)", "TORCH-COPY-001"),
         ("y.to('cpu').clone().to(y.device)", None),
         ("y.cpu().sort().values.to(device)", None),
@@ -119,6 +120,7 @@ def test_device_and_tensors_are_followed_through_calls_and_modules() -> None:
         ("np.asarray(y.detach())", "TORCH-NUMPY-001"),
         ("y.double()", "TORCH-DTYPE-001"),
         ("y.to(torch.float64)", "TORCH-DTYPE-001"),
+        ("torch.from_numpy(np.zeros((3, 3))).to(device)", "TORCH-DTYPE-001"),
         ("torch.as_tensor(np.random.rand(3), device=device)", "TORCH-DTYPE-001"),
         ("torch.from_numpy(np.zeros(3)).to(device, dtype=torch.float32)", None),
         ("y.to(torch.float64) if device.type != 'mps' else y", None),
@@ -136,6 +138,7 @@ def test_an_expression(line: str, code: str | None) -> None:
         ("library.scale(x, 2.0, 0.5)", ("TORCH-KERNEL-003", "0.5")),
         ("library.scale(x, 2, 64, arg_casts='fp16')", None),
         ("library.scale(x, 2.0)", ("TORCH-KERNEL-002", "library.scale(x, 2.0)")),
+        ("library.scale(x, 2.0, 64, x)", ("TORCH-KERNEL-002", "x")),
         ("library.scales(x)", ("TORCH-KERNEL-001", "library.scales")),
         ("kernel = library.scale; kernel(x)", ("TORCH-KERNEL-002", "kernel(x)")),
     ],

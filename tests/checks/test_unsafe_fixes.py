@@ -180,6 +180,13 @@ def test_fixes_that_compute_the_same(
     assert result(after, *arguments) == result(before, *arguments)
 
 
+def test_a_fix_that_changes_the_result() -> None:
+    before = "def f():\n    return np.float32(0.5) * mx.array([1.0, 2.0])\n"
+    after = "def f():\n    return float(np.float32(0.5)) * mx.array([1.0, 2.0])\n"
+    assert fixed(before) == after
+    assert result(after) == ("mlx.core.float32", [0.5, 1.0]) != result(before)
+
+
 LOOP = "def f(x: mx.array, n: int):\n    y = x\n    for i in range(n):\n        {}\n"
 NONE = {
     "an element changes": LOOP.format("y[i] = y[i].item() + 1"),

@@ -28,19 +28,41 @@ def read(source: str) -> list[tuple[str, list[str], bool]]:
 @pytest.mark.parametrize(
     ("comment", "expected"),
     [
+        ("# noqa", [("noqa", [], True)]),
+        ("#NoQA", [("noqa", [], True)]),
         ("# noqa because", [("noqa", [], True)]),
+        (f"# noqa: {G1}", [("noqa", [G1], False)]),
+        (f"#noqa:{G1},{H1}", [("noqa", [G1, H1], False)]),
+        (f"# noqa : {G1} , {H1}", [("noqa", [G1, H1], False)]),
+        (f"# noqa: E501 {G1}, PLR0913", [("noqa", ["E501", G1, "PLR0913"], False)]),
         (f"# noqa: {G1} the value is needed here", [("noqa", [G1], False)]),
         (f"# noqa: {G1} IS fine", [("noqa", [G1], False)]),
         ("# noqa: GRAPH-BREAK", [("noqa", ["GRAPH-BREAK"], False)]),
+        ("# noqa: DTYPE", [("noqa", ["DTYPE"], False)]),
         ("# noqa: graph-break-001", [("noqa", ["graph-break-001"], False)]),
         ("# noqa: because I say so", []),
         ("# noqa:", []),
+        ("# type: ignore  # noqa: E501", [("noqa", ["E501"], False)]),
         (
             f"# noqa: E501  # embercoach: ignore[{G1}] why",
             [("noqa", ["E501"], False), ("ignore", [G1], False)],
         ),
+        ("# embercoach: ignore", [("ignore", [], True)]),
+        ("# embercoach:ignore because", [("ignore", [], True)]),
+        (f"# embercoach: ignore[{G1}]", [("ignore", [G1], False)]),
+        (f"# EmberCoach: Ignore [{G1}, dtype] since", [("ignore", [G1, "dtype"], False)]),
         ("# embercoach: ignore[]", []),
         (f"# embercoach: ignore[{G1}", []),
+        (f"# embercoach: ignore-file[{G1}]", [("ignore-file", [G1], False)]),
+        ("# embercoach: ignore-file", [("ignore-file", [], True)]),
+        ("# embercoach: skip-file generated", [("skip-file", [], True)]),
+        ("# embercoach: ignore-next-line", []),
+        ("# embercoach: ignored", []),
+        ("# noqas", []),
+        ("# not noqa", []),
+        ("# ruff: noqa", []),
+        ("# flake8: noqa: E501", []),
+        ("# see embercoach.toml", []),
     ],
 )
 def test_reading(comment: str, expected: list[tuple[str, list[str], bool]]) -> None:
@@ -81,22 +103,49 @@ def judged(
 
 
 COVER = [
+    # One line.
+    (f"x()  # noqa: {G1}\n", 1, 1, True),
+    (f"x()  # noqa: {G2}\n", 1, 1, False),
+    ("x()  # noqa: E501\n", 1, 1, False),
+    ("x()  # noqa\n", 1, 1, True),
+    (f"x()\ny()  # noqa: {G1}\n", 1, 1, False),
+    ("x()  # noqa: GRAPH-BREAK\n", 1, 1, True),
+    ("x()  # noqa: GRAPH\n", 1, 1, True),
+    ("x()  # noqa: GRAP\n", 1, 1, False),
     # A statement over several lines: its first and its last line speak for all of it.
     (f"x(\n    y,\n    z,\n)  # noqa: {G1}\n", 2, 2, True),
+    (f"x(  # noqa: {G1}\n    y,\n    z,\n)\n", 3, 3, True),
+    (f"x(\n    y,  # noqa: {G1}\n    z,\n)\n", 3, 3, False),
+    (f"x(\n    y,  # noqa: {G1}\n    z,\n)\n", 2, 2, True),
     # A finding over several lines: its own first and last line.
     (f"x(\n  f(\n    y\n  ),  # noqa: {G1}\n)\n", 2, 4, True),
+    (f"x(\n  f(  # noqa: {G1}\n    y\n  ),\n)\n", 2, 4, True),
     # The header is a statement of its own.
+    (f"for x in y:  # noqa: {G1}\n    z()\n", 2, 2, False),
     (f"def f(\n    a,\n):  # noqa: {G1}\n    z()\n", 2, 2, True),
     # Inside a string no comment can stand; the line where it ends will do.
+    (f'k(\n    s="""\n    body\n    """,  # noqa: {G1}\n    t=1,\n)\n', 3, 3, True),
+    (f'k(\n    s=f"""\n    {{body}}\n    """,  # noqa: {G1}\n    t=1,\n)\n', 3, 3, True),
     (f'k(\n    s="""\n    body\n    """,\n    t=1,  # noqa: {G1}\n)\n', 3, 3, False),
     # Backslashes.
     (f"x = 1 + \\\n    y()  # noqa: {G1}\n", 1, 1, True),
     # A comment alone speaks for the statement below, in our own form only.
+    (f"# embercoach: ignore[{G1}] why\nx()\n", 2, 2, True),
+    (f"# noqa: {G1}\nx()\n", 2, 2, False),
+    (f"# embercoach: ignore[{G1}] why\n\n# more\nx(\n  y\n)\nz()\n", 5, 5, True),
+    (f"# embercoach: ignore[{G1}] why\nx()\nz()\n", 3, 3, False),
     (f"x(\n    # embercoach: ignore[{G1}]\n    y,\n    z,\n)\n", 3, 3, True),
     (f"x(\n    # embercoach: ignore[{G1}]\n    y,\n    z,\n)\n", 4, 4, False),
     (f"if a:\n    # embercoach: ignore[{G1}]\n    x()\n", 3, 3, True),
     # The whole file.
+    (f"x()\n\n# embercoach: ignore-file[{G1}]\n", 1, 1, True),
+    (f"x()\n\n# embercoach: ignore-file[{G2}]\n", 1, 1, False),
     ("# embercoach: ignore-file\nx()\n", 2, 2, True),
+    # Line ends and odd characters.
+    (f"x()\r\ny()  # noqa: {G1}\r\n", 2, 2, True),
+    (f"x()\ry()  # noqa: {G1}\r", 2, 2, True),
+    (f"\x0cx()\ny()  # noqa: {G1}", 2, 2, True),
+    (f'"\u2028"\ny()  # noqa: {G1}\n', 2, 2, True),
 ]
 
 
@@ -110,17 +159,41 @@ def test_what_is_covered(source: str, line: int, end_line: int, covered: bool) -
 #: source, findings, what is idle (code, column), and the source after its fix.
 IDLE = [
     (f"x()  # noqa: {G1}\n", [], [("NOQA-001", 6)], "x()\n"),
+    (f"x()  # noqa: {G1}\n", [raw(G1, 1)], [], None),
+    (f"x()  # noqa: {G1}, {G2}\n", [raw(G1, 1)], [("NOQA-001", 6)], f"x()  # noqa: {G1}\n"),
     (f"x()  # noqa: E501,{G1},W1\n", [], [("NOQA-001", 6)], "x()  # noqa: E501, W1\n"),
     (f"x()  # noqa: E501, {G1}\n", [], [("NOQA-001", 6)], "x()  # noqa: E501\n"),
+    ("x()  # noqa: E501\n", [], [], None),
     ("x()  # noqa\n", [], [], None),
+    ("x()  # noqa: DTYPE\n", [], [("NOQA-001", 6)], "x()\n"),
     (f"x()  # noqa: {G1} is needed\n", [], [("NOQA-001", 6)], "x()  # is needed\n"),
     (f"x()  # noqa: {G1} # more\n", [], [("NOQA-001", 6)], "x()  # more\n"),
     (f"x()  # why # noqa: {G1}\n", [], [("NOQA-001", 12)], "x()  # why\n"),
+    (f"x()  # embercoach: ignore[{G1}] because\n", [], [("NOQA-001", 6)], "x()\n"),
+    (
+        f"x()  # embercoach: ignore[{G1}, {G2}] because\n",
+        [raw(G2, 1)],
+        [("NOQA-001", 6)],
+        f"x()  # embercoach: ignore[{G2}] because\n",
+    ),
+    (
+        f"x()  # embercoach: ignore[{G1}] why  # noqa: E501\n",
+        [],
+        [("NOQA-001", 6)],
+        "x()  # noqa: E501\n",
+    ),
     ("x()  # embercoach: ignore\n", [], [("NOQA-001", 6)], "x()\n"),
     ("x()  # embercoach: ignore\n", [raw(D1, 1)], [], None),
+    (f"a()\n# embercoach: ignore[{G1}] why\nb()\n", [], [("NOQA-001", 1)], "a()\nb()\n"),
     (f"a()\r\n  # embercoach: ignore[{G1}]\r\nb()\r\n", [], [("NOQA-001", 3)], "a()\r\nb()\r\n"),
+    (f"# embercoach: ignore-file[{H1}]\nb()\n", [], [("NOQA-001", 1)], "b()\n"),
+    (f"# embercoach: ignore-file[{H1}]\nb()\n", [raw(H1, 2)], [], None),
+    # A suppression of a suppression's finding.
+    (f"x()  # noqa: {G1}, NOQA-001\n", [], [], None),
+    ("x()  # noqa: NOQA-001\n", [], [], None),
     # Unknown codes.
     ("x()  # noqa: GRAPH-BRAKE-001\n", [], [("NOQA-002", 6)], f"x()  # noqa: {G1}\n"),
+    ("x()  # noqa: PROJ-1234\n", [], [], None),
     ("x()  # embercoach: ignore[PROJ-1234]\n", [], [("NOQA-002", 6)], None),
     ("x()  # embercoach: ignore[E501]\n", [], [("NOQA-002", 6)], None),
 ]

@@ -34,6 +34,7 @@ def test_an_open_comment_hides_only_what_stands_in_it(rest: str) -> None:
         "constant int c = '\"'; // /*",
         'constant char* s = R"(/*)";',
         'constant char* s = R"x( )" /* )x";',
+        "constant int c = 1'000; // don't /*",
     ],
 )
 def test_a_literal_or_line_comment_opens_no_comment(literal: str) -> None:

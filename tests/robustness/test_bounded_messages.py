@@ -141,12 +141,6 @@ def test_a_quoted_value(value: str, shown: str) -> None:
     assert json.dumps(shown)
 
 
-def test_a_message_without_long_quotes_stays() -> None:
-    message = f"`{'a' * 60}` is not an identifier"
-    assert bounded(message) == message
-    assert bounded(f"`{'a' * 61}` is long") == f"`{'a' * 59}…` is long"
-
-
 def test_quotes_of_a_message_over_100_characters_are_clipped_to_24() -> None:
     names, words = f"`{'a' * 25}` and `{'b' * 24}`", "more of it " * 10
     assert bounded(f"{names}: {words}") == f"`{'a' * 23}…` and `{'b' * 24}`: {words}"

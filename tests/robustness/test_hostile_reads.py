@@ -210,16 +210,6 @@ def test_the_limit_is_inclusive(tmp_path: Path) -> None:
         read_bytes(tmp_path / "a", limit=4)
 
 
-def test_folders_links_and_paths_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError if os.name != "nt" else OSError):
-        read_bytes(tmp_path)
-    (tmp_path / "a").touch()
-    (tmp_path / "link").symlink_to("a")
-    assert read_bytes(tmp_path / "link") == b""
-    with pytest.raises(OSError, match="link"):
-        read_bytes(tmp_path / "link", follow=False)
-
-
 @pytest.mark.parametrize("root", ["in", "in-side", "in/deeper"])
 def test_a_root_is_a_folder_and_no_beginning_of_a_name(tmp_path: Path, root: str) -> None:
     (tmp_path / "in" / "deeper").mkdir(parents=True)

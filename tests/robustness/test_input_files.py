@@ -186,16 +186,6 @@ def test_mistakes_in_a_table_have_their_line(
         assert 1 <= int(line) <= content.count(b"\n") + 2
 
 
-@pytest.mark.parametrize("name", ["embercoach.toml", "pyproject.toml"])
-def test_configurations_that_are_no_files(name: str, project: Path) -> None:
-    """A folder of the name is none; named, it is refused."""
-    (project / name).mkdir()
-    assert run("config")[0] == 0
-    code, _, err = run("config", "--config", name)
-    assert code == 2
-    assert f"File '{name}' is a directory" in err
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
 @pytest.mark.parametrize(
     ("name", "arguments"),

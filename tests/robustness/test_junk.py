@@ -48,44 +48,6 @@ def test_any_program(program: str) -> None:
     event(outcome_of(IMPORTS + program, PATH))
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> str:
-    """A real program with lines deleted, doubled, swapped, cut and indented."""
-    path = draw(st.sampled_from(PROGRAM_FILES))
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    start = draw(st.integers(0, max(len(lines) - 1, 0)))
-    lines = lines[start : start + draw(st.integers(1, 120))]
-    for _ in range(draw(st.integers(0, 6))):
-        if not lines:
-            break
-        at = draw(st.integers(0, len(lines) - 1))
-        other = draw(st.integers(0, len(lines) - 1))
-        harm = draw(
-            st.sampled_from(["delete", "double", "swap", "cut", "indent", "dedent", "join"])
-        )
-        if harm == "delete":
-            del lines[at]
-        elif harm == "double":
-            lines.insert(other, lines[at])
-        elif harm == "swap":
-            lines[at], lines[other] = lines[other], lines[at]
-        elif harm == "cut":
-            lines[at] = lines[at][: draw(st.integers(0, len(lines[at])))] + "\n"
-        elif harm == "indent":
-            lines[at] = "    " + lines[at]
-        elif harm == "dedent":
-            lines[at] = lines[at].lstrip()
-        else:
-            lines[at] = lines[at].rstrip("\n")
-    return "".join(lines)
-
-
-@JUNK
-@given(damaged())
-def test_damaged_programs(program: str) -> None:
-    event(outcome_of(IMPORTS + program, PATH))
-
-
 def mutated(path: Path, random: Random) -> str:
     """A real program with statements lost, doubled and moved, and expressions exchanged.
 

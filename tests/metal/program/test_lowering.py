@@ -227,6 +227,7 @@ def test_instantiations_are_nothing() -> None:
         "(" * 500 + "1" + ")" * 500 + ";",
         "{" * 3000 + "}" * 3000,
         "x = " + " + ".join("1" * 3000) + ";",
+        "else { }",
     ],
 )
 def test_what_is_no_metal_is_a_problem(text: str) -> None:

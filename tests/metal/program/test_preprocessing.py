@@ -34,6 +34,7 @@ def test_macros(text: str, last: str) -> None:
         ("#if SIZE == 3 || !defined SIZE", "2"),
         ("#if defined(MISSING)", "2"),
         ("#ifdef SIZE", "1"),
+        ("#if (SIZE / 5) % 4 == 2", "1"),
         ("#if 0 && __METAL_VERSION__", "2"),
         ("#if HALF(SIZE) == 16", "1"),
     ],
