@@ -27,11 +27,10 @@ TESTS = Path(__file__).parent
 RULES = TESTS.parent / "rules"
 #: Folders of the tests that `-m commit` selects.
 COMMIT = {"checks", "engine", "metal", "rules"}
-#: Modules whose tests share what one of them took minutes for, or ask what the others did. With
-#: `--dist loadgroup` each runs on one worker.
+#: Modules whose tests share what one of them took minutes for. With `--dist loadgroup` each runs on
+#: one worker.
 ON_ONE_WORKER = {
     "tests/accuracy/test_accuracy.py",
-    "tests/simulator/packages/test_cases.py",
     "tests/simulator/packages/test_upstream.py",
 }
 #: The default suite has one of so many simulated cases of each test of the kernel pack.

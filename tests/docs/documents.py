@@ -59,6 +59,13 @@ NOT_RUN = {
     "python -m pytest -n auto -m commit": "is a part of the suite that runs this",
     "python -m pytest -k HOST-PULL-001": "is a part of the suite that runs this",
     "python -m pytest -n auto": "is what runs this",
+    "python -m pytest -n auto -m exhaustive --sample-seconds 120 --sample-seed 7": (
+        "takes minutes: tests/repository/test_sampling.py"
+    ),
+    "python .ci/mutants.py --seed 7 --each 20 --json mutants.json": "changes the checkout",
+    "python .ci/mutants.py --only mutants.json --result survived --json again.json": (
+        "changes the checkout"
+    ),
     "bash .ci/run": "runs this too: tests/repository/test_gate.py",
     "embercoach check --watch .": "never ends: tests/cli/test_watch.py",
     "python examples/lint_many_dask.py --shards 2 -o findings.json "
@@ -79,11 +86,9 @@ NOT_RUN = {
         "takes 15 s: tests/docs/test_kernel_advice.py"
     ),
     "python -m tests.benchmarks.profile.measure --json times.json": "takes minutes on a GPU",
-    "python -m tests.benchmarks.profile.profiles --json profiles.json": (
-        "takes minutes: tests/simulator/test_profile_validation.py"
-    ),
+    "python -m tests.benchmarks.profile.profiles --json profiles.json": "takes minutes",
     "python -m tests.benchmarks.profile.compare": "tests/simulator/test_profile_validation.py",
-    "python -m tests.benchmarks.profile.calibrate": "tests/simulator/test_profile_validation.py",
+    "python -m tests.benchmarks.profile.calibrate": "fits constants: takes minutes",
     "python -m tests.benchmarks.gpu.language_model --json language-model.json": (
         "takes minutes on a GPU: test_gpu_benchmarks.py"
     ),
