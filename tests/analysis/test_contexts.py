@@ -193,6 +193,10 @@ def step(model, x):
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
+        (
+            "def f(d: dict[str, mx.array]):\n    for v in d.values():\n        print(v.item())",
+            "sink",
+        ),
         ("def f(m, d):\n    for i in d:\n        x = epoch(m, i)\n        print(x.item())", "sink"),
         ("for n in range(3):\n    x = mx.ones(n) + 1\n    print(n, mx.sum(x).item())", "sink"),
     ],

@@ -22,6 +22,11 @@ def test_a_parameter_holds(source: str, expected: str) -> None:
 
 RESULTS = {
     "by its annotation": ("def f(x) -> mx.array: ...", "f(3)", "array"),
+    "vague annotation": (
+        "def f(x) -> tuple:\n    return x, 3",
+        "f(mx.ones(2))",
+        "tuple(array[float32], int 3)",
+    ),
     "inside with": (
         "def f():\n    with mx.stream(mx.cpu):\n        return mx.ones(2)",
         "f()",

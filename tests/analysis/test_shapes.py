@@ -17,6 +17,7 @@ def shape_of(expression: str, before: str = "pass") -> Shape | None:
 @pytest.mark.parametrize(
     ("expression", "shape"),
     [
+        ("mx.where(mx.ones((2, 1)), mx.ones((3,)), 0.0)", Shape((2, 3))),
         ("mx.ones((2, 3, 4)).transpose(0, 2, 1)", Shape((2, 4, 3))),
         ("mx.ones((2, 3, 4)).transpose(0, 2, -2)", Shape((2, 4, 3))),
         ("mx.ones((2, 3)).transpose()", Shape((3, 2))),

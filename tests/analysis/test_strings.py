@@ -361,3 +361,16 @@ def test_a_dictionary_that_may_have_grown_is_not_gone_through() -> None:
     KERNELS = {n: mx.fast.metal_kernel("k", ["x"], ["y"], f"y[0] = {n};") for n in SIZES}
     """
     assert all(source is None for source, _ in kernels_of(program))
+
+
+def test_a_text_may_be_one_of_several() -> None:
+    program = """
+        import sys
+        A = "a" if sys.argv else "b"
+        if sys.path:
+            B = A + A
+        else:
+            B = "c"
+        S = f"<{B}>".replace("b", "bb") + "!"
+    """
+    assert alternatives_of(program) == ["<aa>!", "<bbbb>!", "<c>!"]

@@ -129,6 +129,7 @@ def test_followed(field: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        "float big[4]; big[{n}] = 1; y[0] = big[0];",
         # The index, the size and the guard depend on the number.
         "threadgroup float big[{n}][1024]; big[0][0] = x[0];",
         "const uint n = {n};" + RACE.replace("127 - lane", "lane + n - 1").replace("{field}", "n"),

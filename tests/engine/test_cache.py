@@ -60,12 +60,6 @@ def test_a_warm_run_says_the_same(project: Path) -> None:
     assert (project / FOLDER / ".gitignore").read_text() == "*\n"
 
 
-def test_a_file_with_ignore_file_comes_from_the_cache(project: Path) -> None:
-    (project / "a.py").write_text("import mlx\n# embercoach: ignore-file\nbad_pull\n")
-    assert plain(check("a.py")) == plain(warm := check("a.py"))
-    assert (warm.cached, warm.suppressed) == (1, 1)
-
-
 def test_a_change_is_seen_even_with_the_same_size_and_time(project: Path) -> None:
     check()
     path = project / "a.py"
@@ -184,15 +178,6 @@ def test_other_kernel_builders_mean_another_cache(project: Path) -> None:
     assert check(kernel_builders=other).cached == 0
     assert check(kernel_builders=one).cached == 3
     assert check().cached == 3
-
-
-def test_a_file_that_calls_a_kernel_builder_is_checked(project: Path) -> None:
-    (project / "c.py").write_text("from pack import Kernel\nbad_pull\n")
-    builder = KernelBuilder("pack.Kernel", (("source", "body"),))
-    assert {f.path for f in check().findings} == {"a.py", "b.py"}
-    result = check(kernel_builders=(builder,))
-    assert {f.path for f in result.findings} == {"a.py", "b.py", "c.py"}
-    assert result.files_skipped == 0
 
 
 def test_the_fingerprint_knows_every_deciding_file(monkeypatch: pytest.MonkeyPatch) -> None:

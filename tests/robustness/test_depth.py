@@ -29,9 +29,7 @@ def blocks(header: str) -> Callable[[int], str]:
 DEEP: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "parentheses": (nested("(", ")"), (100, 30_000)),
     "unclosed parentheses": (nested("(", ""), (100, 30_000)),
-    "dicts": (nested("{1:", "}"), (100, 10_000)),
     "calls": (nested("f(", ")"), (100, 10_000)),
-    "indices": (nested("x[", "]"), (100, 10_000)),
     "arguments": (nested("mx.add(x, ", ")"), (100, 1_000)),
     "comprehensions": (nested("[", " for x in y]"), (60, 1_000)),
     "minus signs": (nested("-", ""), (1_000, 100_000)),
@@ -41,7 +39,6 @@ DEEP: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "sums": (nested("x + ", ""), (100, 5_000)),
     "ands": (nested("x and ", ""), (100, 2_000)),
     "comparisons": (nested("x < ", ""), (100, 400)),
-    "attributes": (nested("", ".y"), (100, 10_000)),
     "methods in a row": (nested("", ".sum()"), (100, 3_000)),
     "strings": (nested("'a' ", "", "'b'"), (1_000, 30_000)),
     "f-strings": (nested("f'{x}' ", "", "'b'"), (200, 3_000)),
