@@ -55,9 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what MLX compiles on a CPU with a precompiled header; choose the sample's seed."""
+    """Choose the sample's seed."""
     sampling.choose_seed(config)
-    if cache := getattr(config, "cache", None):
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Precompile the header of what MLX compiles on a CPU, before xdist starts its workers."""
+    if cache := getattr(session.config, "cache", None):
         use_precompiled_header(cache.mkdir("precompiled"))
 
 
