@@ -111,7 +111,7 @@ def test_least_privilege(path: Path) -> None:
         written = {scope for scope, level in job["permissions"].items() if level != "read"}
         assert written == WRITES.get(name, set()), name
         # A job that calls a workflow takes no limit: that workflow's jobs have theirs.
-        assert "uses" in job or job["timeout-minutes"] <= 90, name
+        assert "uses" in job or job["timeout-minutes"] <= 30, name
     for step in steps(workflow):
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
