@@ -65,7 +65,7 @@ def _tests(page: Page) -> Iterator[PageTest]:
     for block in page.blocks:
         if block.section == "Bad":
             yield PageTest(block.label, partial(_require_codes, block, {page.rule.code}))
-        if block.section == "Good":
+        if block.section in ("Good", "Remedy"):
             yield PageTest(block.label, partial(_require_codes, block, set()))
         if block.section != "Bad" and block.language == "python":
             yield PageTest(f"{block.label}:run", partial(execute, block))

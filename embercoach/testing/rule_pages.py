@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from embercoach.finding import Finding
 
 SECTIONS = ("What it does", "Why it hurts", "Evidence", "Bad", "Good")
-OPTIONAL = ("References",)
-CODE_SECTIONS = ("Evidence", "Bad", "Good")
+OPTIONAL = ("Remedy", "References")
+CODE_SECTIONS = ("Evidence", "Bad", "Good", "Remedy")
+#: Sections whose blocks run, and that have no block of another language.
+PYTHON_SECTIONS = frozenset({"Evidence", "Remedy"})
+#: How the text of a Remedy section without a block begins.
+NOT_EXECUTED = "Not executed: "
 #: What a block under Bad or Good may be fenced as.
 LINTED = frozenset({"python", "metal", "objective-c++"})
 
@@ -43,13 +47,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's metadata, and what its text is made of."""
+    """A page's metadata, and what its text is made of.
+
+    ``remedy`` is the first paragraph under Remedy, empty without one.
+    """
 
     path: Path
     rule: Rule
     title: str
     sections: tuple[str, ...]
     blocks: tuple[Block, ...]
+    remedy: str = ""
 
     def blocks_of(self, section: str) -> tuple[Block, ...]:
         """The blocks of a section."""
@@ -76,7 +84,7 @@ def page_of(text: str, path: Path) -> Page:
     """
     rule = parse_page(text, path)
     body_line = text[: text.index(rule.page.rstrip())].count("\n") + 1
-    title, section = "", ""
+    title, section, remedy = "", "", ""
     sections: list[str] = []
     blocks: list[Block] = []
     # Blocks are enough, and they take half of the time.
@@ -88,13 +96,15 @@ def page_of(text: str, path: Path) -> Page:
             elif token.tag == "h2":
                 section = following.content
                 sections.append(section)
+        elif token.type == "inline" and section == "Remedy":
+            remedy = remedy or token.content
         elif token.type in ("fence", "code_block") and section in CODE_SECTIONS:
             line = body_line + (token.map or [0])[0] + 1
             language = token.info.strip() if token.type == "fence" else ""
-            if language not in (("python",) if section == "Evidence" else LINTED):
+            if language not in (("python",) if section in PYTHON_SECTIONS else LINTED):
                 raise ValueError(f"{path}:{line}: a block under '{section}' is not ```python")
             blocks.append(Block(path, section, line, token.content, language))
-    return Page(path, rule, title, tuple(sections), tuple(blocks))
+    return Page(path, rule, title, tuple(sections), tuple(blocks), remedy)
 
 
 def form_errors(page: Page) -> list[str]:
@@ -102,11 +112,17 @@ def form_errors(page: Page) -> list[str]:
     errors = []
     if page.title != f"{page.rule.name} ({page.rule.code})":
         errors.append(f"the title is '{page.title}'")
-    if page.sections not in (SECTIONS, SECTIONS + OPTIONAL):
+    optional = tuple(name for name in OPTIONAL if name in page.sections)
+    if page.sections != SECTIONS + optional:
         errors.append(f"the sections are {', '.join(page.sections)}")
     if not page.rule.code.lower().startswith(f"{page.rule.family}-"):
         errors.append(f"the family is '{page.rule.family}'")
-    errors += [f"no block under '{name}'" for name in CODE_SECTIONS if not page.blocks_of(name)]
+    required = [name for name in CODE_SECTIONS if name != "Remedy"]
+    errors += [f"no block under '{name}'" for name in required if not page.blocks_of(name)]
+    if "Remedy" in page.sections and (
+        bool(page.blocks_of("Remedy")) == page.remedy.startswith(NOT_EXECUTED)
+    ):
+        errors.append(f"needs a block under 'Remedy', or a reason after '{NOT_EXECUTED}'")
     return errors
 
 

@@ -39,6 +39,40 @@ SUPPRESSION_FAMILY = "noqa"
 PATIENCE = 1.0
 SIMULATOR = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 
+#: Pages without the section Remedy: to be empty.
+WITHOUT_REMEDY = frozenset(
+    """
+    API-001 API-002 API-003 API-004 API-005 API-006 API-007 API-008 API-009 API-010
+    ASSIGN-SCALAR-001 COMPILE-001 COMPILE-002 COMPILE-003 COMPILE-004 COMPILE-005 COMPILE-006
+    COMPILE-007 COMPILE-008 COMPILE-009 COMPILE-010 COMPILE-011 COMPLEX-001 COMPLEX-002
+    COMPLEX-003 DEPRECATED-001 DTYPE-001 DTYPE-002 DTYPE-003 DTYPE-004 DTYPE-005 DTYPE-006
+    DTYPE-007 DTYPE-008 DTYPE-009 DTYPE-010 DTYPE-011 DTYPE-012 DTYPE-013 DTYPE-014 DTYPE-015
+    DTYPE-016 DTYPE-017 DTYPE-018 DTYPE-019 FFT-NORM-001 FFT-NORM-002 FFT-NORM-003 GRAD-001
+    GRAD-002 GRAD-003 GRAD-004 GRAD-005 GRAD-006 GRAD-007 GRAD-008 GRAPH-BREAK-001 GRAPH-BREAK-002
+    GRAPH-BREAK-003 GRAPH-BREAK-004 GRAPH-BREAK-005 GRAPH-BREAK-006 GRAPH-BREAK-007
+    GRAPH-BREAK-008 GRAPH-BREAK-009 HOST-COPY-001 HOST-COPY-002 HOST-COPY-003 HOST-PULL-001
+    HOST-PULL-002 HOST-PULL-003 HOST-PULL-004 HOST-PULL-005 HOST-PULL-006 HOST-PULL-007
+    HOST-PULL-008 HOST-PULL-009 HOST-PULL-010 HOST-PULL-011 HOST-PULL-012 HOST-PULL-013 INDEX-001
+    INDEX-002 INDEX-003 INDEX-004 INDEX-005 INDEX-006 INDEX-007 KERNEL-ARGS-001 KERNEL-ARGS-002
+    KERNEL-ARGS-003 KERNEL-ARGS-004 KERNEL-ARGS-005 KERNEL-ARGS-006 KERNEL-ATOMIC-001
+    KERNEL-ATOMIC-002 KERNEL-BARRIER-001 KERNEL-BARRIER-002 KERNEL-BARRIER-003 KERNEL-BOUNDS-001
+    KERNEL-BUFFER-001 KERNEL-CACHE-001 KERNEL-CACHE-002 KERNEL-CONST-001 KERNEL-GRAD-001
+    KERNEL-GRID-001 KERNEL-GRID-002 KERNEL-GRID-003 KERNEL-GRID-004 KERNEL-GRID-005
+    KERNEL-GRID-006 KERNEL-INDEX-001 KERNEL-INIT-001 KERNEL-MATH-001 KERNEL-MEMORY-001
+    KERNEL-MEMORY-002 KERNEL-MSL-001 KERNEL-NAME-001 KERNEL-NAME-002 KERNEL-PERF-001
+    KERNEL-PERF-002 KERNEL-PRECISION-001 KERNEL-PRECISION-002 KERNEL-RACE-001 KERNEL-RACE-002
+    KERNEL-RANK-001 KERNEL-SIG-001 KERNEL-SIG-002 KERNEL-SIG-003 KERNEL-SIG-004 KERNEL-SIG-005
+    KERNEL-SIG-006 KERNEL-SIG-007 KERNEL-SIG-008 KERNEL-SIG-009 KERNEL-SIG-010 KERNEL-SIMD-001
+    KERNEL-SIMD-002 KERNEL-SPACE-001 KERNEL-SPACE-002 KERNEL-STRIDE-001 KERNEL-UNIT-001
+    KERNEL-UNIT-002 KERNEL-UNIT-003 KERNEL-UNIT-004 KERNEL-UNIT-005 KERNEL-WRITE-001 LAZY-001
+    LAZY-002 LAZY-003 LAZY-004 LAZY-006 NN-001 NN-002 NN-003 NN-004 NN-005 NN-006 NN-007 NN-008
+    NN-009 NN-010 NN-011 NN-012 NOQA-001 NOQA-002 PYTHON-SCALAR-001 PYTHON-SCALAR-002
+    PYTHON-SCALAR-003 PYTHON-SCALAR-004 RANDOM-001 RANDOM-002 RANDOM-003 RANDOM-004 RANDOM-005
+    RANDOM-006 THREAD-001 THREAD-002 TORCH-COPY-001 TORCH-DTYPE-001 TORCH-JIT-001 TORCH-KERNEL-001
+    TORCH-KERNEL-002 TORCH-KERNEL-003 TORCH-KERNEL-004 TORCH-NUMPY-001 TORCH-SYNC-001
+    """.split()
+)
+
 
 def is_simulated(block: Block) -> bool:
     return rulebook.rule(block.path.stem).kind is not None
@@ -142,15 +176,39 @@ def test_kinds_and_pages_are_the_same() -> None:
         assert (severities == {"note"}) == is_note, rule.code
 
 
-@pytest.mark.parametrize("block", blocks_in("Evidence"))
-def test_evidence_can_fail(block: Block) -> None:
+@pytest.mark.parametrize("block", [*blocks_in("Evidence"), *blocks_in("Remedy")])
+def test_code_that_proves_something_can_fail(block: Block) -> None:
     nodes = ast.walk(ast.parse(block.code))
     assert any(isinstance(node, ast.Assert) for node in nodes)
 
 
-@pytest.mark.parametrize("block", blocks_in("Evidence", runs=True))
-def test_evidence_holds(block: Block) -> None:
+@pytest.mark.parametrize(
+    "block", [*blocks_in("Evidence", runs=True), *blocks_in("Remedy", runs=True)]
+)
+def test_evidence_and_remedies_hold(block: Block) -> None:
     execute(block)
+
+
+@pytest.mark.parametrize("block", blocks_in("Remedy"))
+def test_remedies_satisfy_the_checks(block: Block) -> None:
+    """Code that follows the help is not reported again, nor by another rule."""
+    findings = run([], Settings(root=Path.cwd()), cache=False, stdin=("m.py", block.code.encode()))
+    assert findings.problems == ()
+    rule = rulebook.rule(block.path.stem)
+    own = {f.line for f in findings.findings if f.code == rule.code and is_strict(rule, f)}
+    assert own == set()
+    assert [f for f in findings.findings if f.severity != "note" and f.code != rule.code] == []
+
+
+def is_strict(rule: rulebook.Rule, finding: Finding) -> bool:
+    """A finding of the profile ember that is no note, unless the rule has only notes."""
+    severity = rule.severity_in("ember", finding.context)
+    return severity != "note" or rule.severity["ember"]["default"] == "note"
+
+
+def test_pages_have_remedies() -> None:
+    static = {page.path.stem: page for page in PAGES if page.rule.kind is None}
+    assert {c for c, page in static.items() if "Remedy" not in page.sections} == WITHOUT_REMEDY
 
 
 @pytest.mark.parametrize(
@@ -283,6 +341,7 @@ def test_a_page_is_taken_apart() -> None:
         (TEXT + CODE + "## Good\nwords\n", "no block under 'Good'"),
         (TEXT + GOOD + CODE, "the sections are"),
         ((TEXT + CODE + GOOD).replace("(DTYPE-099)", ""), "the title is 'bad-name'"),
+        (TEXT + CODE + GOOD + "## Remedy\nwords\n", "needs a block under 'Remedy'"),
     ],
 )
 def test_a_page_that_breaks_the_form_is_told(text: str, error: str) -> None:
