@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
+from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.positions import Span
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.raising import is_meant_to_raise
@@ -18,6 +20,7 @@ from embercoach.checks.registry import (
     load_torch_checks,
 )
 from embercoach.finding import Edit, Finding, Fix, Step
+from embercoach.fixes.application import apply
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -122,9 +125,27 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
     spans = module.parsed.spans(statements)
     lines = LineOffsets(module.source)
     steps = {key: _step(stop, spans, lines) for key, stop in stops.items()}
-    return tuple(
-        [_finding(*pair, spans, steps, lines) for pair in zip(reports, traces, strict=True)]
-    )
+    found = [_finding(*pair, spans, steps, lines) for pair in zip(reports, traces, strict=True)]
+    return tuple(_without_broken_fixes(found, module))
+
+
+def _without_broken_fixes(found: list[Finding], module: Module) -> list[Finding]:
+    """Drop the fixes after which the source does not parse; all are tried at once first."""
+    fixes = [one.fix for one in found if one.fix is not None]
+    source = module.source
+    if not fixes or module.parsed.converted.ranges is None or _is_sound(source, fixes):
+        return found
+    return [
+        one if one.fix is None or _is_sound(source, [one.fix]) else replace(one, fix=None)
+        for one in found
+    ]
+
+
+def _is_sound(source: str, fixes: list[Fix]) -> bool:
+    try:
+        return outline_of(apply(source, fixes)[0]) is not None
+    except ValueError:  # edits of one fix overlap
+        return False
 
 
 class LineOffsets:

@@ -158,6 +158,7 @@ def test_a_missing_library() -> None:
         ("mx.norm(x)", "Use `mx.linalg.norm`"),
         ("mx.simplify(x)", "Remove it: `mx.compile` simplifies graphs (last in MLX 0.0.11)"),
         ("mx.nonzero(x)", "Keep the shape static with `mx.where`, or use `np.nonzero`"),
+        ("mx.shape(x)", "Use `x.shape`"),
         ("mx.concatenat(x)", "Did you mean `mx.concatenate`?"),
         ("nn.Conv2D(1, 1, 1)", "Did you mean `nn.Conv2d`?"),
         ("x.numpy()", "Use `np.array(x)`"),
@@ -179,6 +180,12 @@ def test_helps_name_the_replacement(expression: str, help_text: str) -> None:
         ("x.clone() + 1", "mx.array(x) + 1", False),
         ("x.unsqueeze(0)", "mx.expand_dims(x, 0)", False),
         ("m.permute(1, 0)", "m.transpose(1, 0)", False),
+        (
+            "(\n    mx.exp(\n        m,  # rows\n    )\n    .unsqueeze(0)\n)",
+            "(\n    mx.expand_dims(mx.exp(\n        m,  # rows\n    ), 0)\n)",
+            False,
+        ),
+        ("mx.random.uniform((y, 2))", "mx.random.uniform(shape=(y, 2))", False),
         ("x.numel()", "x.size", False),
         ("mx.sum(x, dim=0, keepdim=True)", "mx.sum(x, axis=0, keepdims=True)", False),
         ("x.size(0)", "x.shape[0]", False),
@@ -198,7 +205,13 @@ def test_fixes(expression: str, fixed: str, safe: bool) -> None:
     source = "import mlx.core as mx\nimport mlx.nn as nn\n" + program
     for edit in sorted(finding.fix.edits, key=lambda e: -e.start):
         source = source[: edit.start] + edit.text + source[edit.end :]
-    assert source.rstrip().endswith(f"return {fixed}")
+    assert source.rstrip().endswith(f"return {fixed}".replace("\n", "\n    "))
+
+
+def test_all_members_of_a_chain_are_reported_at_once() -> None:
+    chain = "mx.cat([x, x]).float().abs().clone().numpy().unsqueeze(0)"
+    found = [text.rpartition(".")[2] for _, text in pointed(function(f"return {chain}"), "API")]
+    assert found == ["cat", "float", "clone", "numpy"]
 
 
 def test_members_of_torch_that_a_layer_or_its_base_may_have() -> None:

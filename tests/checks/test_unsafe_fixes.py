@@ -200,19 +200,6 @@ NONE = {
     ),
     "an index that is not only counted": LOOP.format("n = n + y[n].item()"),
     "a part that changes": LOOP.format("print(y[:i].sum().item())"),
-    "pulls of which one depends on the other": LOOP.format(
-        "n = (y * i).sum().item()\n        print((y * n).sum().item())"
-    ),
-    "a pull in a branch": LOOP.format("n = (y * i).sum().item() if n else (y + i).sum().item()"),
-    "random numbers": LOOP.format(
-        "n = mx.random.normal().item()\n        print(mx.random.uniform().item())"
-    ),
-    "a changed attribute": (
-        "class C:\n    def f(self, n: int):\n        x, y = mx.zeros(3), mx.ones(3)\n"
-        "        for i in range(n):\n            a = (x * i).sum().item()\n"
-        "            self.step(a)\n            b = self.last.sum().item()\n"
-        "            print(a, b)\n"
-    ),
     "NumPy's result is kept": "def f(x: mx.array):\n    return np.array(x).transpose(1, 0)\n",
     "a row that is changed": (
         "def f(x: mx.array):\n    for i, row in enumerate(x):\n        row = row + i\n"

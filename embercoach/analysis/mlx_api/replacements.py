@@ -216,6 +216,7 @@ MEMBER_ADVICE = {
     "fill_": "Use `mx.full(x.shape, value, dtype=x.dtype)`",
     "type": "Use `.astype(dtype)`",
     "gather": "Use `mx.take_along_axis` or `mx.take`",
+    "repeat": "Use `mx.tile(x, reps)` for torch's, `mx.repeat(x, n, axis)` for NumPy's",
 }
 
 #: Members of tensors and of NumPy's arrays that no table above has a replacement for.

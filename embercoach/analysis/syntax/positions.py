@@ -34,6 +34,7 @@ class _RecordingState(CodegenState):
         self.line = 1
         self.column = 0
         self.nodes: frozenset[int] = frozenset()
+        self.with_parentheses = False
         self.spans: dict[int, Span] = {}
         self.starts: list[tuple[int, int]] = []
 
@@ -67,7 +68,7 @@ class _RecordingState(CodegenState):
         start_node: cst.CSTNode | None = None,
         end_node: cst.CSTNode | None = None,
     ) -> Iterator[None]:
-        if id(node) not in self.nodes:
+        if self.with_parentheses or id(node) not in self.nodes:
             yield
             return
         start = (self.line, self.column)
@@ -82,11 +83,17 @@ class _RecordingState(CodegenState):
         """Nothing was stored, so there is nothing to drop."""
 
 
-def locate(tree: cst.CSTNode, nodes: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Span]:
-    """The spans of nodes, equal to those of libcst's ``PositionProvider``, which stores all."""
+def locate(
+    tree: cst.CSTNode, nodes: Iterable[cst.CSTNode], *, with_parentheses: bool = False
+) -> dict[cst.CSTNode, Span]:
+    """The spans of nodes, equal to those of libcst's ``PositionProvider``, which stores all.
+
+    ``with_parentheses`` includes those around an expression.
+    """
     listed = list(nodes)
     indent = getattr(tree, "default_indent", "    ")
     state = _RecordingState(indent, getattr(tree, "default_newline", "\n"))
     state.nodes = frozenset(map(id, listed))
+    state.with_parentheses = with_parentheses
     tree._codegen(state)  # noqa: SLF001  (libcst has no public method for a custom state)
     return {node: state.spans[id(node)] for node in listed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -108,18 +108,23 @@ class SourceTree:
         """The tree that the analysis reads."""
         return self.converted.tree
 
-    def spans(self, statements: Mapping[cst.CSTNode, cst.CSTNode]) -> dict[cst.CSTNode, Span]:
+    def spans(
+        self, statements: Mapping[cst.CSTNode, cst.CSTNode], *, with_parentheses: bool = False
+    ) -> dict[cst.CSTNode, Span]:
         """The spans of nodes, equal to those of libcst's ``PositionProvider``.
 
-        ``statements`` maps each node to its statement or decorator.
+        Args:
+            statements: maps each node to its statement or decorator.
+            with_parentheses: include those around an expression.
         """
+        located = partial(locate, with_parentheses=with_parentheses)
         if self.converted.ranges is None:
-            return locate(self.tree, statements)
+            return located(self.tree, statements)
         found: dict[cst.CSTNode, Span] = {}
         within: dict[int, list[cst.CSTNode]] = {}
         others: dict[_Stretch, list[cst.CSTNode]] = {}
         for node, statement in statements.items():
-            span = self._quick_span(node)
+            span = None if with_parentheses else self._quick_span(node)
             if span is not None:
                 found[node] = span
             elif id(node) in self._parsed_by_libcst:
@@ -128,12 +133,12 @@ class SourceTree:
                 others.setdefault(self._stretch_of(node, statement), []).append(node)
         for number, nodes in within.items():
             parsed = self.converted.parsed[number]
-            for node, span in locate(parsed.node, nodes).items():
+            for node, span in located(parsed.node, nodes).items():
                 found[node] = _shifted(span, parsed)
         for stretch, nodes in others.items():
             exact = self._exact_at(stretch)
             by_exact = {exact.nodes[id(node)]: node for node in nodes}
-            for inner, span in locate(exact.module, by_exact).items():
+            for inner, span in located(exact.module, by_exact).items():
                 line, column, end_line, end_column = span
                 shifted = Span(line + exact.lines, column, end_line + exact.lines, end_column)
                 found[by_exact[inner]] = shifted
@@ -150,7 +155,15 @@ class SourceTree:
         span = self._quick_span(node) if _is_expression(type(node)) else None
         if span is not None and not self._may_have_parentheses(span):
             return self._lines.between(*span)
-        return cst.Module([]).code_for_node(self.exact(node))
+        text = cst.Module([]).code_for_node(self.exact(node))
+        if "\n" not in text or not _is_expression(type(node)):
+            return text
+        # libcst indents further lines as if the statement stood at the left.
+        return self._lines.between(*self.spans({node: node}, with_parentheses=True)[node])
+
+    def bare_code(self, node: cst.CSTNode) -> str:
+        """A node's own source text, without the parentheses around it."""
+        return self._lines.between(*self.spans({node: node})[node])
 
     def may_contain(self, node: cst.CSTNode, text: str) -> bool:
         """Return whether a text is in the lines of a statement or expression."""
@@ -176,10 +189,7 @@ class SourceTree:
         }
 
     def _may_have_parentheses(self, span: Span) -> bool:
-        """Return whether brackets around a span may belong to its node.
-
-        Several lines count as if: libcst indents them as if the statement stood at the left.
-        """
+        """Return whether brackets around a span may belong to its node; yes for several lines."""
         if span.line != span.end_line:
             return True
         line = self._lines.texts[span.line - 1]

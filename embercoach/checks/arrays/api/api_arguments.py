@@ -243,10 +243,18 @@ def _as_list(fact: CallFact, module: Module) -> ProposedFix | None:
     given = [argument for argument in fact.arguments if argument.keyword is None]
     if any(argument.star or type(argument.value) is not Array for argument in given):
         return None
-    first, last = given[0].node, given[-1].node
-    code = module.parsed.code
-    edits = ((first, f"[{code(first)}"), (last, f"{code(last)}]"))
-    return ProposedFix("Pass a list", False, edits)
+    return ProposedFix("Pass a list", False, _enclosed(fact, module, len(given), "[{}]"))
+
+
+def _enclosed(
+    fact: CallFact, module: Module, count: int, form: str
+) -> tuple[tuple[cst.CSTNode, str], ...]:
+    """Put the first arguments into brackets, each with the parentheses around it."""
+    before, after = form.split("{}")
+    texts = [module.parsed.code(argument.value) for argument in fact.node.args[:count]]
+    texts[0] = before + texts[0]
+    texts[-1] += after
+    return tuple((fact.node.args[i], texts[i]) for i in sorted({0, count - 1}))
 
 
 def _dtype_fix(fact: CallFact, module: Module) -> ProposedFix | None:
@@ -269,19 +277,16 @@ def _shape_fix(fact: CallFact, module: Module, entry: ApiEntry) -> ProposedFix |
     positional = [a for a in fact.arguments if a.keyword is None]
     if any(argument.star for argument in fact.arguments) or not positional:
         return None
-    first, last = positional[0].node, positional[-1].node
-    text = module.parsed.code(first)
     if entry.name not in SHAPED:
         is_shape = len(positional) == 1 and isinstance(positional[0].value, Sequence)
-        edits = ((first, f"shape={text}"),) if is_shape and fact.keyword("shape") is None else ()
-        return ProposedFix("Pass the shape by keyword", False, edits) if edits else None
+        if not is_shape or fact.keyword("shape") is not None:
+            return None
+        edits = _enclosed(fact, module, 1, "shape={}")
+        return ProposedFix("Pass the shape by keyword", False, edits)
     if len(positional) < 2 or not all(isinstance(a.value, (Number, Unknown)) for a in positional):
         return None
-    return ProposedFix(
-        "Pass the shape as a tuple",
-        False,
-        ((first, f"({text}"), (last, f"{module.parsed.code(last)})")),
-    )
+    edits = _enclosed(fact, module, len(positional), "({})")
+    return ProposedFix("Pass the shape as a tuple", False, edits)
 
 
 def _as_stream(fact: CallFact) -> ProposedFix | None:

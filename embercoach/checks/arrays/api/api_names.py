@@ -8,9 +8,10 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.lattice import Array, LibraryObject, Symbol
+from embercoach.checks.arrays.api.member_fixes import member_fix
 from embercoach.checks.fallbacks import MISSING, is_expected, is_patched
+from embercoach.checks.read_syntax import parents
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.source_text import mlx_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 #: The names that users give to modules of MLX.
 LONGEST = 40  # characters of a name that is compared with MLX's
+MOST_CHAINED = 16
 _SHORT = {"mlx.core": "mx", "mlx.nn": "nn", "mlx.optimizers": "optim"}
 
 
@@ -58,6 +60,9 @@ def missing_member(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
         help=advice.help if removed is None else f"{advice.help} (last in MLX {removed})",
         change=_renaming(fact, advice),
     )
+    entry = None if advice.name is None else mlx_api.lookup(advice.name)
+    if fact.call is not None and entry is not None and entry.returns == "array":
+        yield from _missing_in_chain(fact, fact.call, module)
 
 
 def _written_owner(fact: MissingMemberFact, module: Module) -> str:
@@ -92,6 +97,9 @@ def _advice(owner: str, name: str) -> _Advice:
     if others:
         return _Advice(f"Use `{_short(others[0])}`", others[0])
     close = replacements.similar(owner, name) if len(name) <= LONGEST else None
+    member = mlx_api.array_member(name) if owner == "mlx.core" else None
+    if member is not None:  # ``mx.shape(x)``
+        return _Advice(f"Use `x.{name}{'' if member.kind == 'property' else '()'}`")
     if close is not None:
         return _Advice(f"Did you mean `{_short(close)}`?")
     return _Advice(f"Checked against MLX {mlx_api.version()}: remove it, or define it")
@@ -118,13 +126,57 @@ def _missing_in_array(fact: MissingMemberFact, module: Module) -> Iterator[Repor
         return
     if is_patched(module, "array", fact.name):
         return
-    yield Report.at(
+    yield _missing_from_array(fact, fact.node, fact.call, module)
+    if fact.call is not None and _returns_array(fact.name):
+        yield from _missing_in_chain(fact, fact.call, module)
+
+
+def _missing_from_array(
+    fact: MissingMemberFact, node: cst.CSTNode, call: cst.Call | None, module: Module
+) -> Report:
+    assert isinstance(node, cst.Attribute)
+    name = node.attr.value
+    change = None if call is None else member_fix(node, call, module)
+    return Report.at(
         fact,
         "API-002",
-        message=f"MLX arrays have no `.{fact.name}`",
-        help=_member_help(fact.name),
-        change=_member_fix(fact, module),
+        node=node,
+        message=f"MLX arrays have no `.{name}`",
+        help=_member_help(name),
+        change=change,
     )
+
+
+def _missing_in_chain(fact: MissingMemberFact, call: cst.Call, module: Module) -> Iterator[Report]:
+    """The members that follow in ``x.permute(0, 2, 1).unsqueeze(0)``."""
+    from embercoach.analysis.mlx_api import replacements
+
+    above = parents(fact.place.statement)
+    for _ in range(MOST_CHAINED):
+        node = above.get(call)
+        outer = None if node is None else above.get(node)
+        if not isinstance(node, cst.Attribute) or node.value is not call:
+            return
+        name = node.attr.value
+        following = outer if isinstance(outer, cst.Call) and outer.func is node else None
+        if mlx_api.array_member(name) is None:
+            if not replacements.is_known_elsewhere(name):
+                return
+            yield _missing_from_array(fact, node, following, module)
+        if following is None or not _returns_array(name):
+            return
+        call = following
+
+
+def _returns_array(name: str) -> bool:
+    """Return whether calling a member of arrays returns an array, here or in another library."""
+    from embercoach.analysis.mlx_api import replacements
+
+    entry = mlx_api.array_member(name) or mlx_api.lookup(f"mlx.core.{name}")
+    pattern = replacements.MEMBERS.get(name) or replacements.MEMBERS_WITH_ARGUMENTS.get(name)
+    if pattern is not None:
+        return not pattern.endswith((".ndim", ".size"))
+    return entry is not None and entry.returns == "array"
 
 
 def _missing_in_module(fact: MissingMemberFact, module: Module) -> Iterator[Report]:
@@ -165,28 +217,6 @@ def _member_help(name: str) -> str:
     if close is not None:
         return f"Did you mean `.{close.rpartition('.')[2]}`?"
     return f"Checked against MLX {mlx_api.version()}: use a function of `mlx.core`"
-
-
-def _member_fix(fact: MissingMemberFact, module: Module) -> ProposedFix | None:
-    """Rewrite the call of the member, where that is the whole statement's expression."""
-    from embercoach.analysis.mlx_api import replacements
-
-    call = fact.call
-    mx = mlx_alias(module)
-    if call is None or mx is None or any(a.keyword or a.star for a in call.args):
-        return None
-    table = replacements.MEMBERS_WITH_ARGUMENTS if call.args else replacements.MEMBERS
-    pattern = table.get(fact.name)
-    assert isinstance(fact.node, cst.Attribute)
-    owner = fact.node.value
-    simple = isinstance(owner, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
-    if not pattern or not simple:
-        return None
-    arguments = ", ".join(module.parsed.code(a.value) for a in call.args)
-    text = pattern.format(mx=mx, x=module.parsed.code(owner), args=arguments)
-    return ProposedFix(
-        f"Write `{text}`" if len(text) < 40 else "Rewrite it", False, ((call, text),)
-    )
 
 
 @check("API-004")

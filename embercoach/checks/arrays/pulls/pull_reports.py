@@ -22,7 +22,6 @@ from embercoach.checks.arrays.pulls.pull_uses import (
     verdict_of,
 )
 from embercoach.checks.arrays.pulls.whole_passes import ends_whole_pass
-from embercoach.checks.grouped_reads import grouped_fix
 from embercoach.checks.registry import Report
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-#: Contexts in which several pulls in a row should be one synchronization.
-GROUPED = frozenset(("loop", "function"))
+#: Contexts in which a pull is judged by what becomes of its value.
+JUDGED = frozenset(("loop", "function"))
 #: Contexts in which the host may wait for the array.
 MAY_WAIT = frozenset(("loop", "forward", "function"))
 COPIED_AGAIN = "copies an array that has been read before"
@@ -96,9 +95,6 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         context, verdict = _judged(fact, context, pull_node, array_node, module)
         help = HELP.get(verdict, help)  # noqa: A001 (as in ``Report.at``)
         effect = COPIED_AGAIN if verdict == "again" else effect
-    change = None
-    if array_node is not None and context in GROUPED:
-        change = grouped_fix(module, fact.place.function, array_node)
     return Report.at(
         fact,
         code,
@@ -106,7 +102,6 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         message=f"{operation} {effect}",
         help=help,
         context=context,
-        change=change,
         covers=covers,
         replaces=replaces,
         subject=subject or array_node,
@@ -145,7 +140,7 @@ def _judged(
     if context == "forward" and is_fed_back(pull_node, module):
         is_detour = takes_host_detour(pull_node, module, only_by_numpy=True)
         return "sink" if is_detour else context, ""
-    if context not in GROUPED:
+    if context not in JUDGED:
         return context, ""
     verdict = verdict_of(place, pull_node, array_node, module)
     if verdict != "again" and array_node is not None and takes_lists(place, array_node, module):
