@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     #: Whether a path in a function is the variable at hand.
     Test = Callable[[str, "FunctionInfo | None"], bool]
 
-HELP = "Pass it as an argument, or add it to `inputs=` of mx.compile"
+HELP = "Pass it to the compiled function as an array: `mx.array(value)`"
+HELP_WITH_STATE = "Add `[model.state]` to both `inputs=` and `outputs=`"
 
 
 @check("COMPILE-007")
@@ -277,7 +278,7 @@ def stale_module(fact: CompileFact, module: Module) -> Iterator[Report]:
                 fact,
                 "COMPILE-007",
                 message="weights are read when traced: optimizer updates have no effect",
-                help="Add the model's state: `inputs=[model.state]`",
+                help=HELP_WITH_STATE,
                 context="compiled",
             )
             return

@@ -12,6 +12,7 @@ from embercoach.analysis.value_sources import Callee, argument_of, sources_of
 from embercoach.analysis.values.lattice import Function, Sequence, Transformed
 from embercoach.checks.arrays.compiled.compilations import nodes_in, root_of
 from embercoach.checks.arrays.compiled.model_calls import variable
+from embercoach.checks.arrays.compiled.stale import HELP_WITH_STATE
 from embercoach.checks.arrays.compiled.updates import updates_of
 from embercoach.checks.registry import Report, check
 
@@ -41,7 +42,7 @@ def stale_factory(fact: CallFact, module: Module) -> Iterator[Report]:
             where,
             "COMPILE-007",
             message="weights are read when traced: optimizer updates have no effect",
-            help="Add the model's state: `inputs=[model.state]`",
+            help=HELP_WITH_STATE,
             context="compiled",
         )
         return

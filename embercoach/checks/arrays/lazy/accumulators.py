@@ -30,8 +30,8 @@ from embercoach.checks.arrays.lazy.accumulation import (
 )
 from embercoach.checks.arrays.lazy.growth import each_iteration, grows
 from embercoach.checks.arrays.lazy.lazy_loops import (
-    HELP,
     MESSAGE,
+    help_of,
     is_short_loop,
     is_traced,
     may_ask,
@@ -103,7 +103,7 @@ def _reports(
                     fact,
                     "LAZY-001",
                     message=MESSAGE.format(found.path),
-                    help=HELP.format(found.path),
+                    help=help_of(found.path, place, module),
                     related=() if found.inner is None else (Stop(*found.inner, _ADDS),),
                 )
                 return

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, names_below
+from embercoach.analysis.syntax.trees import dotted, names_below, walk
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.checks.arrays.lazy.accumulation import accumulations
 from embercoach.checks.arrays.lazy.growth import grows
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 #: Accumulators and updates of a loop that are looked at: each takes walks of its body.
 _MOST_QUESTIONS = 24
 MESSAGE = "`{}` is not evaluated in the loop: its graph grows in every iteration"
-HELP = "Evaluate it in each iteration, in the `mx.eval()` of the parameters: add `{}`"
 
 
 @check("LAZY-001")
@@ -58,8 +57,18 @@ def growing_array(module: Module, facts: list[Fact]) -> Iterator[Report]:
                     "LAZY-001",
                     node=found.node,
                     message=MESSAGE.format(found.path),
-                    help=HELP.format(found.path),
+                    help=help_of(found.path, place, module),
                 )
+
+
+def help_of(path: str, place: FactPlace, module: Module) -> str:
+    """The remedy: an ``mx.eval()``, or another argument of the one that a loop has."""
+    loops = layout_of(module, place.function).loops(place.statement)
+    nodes = (node for loop in loops for node in walk(loop.body))
+    facts = map(evaluation_of(module).calls.get, nodes)
+    if any(fact is not None and fact.symbol == "mlx.core.eval" for fact in facts):
+        return f"Add `{path}` to the arguments of the loop's `mx.eval()`"
+    return f"Call `mx.eval({path})` in each iteration"
 
 
 def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bool:

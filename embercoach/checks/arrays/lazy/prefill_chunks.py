@@ -19,7 +19,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.lattice import Instance, LibraryObject, Unknown
 from embercoach.checks.arrays.lazy.accumulation import path_of
-from embercoach.checks.arrays.lazy.lazy_loops import HELP, MESSAGE, is_traced, may_ask
+from embercoach.checks.arrays.lazy.lazy_loops import MESSAGE, is_traced, may_ask
 from embercoach.checks.arrays.lazy.loop_lengths import calls_below, is_long, walks_short_list
 from embercoach.checks.registry import Report, check
 
@@ -46,7 +46,10 @@ def unevaluated_chunks(module: Module, facts: list[Fact]) -> Iterator[Report]:
         for loop in layout_of(module, fact.place.function).loops(fact.place.statement):
             if is_long(loop) and _fills_cache(fact, cache, loop, module):
                 yield Report.at(
-                    fact, "LAZY-001", message=MESSAGE.format(cache), help=HELP.format(cache)
+                    fact,
+                    "LAZY-001",
+                    message=MESSAGE.format(cache),
+                    help=f"Call `mx.eval([layer.state for layer in {cache}])` in each iteration",
                 )
                 break
 

@@ -17,8 +17,8 @@ from embercoach.analysis.values.inheritance import find_method
 from embercoach.analysis.values.lattice import UNKNOWN, Instance, Value
 from embercoach.checks.arrays.lazy.accumulation import accumulation_by_text
 from embercoach.checks.arrays.lazy.lazy_loops import (
-    HELP,
     MESSAGE,
+    help_of,
     is_short_loop,
     is_traced,
     may_ask,
@@ -83,7 +83,7 @@ def _reports(
                     fact,
                     "LAZY-001",
                     message=MESSAGE.format(found),
-                    help=HELP.format(found),
+                    help=help_of(found, place, module),
                     related=(stop,) if is_here else (),
                 )
 
