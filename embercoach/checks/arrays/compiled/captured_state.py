@@ -79,6 +79,8 @@ def captured_owners(fact: CompileFact, argument: Argument, module: Module) -> li
         ends = sources.ends(source)
         if not ends or _may_grow(source, ends):
             return None
+        if dotted(source.node) is not None:  # a list or a dictionary is captured itself
+            found += [source for end in ends if isinstance(end.node, (cst.List, cst.Dict))]
         for end in ends:
             node = end.node
             if isinstance(node, (cst.List, cst.Tuple, cst.Dict)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.analysis.values.inheritance import is_layer
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ def compiled_method(fact: CompileFact, module: Module) -> Iterator[Report]:
         return
     first = info.parameters[0]
     if first.name in _BOUND and not first.star:
+        is_module = info.cls is not None and is_layer(info.cls)
+        bound = f"self.{info.name}" + (", inputs=[self.state]" if is_module else "")
         yield Report.at(
             fact,
             "COMPILE-008",
             message="mx.compile of a method: its result is never bound to the instance",
-            help="Compile a function, or the bound method in `__init__`",
+            help=f"Set `self._{info.name.strip('_')} = mx.compile({bound})` in `__init__`",
         )

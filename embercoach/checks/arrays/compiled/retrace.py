@@ -144,7 +144,7 @@ def _changing(fact: Fact, node: cst.BaseExpression, module: Module) -> Report:
         "COMPILE-004",
         node=node,
         message=f"Python number {shown} changes: each value traces the function again",
-        help="Pass an array: `mx.array(i)`",
+        help=f"Pass an array: `mx.array({shown.strip('`') if '`' in shown else 'n'})`",
     )
 
 

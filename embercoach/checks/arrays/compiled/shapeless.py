@@ -179,7 +179,7 @@ def shapeless_slice(fact: CompileFact, module: Module) -> Iterator[Report]:
                     node=node,
                     place=place_in(fact, info, info.statement or info.node),
                     message="slice raises: MLX can't infer its shape with `shapeless=True`",
-                    help="Use `mx.take` with an array of indices, or drop `shapeless=True`",
+                    help="Drop `shapeless=True`, or slice before the call",
                     context="compiled",
                 )
 

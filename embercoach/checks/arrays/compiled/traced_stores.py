@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.values.lattice import Value
 
 _OF_CONTAINERS = frozenset((*dir(dict), *dir(list), *dir(str)))
+#: An array that is added to a list: only a trace runs ``append``, even with ``outputs=``.
+RETURN = "Return the array, and store it outside of the compiled function"
+RETURN_OR_CAPTURE = "Return the array, or add its container to `outputs=` of mx.compile"
 _ADDS = frozenset({"append", "extend", "insert", "add", "appendleft"})
 
 
@@ -109,7 +112,7 @@ def leaked_tracer(fact: CompileFact, module: Module) -> Iterator[Report]:
                 inner,
                 "COMPILE-006",
                 message="stores a traced array outside of the compiled function",
-                help="Return the array, or add its container to `outputs=` of mx.compile",
+                help=RETURN if _is_added(target) else RETURN_OR_CAPTURE,
                 context="compiled",
             )
 
@@ -165,7 +168,7 @@ def leaking_layer(fact: CompileFact, module: Module) -> Iterator[Report]:
                     fact,
                     "COMPILE-006",
                     message=f"`{info.qualified_name[:32]}` stores a traced array in `{name[:16]}`",
-                    help="Return the array, or add its container to `outputs=` of mx.compile",
+                    help=RETURN_OR_CAPTURE,
                 )
                 return
 
@@ -193,6 +196,11 @@ def _stored(fact: Fact) -> cst.CSTNode | None:
 
 def _is_traced(value: Value) -> bool:
     return is_traced(value) and holds_arrays(value)
+
+
+def _is_added(target: cst.CSTNode) -> bool:
+    """Test for ``xs.append``, which a call of a list or a set is of."""
+    return isinstance(target, cst.Attribute) and target.attr.value in _ADDS
 
 
 def _owner(target: cst.CSTNode) -> cst.CSTNode:
@@ -228,14 +236,17 @@ def _leaks(
 def _is_given_list(target: cst.CSTNode, info: FunctionInfo) -> bool:
     """Test for the ``self.log`` of ``self.log.append(x)`` that ``__init__`` is given."""
     name = _attribute(target) if isinstance(target, cst.Attribute) else None
-    adds = isinstance(target, cst.Attribute) and target.attr.value in _ADDS
-    return bool(adds and name and info.cls and isinstance(made_in_init(info.cls, name), cst.Name))
+    return bool(
+        _is_added(target)
+        and name
+        and info.cls
+        and isinstance(made_in_init(info.cls, name), cst.Name)
+    )
 
 
 def _attribute(target: cst.CSTNode) -> str | None:
     """The attribute that holds what is stored; None for other containers."""
-    adds = isinstance(target, cst.Attribute) and target.attr.value in _ADDS
-    if adds or isinstance(target, cst.Subscript):
+    if _is_added(target) or isinstance(target, cst.Subscript):
         target = _owner(target)
     return target.attr.value if isinstance(target, cst.Attribute) else None
 
