@@ -64,6 +64,10 @@ def _operands(argument: Argument) -> list[Operand]:
     return [Operand.of(value, node)]
 
 
+HELP = "Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)"
+HELP_OF_ARRAYS = "Give the constant the other dtype: `constant.astype(x.dtype)`"
+
+
 def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterator[Report]:
     for operand, other in ((left, right), (right, left)):
         array, constant = operand.array, other.array
@@ -92,7 +96,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 "DTYPE-001",
                 node=other.node,
                 message=f"float32 constant promotes a {dtype} array to float32",
-                help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
+                help=HELP if constant.scalar and constant.literal else HELP_OF_ARRAYS,
                 change=_with_dtype(module, other.node, operand.node),
                 subject=other.node,
             )
@@ -102,7 +106,7 @@ def _strong(fact: Fact, module: Module, left: Operand, right: Operand) -> Iterat
                 "DTYPE-004",
                 node=other.node,
                 message="float32 scalar array promotes half-precision operands to float32",
-                help="Use a Python number (a weak scalar), or mx.array(value, dtype=x.dtype)",
+                help=HELP,
                 change=_weak_scalar(module, other.node),
                 subject=other.node,
             )

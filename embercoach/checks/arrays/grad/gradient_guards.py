@@ -32,9 +32,10 @@ _SMALL = ("eps", "tol", "tiny", "epsilon", "threshold")
 _COMPARISONS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "not_equal"))
 #: A clamped value is safe to divide by.
 _CLAMPS = frozenset(("maximum", "clip", "where"))
-
-
-HELP = "Replace the argument where it is masked: `mx.sqrt(mx.where(x > 0, x, 1))`"
+#: The remedies by the operation.
+_DIVISION, _POWER = "a division by 0", "a power of 0"
+_EPSILON = "Add an epsilon under the root: `mx.sqrt(mx.sum(x * x, -1) + 1e-12)`"
+_CLAMP = "Clamp the argument instead: `mx.sqrt(mx.maximum(x, 1e-12))`"
 
 
 @check("GRAD-001", of=("mlx.core.where",))
@@ -53,9 +54,16 @@ def guarded_gradient(fact: CallFact, module: Module) -> Iterator[Report]:
         risk = _risk(operations.get(node))
         if risk is None:
             continue
+        made = map(_risk, map(operations.get, (node, *texts.values(risk.value))))
+        roots = [root for root in made if root is not None and root.masks_result]
+        if any(texts.is_shifted(root.value) for root in roots):
+            continue
         of_argument = texts.of(risk.value) in guards and not texts.is_clamped(risk.value)
         if of_argument or (risk.masks_result and texts.of(node) in guards):
-            yield _report(fact, f"gradient is NaN where `mx.where` masks {risk.operation}")
+            message = f"gradient is NaN where `mx.where` masks {risk.operation}"
+            yield _report(
+                fact, message, _masked(risk, has_root=not risk.masks_result and bool(roots))
+            )
             return
 
 
@@ -76,7 +84,8 @@ def clamped_gradient(fact: CallFact, module: Module) -> Iterator[Report]:
             if risk is None or not risk.masks_result or texts.is_shifted(risk.value):
                 continue
             if "norm" not in risk.operation or texts.is_difference(risk.value):
-                yield _report(fact, f"gradient is NaN where `mx.maximum` masks {risk.operation}")
+                message = f"gradient is NaN where `mx.maximum` masks {risk.operation}"
+                yield _report(fact, message, _EPSILON if "norm" in risk.operation else _CLAMP)
                 return
 
 
@@ -84,8 +93,22 @@ def _positional(fact: CallFact) -> list[cst.BaseExpression]:
     return [a.node for a in fact.arguments if a.keyword is None and not a.star]
 
 
-def _report(fact: CallFact, message: str) -> Report:
-    return Report.at(fact, "GRAD-001", message=message, help=HELP)
+def _report(fact: CallFact, message: str, help_text: str) -> Report:
+    return Report.at(fact, "GRAD-001", message=message, help=help_text)
+
+
+def _masked(risk: Risk, *, has_root: bool) -> str:
+    """The remedy where a condition masks the result of an operation, of a root if it has one."""
+    if has_root or "norm" in risk.operation:
+        return _EPSILON
+    shown = risk.operation.strip("`")
+    if risk.operation == _DIVISION:
+        shown = "x / mx.where(n > 0, n, 1)"
+    elif risk.operation == _POWER:
+        shown = "mx.where(x > 0, x, 1) ** 0.5"
+    else:
+        shown = shown.replace("()", "(mx.where(x > 0, x, 1))")
+    return f"Mask the argument as well: `{shown}`"
 
 
 @lru_cache(maxsize=4)
@@ -122,9 +145,9 @@ def _risk(fact: Fact | None) -> Risk | None:
         return _risk_of_call(fact)
     if isinstance(fact, BinaryFact):
         if fact.operator == "/" and _is_float(fact.right.value):
-            return Risk(fact.right.node, "a division by 0")
+            return Risk(fact.right.node, _DIVISION)
         if fact.operator == "**" and _is_float(fact.left.value) and _is_root(fact.right.node):
-            return Risk(fact.left.node, "a power of 0")
+            return Risk(fact.left.node, _POWER)
     return None
 
 
@@ -145,9 +168,9 @@ def _risk_of_call(fact: CallFact) -> Risk | None:
     if name == "linalg.norm" and _is_float(first.value) and fact.argument(1, "ord") is None:
         return Risk(first.node, "`mx.linalg.norm()`", True)
     if name == "divide" and second is not None and _is_float(second.value):
-        return Risk(second.node, "a division by 0")
+        return Risk(second.node, _DIVISION)
     if name == "power" and second is not None and _is_root(second.node):
-        return Risk(first.node, "a power of 0")
+        return Risk(first.node, _POWER)
     return None
 
 

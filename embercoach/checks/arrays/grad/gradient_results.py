@@ -64,6 +64,11 @@ def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report
     yield from zeros.values()
 
 
+_ROUNDING = frozenset(("round", "floor", "ceil", "sign"))
+_THROUGH = "Add it straight through: `x + mx.stop_gradient(mx.{}(x) - x)`"
+_DIFFERENTIABLE = "Use a differentiable loss, such as cross entropy of the logits"
+
+
 def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Report]:
     operation = zero_by(result.value) if result.is_complete else None
     if operation is None or type(result.value) is not Array:
@@ -73,7 +78,7 @@ def _zero_gradient(result: DifferentiatedResult, module: Module) -> Iterator[Rep
         _only_call(operation, result.root.info, module) or result.root,
         "GRAD-002",
         message=f"gradient of {_named(result.root)} is zero: it passes through {shown}",
-        help="Use a differentiable loss, such as cross entropy of the logits",
+        help=_THROUGH.format(operation) if operation in _ROUNDING else _DIFFERENTIABLE,
     )
 
 

@@ -184,7 +184,7 @@ def _counted(fact: Fact, made: CallFact, dtype: str | None) -> Iterator[Report]:
         fact,
         "DTYPE-007",
         message=f"{dtype} rounds whole numbers above {largest}",
-        help="Count in int32 or float32, and cast the result",
+        help="Count in int32 or float32, and cast what is computed from it",
     )
 
 

@@ -61,16 +61,19 @@ def sampled_probabilities(fact: CallFact, module: Module) -> Iterator[Report]:
     meaning = meaning_of(sources.of(fact, argument.node), sources)
     if meaning not in ("softmax", "quotient"):
         return
-    alias, change = mlx_alias(module), None
-    if alias is not None:
-        text = f"{alias}.log({module.parsed.code(argument.node)})"
-        change = ProposedFix("Take the logarithm", False, ((argument.node, text),))
+    alias, change, node = mlx_alias(module), None, argument.node
+    if meaning == "softmax" and isinstance(node, cst.Call) and node.args:
+        text = module.parsed.code(node.args[0].value)
+        change = ProposedFix("Pass the logits", False, ((node, text),))
+    elif meaning == "quotient" and alias is not None:
+        text = f"{alias}.log({module.parsed.code(node)})"
+        change = ProposedFix("Take the logarithm", False, ((node, text),))
     yield Report.at(
         fact,
         "RANDOM-005",
         node=argument.node,
         message=f"`mx.random.categorical()` takes logits, got {_SHOWN[meaning]}",
-        help="Pass the logits, or `mx.log(probabilities)`",
+        help="Pass the logits" if meaning == "softmax" else "Pass `mx.log(probabilities)`",
         change=change,
         subject=argument.node,
     )
