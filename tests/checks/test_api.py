@@ -163,7 +163,10 @@ def test_a_missing_library() -> None:
         ("nn.Conv2D(1, 1, 1)", "Did you mean `nn.Conv2d`?"),
         ("x.numpy()", "Use `np.array(x)`"),
         ("x.float()", "Use `x.astype(mx.float32)`"),
-        ("x.softmax(-1)", "Use `mx.softmax(x)`"),
+        ("x.softmax(-1)", "Use `mx.softmax(x, ...)`"),
+        ("mx.zeros((2,), device=y)", "MLX 0.32.4 takes: `shape`, `dtype`, `stream`"),
+        ("x.astype(np.float32)", "Pass a dtype of MLX, such as `mx.float32`"),
+        ("mx.zeros((mx.mean(m), 4))", "Pass Python ints, such as those of `.shape`"),
         ("mx.sum(x, dim=0)", "MLX 0.32.4 takes: `a`, `axis`, `keepdims`, `stream`"),
     ],
 )

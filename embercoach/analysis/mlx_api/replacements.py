@@ -168,6 +168,7 @@ ADVICE = {
     "mlx.nn.Flatten": "Use `mx.flatten(x, start_axis=1)`",
     "mlx.nn.ModuleDict": "Use a dict: `nn.Module` finds the layers in it",
     "mlx.nn.ModuleList": "Use a list: `nn.Module` finds the layers in it",
+    "mlx.nn.QuantizedLinear.quantize_module": "Use `nn.quantize(model, group_size, bits)`",
     "mlx.nn.Parameter": "Assign the `mx.array`: public arrays of a module are parameters",
     "mlx.nn.functional": "Use the functions of `mlx.nn` and `mlx.core`",
 }

@@ -82,10 +82,20 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         fact,
         "API-003",
         message=f"`{_written(fact, module)}()` {problem}",
-        help=HELP.get(entry.name) or _signature(entry),
+        help=_help(fact, entry, problem),
         change=_change(fact, module, entry, problem),
         covers=tuple(argument.node for param, argument in fact.matched if param.takes_only_ints),
     )
+
+
+def _help(fact: CallFact, entry: ApiEntry, problem: str) -> str:
+    if problem.startswith("takes ints"):
+        return "Pass Python ints, such as those of `.shape`"
+    dtypes = [a.value for p, a in fact.matched if p.accepts == "dtype"]
+    if problem.startswith(_DTYPE_PROBLEM) and not isinstance(dtypes[0], Number):
+        return "Pass a dtype of MLX, such as `mx.float32`"
+    is_usual = not problem.startswith(("has no parameter", "gets the argument"))
+    return (is_usual and HELP.get(entry.name)) or _signature(entry)
 
 
 def _is_checkable(fact: CallFact, entry: ApiEntry) -> bool:

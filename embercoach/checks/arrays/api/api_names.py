@@ -142,7 +142,7 @@ def _missing_from_array(
         "API-002",
         node=node,
         message=f"MLX arrays have no `.{name}`",
-        help=_member_help(name),
+        help=_member_help(name, call),
         change=change,
     )
 
@@ -196,7 +196,7 @@ def _missing_in_module(fact: MissingMemberFact, module: Module) -> Iterator[Repo
     )
 
 
-def _member_help(name: str) -> str:
+def _member_help(name: str, call: cst.Call | None) -> str:
     from embercoach.analysis.mlx_api import replacements
 
     text = replacements.MEMBER_ADVICE.get(name)
@@ -209,7 +209,8 @@ def _member_help(name: str) -> str:
         return f"Use `{pattern.format(mx='mx', x='x', args='...')}`"
     for owner in ("mlx.core", "mlx.core.linalg", "mlx.nn"):
         if mlx_api.lookup(f"{owner}.{name}") is not None:
-            return f"Use `{_short(f'{owner}.{name}')}(x)`"
+            more = ", ..." if call is not None and call.args else ""
+            return f"Use `{_short(f'{owner}.{name}')}(x{more})`"
     renamed = replacements.RENAMED.get(f"mlx.core.{name}")
     if renamed is not None:
         return f"Use `{_short(renamed)}(x)`"

@@ -44,7 +44,7 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
         fact,
         "API-009",
         message=problem,
-        help="Pass the number of equal parts, or a list of the indices where they begin",
+        help="Pass the number of equal parts, or a list of the indices to split at",
     )
 
 
