@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,6 +127,12 @@ def form_errors(page: Page) -> list[str]:
     return errors
 
 
+@cache
+def _project() -> Project:
+    """One for all blocks: those that import EmberCoach would read it again for each."""
+    return Project()
+
+
 def lint(block: Block) -> tuple[Finding, ...]:
     """All findings of the checks in a block, of whatever severity.
 
@@ -137,7 +144,7 @@ def lint(block: Block) -> tuple[Finding, ...]:
     elif block.language == "objective-c++":
         report = check_objective_c(block.code)
     else:
-        report = check_source(block.code, Path("example.py"), Project())
+        report = check_source(block.code, Path("example.py"), _project())
     if report.problem is not None:
         raise AssertionError(f"{block.path}:{block.line}: {report.problem}")
     return report.findings
