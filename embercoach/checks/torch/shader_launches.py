@@ -86,7 +86,7 @@ def scalar_type(fact: CallFact, module: Module) -> Iterator[Report]:
     if fact.keyword("arg_casts") is not None:
         return
     given = [a for a in fact.arguments if a.keyword is None]
-    for parameter, argument in zip(_buffers(fact) or (), given, strict=False):
+    for index, (parameter, argument) in enumerate(zip(_buffers(fact) or (), given, strict=False)):
         number = argument.value
         if parameter.address_space != "constant" or not isinstance(number, Number):
             continue
@@ -99,15 +99,17 @@ def scalar_type(fact: CallFact, module: Module) -> Iterator[Report]:
                 "TORCH-KERNEL-003",
                 node=argument.node,
                 message=f"passed as {passed}, but the kernel reads its bytes as {parameter.type}",
-                help=_remedy(parameter.type, is_int=is_int),
+                help=_remedy(parameter.type, index, is_int=is_int),
                 change=_as_float(argument) if is_int and parameter.type == "float" else None,
             )
 
 
-def _remedy(declared: str, *, is_int: bool) -> str:
+def _remedy(declared: str, index: int, *, is_int: bool) -> str:
     if declared in ("half", "bfloat"):
         cast = "fp16" if declared == "half" else "bf16"
-        return f'Declare `constant float&`, or pass `arg_casts="{cast}"`'
+        if is_int:
+            return "Declare `constant float&`, and pass a float"
+        return f'Declare `constant float&`, or pass `arg_casts={{{index}: "{cast}"}}`'
     return "Pass a float: `float(n)`" if is_int else "Pass an integer, or declare `constant float&`"
 
 

@@ -26,7 +26,7 @@ _EFFECTS = {
     "forward": "synchronizes with the GPU in every forward pass",
 }
 _HELP = {
-    "loop": "Keep the value on the GPU, and read it once after the loop",
+    "loop": "Keep the value on the GPU (`x.detach()`), and read it once after the loop",
     "forward": "Keep the value on the GPU: compute with tensors, and choose with `torch.where`",
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact, FactPlace
     from embercoach.analysis.project.module import Module
 
+_SCRIPT = "Compile the function with `torch.jit.script`"
 _BRANCH = "Choose with `torch.where`, or compile the function with `torch.jit.script`"
 _LOOP = "Compute without the loop, or compile the function with `torch.jit.script`"
 
@@ -67,7 +68,7 @@ def _by_shapes(function: FunctionInfo, place: FactPlace) -> Iterator[Report]:
     for node in walk(function.node.body, SCOPES):
         if isinstance(node, (cst.If, cst.While)) and not _only_raises(node):
             where: cst.CSTNode = node.test
-            what, remedy = "the branch of the example: the test reads a shape", _BRANCH
+            what, remedy = "the branch of the example: the test reads a shape", _SCRIPT
         elif isinstance(node, cst.For) and _is_range(node.iter):
             where, what, remedy = node.iter, "as many iterations as the example has", _LOOP
         else:
