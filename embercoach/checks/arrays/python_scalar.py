@@ -41,9 +41,10 @@ COMPARISONS = {
     ">": "greater",
     ">=": "greater_equal",
 }
-HELP = "Use mx.{function} with mx.array(value, dtype={array}.dtype)"
+OF_FRACTION = ", float32 for integers"
+HELP = "Use mx.{} with mx.array(value, dtype={})"
 #: Characters of an array's expression in a help text.
-MOST_QUOTED = 40
+MOST_QUOTED = 20
 
 
 @check("PYTHON-SCALAR-001", "PYTHON-SCALAR-002")
@@ -62,7 +63,7 @@ def scalar_operand(fact: BinaryFact, module: Module) -> Iterator[Report]:
         fact,
         code,
         message=f"Python number in {place} (`{operator}`)",
-        help=HELP.format(function=FUNCTIONS[fact.operator], array=_shown(module, array_node)),
+        help=_help(module, FUNCTIONS[fact.operator], array_node, *pair),
         change=_operator_change(fact, module, pair),
         subject=array_node,
     )
@@ -89,7 +90,7 @@ def scalar_comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
         fact,
         "PYTHON-SCALAR-004",
         message=f"Python number compared with an mx.array (`{fact.operator}`)",
-        help=HELP.format(function=COMPARISONS[fact.operator], array=_shown(module, array_node)),
+        help=_help(module, COMPARISONS[fact.operator], array_node, *pair),
         change=change,
         subject=array_node,
     )
@@ -121,11 +122,16 @@ def scalar_argument(fact: CallFact, module: Module) -> Iterator[Report]:
         if operand.array is not None
     ]
     name = entry.name.rpartition(".")[2]
+    floats = [number for _, number in numbers if number.kind == "float"]
+    number = (floats or [number for _, number in numbers])[0]
+    help_text = HELP.format(name, "x.dtype")
+    if arrays:
+        help_text = _help(module, name, *arrays[-1], number)
     yield Report.at(
         fact,
         "PYTHON-SCALAR-003",
         message=f"Python number as an operand of `mx.{name}`",
-        help=HELP.format(function=name, array=_shown(module, arrays[-1][0]) if arrays else "x"),
+        help=help_text,
         change=_argument_change(module, name, arrays, numbers),
         subject=arrays[-1][0] if arrays else None,
     )
@@ -173,7 +179,8 @@ def bare_assignment(module: Module, facts: list[Fact]) -> Iterator[Report]:
                 "ASSIGN-SCALAR-001",
                 node=origin,
                 message="Python number assigned here is used in array arithmetic",
-                help="Use mx.array(value, dtype=x.dtype) in the arithmetic",
+                help="Use mx.array(value, dtype=x.dtype) in the arithmetic"
+                + (OF_FRACTION if number.kind == "float" else ""),
                 place=fact.place._replace(statement=origin),
             )
 
@@ -314,6 +321,18 @@ def _is_simple(node: cst.CSTNode) -> bool:
     while isinstance(node, cst.Attribute):
         node = node.value
     return isinstance(node, cst.Name)
+
+
+def _help(
+    module: Module, function: str, node: cst.BaseExpression, array: Array, number: Number
+) -> str:
+    """The remedy: a typed constant, but no integer for a number with a fraction."""
+    dtype = f"{_shown(module, node)}.dtype"
+    if number.kind != "float" or array.dtype in FLOATING or array.dtype in COMPLEX:
+        return HELP.format(function, dtype)
+    if array.dtype is None:
+        return HELP.format(function, dtype) + OF_FRACTION
+    return HELP.format(function, "mx.float32")
 
 
 def _shown(module: Module, node: cst.BaseExpression) -> str:
