@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Operand
 from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
@@ -224,9 +225,10 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
         f"NumPy scalar left of `{fact.operator}`",
         value=fact.right.value,
         help="Put the array first, or make the number a Python float (math.sqrt, float(...))",
-        may_end=False,
         subject=fact.right.node,
     )
+    if report.context == "minor":
+        report = replace(report, context=context_of(fact.place, module, by_calls=True))
     if numpy.kind == "float":
         report = replace(report, change=_as_float(module, fact.left.node))
     yield report

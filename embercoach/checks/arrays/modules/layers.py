@@ -45,7 +45,11 @@ def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _initializes(node: cst.FunctionDef) -> bool:
-    """Test whether a constructor calls another one, sets the state itself, or only raises."""
+    """Test whether a constructor calls another one, sets the state itself, raises, or is `...`."""
+    if all(
+        isinstance(one, cst.Expr) and isinstance(one.value, cst.Ellipsis) for one in _last(node)
+    ):
+        return True
     for inner in walk(node.body):
         if isinstance(inner, cst.Raise) and inner in _last(node):
             return True

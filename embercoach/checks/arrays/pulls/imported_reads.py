@@ -10,15 +10,15 @@ import libcst as cst
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.library.numpy_api import CONVERSIONS
-from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
+from embercoach.analysis.calls.parameters import annotated_value, closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
-from embercoach.analysis.facts.host_uses import is_forward
+from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import as_array, definite_array
+from embercoach.analysis.values.joins import definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
 from embercoach.quoting import in_file
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Calls inside of each other that are followed, and calls of one function.
 _MOST_CALLS, _MOST_FOLLOWED = 2, 8
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
-_EFFECTS = {"compiled": ": raises when traced", "forward": " in every forward pass"}
+_EFFECTS = {"compiled": ": raises when traced", "avoidable": " in every forward pass"}
 _HELP = {
     "tests": "Select with mx.where, or move the test out of the model's forward pass",
     "pulls": "Keep the value an mx.array, or read it outside of the model's forward pass",
@@ -56,7 +56,7 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     In a compiled function, any read raises.
     """
     function = fact.place.function
-    if function is None or fact.function.module is module or module.is_test or function.is_test:
+    if function is None or fact.function.module is module or module.is_test:
         return
     is_traced = function.compiled or function.vmapped
     if not is_traced and not is_forward(function):
@@ -67,9 +67,9 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
-    if not is_traced and not (_is_guard_of(read, fact.function) or _is_unknown(read, arrays)):
+    if not is_traced and not _is_guard_of(read, fact.function):
         return  # reported in its own file, where its use is known
-    context = "compiled" if is_traced else "forward"
+    context = "compiled" if is_traced else "avoidable"
     name, file = fact.function.name, fact.function.module.path.name
     yield Report.at(
         fact,
@@ -148,19 +148,6 @@ def _is_guard_of(read: _Read, function: FunctionInfo) -> bool:
         or (isinstance(node, cst.If) and without_raising(node) is not None)
     )
     return any(inner is read.node for test in tests for inner in walk(test))
-
-
-def _is_unknown(read: _Read, arrays: frozenset[str]) -> bool:
-    """Return whether a function pulls a parameter of which its own file knows nothing."""
-    info, node = read.function, read.node
-    if not isinstance(node, cst.Call) or read.how != "pulls":
-        return False
-    is_method = isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
-    pulled = cst.ensure_type(node.func, cst.Attribute).value if is_method else node.args[0].value
-    used = arrays.intersection(n.value for n in walk(pulled) if isinstance(n, cst.Name))
-    frame = Frame(info.module, info, closure_of(info), record=False)
-    frame.names.set_all(zip((p.name for p in info.parameters), canonical_values(info), strict=True))
-    return bool(used) and as_array(evaluate(frame, pulled)) is None
 
 
 def _code(read: _Read) -> str:

@@ -1,0 +1,152 @@
+"""Remedies of reads that recur: the plain change that saves the wait, where there is one.
+
+A read without a remedy is a note: the host needs the value, or nothing is known of its use.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.contexts import was_evaluated
+from embercoach.analysis.facts.hot_functions import is_forward
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
+from embercoach.analysis.syntax.trees import names_below, walk
+from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
+from embercoach.checks.arrays.lazy.step_loops import is_step
+from embercoach.checks.arrays.pulls.decoding_loops import is_of_decoding, is_plain
+from embercoach.checks.arrays.pulls.invariance import is_invariant
+from embercoach.checks.hoisted_reads import is_array
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+
+
+class Remedy(Enum):
+    """What saves a read, as the help of a finding says it."""
+
+    PASS_ON = "Pass the mx.array on: only operations of arrays take its value"
+    COMPUTE = "Compute with mx functions: the result returns to the device"
+    HOIST = "Read it once, before the loop"
+    ELEMENTS = "Read the whole array once, before the loop, and index the copy"
+    GATHER = "Collect the arrays, and read them together after the loop"
+    FIRST_COPY = "Keep the first copy: this reads the same array again"
+    METADATA = "Ask the mx.array for its size, shape or dtype: that needs no evaluation"
+    PIPELINE = "Start the next step with mx.async_eval before you read the result of this one"
+    MOVE_CHECK = "Check it outside of the model's forward pass, or drop the check"
+
+
+#: Calls of the same method in a body that are looked at.
+_MOST_ALIKE = 32
+
+
+def remedy_of(
+    place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode | None, module: Module
+) -> Remedy | None:
+    """The remedy of a read that recurs, None where no plain change saves it.
+
+    Args:
+        place: of the read.
+        pull: the node that reads.
+        subject: the expression of the array.
+        module: the module of the read.
+    """
+    function, loop = place.function, place.loop
+    in_loop = place.loops > 0
+    if in_loop and loop is not None:
+        body: cst.CSTNode = loop.body
+    elif function is not None and not isinstance(function.node, cst.Lambda):
+        body = function.node.body
+    else:
+        return None
+    uses = uses_of(pull, body, module, function)
+    if uses <= {Use.SHOWN}:
+        return None
+    if uses == {Use.METADATA}:
+        return Remedy.METADATA
+    if uses == {Use.DEVICE}:
+        return Remedy.PASS_ON if _is_number(pull) else Remedy.COMPUTE
+    if in_loop:
+        return _of_loop(place, pull, subject, uses, module)
+    if uses == {Use.CHECKED} and is_forward(function) and not _is_evaluated(place, subject):
+        return Remedy.MOVE_CHECK
+    return Remedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
+
+
+def _of_loop(
+    place: FactPlace,
+    pull: cst.CSTNode,
+    subject: cst.CSTNode | None,
+    uses: frozenset[Use],
+    module: Module,
+) -> Remedy | None:
+    loop, function = place.loop, place.function
+    loops = [*layout_of(module, function).loops(place.statement)]
+    in_comprehension = place.loops != len(loops)
+    if not in_comprehension and not _may_be_long(place, module):
+        return None
+    if subject is not None and is_invariant(subject, place, module):
+        if isinstance(subject, cst.Subscript) and not is_array(module, place, subject.value):
+            return None  # of a list or a dictionary: each is another array
+        if not place.loop_names.isdisjoint(names_below(subject)):
+            return Remedy.ELEMENTS
+        return None if _is_evaluated(place, subject) else Remedy.HOIST
+    if in_comprehension or loop is None:
+        return None
+    if _is_read_again(pull, loop.body, place, module):
+        return Remedy.FIRST_COPY
+    if subject is None or place.evaluated.pending:
+        return None  # the next step has been started
+    is_decoding = is_of_decoding(place, subject, module)
+    if uses <= {Use.GATHERED, Use.SHOWN} and _is_number(pull):
+        waits = _is_evaluated(place, subject) or is_step(loop, module, by_evaluation=True)
+        is_cheap = is_decoding or is_plain(place, subject, loop.body, module)
+        return Remedy.GATHER if is_cheap and not waits else None
+    return Remedy.PIPELINE if is_decoding else None
+
+
+def _may_be_long(place: FactPlace, module: Module) -> bool:
+    loop = place.loop
+    if loop is None or not is_long(loop):
+        return False
+    return not (isinstance(loop, cst.For) and is_short(loop.iter, place.function, module))
+
+
+def _is_evaluated(place: FactPlace, subject: cst.CSTNode | None) -> bool:
+    return subject is not None and was_evaluated(place, subject)
+
+
+def _is_number(pull: cst.CSTNode) -> bool:
+    """Test whether a pull reads a single number: ``x.item()``, ``int(x)``."""
+    func = pull.func if isinstance(pull, cst.Call) else None
+    return isinstance(func, cst.Name) or (
+        isinstance(func, cst.Attribute) and func.attr.value == "item"
+    )
+
+
+def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an earlier statement of a body copies the same array by the same call."""
+    if not isinstance(pull, cst.Call) or _is_number(pull):
+        return False
+    name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
+    reaching = scope_of(module, place.function).reaching
+    alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
+    if len(alike) < 2:
+        return False
+    text, layout = module.parsed.code(pull), layout_of(module, place.function)
+    names = {n.value for n in walk(pull) if isinstance(n, cst.Name)} & set(reaching.bindings)
+    for call, statement in alike:
+        if call is pull or statement is place.statement:
+            continue
+        if layout.in_sequence(statement, place.statement) and module.parsed.code(call) == text:
+            bindings = [
+                (reaching.before(statement, n), reaching.before(place.statement, n)) for n in names
+            ]
+            if bindings and all(one is not None and one == two for one, two in bindings):
+                return True
+    return False
