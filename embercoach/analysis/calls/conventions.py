@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.calls.library.torch_names import CHOSEN, NO_DEVICE
 from embercoach.analysis.evaluate.dispatch import left_in
+from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import (
     find_method,
     is_layer,
@@ -30,7 +33,9 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    import libcst as cst
+
+from embercoach.analysis.calls.definitions import FunctionInfo
 
 #: Names that configuration objects go by: what they hold is host data.
 SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})

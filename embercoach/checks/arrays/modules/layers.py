@@ -51,7 +51,7 @@ def _initializes(node: cst.FunctionDef) -> bool:
     ):
         return True
     for inner in walk(node.body):
-        if isinstance(inner, cst.Raise) and inner in _last(node):
+        if isinstance(inner, cst.Raise) and inner in last:
             return True
         if isinstance(inner, cst.Attribute) and inner.attr.value in ("__init__", "_no_grad"):
             return True
