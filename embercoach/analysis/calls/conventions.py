@@ -33,9 +33,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
-    import libcst as cst
-
-from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import FunctionInfo
 
 #: Names that configuration objects go by: what they hold is host data.
 SETTING_NAMES = frozenset({"config", "cfg", "args", "hparams", "configuration", "settings"})

@@ -46,9 +46,8 @@ def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 def _initializes(node: cst.FunctionDef) -> bool:
     """Test whether a constructor calls another one, sets the state itself, raises, or is `...`."""
-    if all(
-        isinstance(one, cst.Expr) and isinstance(one.value, cst.Ellipsis) for one in _last(node)
-    ):
+    last = _last(node)
+    if last and isinstance(last[-1], cst.Expr) and isinstance(last[-1].value, cst.Ellipsis):
         return True
     for inner in walk(node.body):
         if isinstance(inner, cst.Raise) and inner in last:
