@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import children, names_below
+from embercoach.analysis.syntax.trees import children, dotted, names_below, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ REFUSED = MISSING | {"TypeError", "ValueError"}
 _BROAD = frozenset(("Exception", "BaseException"))
 #: What the names in a test contain that asks for a version or a feature.
 _ASKING = ("attr", "version", "_has_", "support", "compat", "type_checking")
+_MOST_IMPORTED = 128  # modules that a file reaches
 _WITHIN = 80  # characters after ``hasattr(`` in which texts are names
 _LONGEST = 60  # characters of a dotted name in a text
 
@@ -48,13 +49,29 @@ def is_expected(
 def is_patched(module: Module, owner: str, name: str) -> bool:
     """Test whether a file asks for a name, or sets it: ``hasattr(mx, "norm")``, ``mx.norm = f``.
 
-    So may a module that it imports: a function there may say whether the name can be used.
+    So may a module that it imports: a function there may say whether the name can be used, or
+    replace it. One that a module further away sets by a computed name, ``setattr(mx, name, f)``,
+    may be any name of the owner.
     """
     for source in (module, *module.imported):
         names = _names_of(source)
         if name in names.asked or name in names.set_by_text or f"{owner}.{name}" in names.assigned:
             return True
-    return False
+    return any(owner in _names_of(source).owners for source in _imported(module))
+
+
+def _imported(module: Module) -> Iterator[Module]:
+    """Yield the modules that a module imports, directly or not, as many as are looked at."""
+    pending, seen = [module], {module}
+    while pending and len(seen) < _MOST_IMPORTED:
+        source = pending.pop()
+        yield source
+        package = source.path.with_name("__init__.py")  # runs before what the package contains
+        if source is not module and package != source.path:
+            source.import_file(package)
+        new = source.imported - seen
+        seen |= new
+        pending += new
 
 
 class _Names(NamedTuple):
@@ -63,11 +80,13 @@ class _Names(NamedTuple):
     asked: as texts after ``hasattr(``, ``getattr(`` or ``setattr(``.
     set_by_text: after ``setattr(``, or at the end of a dotted text, as ``mock.patch`` takes it.
     assigned: dotted paths at the left of a line's ``=``, and the last two parts of each.
+    owners: objects of which names are set that are computed: ``setattr(mx.random, name, f)``.
     """
 
     asked: frozenset[str]
     set_by_text: frozenset[str]
     assigned: frozenset[str]
+    owners: frozenset[str]
 
 
 def _names_of(module: Module) -> _Names:
@@ -75,13 +94,22 @@ def _names_of(module: Module) -> _Names:
         source = module.source
         lines = (line for line in source.splitlines() if "=" in line and "." in line)
         paths = (line.partition("=")[0].strip() for line in lines)
-        dotted = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
+        ends = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
         _named[module] = _Names(
             frozenset(_texts_after(source, "attr(", _WITHIN)),
-            frozenset((*_texts_after(source, "setattr(", _WITHIN), *dotted)),
+            frozenset((*_texts_after(source, "setattr(", _WITHIN), *ends)),
             frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
+            frozenset(_owners(module.tree)) if "setattr(" in source else frozenset(),
         )
     return _named[module]
+
+
+def _owners(tree: cst.Module) -> Iterator[str]:
+    for node in walk(tree):
+        if isinstance(node, cst.Call) and dotted(node.func) == "setattr" and len(node.args) == 3:
+            owner, name, _ = (argument.value for argument in node.args)
+            if not isinstance(name, cst.BaseString) and (path := dotted(owner)) is not None:
+                yield path
 
 
 def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:

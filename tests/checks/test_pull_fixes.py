@@ -10,6 +10,7 @@ import mlx.core as mx
 import pytest
 
 from embercoach.checks import Project, check_source
+from tests.checks.findings import effect
 from tests.checks.test_unsafe_fixes import HEADER, fixed, result
 
 ROWS = mx.array([[1, 2, 0], [3, 4, 7]])
@@ -19,80 +20,6 @@ WEIGHT = mx.arange(24, dtype=mx.float32).reshape(2, 3, 4)
 
 #: The body of ``f``, the lines that the fix adds, and the arguments.
 CASES: dict[str, tuple[str, str, tuple[Any, ...]]] = {
-    "expressions": (
-        """
-        def f(x: mx.array, y: mx.array, n: int):
-            found = []
-            for i in range(n):
-                first = mx.sum(x * i).item()
-                second = int(mx.argmax(y - i)) + 1
-                found.append(first + second)
-            return found
-        """,
-        "second_array = mx.argmax(y - i)",
-        (X, Y, 3),
-    ),
-    "both sides of and": (
-        """
-        def f(x: mx.array, n: int):
-            for i in range(n):
-                part = x + i
-                if float(part.std()) < 0.5 and abs(float(part.mean())) < 0.1:
-                    return i
-            return None
-        """,
-        "mx.eval(part_array, part_array_2)",
-        (X, 3),
-    ),
-    "an iterable": (
-        """
-        def f(x: mx.array, y: mx.array, n: int):
-            found = []
-            for i in range(n):
-                a, b = x + i, y - i
-                for p, q in zip(a.tolist(), b.tolist()):
-                    found.append(p * q)
-            return found
-        """,
-        "mx.eval(a, b)",
-        (X, Y, 2),
-    ),
-    "the same array twice": (
-        """
-        def f(x: mx.array, y: mx.array, n: int):
-            found = []
-            for i in range(n):
-                found.append((x * i).sum().item() + (x * i).sum().item() + (y * i).sum().item())
-            return found
-        """,
-        "mx.eval(x_array, y_array)",
-        (X, Y, 3),
-    ),
-    "arrays of NumPy": (
-        """
-        def f(x: mx.array, y: mx.array, n: int):
-            found = []
-            for i in range(n):
-                a = np.array(x * i)
-                b = np.asarray(y + i)
-                found.append(mx.array(a + b).tolist())
-            return found
-        """,
-        "a_array = x * i",
-        (X, Y, 3),
-    ),
-    "elements of a row": (
-        """
-        def f(x: mx.array, n: int):
-            found = []
-            for i in range(n):
-                best = x + i
-                found.append({"x": best[0, 0].item(), "y": best[0, 1].item()})
-            return found
-        """,
-        "mx.eval(best_array, best_array_2)",
-        (ROWS, 2),
-    ),
     "rows of enumerate": (
         """
         def f(x: mx.array):
@@ -226,7 +153,7 @@ CASES: dict[str, tuple[str, str, tuple[Any, ...]]] = {
 def pulls_in_loops(source: str) -> list[str]:
     findings = check_source(source, Path("program.py"), Project()).findings
     pulls = [f for f in findings if f.code.startswith(("GRAPH-BREAK", "HOST-PULL"))]
-    return [f.code for f in pulls if f.context == "loop"]
+    return [f.code for f in pulls if effect(f) == "iteration"]
 
 
 def equal(found: Any, expected: Any) -> bool:

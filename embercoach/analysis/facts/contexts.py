@@ -9,9 +9,9 @@ import libcst as cst
 
 from embercoach.analysis.facts.construction import runs_once
 from embercoach.analysis.facts.hot_functions import is_forward, is_hot
-from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, keyed_path
+from embercoach.analysis.syntax.trees import dotted, keyed_path, walk
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
@@ -54,9 +54,9 @@ def error_of(place: FactPlace, value: Value | None, pull: cst.CSTNode | None = N
         pull: the node that reads it, to be followed into a differentiated result.
     """
     function = place.function
-    if function is None or not (value is None or is_traced(value)):
+    if function is None:
         return None
-    if function.compiled or function.vmapped:
+    if (function.compiled or function.vmapped) and (value is None or is_traced(value)):
         return "compiled"
     if pull is not None and pull in function.module.detaching:
         return "differentiated"
@@ -68,13 +68,31 @@ def recurrence_of(place: FactPlace, module: Module) -> str | None:
     function = place.function
     if place.periodic or (function is not None and runs_once(place, function)):
         return None
-    if place.loop is not None and layout_of(module, function).leaves(place.statement, place.loop):
-        return None  # ``return`` or ``break`` follows: it is the last iteration
     if place.loops:
-        return "iteration"
+        return "iteration" if _goes_on(place, module) else None
     if is_forward(function):
         return "forward pass"
     return "iteration" if function is not None and is_hot(function) else None
+
+
+def _goes_on(place: FactPlace, module: Module) -> bool:
+    """Test whether a loop goes on after a statement: no ``return`` or ``break`` must follow it."""
+    loops, left = 0, isinstance(place.statement, cst.Return)
+    for level in layout_of(module, place.function).outward(place.statement):
+        rest = level.statements[level.position + 1 :]
+        last = rest[-1] if rest else None
+        if isinstance(last, LEAVING) and not any(
+            isinstance(node, cst.Continue) for statement in rest for node in walk(statement)
+        ):
+            left = True
+            if not isinstance(last, cst.Break):
+                return False
+        if isinstance(level.owner, (cst.For, cst.While)) and level.arm == "body":
+            if not left:
+                return True
+            loops += 1
+            left = isinstance(place.statement, cst.Return)
+    return place.loops > loops  # in a comprehension
 
 
 def is_traced(value: Value) -> bool:

@@ -150,7 +150,7 @@ class Origins:
     def _of_context(self, context: str, place: FactPlace) -> list[Stop]:
         """The start of a finding's context, down to the function that contains the finding."""
         info = place.function
-        if context == "avoidable":
+        if context in ("avoidable", "minor"):
             return loop_stops(info) if place.loop is None else [loop_stop(place.loop)]
         for role, done in _ROLES.get(context, ()):
             if info is not None and getattr(info, role):

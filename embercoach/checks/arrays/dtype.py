@@ -169,7 +169,7 @@ def _truncation(
 ) -> Iterator[Report]:
     if array.dtype not in INTEGERS or numpy.kind != "float":
         return
-    if numpy.scalar and numpy.dtype == "float64":
+    if numpy.scalar and numpy.dtype in ("float64", None):
         return  # np.float64 is a Python float, a weak scalar
     kind = "scalar" if numpy.scalar else "array"
     yield Report.at(

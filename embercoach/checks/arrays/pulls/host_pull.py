@@ -300,7 +300,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         module,
         "per-element read",
         value=value,
-        help=_instead_of_loop(subject, fact),
+        help="Compute on the whole array with mx functions",
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
@@ -317,16 +317,6 @@ def _element_fix(
         return None
     replaced = fact.node if isinstance(fact.callee, BoundMember) else subject
     return element_fix(module, fact.place, subject, array, replaced=replaced)
-
-
-def _instead_of_loop(subject: cst.BaseExpression, fact: Fact) -> str:
-    loop = fact.place.loop
-    over = loop.iter if isinstance(loop, cst.For) else None
-    counts = isinstance(over, cst.Call) and isinstance(over.func, cst.Name)
-    if isinstance(subject, cst.Subscript) and not counts:
-        # The loop may need few elements of a large array.
-        return "Compute with mx functions, or read all at once before the loop: x[indices].tolist()"
-    return "Compute on the whole array with mx functions, or call .tolist() before the loop"
 
 
 def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:

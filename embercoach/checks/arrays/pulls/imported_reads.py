@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.functions import must_execute
 from embercoach.analysis.calls.library.numpy_api import CONVERSIONS
-from embercoach.analysis.calls.parameters import annotated_value, closure_of
+from embercoach.analysis.calls.parameters import annotated_value, canonical_values, closure_of
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
@@ -18,7 +18,7 @@ from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
-from embercoach.analysis.values.joins import definite_array
+from embercoach.analysis.values.joins import as_array, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
 from embercoach.quoting import in_file
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Calls inside of each other that are followed, and calls of one function.
 _MOST_CALLS, _MOST_FOLLOWED = 2, 8
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
-_EFFECTS = {"compiled": ": raises when traced", "avoidable": " in every forward pass"}
+_RAISES, _WAITS = ": raises when traced", " in every forward pass"
 _HELP = {
     "tests": "Select with mx.where, or move the test out of the model's forward pass",
     "pulls": "Keep the value an mx.array, or read it outside of the model's forward pass",
@@ -67,14 +67,15 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
-    if not is_traced and not _is_guard_of(read, fact.function):
+    is_guard = not is_traced and _is_guard_of(read, fact.function)
+    if not is_traced and not is_guard and not _is_unknown(read, arrays):
         return  # reported in its own file, where its use is known
-    context = "compiled" if is_traced else "avoidable"
+    context = "compiled" if is_traced else "avoidable" if is_guard else "minor"
     name, file = fact.function.name, fact.function.module.path.name
     yield Report.at(
         fact,
         _code(read),
-        message=in_file(name, file, f" {read.how} an array{_EFFECTS[context]}"),
+        message=in_file(name, file, f" {read.how} an array{_RAISES if is_traced else _WAITS}"),
         help=_HELP[read.how],
         context=context,
     )
@@ -148,6 +149,19 @@ def _is_guard_of(read: _Read, function: FunctionInfo) -> bool:
         or (isinstance(node, cst.If) and without_raising(node) is not None)
     )
     return any(inner is read.node for test in tests for inner in walk(test))
+
+
+def _is_unknown(read: _Read, arrays: frozenset[str]) -> bool:
+    """Return whether a function pulls a parameter of which its own file knows nothing."""
+    info, node = read.function, read.node
+    if not isinstance(node, cst.Call) or read.how != "pulls":
+        return False
+    is_method = isinstance(node.func, cst.Attribute) and node.func.attr.value in _METHODS
+    pulled = cst.ensure_type(node.func, cst.Attribute).value if is_method else node.args[0].value
+    used = arrays.intersection(n.value for n in walk(pulled) if isinstance(n, cst.Name))
+    frame = Frame(info.module, info, closure_of(info), record=False)
+    frame.names.set_all(zip((p.name for p in info.parameters), canonical_values(info), strict=True))
+    return bool(used) and as_array(evaluate(frame, pulled)) is None
 
 
 def _code(read: _Read) -> str:

@@ -55,18 +55,19 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     pull_node = pulled_by or node or fact.node
     recurrence = recurrence_of(fact.place, module)
     context = error_of(fact.place, value, pull_node)
+    evaluated = _is_evaluated(fact, value, array_node)
     remedy: Remedy | None = None
     if context is None and module.purpose is not None:
         context = module.purpose
     elif context is None and recurrence is not None:
         if code != "GRAPH-BREAK-008":  # what a text shows has to leave
-            remedy = remedy_of(fact.place, pull_node, array_node, module)
+            remedy = remedy_of(fact.place, pull_node, array_node, module, evaluated=evaluated)
         context = "avoidable" if remedy is not None or recurrence in always else None
     if context in EFFECTS:
         effect = EFFECTS[context]
     elif remedy is Remedy.FIRST_COPY:
         effect = "copies an array that has been read before"
-    elif remedy is None and _is_evaluated(fact, value, array_node):
+    elif remedy is None and evaluated:
         effect = "only costs a device-to-host copy"
     elif recurrence is None:
         effect = "forces evaluation and synchronizes"

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import was_evaluated
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import names_below, walk
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import LibraryObject
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
 from embercoach.checks.arrays.lazy.step_loops import is_step
 from embercoach.checks.arrays.pulls.decoding_loops import is_of_decoding, is_plain
@@ -33,7 +35,7 @@ class Remedy(Enum):
     PASS_ON = "Pass the mx.array on: only operations of arrays take its value"
     COMPUTE = "Compute with mx functions: the result returns to the device"
     HOIST = "Read it once, before the loop"
-    ELEMENTS = "Read the whole array once, before the loop, and index the copy"
+    ELEMENTS = "Read the elements at once, before the loop: x.tolist() or x[indices].tolist()"
     GATHER = "Collect the arrays, and read them together after the loop"
     FIRST_COPY = "Keep the first copy: this reads the same array again"
     METADATA = "Ask the mx.array for its size, shape or dtype: that needs no evaluation"
@@ -46,7 +48,12 @@ _MOST_ALIKE = 32
 
 
 def remedy_of(
-    place: FactPlace, pull: cst.CSTNode, subject: cst.CSTNode | None, module: Module
+    place: FactPlace,
+    pull: cst.CSTNode,
+    subject: cst.CSTNode | None,
+    module: Module,
+    *,
+    evaluated: bool,
 ) -> Remedy | None:
     """The remedy of a read that recurs, None where no plain change saves it.
 
@@ -55,6 +62,7 @@ def remedy_of(
         pull: the node that reads.
         subject: the expression of the array.
         module: the module of the read.
+        evaluated: the array has been evaluated, so that reading it only costs a copy.
     """
     function, loop = place.function, place.loop
     in_loop = place.loops > 0
@@ -65,15 +73,15 @@ def remedy_of(
     else:
         return None
     uses = uses_of(pull, body, module, function)
-    if uses <= {Use.SHOWN}:
+    if uses == {Use.SHOWN}:
         return None
     if uses == {Use.METADATA}:
         return Remedy.METADATA
-    if uses == {Use.DEVICE}:
+    if uses == {Use.DEVICE} and not evaluated:
         return Remedy.PASS_ON if _is_number(pull) else Remedy.COMPUTE
     if in_loop:
-        return _of_loop(place, pull, subject, uses, module)
-    if uses == {Use.CHECKED} and is_forward(function) and not _is_evaluated(place, subject):
+        return _of_loop(place, pull, subject, uses, module, evaluated=evaluated)
+    if uses == {Use.CHECKED} and is_forward(function) and not evaluated:
         return Remedy.MOVE_CHECK
     return Remedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
 
@@ -84,18 +92,23 @@ def _of_loop(
     subject: cst.CSTNode | None,
     uses: frozenset[Use],
     module: Module,
+    *,
+    evaluated: bool,
 ) -> Remedy | None:
     loop, function = place.loop, place.function
     loops = [*layout_of(module, function).loops(place.statement)]
     in_comprehension = place.loops != len(loops)
     if not in_comprehension and not _may_be_long(place, module):
         return None
-    if subject is not None and is_invariant(subject, place, module):
-        if isinstance(subject, cst.Subscript) and not is_array(module, place, subject.value):
-            return None  # of a list or a dictionary: each is another array
+    if (
+        subject is not None
+        and is_invariant(subject, place, module)
+        and not _is_item(subject, place, module)
+    ):
         if not place.loop_names.isdisjoint(names_below(subject)):
-            return Remedy.ELEMENTS
-        return None if _is_evaluated(place, subject) else Remedy.HOIST
+            is_tight = place.loops > 1 or loop is None or not _computes(loop, module)
+            return Remedy.ELEMENTS if is_tight else None
+        return None if evaluated else Remedy.HOIST
     if in_comprehension or loop is None:
         return None
     if _is_read_again(pull, loop.body, place, module):
@@ -104,10 +117,15 @@ def _of_loop(
         return None  # the next step has been started
     is_decoding = is_of_decoding(place, subject, module)
     if uses <= {Use.GATHERED, Use.SHOWN} and _is_number(pull):
-        waits = _is_evaluated(place, subject) or is_step(loop, module, by_evaluation=True)
-        is_cheap = is_decoding or is_plain(place, subject, loop.body, module)
+        waits = evaluated or is_step(loop, module, by_evaluation=True)
+        is_cheap = not is_decoding and is_plain(place, subject, loop.body, module)
         return Remedy.GATHER if is_cheap and not waits else None
     return Remedy.PIPELINE if is_decoding else None
+
+
+def _is_item(subject: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an array is an item of a list or a dictionary: each is another one."""
+    return isinstance(subject, cst.Subscript) and not is_array(module, place, subject.value)
 
 
 def _may_be_long(place: FactPlace, module: Module) -> bool:
@@ -117,8 +135,18 @@ def _may_be_long(place: FactPlace, module: Module) -> bool:
     return not (isinstance(loop, cst.For) and is_short(loop.iter, place.function, module))
 
 
-def _is_evaluated(place: FactPlace, subject: cst.CSTNode | None) -> bool:
-    return subject is not None and was_evaluated(place, subject)
+def _computes(loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether an iteration computes arrays: the wait for an element is a part of its time."""
+    evaluation = evaluation_of(module)
+    for node in walk(loop.body):
+        fact = evaluation.calls.get(node)
+        if fact is None:
+            continue
+        if (fact.symbol or "").startswith("mlx.") or isinstance(fact.callee, LibraryObject):
+            return True
+        if fact.array is not None and fact.entry is not None and holds_arrays(fact.result):
+            return True
+    return False
 
 
 def _is_number(pull: cst.CSTNode) -> bool:
