@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from embercoach.analysis.syntax.trees import children, dotted, names_below, walk
+from embercoach.analysis.syntax.parse import outline_of
+from embercoach.analysis.syntax.trees import children, names_below
+from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,21 +62,32 @@ def is_patched(module: Module, owner: str, name: str) -> bool:
         names = _names_of(source)
         if name in names.asked or name in names.set_by_text or f"{owner}.{name}" in names.assigned:
             return True
-    return any(owner in _names_of(source).owners for source in _imported(module))
+    return owner in _owners_set_by_imports(module)
 
 
-def _imported(module: Module) -> Iterator[Module]:
-    """Yield the modules that a module imports, directly or not, as many as are looked at."""
-    pending, seen = [module], {module}
+@lru_cache(maxsize=2)
+def _owners_set_by_imports(module: Module) -> frozenset[str]:
+    """Objects of which a module, or one that it imports in any way, sets names it computes."""
+    graph = module.project.graph
+    root = module.project.boundaries(module.path.parent).imports
+    pending = [(str(module.path), root)]
+    seen = set(pending)
+    found: set[str] = set()
     while pending and len(seen) < _MOST_IMPORTED:
-        source = pending.pop()
-        yield source
-        package = source.path.with_name("__init__.py")  # runs before what the package contains
-        if source is not module and package != source.path:
-            source.import_file(package)
-        new = source.imported - seen
-        seen |= new
-        pending += new
+        node = pending.pop()
+        path = Path(node[0])
+        # The package's own module runs before what the package contains.
+        nodes = {*graph.imports(node).anywhere, (str(path.with_name("__init__.py")), root)}
+        module.named.update(nodes)  # what they say decides what is found
+        try:
+            source = read_text(path, limit=MOST_NAMED_BYTES, root=root)
+        except (OSError, ValueError):
+            continue
+        outline = outline_of(source) if "setattr(" in source else None
+        found.update(() if outline is None else _owners(outline))
+        pending += nodes - seen
+        seen |= nodes
+    return frozenset(found)
 
 
 class _Names(NamedTuple):
@@ -80,13 +96,11 @@ class _Names(NamedTuple):
     asked: as texts after ``hasattr(``, ``getattr(`` or ``setattr(``.
     set_by_text: after ``setattr(``, or at the end of a dotted text, as ``mock.patch`` takes it.
     assigned: dotted paths at the left of a line's ``=``, and the last two parts of each.
-    owners: objects of which names are set that are computed: ``setattr(mx.random, name, f)``.
     """
 
     asked: frozenset[str]
     set_by_text: frozenset[str]
     assigned: frozenset[str]
-    owners: frozenset[str]
 
 
 def _names_of(module: Module) -> _Names:
@@ -99,17 +113,21 @@ def _names_of(module: Module) -> _Names:
             frozenset(_texts_after(source, "attr(", _WITHIN)),
             frozenset((*_texts_after(source, "setattr(", _WITHIN), *ends)),
             frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
-            frozenset(_owners(module.tree)) if "setattr(" in source else frozenset(),
         )
     return _named[module]
 
 
-def _owners(tree: cst.Module) -> Iterator[str]:
-    for node in walk(tree):
-        if isinstance(node, cst.Call) and dotted(node.func) == "setattr" and len(node.args) == 3:
-            owner, name, _ = (argument.value for argument in node.args)
-            if not isinstance(name, cst.BaseString) and (path := dotted(owner)) is not None:
-                yield path
+def _owners(tree: ast.Module) -> Iterator[str]:
+    """The objects of ``setattr(mx.random, name, f)``."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "setattr"
+            and len(node.args) == 3
+            and not isinstance(node.args[1], ast.Constant)
+        ):
+            yield ast.unparse(node.args[0])
 
 
 def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:
