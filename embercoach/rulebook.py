@@ -8,27 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from embercoach.finding import SEVERITIES, Severity
+from embercoach.severity_policy import severities
 from embercoach.toml import TOMLDecodeError, loads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Fixability = Literal["none", "safe", "unsafe", "mixed"]
-PROFILES = ("recommended", "ember")
-#: Where a finding stands; a rule page may give each its own severity.
-CONTEXTS = (
-    "compiled",  # inside a function handed to mx.compile or mx.vmap: it raises
-    "differentiated",  # the pulled value flows into a differentiated result: gradient lost
-    "loop",  # runs again in every iteration
-    "forward",  # in a layer's __call__, once per forward pass
-    "function",
-    "sink",  # only the host needs the value: once, or in each iteration
-    "evaluated",  # after mx.eval of the same value, or of host data: there is no wait
-    "periodic",  # guarded so that it runs every k-th iteration
-    "script",  # at top level of a module, or while an object is made
-    "test",
-    "default",
-)
 FRONT_MATTER = "+++"
 #: How the codes begin of what the simulator finds while a kernel runs; checks find all else.
 SIMULATED = "SIM-"
@@ -159,7 +145,12 @@ def parse_page(text: str, path: Path) -> Rule:
         summary=data["summary"],
         since=data["since"],
         fix=data["fix"],
-        severity=data["severity"],
+        severity=severities(
+            data["severity"],
+            data.get("ember", data["severity"]),
+            costs=data.get("costs", False),
+            is_checked_in_tests=data.get("tests", True),
+        ),
         page=body.strip() + "\n",
         kind=data.get("kind"),
         events=tuple(data.get("events", ())),
@@ -167,10 +158,11 @@ def parse_page(text: str, path: Path) -> Rule:
 
 
 def _require(data: dict[str, Any], path: Path) -> None:
-    for key in ("code", "name", "family", "summary", "since", "fix"):
+    for key in ("code", "name", "family", "summary", "since", "fix", "severity"):
         if not isinstance(data.get(key), str):
             raise RulePageError(f"{path}: front matter lacks the text '{key}'")
     known = {"code", "name", "family", "summary", "since", "fix", "severity", "kind", "events"}
+    known |= {"ember", "costs", "tests"}
     unknown = data.keys() - known
     if unknown:
         raise RulePageError(f"{path}: front matter has unknown keys: {', '.join(sorted(unknown))}")
@@ -181,17 +173,12 @@ def _require(data: dict[str, Any], path: Path) -> None:
     _require_events(data, path)
     if data["fix"] not in get_args(Fixability):
         raise RulePageError(f"{path}: fix must be one of {', '.join(get_args(Fixability))}")
-    severity = data.get("severity", {})
-    if set(severity) != set(PROFILES):
-        raise RulePageError(f"{path}: needs [severity.recommended] and [severity.ember]")
-    for profile, table in severity.items():
-        if "default" not in table:
-            raise RulePageError(f"{path}: [severity.{profile}] lacks 'default'")
-        for context, value in table.items():
-            if context not in CONTEXTS or value not in SEVERITIES:
-                raise RulePageError(
-                    f"{path}: [severity.{profile}] {context} = {value!r} is unknown"
-                )
+    for key in ("severity", "ember"):
+        if data.get(key, "error") not in SEVERITIES:
+            raise RulePageError(f"{path}: {key} must be one of {', '.join(SEVERITIES)}")
+    for key in ("costs", "tests"):
+        if not isinstance(data.get(key, True), bool):
+            raise RulePageError(f"{path}: {key} must be true or false, got {data[key]!r}")
 
 
 def _require_events(data: dict[str, Any], path: Path) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embercoach.analysis.evaluate.dispatch import EVALUATORS
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, CompareFact, FormatFact, TruthFact
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.values.joins import join_all
@@ -30,7 +29,6 @@ class ExpressionValue(NamedTuple):
     span: Span
     source: str
     value: Value
-    context: str
 
 
 class _Evaluations:
@@ -66,9 +64,8 @@ def expressions(module: Module) -> list[ExpressionValue]:
         for node, value in _operands(fact):
             found.add(node, value, fact.place)
     spans = module.parsed.spans({node: place.statement for node, place in found.places.items()})
-    contexts = {node: context_of(p, module.is_test) for node, p in found.places.items()}
     known = [
-        ExpressionValue(spans[node], module.parsed.code(node), join_all(values), contexts[node])
+        ExpressionValue(spans[node], module.parsed.code(node), join_all(values))
         for node, values in found.values.items()
     ]
     return sorted(known, key=lambda one: (one.span.line, one.span.column, one.span[2:]))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 
+from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.trees import children, names_below
+from embercoach.safe_read import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +25,7 @@ REFUSED = MISSING | {"TypeError", "ValueError"}
 _BROAD = frozenset(("Exception", "BaseException"))
 #: What the names in a test contain that asks for a version or a feature.
 _ASKING = ("attr", "version", "_has_", "support", "compat", "type_checking")
+_MOST_IMPORTED = 128  # modules that a file reaches
 _WITHIN = 80  # characters after ``hasattr(`` in which texts are names
 _LONGEST = 60  # characters of a dotted name in a text
 
@@ -48,13 +54,40 @@ def is_expected(
 def is_patched(module: Module, owner: str, name: str) -> bool:
     """Test whether a file asks for a name, or sets it: ``hasattr(mx, "norm")``, ``mx.norm = f``.
 
-    So may a module that it imports: a function there may say whether the name can be used.
+    So may a module that it imports: a function there may say whether the name can be used, or
+    replace it. One that a module further away sets by a computed name, ``setattr(mx, name, f)``,
+    may be any name of the owner.
     """
     for source in (module, *module.imported):
         names = _names_of(source)
         if name in names.asked or name in names.set_by_text or f"{owner}.{name}" in names.assigned:
             return True
-    return False
+    return owner in _owners_set_by_imports(module)
+
+
+@lru_cache(maxsize=2)
+def _owners_set_by_imports(module: Module) -> frozenset[str]:
+    """Objects of which a module, or one that it imports in any way, sets names it computes."""
+    graph = module.project.graph
+    root = module.project.boundaries(module.path.parent).imports
+    pending = [(str(module.path), root)]
+    seen = set(pending)
+    found: set[str] = set()
+    while pending and len(seen) < _MOST_IMPORTED:
+        node = pending.pop()
+        path = Path(node[0])
+        # The package's own module runs before what the package contains.
+        nodes = {*graph.imports(node).anywhere, (str(path.with_name("__init__.py")), root)}
+        module.named.update(nodes)  # what they say decides what is found
+        try:
+            source = read_text(path, limit=MOST_NAMED_BYTES, root=root)
+        except (OSError, ValueError):
+            continue
+        outline = outline_of(source) if "setattr(" in source else None
+        found.update(() if outline is None else _owners(outline))
+        pending += nodes - seen
+        seen |= nodes
+    return frozenset(found)
 
 
 class _Names(NamedTuple):
@@ -75,13 +108,26 @@ def _names_of(module: Module) -> _Names:
         source = module.source
         lines = (line for line in source.splitlines() if "=" in line and "." in line)
         paths = (line.partition("=")[0].strip() for line in lines)
-        dotted = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
+        ends = (text.rpartition(".")[2] for text in _texts_after(source, "mlx.", 0))
         _named[module] = _Names(
             frozenset(_texts_after(source, "attr(", _WITHIN)),
-            frozenset((*_texts_after(source, "setattr(", _WITHIN), *dotted)),
+            frozenset((*_texts_after(source, "setattr(", _WITHIN), *ends)),
             frozenset(end for path in paths for end in (path, ".".join(path.split(".")[-2:]))),
         )
     return _named[module]
+
+
+def _owners(tree: ast.Module) -> Iterator[str]:
+    """The objects of ``setattr(mx.random, name, f)``."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "setattr"
+            and len(node.args) == 3
+            and not isinstance(node.args[1], ast.Constant)
+        ):
+            yield ast.unparse(node.args[0])
 
 
 def _texts_after(source: str, mark: str, within: int) -> Iterator[str]:

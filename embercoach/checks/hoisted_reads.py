@@ -131,16 +131,16 @@ def row_index(module: Module, place: FactPlace, row: cst.Name) -> tuple[str, str
             return None
         array = source.args[0].value if len(source.args) == 1 else None
         is_row = len(target.elements) == 2 and target.elements[1].value.deep_equals(row)
-        if is_row and isinstance(array, cst.Name) and _is_array(module, place, array):
+        if is_row and isinstance(array, cst.Name) and is_array(module, place, array):
             return array.value, counted[0]
         return None
     return None
 
 
-def _is_array(module: Module, place: FactPlace, name: cst.Name) -> bool:
-    """Return whether a name is certainly an array, not a list of them."""
+def is_array(module: Module, place: FactPlace, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is certainly an array, not a list of them."""
     sources = sources_of(module)
-    ends = sources.ends(Source(name, place.statement, place.function, module))
+    ends = sources.ends(Source(node, place.statement, place.function, module))
     calls = calls_of(module)
     return bool(ends) and all(
         as_array(calls[end.node].result if end.node in calls else sources.value(end)) is not None

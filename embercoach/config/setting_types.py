@@ -14,7 +14,8 @@ from embercoach.config.selectors import check_selector, selector_form
 from embercoach.finding import SEVERITIES, Severity
 from embercoach.quoting import quoted
 from embercoach.rule_links import CODE
-from embercoach.rulebook import PROFILES, kinds
+from embercoach.rulebook import kinds
+from embercoach.severity_policy import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

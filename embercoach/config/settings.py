@@ -73,7 +73,7 @@ class Settings:
         root: the project: folder of the configuration file, or the current one. Patterns are
             relative to it, and the cache lies in it.
         source: the configuration file, if there is one.
-        profile: a name of ``rulebook.PROFILES``.
+        profile: a name of ``severity_policy.PROFILES``.
         enabled: the selected rule codes.
         per_file_ignores: pattern and code prefixes to leave out in the files it matches.
         per_file_profiles: pattern and profile; the last match counts.

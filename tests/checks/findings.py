@@ -30,6 +30,16 @@ def codes(program: str, family: str | tuple[str, ...]) -> list[str]:
     return [finding.code for finding in findings(program, family)]
 
 
+def effect(finding: Finding) -> str:
+    """What a read of an array costs, by its message, or its context where the program fails."""
+    if finding.context in ("compiled", "differentiated", "test"):
+        return finding.context
+    for end in ("iteration", "forward pass", "copy"):
+        if finding.message.endswith(end):
+            return end
+    return "once"
+
+
 def messages(program: str, family: str) -> list[str]:
     """Their messages, in the order of the source."""
     return [finding.message for finding in findings(program, family)]

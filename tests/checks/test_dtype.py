@@ -73,7 +73,7 @@ ONE_FINDING = [
 def test_expressions(number: str, expression: str) -> None:
     (finding,) = findings(function(f"return {expression}"), FAMILY)
     assert finding.code == f"{FAMILY}-{number}"
-    assert (finding.line, finding.context) == (BODY_LINE, "function")
+    assert finding.line == BODY_LINE
 
 
 SILENT = [
@@ -139,17 +139,6 @@ def blocked(scores):
 result = CALL
 """
     assert codes(program.replace("CALL", call), FAMILY) == [f"{FAMILY}-006"] * 2
-
-
-CONTEXTS = {
-    "compiled": "@mx.compile\ndef f(x: mx.array):\n    return BODY",
-    "differentiated": "def f(x: mx.array):\n    return mx.array(BODY).sum()\ng = mx.grad(f)",
-    "loop": "def f(x: mx.array):\n    for i in range(3):\n        y = BODY",
-    "forward": "class A(nn.Module):\n    def __call__(self, x):\n        return BODY",
-    "function": "def f(x: mx.array):\n    return BODY",
-    "script": "x = mx.ones(3)\ny = BODY",
-    "test": "def test_f():\n    x = mx.ones(3)\n    y = BODY",
-}
 
 
 USAGE = """

@@ -10,6 +10,7 @@ import mlx.core as mx
 import pytest
 
 from embercoach.checks import Project, check_source
+from tests.checks.findings import effect
 from tests.checks.test_unsafe_fixes import HEADER, fixed, result
 
 ROWS = mx.array([[1, 2, 0], [3, 4, 7]])
@@ -152,7 +153,7 @@ CASES: dict[str, tuple[str, str, tuple[Any, ...]]] = {
 def pulls_in_loops(source: str) -> list[str]:
     findings = check_source(source, Path("program.py"), Project()).findings
     pulls = [f for f in findings if f.code.startswith(("GRAPH-BREAK", "HOST-PULL"))]
-    return [f.code for f in pulls if f.context == "loop"]
+    return [f.code for f in pulls if effect(f) == "iteration"]
 
 
 def equal(found: Any, expected: Any) -> bool:

@@ -41,16 +41,3 @@ SILENT = [
 @pytest.mark.parametrize("expression", SILENT)
 def test_what_is_no_number_in_array_arithmetic(expression: str) -> None:
     assert codes(function(f"return {expression}"), FAMILY) == []
-
-
-CONTEXTS = {
-    "compiled": "@mx.compile\ndef f(x: mx.array):\n    return x * 2",
-    "loop": "def f(x: mx.array):\n    for i in range(9):\n        y = x * 2",
-    "forward": "class A(nn.Module):\n    def __call__(self, x):\n        return x * 2",
-    "function": "def f(x: mx.array):\n    return x * 2",
-    "script": "x = mx.ones(3)\ny = x * 2",
-    "test": "def test_f():\n    x = mx.ones(3)\n    return x * 2",
-    "periodic": (
-        "def f(x: mx.array):\n    for i in range(9):\n        if i % 3 == 0:\n            y = x * 2"
-    ),
-}

@@ -105,6 +105,15 @@ def of_parameter(
     return None if known is None else _constant(known)
 
 
+def flag_of_parameter(
+    info: FunctionInfo, parameter: FunctionParameter, value: Value | None
+) -> Value | None:
+    """The text, truth value or None that a call passes for a parameter, or that is its default."""
+    known = of_parameter(info, parameter, value)
+    is_bool = type(known) is Number and known.kind == "bool"
+    return known if is_bool or known is NONE or type(known) is Str else None
+
+
 def _constant(value: Value) -> Value | None:
     """A value that is wholly known, None if it is not."""
     if value is NONE or type(value) is DType:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.calls.library.torch_names import CHOSEN, NO_DEVICE
 from embercoach.analysis.evaluate.dispatch import left_in
+from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import (
     find_method,
     is_layer,
@@ -57,7 +60,7 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
         return Torch(CHOSEN if info.module.uses_accelerator else NO_DEVICE, is_tensor=False)
     if is_layer(cls):
         if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
-            return ARRAY
+            return None if name in SETTING_NAMES or _is_unpacked(info, name) else ARRAY
         if info.name == "sanitize" and index == 1:
             # mlx-lm's loader hands a checkpoint's arrays by name.
             return Dict(ARRAY)
@@ -70,6 +73,17 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     if not any(base.startswith("mlx.optimizers.") for base in library_bases(cls)):
         return None
     return _initial_state(info) if known[index - 1] is STATE else known[index - 1]
+
+
+def _is_unpacked(info: FunctionInfo, name: str) -> bool:
+    """Test whether a body assigns the items of a parameter to names: it is a tuple."""
+    return any(
+        isinstance(node, cst.Assign)
+        and isinstance(node.value, cst.Name)
+        and node.value.value == name
+        and any(isinstance(target.target, (cst.Tuple, cst.List)) for target in node.targets)
+        for node in walk(info.node.body)
+    )
 
 
 def _initial_state(info: FunctionInfo) -> Value:

@@ -60,6 +60,9 @@ class FunctionInfo:
     differentiated: bool = False
     threaded: bool = False  # runs in a thread other than the one that imports the module
     threaded_often: bool = False  # in several threads
+    # What mx.compile returns of it is called, or only differentiated: that runs it uncompiled.
+    called_compiled: bool = False
+    differentiated_compiled: bool = False
     # By role: what gives it, or the function that hands it down.
     role_sites: dict[str, Site] = field(default_factory=dict)
     role_givers: dict[str, FunctionInfo] = field(default_factory=dict)

@@ -109,7 +109,7 @@ def _result(
     frame: Frame, info: FunctionInfo, values: dict[str, Value], known_to: dict[str, Value] | None
 ) -> Value:
     if frame.gradient is not None:
-        return _marked_result(frame, frame.gradient, info, values)
+        return _marked_result(frame, frame.gradient, info, values, is_known=known_to is not None)
     annotated = annotated_result(info)
     generates = isinstance(annotated, Sequence) and annotated.kind == "iterator"
     is_tensor = type(annotated) is Torch
@@ -166,7 +166,12 @@ def _refined(annotated: Value, info: FunctionInfo, frame: Frame, values: dict[st
 
 
 def _marked_result(
-    frame: Frame, run: GradientRun, info: FunctionInfo, values: dict[str, Value]
+    frame: Frame,
+    run: GradientRun,
+    info: FunctionInfo,
+    values: dict[str, Value],
+    *,
+    is_known: bool,
 ) -> Value:
     """The result of a call in a run that follows a gradient: from the body, in any case."""
     annotated = declared_result(info)
@@ -176,7 +181,8 @@ def _marked_result(
     for parameter in info.parameters:
         value = values.get(parameter.name)
         marks = NO_PULLS if value is None else marks_of(value)
-        given.append(marked(parameter_value(info, parameter, value), marks))
+        flag = constants.flag_of_parameter(info, parameter, value) if is_known else None
+        given.append(flag or marked(parameter_value(info, parameter, value), marks))
     key = info, tuple(given)
     known = run.results.get(key)
     if known is None:

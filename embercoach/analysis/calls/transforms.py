@@ -125,10 +125,19 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     role, site = ROLES.get(kind), (node, frame.statement)
     mark(frame, site, inner, role)
     if role == "differentiated":
+        if (compiled := _compiled(inner)) is not None:
+            compiled.differentiated_compiled = True
         gradient_roots.note(frame, site, kind, inner, arguments)
     if kind == "compile" and frame.record:
         frame.add(CompileFact(node, frame.place(), inner, arguments))
     return wrapped(kind, inner)
+
+
+def _compiled(value: Value) -> FunctionInfo | None:
+    """The function of ``mx.compile(f)``."""
+    is_compiled = isinstance(value, Transformed) and value.transform == "compile"
+    inner = value.inner if isinstance(value, Transformed) and is_compiled else None
+    return inner.info if isinstance(inner, Function) else None
 
 
 def decorate(frame: Frame, decorator: cst.Decorator, applied: Value, value: Value) -> Value:
@@ -170,6 +179,8 @@ def call(
     """The result of calling what a transform returned."""
     if frame.record and callee.transform == "compile":
         frame.add(CompiledCall(node, frame.place(), callee, arguments))
+        if (compiled := _compiled(callee)) is not None:
+            compiled.called_compiled = True
     if callee.transform == "partial":
         # Which arguments the partial call has taken already is not known here.
         inner = callee.inner
@@ -181,9 +192,11 @@ def call(
     is_mapped = callee.transform == "vmap"
     if is_mapped:  # the function gets arrays with one axis less
         arguments = tuple(a._replace(value=without_shapes(a.value)) for a in arguments)
-    result = (
-        dispatch.call(frame, node, callee.inner, arguments) if _callable(callee.inner) else UNKNOWN
-    )
+    inner = callee.inner
+    if ROLES.get(callee.transform) == "differentiated" and _compiled(inner) is not None:
+        assert isinstance(inner, Transformed)
+        inner = inner.inner  # MLX runs it uncompiled
+    result = dispatch.call(frame, node, inner, arguments) if _callable(inner) else UNKNOWN
     if is_mapped:
         return without_shapes(result)
     if callee.transform.endswith("value_and_grad"):

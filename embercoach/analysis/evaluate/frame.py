@@ -127,7 +127,7 @@ class Frame:
     @property
     def decides(self) -> bool:
         """Return whether a test whose truth is known runs one branch alone."""
-        return self.exact or self.must is not None
+        return self.exact or self.must is not None or self.gradient is not None
 
     def lookup(self, name: str) -> Value:
         """Return a name's value here, following closures, then the module, then builtins."""

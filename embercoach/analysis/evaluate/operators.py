@@ -315,7 +315,7 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     """``-x``, ``+x``, ``~x``, ``not x``."""
     if type(node.operator) is cst.Not:
         value = test(frame, node.expression, "not")
-        decides = frame.module.mentions_kernels or frame.must is not None
+        decides = frame.module.mentions_kernels or frame.decides
         return exactness.negated(value) if decides else BOOL
     value = evaluate(frame, node.expression)
     if type(value) is Number:
@@ -343,7 +343,7 @@ def evaluate_comparison(frame: Frame, node: cst.Comparison) -> Value:
         right = evaluate(frame, right_node)
         symbol = COMPARISONS.get(type(target.operator), "is")
         result = _compare(frame, node, symbol, left, right, left_node, right_node)
-        if frame.module.mentions_kernels or frame.must is not None:
+        if frame.module.mentions_kernels or frame.decides:
             result = exactness.compared(symbol, left, right, result)
         if frame.must is not None:
             outcome = frame.must.compared(symbol, left_node, right_node, right)

@@ -1,4 +1,4 @@
-"""The context of a finding, as the rule pages name it, and the effect of a pull there."""
+"""The context of a finding: it fails there, it costs time repeatedly, or once."""
 
 from __future__ import annotations
 
@@ -7,89 +7,92 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.caller_evaluation import is_evaluated_by_callers
 from embercoach.analysis.facts.construction import runs_once
-from embercoach.analysis.facts.host_uses import ends_on_host, is_forward, is_hot
+from embercoach.analysis.facts.hot_functions import is_forward, is_hot
+from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, keyed_path
-from embercoach.analysis.values.evaluation_state import is_evaluated
+from embercoach.analysis.syntax.trees import dotted, keyed_path, walk
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
 
-#: What a pull (a read of an array by the host) does, by context: the end of its message.
+#: The end of the message about a read of an array by the host, in contexts of errors.
 EFFECTS = {
     "compiled": "raises inside mx.compile or mx.vmap",
     "differentiated": "detaches the gradient",
-    "loop": "synchronizes with the GPU in every iteration",
-    "forward": "synchronizes with the GPU in every forward pass",
-    "function": "forces evaluation and synchronizes",
-    "sink": "forces evaluation and synchronizes",
-    "evaluated": "only costs a device-to-host copy",
-    "periodic": "synchronizes with the GPU in some iterations",
-    "script": "forces evaluation and synchronizes",
-    "test": "forces evaluation and synchronizes",
 }
 
 
-def context_of(
-    place: FactPlace,
-    module_is_test: bool,
-    *,
-    value: Value | None = None,
-    pull: cst.CSTNode | None = None,
-    subject: cst.CSTNode | None = None,
-    may_end: bool = False,
-) -> str:
-    """The context of a finding: one of ``embercoach.rulebook.CONTEXTS``.
+def context_of(place: FactPlace, module: Module, *, by_calls: bool = False) -> str:
+    """The context of a finding about cost: one of ``embercoach.severity_policy.CONTEXTS``.
 
     Args:
-        place: the place of the finding.
-        module_is_test: the finding is in a test module.
-        value: the array that is pulled; only one that depends on the function's arguments is
-            traced.
-        pull: the node that synchronizes, to be followed into a differentiated result.
-        subject: the expression of the array, which may have been evaluated just before.
-        may_end: the pull is all that the finding is about, so it may be a sink.
+        place: of the finding.
+        module: its module.
+        by_calls: each call of a function costs as much as an iteration.
+    """
+    if module.purpose is not None:
+        return module.purpose
+    if recurrence_of(place, module) is not None:
+        return "avoidable"
+    function = place.function
+    if not by_calls or function is None or place.periodic or runs_once(place, function):
+        return "minor"
+    return "minor" if function.name == "main" and function.outer is None else "avoidable"
+
+
+def error_of(place: FactPlace, value: Value | None, pull: cst.CSTNode | None = None) -> str | None:
+    """The context in which reading an array raises, or detaches a gradient; None elsewhere.
+
+    Args:
+        place: of the read.
+        value: the array; only one that depends on the function's arguments is traced.
+        pull: the node that reads it, to be followed into a differentiated result.
     """
     function = place.function
-    traced = value is None or is_traced(value)
-    if traced and _has_role(function, "compiled", "vmapped"):
+    if function is None:
+        return None
+    if (function.compiled or function.vmapped) and (value is None or is_traced(value)):
         return "compiled"
-    if pull is not None and _reaches_result(function, pull):
+    if pull is not None and pull in function.module.detaching:
         return "differentiated"
-    if module_is_test:
-        return "test"
-    # What it is on other paths, if that is unknown, does not count.
-    if pull is not None and value is not None and is_evaluated(as_array(value) or value):
-        return "evaluated"
-    if subject is not None and (
-        was_evaluated(place, subject) or is_evaluated_by_callers(place, subject)
-    ):
-        return "evaluated"
-    if place.periodic:
-        return "periodic"
-    if pull is not None and function is not None and runs_once(place, function):
-        return "script"
+    return None
+
+
+def recurrence_of(place: FactPlace, module: Module) -> str | None:
+    """What runs a place again and again, in words; None for what runs once."""
+    function = place.function
+    if place.periodic or (function is not None and runs_once(place, function)):
+        return None
     if place.loops:
-        return "loop"
-    return _function_context(function, pull if may_end else None)
-
-
-def _function_context(function: FunctionInfo | None, pull: cst.CSTNode | None) -> str:
-    if function is None or (function.name == "main" and function.outer is None):
-        return "script"
+        return "iteration" if _goes_on(place, module) else None
     if is_forward(function):
-        return "forward"
-    if pull is None:
-        return "function"
-    if is_hot(function):
-        return "loop"
-    return "sink" if ends_on_host(function, pull) else "function"
+        return "forward pass"
+    return "iteration" if function is not None and is_hot(function) else None
+
+
+def _goes_on(place: FactPlace, module: Module) -> bool:
+    """Test whether a loop goes on after a statement: no ``return`` or ``break`` must follow it."""
+    loops, left = 0, isinstance(place.statement, cst.Return)
+    for level in layout_of(module, place.function).outward(place.statement):
+        rest = level.statements[level.position + 1 :]
+        last = rest[-1] if rest else None
+        if isinstance(last, LEAVING) and not any(
+            isinstance(node, cst.Continue) for statement in rest for node in walk(statement)
+        ):
+            left = True
+            if not isinstance(last, cst.Break):
+                return False
+        if isinstance(level.owner, (cst.For, cst.While)) and level.arm == "body":
+            if not left:
+                return True
+            loops += 1
+            left = isinstance(place.statement, cst.Return)
+    return place.loops > loops  # in a comprehension
 
 
 def is_traced(value: Value) -> bool:
@@ -100,14 +103,6 @@ def is_traced(value: Value) -> bool:
     if isinstance(value, Sequence):
         return any(map(is_traced, value.items if value.items is not None else (any_item(value),)))
     return any(getattr(o, "traced", False) for o in options(value))
-
-
-def _has_role(function: FunctionInfo | None, *roles: str) -> bool:
-    return function is not None and any(getattr(function, role) for role in roles)
-
-
-def _reaches_result(function: FunctionInfo | None, pull: cst.CSTNode) -> bool:
-    return function is not None and pull in function.module.detaching
 
 
 #: Methods whose result of an evaluated array is a view, or a copy by one small kernel.

@@ -174,10 +174,12 @@ class CallFact(Fact):
 
     def __post_init__(self) -> None:
         """Look up once what many checks ask for."""
-        callee, entry = self.callee, None
+        callee, entry, arguments = self.callee, None, self.arguments
         if isinstance(callee, Symbol):
             object.__setattr__(self, "symbol", callee.name)
             entry = mlx_api.lookup(callee.name) if callee.name.startswith("mlx.") else None
+            if callee.name.startswith("mlx.core.array."):
+                arguments = arguments[1:]  # an array, as in ``mx.array.sum(x)``
         elif isinstance(callee, BoundMember):
             array = as_array(callee.owner)
             object.__setattr__(self, "array", array)
@@ -186,7 +188,7 @@ class CallFact(Fact):
             entry = mlx_api.member(callee.cls, "__call__")
         if entry is not None:
             object.__setattr__(self, "entry", entry)
-            object.__setattr__(self, "matched", tuple(match(entry, self.arguments)))
+            object.__setattr__(self, "matched", tuple(match(entry, arguments)))
 
     def positional(self, index: int) -> Argument | None:
         """The positional argument at an index, None after a ``*args``."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     CallFact,
@@ -87,20 +86,19 @@ class Origins:
     def trace(
         self,
         place: FactPlace,
-        context: str | None,
+        context: str,
         *,
         subject: cst.CSTNode | None,
         with_start: bool,
     ) -> OriginTrace:
-        """Trace a finding, by its own context or that of its place.
+        """Trace a finding.
 
         Args:
             place: of the finding.
-            context: of the finding, None for that of the place.
+            context: of the finding.
             subject: the expression of its array, if it has one.
             with_start: whether to look for the start of the context.
         """
-        context = context or context_of(place, self._module.is_test)
         flow = [] if subject is None else self._of_value(subject, place)
         return OriginTrace(context, flow, self._of_context(context, place) if with_start else [])
 
@@ -152,7 +150,7 @@ class Origins:
     def _of_context(self, context: str, place: FactPlace) -> list[Stop]:
         """The start of a finding's context, down to the function that contains the finding."""
         info = place.function
-        if context == "loop":
+        if context in ("avoidable", "minor"):
             return loop_stops(info) if place.loop is None else [loop_stop(place.loop)]
         for role, done in _ROLES.get(context, ()):
             if info is not None and getattr(info, role):

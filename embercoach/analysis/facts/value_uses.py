@@ -8,76 +8,54 @@ from __future__ import annotations
 from collections import defaultdict
 from enum import Enum, auto
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis import mlx_api
+from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import SCOPES, children, target_names, walk
-from embercoach.analysis.values.lattice import Symbol
+from embercoach.analysis.syntax.trees import SCOPES, children, dotted, target_names
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import Kernel, LibraryObject, Symbol
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
-    from embercoach.analysis.facts.reaching import Binding, Reaching
+    from embercoach.analysis.facts.facts import CallFact
+    from embercoach.analysis.facts.reaching import Reaching
     from embercoach.analysis.project.module import Module
 
 
 class Use(Enum):
     """One use of a host value."""
 
-    #: The host needs it here: an argument, a comparison, a yield.
-    NOW = auto()
-    #: It decides a branch.
-    DECIDES = auto()
-    #: It chooses one of two values: `mx.where` can do that on the device.
-    CHOOSES = auto()
-    #: It is put into a list.
-    COLLECTED = auto()
-    #: It becomes an attribute, or an entry of a dictionary.
-    STORED = auto()
-    #: It is added to a number of earlier iterations.
-    SUMMED = auto()
-    #: ``<`` or ``>`` with it decides that the loop ends.
-    CONVERGED = auto()
-    #: The function returns it.
-    RETURNED = auto()
+    #: An operation of arrays takes it: it returns to the device.
+    DEVICE = auto()
+    #: It is put into a list, or added to a number of earlier iterations.
+    GATHERED = auto()
     #: Only the size, shape or dtype of its copy is read.
     METADATA = auto()
-    #: An operation of arrays takes it.
-    DEVICE = auto()
     #: It decides only if an exception is raised.
     CHECKED = auto()
+    #: It is printed, or becomes a part of a text.
+    SHOWN = auto()
+    #: The host needs it: it decides, it is returned, stored, or passed on.
+    HOST = auto()
 
 
 #: Expressions that are followed for one value.
 _MOST_USES = 64
 _COLLECTING = frozenset(("append", "extend", "insert", "add", "appendleft"))
-#: Builtins whose result has the value in it.
-_PASSING = frozenset(
-    f"builtins.{name}"
-    for name in (
-        *("abs", "bool", "dict", "enumerate", "float", "int", "iter", "len", "list", "max", "min"),
-        *("next", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
-    )
-)
+#: Builtins whose result is the value, in another form.
+_PASSING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "list", "round"))
+_SHOWING = frozenset(("builtins.print", "builtins.str", "builtins.repr", "builtins.format"))
+#: What a logger is called.
+_LOGGERS = ("logging.", "logger.", "log.", "tqdm.write", "self.logger.")
 _METADATA = frozenset(("shape", "size", "ndim", "dtype", "nbytes", "itemsize"))
-_ORDERING = (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual)
-#: Nodes that use the value below them.
-_USING: dict[type[cst.CSTNode], Use] = {
-    cst.AugAssign: Use.SUMMED,
-    cst.Return: Use.RETURNED,
-    **dict.fromkeys((cst.Yield, cst.Await, cst.WithItem, cst.Match), Use.NOW),
-}
-_STRINGS = (cst.SimpleString, cst.FormattedString)
 _TESTED = (cst.If, cst.While, cst.IfExp, cst.Assert)
-
-
-class _Carrier(NamedTuple):
-    """An expression that has the value in it; ``is_ordered`` if it is the result of ``<``."""
-
-    node: cst.CSTNode
-    is_ordered: bool = False
+#: Nodes that use the value below them on the host.
+_USING = (cst.Return, cst.Yield, cst.Await, cst.WithItem, cst.Match)
 
 
 class Region:
@@ -117,15 +95,6 @@ def uses_of(
     return _Uses(region_of(body), module, scope_of(module, function).reaching).of(node)
 
 
-def lists_of(
-    node: cst.CSTNode, body: cst.CSTNode, module: Module, function: FunctionInfo | None
-) -> frozenset[str]:
-    """The names of the lists that an expression's value is put into."""
-    uses = _Uses(region_of(body), module, scope_of(module, function).reaching)
-    uses.of(node)
-    return frozenset(uses.lists)
-
-
 class _Uses:
     """The search for one value."""
 
@@ -134,149 +103,101 @@ class _Uses:
         self._evaluation = evaluation_of(module)
         self._reaching = reaching
         self._found: set[Use] = set()
-        self.lists: set[str] = set()
-        self._pending: list[_Carrier] = []
+        self._pending: list[cst.CSTNode] = []
         self._seen: set[cst.CSTNode] = set()
 
     def of(self, node: cst.CSTNode) -> frozenset[Use]:
-        self._pending.append(_Carrier(node, isinstance(node, cst.Comparison) and _orders(node)))
-        while self._pending and len(self._seen) < _MOST_USES:
-            carrier = self._pending.pop()
-            if carrier.node not in self._seen:
-                self._seen.add(carrier.node)
-                self._climb(carrier)
+        self._pending.append(node)
+        while self._pending:
+            if len(self._seen) > _MOST_USES:
+                return frozenset((Use.HOST,))
+            at = self._pending.pop()
+            if at not in self._seen:
+                self._seen.add(at)
+                self._climb(at)
         return frozenset(self._found)
 
-    def _climb(self, carrier: _Carrier) -> None:
+    def _climb(self, node: cst.CSTNode) -> None:
         """Follow a value to the expression around it, or to the statement that uses it."""
-        node, is_ordered = carrier
         parent = self._region.parents.get(node)
-        if parent is None or isinstance(parent, (cst.Raise, cst.Expr, *SCOPES)):
+        if parent is None or isinstance(parent, (cst.Raise, cst.Expr)):
             return
         kind = type(parent)
         if kind is cst.Arg:
-            self._argument(parent, is_ordered)
+            self._argument(parent)
         elif kind is cst.Attribute:
             self._attribute(parent)  # type: ignore[arg-type]
         elif isinstance(parent, _TESTED) and parent.test is node:
-            self._tested(parent, is_ordered)
-        elif kind is cst.Comparison or kind is cst.ComparisonTarget:
-            self._compared(parent, is_ordered)
+            self._found.add(Use.CHECKED if _is_check(parent) else Use.HOST)
         elif isinstance(parent, (cst.Assign, cst.AnnAssign, cst.NamedExpr)):
-            self._assigned(node, parent)
+            self._assigned(parent)
         elif isinstance(parent, (cst.For, cst.CompFor)):
-            self._iterated(node, parent)
-        elif kind is cst.BinaryOperation and self._is_array(parent):
-            self._found.add(Use.DEVICE)
-        elif kind in _USING:
-            self._found.add(_USING[kind])
-            if isinstance(parent, cst.AugAssign):
+            if parent.iter is node:
                 self._bind(parent.target, parent)
+        elif kind is cst.AugAssign:
+            self._found.add(Use.DEVICE if self._is_array(parent) else Use.GATHERED)
         elif not isinstance(parent, cst.BaseSuite):
-            self._pending.append(_Carrier(parent, is_ordered))
+            self._within(parent)
+
+    def _within(self, parent: cst.CSTNode) -> None:
+        """Follow a value into the expression around it."""
+        kind = type(parent)
+        if isinstance(parent, (cst.BinaryOperation, cst.Comparison)) and self._is_array(parent):
+            self._found.add(Use.DEVICE)
+        elif kind is cst.FormattedString:
+            self._found.add(Use.SHOWN)
+        elif isinstance(parent, (*_USING, *SCOPES)) or kind in (cst.Index, cst.Slice):
+            self._found.add(Use.HOST)  # an index or a slice bound is a number of the host
+        else:
+            self._pending.append(parent)
 
     def _is_array(self, operation: cst.CSTNode) -> bool:
         evaluation = self._evaluation
         fact = evaluation.operations.get(operation) or evaluation.comparisons.get(operation)
         return fact is not None and (fact.left.array is not None or fact.right.array is not None)
 
-    def _argument(self, argument: cst.CSTNode, is_ordered: bool) -> None:
+    def _argument(self, argument: cst.CSTNode) -> None:
         call = self._region.parents.get(argument)
         if not isinstance(call, cst.Call):
             return
         fact = self._evaluation.calls.get(call)
-        callee = None if fact is None else fact.callee
-        symbol = callee.name if isinstance(callee, Symbol) else ""
-        if symbol in _PASSING or symbol.startswith("numpy."):
-            self._pending.append(_Carrier(call, is_ordered))
+        symbol = fact.callee.name if fact is not None and type(fact.callee) is Symbol else ""
+        if symbol in _PASSING or (fact is not None and is_replaceable_numpy(fact)):
+            self._pending.append(call)
+        elif fact is not None and _takes_as_array(fact, argument):
+            self._found.add(Use.DEVICE)
+        elif symbol in _SHOWING or (dotted(call.func) or "").startswith(_LOGGERS):
+            self._found.add(Use.SHOWN)
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _COLLECTING:
-            self._found.add(Use.COLLECTED)
-            if isinstance(call.func.value, cst.Name):
-                self.lists.add(call.func.value.value)
+            self._found.add(Use.GATHERED)
         else:
-            self._found.add(Use.NOW)
+            self._found.add(Use.HOST)
 
     def _attribute(self, node: cst.Attribute) -> None:
         if node.attr.value in _METADATA:
             self._found.add(Use.METADATA)
             return
         call = self._region.parents.get(node)
-        self._pending.append(_Carrier(call if isinstance(call, cst.Call) else node))
+        self._pending.append(call if isinstance(call, cst.Call) else node)
 
-    def _compared(self, node: cst.CSTNode, is_ordered: bool) -> None:
-        comparison = node if type(node) is cst.Comparison else self._region.parents.get(node)
-        if not isinstance(comparison, cst.Comparison):
-            return
-        if self._is_array(comparison):
-            self._found.add(Use.DEVICE)
-        else:
-            self._pending.append(_Carrier(comparison, is_ordered or _orders(comparison)))
-
-    def _tested(self, node: cst.CSTNode, is_ordered: bool) -> None:
-        if isinstance(node, cst.Assert) or (isinstance(node, cst.If) and _only(node, cst.Raise)):
-            self._found.add(Use.CHECKED)
-            return
-        if isinstance(node, cst.IfExp):
-            self._found.add(Use.CHOOSES)
-            return
-        leaves = isinstance(node, cst.If) and _only(node, cst.Break, cst.Return)
-        ends = leaves or isinstance(node, cst.While)
-        self._found.add(Use.CONVERGED if is_ordered and ends else Use.DECIDES)
-
-    def _iterated(self, node: cst.CSTNode, loop: cst.For | cst.CompFor) -> None:
-        if loop.iter is node:
-            self._bind(loop.target, loop)
-            if isinstance(loop, cst.CompFor):
-                self._pending.append(_Carrier(loop))
-
-    def _assigned(self, value: cst.CSTNode, node: cst.CSTNode) -> None:
+    def _assigned(self, node: cst.Assign | cst.AnnAssign | cst.NamedExpr) -> None:
         if isinstance(node, cst.Assign):
-            targets = [target.target for target in node.targets]
-        else:
-            targets = [node.target]  # type: ignore[attr-defined]
-        for target in targets:
-            if isinstance(target, (cst.Attribute, cst.Subscript)):
-                self._found.add(Use.STORED if self._is_entry(target, node) else Use.COLLECTED)
-                continue
-            names = set(target_names(target))
-            if isinstance(value, cst.BinaryOperation) and any(
-                isinstance(n, cst.Name) and n.value in names for n in walk(value)
-            ):
-                self._found.add(Use.SUMMED)
-            self._bind(target, node)
+            for one in node.targets:
+                self._bind(one.target, node)
+            return
+        self._bind(node.target, node)
         if isinstance(node, cst.NamedExpr):
-            self._pending.append(_Carrier(node))
-
-    def _is_entry(self, target: cst.Attribute | cst.Subscript, statement: cst.CSTNode) -> bool:
-        """Test whether a target is an attribute, or an entry of a dictionary.
-
-        Of one as written, or of what ``mx.load`` has returned.
-        """
-        if isinstance(target, cst.Attribute):
-            return True
-        index = target.slice[0].slice
-        if isinstance(index, cst.Index) and isinstance(index.value, _STRINGS):
-            return True
-        name = target.value.value if isinstance(target.value, cst.Name) else None
-        if self._reaching is None or name is None:
-            return False
-        bindings = self._reaching.before(statement, name) or ()
-        return bool(bindings) and all(self._is_dictionary(b) for b in bindings)
-
-    def _is_dictionary(self, binding: Binding) -> bool:
-        if isinstance(binding.value, cst.Call):
-            made = self._evaluation.calls.get(binding.value)
-            return made is not None and made.symbol == "mlx.core.load"
-        return isinstance(binding.value, cst.Dict)
+            self._pending.append(node)
 
     def _bind(self, target: cst.CSTNode, binder: cst.CSTNode) -> None:
         """Follow the names of a target to where they are read."""
         if isinstance(target, (cst.Attribute, cst.Subscript)):
+            self._found.add(Use.HOST)
             return
         for name in target_names(target):
-            for read, statement in self._region.reads.get(name, [])[:_MOST_USES]:
+            for read, statement in self._region.reads.get(name, []):
                 if self._may_hold(name, statement, binder) and not self._is_target(read):
-                    self._pending.append(_Carrier(read))
+                    self._pending.append(read)
 
     def _may_hold(self, name: str, statement: cst.CSTNode, binder: cst.CSTNode) -> bool:
         if isinstance(binder, (cst.CompFor, cst.NamedExpr)) or self._reaching is None:
@@ -294,14 +215,50 @@ class _Uses:
         )
 
 
-def _orders(node: cst.Comparison) -> bool:
-    return any(isinstance(target.operator, _ORDERING) for target in node.comparisons)
+def _is_check(node: cst.CSTNode) -> bool:
+    """Test whether a statement raises by a condition, and does nothing else."""
+    if isinstance(node, cst.Assert):
+        return True
+    if not isinstance(node, cst.If) or node.orelse is not None:
+        return False
+    last = node.body.body[-1]
+    last = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+    return isinstance(last, cst.Raise)
 
 
-def _only(node: cst.If, *kinds: type[cst.CSTNode]) -> bool:
-    """Test whether the body of an ``if`` ends with such a statement, and has no other suite."""
-    body = node.body.body
-    last = body[-1] if body else None
-    if isinstance(last, cst.SimpleStatementLine):
-        last = last.body[-1]
-    return node.orelse is None and isinstance(last, kinds)
+def _takes_as_array(fact: CallFact, argument: cst.CSTNode) -> bool:
+    """Test whether a call of MLX takes an argument as data, not as a size or an index."""
+    if isinstance(fact.callee, (LibraryObject, Kernel)):
+        return holds_arrays(fact.result)
+    taken = (
+        given.node
+        for param, given in fact.matched
+        if param.takes_scalar_or_array or param.expects_array or param.accepts == "any"
+    )
+    node = argument.value if isinstance(argument, cst.Arg) else argument
+    return any(given is node for given in taken)
+
+
+#: Functions of NumPy that slices of an array replace, or methods of it.
+_BY_SLICES = frozenset(("flip", "fliplr", "flipud", "astype", "isscalar", "ndim", "shape", "size"))
+#: Functions of linear algebra that MLX computes on the GPU too: others raise there.
+_ON_DEVICE = frozenset(("linalg.norm", "linalg.cross"))
+
+
+def is_replaceable_numpy(fact: CallFact) -> bool:
+    """Test whether MLX has the function of NumPy that is called, with these arguments."""
+    library, _, rest = (fact.symbol or "").partition(".")
+    if library != "numpy":
+        return False
+    # Masked arrays select: ``mx.where`` does that.
+    if rest in numpy_api.CONVERSIONS or rest in _BY_SLICES or rest.startswith("ma."):
+        return True
+    if rest.startswith("linalg.") and rest not in _ON_DEVICE:
+        return False
+    entry = mlx_api.lookup(f"mlx.core.{rest}")
+    if entry is None:
+        return False
+    # ``np.where(mask)`` finds indices: the shape of its result depends on the numbers.
+    required = [parameter.name for parameter in entry.params if not parameter.has_default]
+    given = [a for a in fact.arguments if a.keyword is None or a.keyword in required]
+    return len(required) <= len(given)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from embercoach.analysis.calls.functions import analyse
 from embercoach.analysis.calls.parameters import canonical_values
 from embercoach.analysis.calls.visits import launches_by_call
+from embercoach.analysis.facts.facts import CompileFact
 from embercoach.analysis.gradients.gradient_flow import differentiated_results
 from embercoach.analysis.values.gradient_marks import detached_at
+from embercoach.analysis.values.lattice import Function
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -29,6 +31,7 @@ def analyse_module(module: Module) -> list[Fact]:
     try:
         _analyse_functions(module)
     finally:
+        _drop_bypassed_compilations(module)
         _spread_roles(module)
     module.differentiated = differentiated_results(module)
     module.detaching = frozenset().union(*(detached_at(r.value) for r in module.differentiated))
@@ -84,6 +87,26 @@ def _is_outdated(info: FunctionInfo) -> bool:
     if not info.seeds and all(p.evidence is None for p in info.parameters):
         return False
     return canonical_values(info) != info.analysed_with
+
+
+def _drop_bypassed_compilations(module: Module) -> None:
+    """Forget ``mx.compile`` of functions that are only differentiated: MLX bypasses it."""
+    bypassed = {
+        info
+        for info in module.functions
+        if info.differentiated_compiled and not info.called_compiled
+    }
+    for info in bypassed:
+        info.compiled = False
+    for function in (None, *module.functions) if bypassed else ():
+        facts = module.facts_of(function)
+        facts[:] = [
+            fact
+            for fact in facts
+            if type(fact) is not CompileFact
+            or type(fact.function) is not Function
+            or fact.function.info not in bypassed
+        ]
 
 
 def _spread_roles(module: Module) -> None:

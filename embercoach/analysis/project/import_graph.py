@@ -188,8 +188,10 @@ class _Statements:
                     yield from self._files(".".join(words[:count]), 0)
             return
         source = statement.module or ""
-        for package in self._files(source, statement.level):
-            yield package
+        is_own = self._path.stem == "__init__" and statement.level == 1 and not source
+        for package in (self._path,) if is_own else self._files(source, statement.level):
+            if not is_own:
+                yield package
             if package.stem == "__init__":
                 for alias in statement.names:
                     if self._project.holds_module(package.parent, alias.name):

@@ -87,6 +87,8 @@ class Module:
         self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
+        #: The context of what costs time in the file: a test or a benchmark; None elsewhere.
+        self.purpose = "test" if self.is_test else "benchmark" if is_benchmark_file(path) else None
         self.frame = Frame(self, record=True)
         self.grown: frozenset[str] = frozenset()
         if self.mentions_kernels:
@@ -264,3 +266,9 @@ def is_test_file(path: Path) -> bool:
     if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True
     return any(part in TEST_FOLDERS for part in path.parent.parts[-2:])
+
+
+def is_benchmark_file(path: Path) -> bool:
+    """Return whether a file measures: it is named so, or a folder around it is."""
+    names = (path.stem, *path.parent.parts[-3:])
+    return any(name.startswith(("bench_", "benchmark")) or name == "bench" for name in names)

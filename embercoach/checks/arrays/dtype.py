@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Operand
 from embercoach.analysis.values.joins import any_item, as_array, as_numpy
 from embercoach.analysis.values.lattice import Array, Numpy, Sequence
@@ -172,7 +173,7 @@ def _truncation(
 ) -> Iterator[Report]:
     if array.dtype not in INTEGERS or numpy.kind != "float":
         return
-    if numpy.scalar and numpy.dtype == "float64":
+    if numpy.scalar and numpy.dtype in ("float64", None):
         return  # np.float64 is a Python float, a weak scalar
     kind = "scalar" if numpy.scalar else "array"
     yield Report.at(
@@ -228,9 +229,10 @@ def numpy_scalar_on_left(fact: BinaryFact, module: Module) -> Iterator[Report]:
         f"NumPy scalar left of `{fact.operator}`",
         value=fact.right.value,
         help="Put the array first, or make the number a Python float (math.sqrt, float(...))",
-        may_end=False,
         subject=fact.right.node,
     )
+    if report.context == "minor":
+        report = replace(report, context=context_of(fact.place, module, by_calls=True))
     if numpy.kind == "float":
         report = replace(report, change=_as_float(module, fact.left.node))
     yield report

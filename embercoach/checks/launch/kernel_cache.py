@@ -50,9 +50,9 @@ def kernel_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _report(build: Build, module: Module) -> Iterator[Report]:
-    context = context_of(build.place, module.is_test)
+    context = context_of(build.place, module, by_calls=True)
     function = build.place.function
-    if context == "script" or function is None:
+    if function is None or (function.name == "main" and function.outer is None):
         return
     how = "" if build.by is None else f" through `{build.by.name}`"
     yield Report.at(

@@ -58,8 +58,8 @@ def compiled_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 def _reports(fact: CallFact, values: Iterator[Expression], module: Module) -> Iterator[Report]:
     function = fact.place.function
-    context = context_of(fact.place, module.is_test)
-    if context in ("test", "script") or function is None or runs_once(function):
+    context = context_of(fact.place, module, by_calls=True)
+    if context != "avoidable" or function is None or runs_once(function):
         return
     varying = _Varying(fact.place, function, module)
     for value in values:

@@ -43,7 +43,7 @@ def round_trip(fact: CallFact, module: Module) -> Iterator[Report]:
         "TORCH-COPY-001",
         message="round trip: the values have been copied from the GPU to the host",
         help="Compute on the GPU with torch, without `.cpu()` and `.numpy()` in between",
-        context=context_of(fact.place, module.is_test),
+        context=context_of(fact.place, module),
         covers=tuple(p for p in pulls_of(source) if isinstance(p, cst.CSTNode) and is_copy(p)),
     )
 

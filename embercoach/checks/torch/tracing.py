@@ -84,7 +84,6 @@ def _report(where: _Traced | TensorTruthFact, what: str, remedy: str) -> Report:
         "TORCH-JIT-001",
         message=f"`torch.jit.trace` records {what}",
         help=remedy,
-        context="function",
     )
 
 

@@ -122,7 +122,6 @@ def _lines(known: Iterable[ExpressionValue]) -> Iterator[Line]:
             (f"{start.line}:{start.column + 1}", "path"),
             (f"  {quoted(source)}", "code"),
             (f"  {_words(_described(one.value))}", ""),
-            (f"  [{one.context}]", "faint"),
         ]
 
 
@@ -135,7 +134,6 @@ def _document(one: ExpressionValue) -> dict[str, Any]:
         "end_column": end_column + 1,
         "source": one.source,
         "value": _described(one.value),
-        "context": one.context,
     }
 
 

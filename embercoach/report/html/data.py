@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
 from embercoach.report.html import checkout_table, sources
 from embercoach.report.html.hot_spots import hot_spots, is_stall
 from embercoach.report.html.source_tokens import Tokens, tokens
 from embercoach.report.html.tallies import family_of
+from embercoach.severity_policy import CONTEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Contexts by harm: those that fail or compute incorrect values before those that are slow.
 #: Findings that are the same in all contexts, such as data races, are in ``default``.
 _WORST = ("compiled", "differentiated", "default")
-HARM = (*_WORST, *(context for context in rulebook.CONTEXTS if context not in _WORST))
+HARM = (*_WORST, *(context for context in CONTEXTS if context not in _WORST))
 
 
 #: Characters of all sources whose tokens have colors: half a second of Python's tokenizer.

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 #: In shorter files one finding makes a high density.
 LEAST_LINES = 50
-#: Families of rules whose findings synchronize with the GPU, in these contexts repeatedly.
+#: Families of rules whose findings synchronize with the GPU, and their contexts by harm.
 STALLS = ("graph-break", "host-pull")
-REPEATED = ("loop", "periodic")
+WAITS = ("avoidable", "minor")
 #: Rows of a table at most.
 MOST_ROWS = 200
 #: The name of the code outside of functions.
@@ -93,15 +93,15 @@ def _functions(
                 counts.setdefault(name, Counter())[finding["context"]] += 1
                 firsts.setdefault(name, number)
         rows += (
-            [files[path], visible(name), *(counts[name][context] for context in REPEATED), first]
+            [files[path], visible(name), *(counts[name][context] for context in WAITS), first]
             for name, first in firsts.items()
         )
     return sorted(rows, key=lambda row: (-row[2], -row[3], row[4]))[:MOST_ROWS]
 
 
 def is_stall(finding: dict[str, Any]) -> bool:
-    """Return whether a finding synchronizes with the GPU in a loop."""
-    return finding["context"] in REPEATED and family_of(finding["code"]) in STALLS
+    """Return whether a finding synchronizes with the GPU."""
+    return finding["context"] in WAITS and family_of(finding["code"]) in STALLS
 
 
 def _owners(functions: Iterable[Function]) -> dict[int, str]:

@@ -21,7 +21,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.promotion import DTYPES, FLOATING
-from embercoach.checks.fallbacks import REFUSED, is_expected
+from embercoach.checks.fallbacks import REFUSED, is_expected, is_patched
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
 
@@ -75,6 +75,9 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         or _given_twice(fact)
     )
     if problem is None:
+        return
+    owner, _, name = _written(fact, module).rpartition(".")
+    if is_patched(module, owner, name):
         return
     if is_expected(module, fact.place.statement, REFUSED, broadly=True):
         return

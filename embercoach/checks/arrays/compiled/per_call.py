@@ -13,6 +13,7 @@ from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, children, dotted, walk
 from embercoach.analysis.values.lattice import Function, Sequence, Transformed
 from embercoach.checks.arrays.compiled.compilations import root_of
+from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import VALUE, Report, check
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def compiled_per_call(fact: CompileFact, module: Module) -> Iterator[Report]:
     if loop is None and function is not None and _runs_once(function, module):
         return
     body = loop if loop is not None else function.node if function is not None else module.tree
-    if not _is_discarded(fact, body, module):
+    if not _is_discarded(fact, body, module) or is_expected(
+        module, fact.place.statement, REFUSED, broadly=True
+    ):
         return
     where = "in every iteration" if loop is not None else "at every call"
     yield Report.at(

@@ -45,9 +45,12 @@ def no_super_init(module: Module, facts: list[Fact]) -> Iterator[Report]:
 
 
 def _initializes(node: cst.FunctionDef) -> bool:
-    """Test whether a constructor calls another one, sets the state itself, or only raises."""
+    """Test whether a constructor calls another one, sets the state itself, raises, or is `...`."""
+    last = _last(node)
+    if last and isinstance(last[-1], cst.Expr) and isinstance(last[-1].value, cst.Ellipsis):
+        return True
     for inner in walk(node.body):
-        if isinstance(inner, cst.Raise) and inner in _last(node):
+        if isinstance(inner, cst.Raise) and inner in last:
             return True
         if isinstance(inner, cst.Attribute) and inner.attr.value in ("__init__", "_no_grad"):
             return True

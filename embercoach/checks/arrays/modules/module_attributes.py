@@ -69,7 +69,7 @@ def constant_parameter(fact: AttributeFact, module: Module) -> Iterator[Report]:
         "NN-002",
         message=f"constant array `{quoted(fact.name, MOST_QUOTED)}` is a trainable parameter",
         help="Begin its name with `_`, or call `self.freeze(keys=[...], recurse=False)`",
-        context="differentiated" if TRAINING in module.source else None,
+        context="avoidable" if TRAINING in module.source else "minor",
     )
 
 

@@ -162,7 +162,6 @@ def trained_in_evaluation_mode(module: Module, facts: list[Fact]) -> Iterator[Re
                     place,
                     message="leaves the model in evaluation mode: training goes on without",
                     help="Call `model.train()` after it, or at the start of each iteration",
-                    context="loop",
                 )
 
 

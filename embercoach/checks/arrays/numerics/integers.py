@@ -33,7 +33,9 @@ def float_take(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.take(x, i / 2)``."""
     indices = fact.argument(1, "indices")
     array = None if indices is None else as_array(indices.value)
-    if indices is not None and array is not None and array.dtype in FLOATING:
+    if indices is None or array is None or (array.literal and array.scalar):
+        return  # of a number that may be an int, whatever its annotation says
+    if array.dtype in FLOATING:
         yield Report.at(
             fact,
             "INDEX-006",

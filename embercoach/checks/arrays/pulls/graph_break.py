@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -24,7 +22,6 @@ from embercoach.analysis.values.lattice import (
 )
 from embercoach.checks.arrays.pulls.mixed_tests import mixed_test
 from embercoach.checks.arrays.pulls.pull_reports import pull
-from embercoach.checks.arrays.pulls.pull_uses import only_exits
 from embercoach.checks.hoisted_reads import iteration_fix
 from embercoach.checks.loop_reads import loop_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -41,6 +38,8 @@ REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any",
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
+#: Recurrences of a read that another function saves.
+RECURRING = frozenset(("iteration", "forward pass"))
 INSTEAD = {
     "builtins.max": "mx.max(x) or mx.maximum(a, b)",
     "builtins.min": "mx.min(x) or mx.minimum(a, b)",
@@ -63,9 +62,8 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
             module,
             "`.item()`",
             value=callee.owner,
-            help="Keep the value an mx.array, and read it once, where the host needs it",
+            help="Keep the value an mx.array",
             array_node=fact.receiver_node,
-            may_leave=True,
         )
         change = loop_fix(module, fact.place, fact.receiver_node, fact.array, pulled=fact.node)
         yield replace(report, change=change or report.change)
@@ -89,9 +87,8 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
             module,
             f"`{short}()` on an mx.array",
             value=argument.value,
-            help=f"Use {instead} on the device, and convert once where the host needs a number",
+            help=f"Use {instead} on the device",
             array_node=argument.node,
-            may_leave=True,
         )
         change = loop_fix(module, fact.place, argument.node, array, cast=fact.node)
         yield replace(report, change=change or report.change)
@@ -133,7 +130,6 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         value=fact.value,
         help=help_text,
         array_node=fact.node,
-        may_leave=_only_exits(fact, module),
     )
     array = definite_array(fact.value)
     change = None
@@ -141,20 +137,6 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     if array is not None and (array.shape == SCALAR or isinstance(fact.node, cst.Call)):
         change = loop_fix(module, fact.place, fact.node, array)
     yield replace(report, change=change or report.change)
-
-
-def _only_exits(fact: TruthFact, module: Module) -> bool:
-    """Test whether an ``if`` that only leaves a loop or a function tests one array."""
-    if fact.form in ("assert", "chained") or not only_exits(fact.place.statement):
-        return False
-    return fact.form == "if" or _tested_arrays(module)[id(fact.place.statement)] == 1
-
-
-@lru_cache(maxsize=2)
-def _tested_arrays(module: Module) -> Counter[int]:
-    """The number of arrays that each statement tests, by its ``id``."""
-    tests = (f for f in module.facts() if isinstance(f, TruthFact))
-    return Counter(id(f.place.statement) for f in tests if definite_array(f.value) is not None)
 
 
 def _compares_reduced(node: cst.BaseExpression, module: Module) -> bool:
@@ -206,6 +188,7 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             f"`{fact.operator}` on an mx.array",
             value=inside if in_array else fact.left.value,
             help="Use mx.any(x == v), or a Python set of host values",
+            always=RECURRING,
             subject=fact.right.node if in_array else fact.left.node,
         )
         yield replace(report, change=_membership_change(fact, module) if in_array else None)
@@ -263,7 +246,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
             "GRAPH-BREAK-007",
             message="builtin `sum()` adds one graph node per element",
             help=f"Use {INSTEAD[name]}",
-            context=_context_without_pull(fact, module),
+            context=context_of(fact.place, module),
             subject=arrays[0].node,
         )
         return
@@ -274,6 +257,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         f"builtin `{short}()` on an mx.array",
         value=any_item(value) if isinstance(value, Sequence) else value,
         help=f"Use {INSTEAD[name]}",
+        always=RECURRING,
         subject=arrays[0].node,
     )
 
@@ -289,11 +273,6 @@ def _arrays_of(fact: CallFact) -> list[Argument]:
         if isinstance(inner, Sequence) and definite_array(any_item(inner)) is not None:
             return positional
     return arrays
-
-
-def _context_without_pull(fact: CallFact, module: Module) -> str:
-    """The context of builtin ``sum``, which evaluates nothing: compiled functions may call it."""
-    return context_of(fact.place, module.is_test, value=NONE)
 
 
 @check("GRAPH-BREAK-008", of=(*TEXT, *LOGGERS, "."))
@@ -344,5 +323,6 @@ def _formatting(fact: Fact, module: Module, value: Value, node: cst.CSTNode, sho
         f"{shown} of an mx.array",
         value=value,
         help="Print shapes and dtypes, or print every k steps after mx.eval",
+        always=frozenset(("forward pass",)),
         array_node=node,
     )

@@ -9,7 +9,7 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.library import numpy_api
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.contexts import context_of, error_of
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
 from embercoach.analysis.syntax.trees import children
@@ -24,7 +24,6 @@ from embercoach.analysis.values.lattice import (
     Sequence,
     Value,
 )
-from embercoach.checks.arrays.pulls.host_detours import is_replaceable
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
 from embercoach.checks.registry import ProposedFix, Report, check
@@ -59,7 +58,6 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         value=callee.owner,
         help=KEEP,
         array_node=fact.receiver_node,
-        may_leave=True,
     )
     yield replace(report, change=_row_fix(fact, module) or report.change)
 
@@ -99,7 +97,6 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help=KEEP,
             array_node=argument.node,
-            may_leave=True,
         )
         if array is not None and array.dtype == "bfloat16":
             report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
@@ -110,7 +107,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             "HOST-PULL-003",
             message=f"`{short}()` raises a TypeError on an mx.array",
             help=_mlx_twin(fact, name),
-            context=context_of(fact.place, module.is_test, value=argument.value),
+            context=error_of(fact.place, argument.value) or context_of(fact.place, module),
             change=function_fix(module, fact, name),
             subject=argument.node,
         )
@@ -124,8 +121,6 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help=_mlx_twin(fact, name),
             array_node=argument.node,
         )
-        if report.context == "function" and not is_replaceable(fact):
-            report = replace(report, context="sink")
         yield replace(report, change=function_fix(module, fact, name) or report.change)
 
 
@@ -187,7 +182,6 @@ def buffer_export(fact: CallFact, module: Module) -> Iterator[Report]:
             value=argument.value,
             help="Use mx.save or mx.save_safetensors to store arrays",
             array_node=argument.node,
-            may_leave=True,
         )
 
 
@@ -208,7 +202,6 @@ def torch_bridge(fact: CallFact, module: Module) -> Iterator[Report]:
         f"`{name}()`",
         value=argument.value if inner is None else _pulled(fact, module, inner),
         help="Convert once, outside hot loops",
-        may_leave=True,
         pulled_by=inner,
         array_node=argument.node,
         subject=inner,
@@ -307,10 +300,9 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         module,
         "per-element read",
         value=value,
-        help=_instead_of_loop(subject, fact),
+        help="Compute on the whole array with mx functions",
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
-        may_end=False,  # one read before the loop replaces those of its elements, wherever they go
     )
     yield replace(report, change=_element_fix(fact, module, subject, value) or report.change)
 
@@ -325,16 +317,6 @@ def _element_fix(
         return None
     replaced = fact.node if isinstance(fact.callee, BoundMember) else subject
     return element_fix(module, fact.place, subject, array, replaced=replaced)
-
-
-def _instead_of_loop(subject: cst.BaseExpression, fact: Fact) -> str:
-    loop = fact.place.loop
-    over = loop.iter if isinstance(loop, cst.For) else None
-    counts = isinstance(over, cst.Call) and isinstance(over.func, cst.Name)
-    if isinstance(subject, cst.Subscript) and not counts:
-        # The loop may need few elements of a large array.
-        return "Compute with mx functions, or read all at once before the loop: x[indices].tolist()"
-    return "Compute on the whole array with mx functions, or call .tolist() before the loop"
 
 
 def _is_element(subject: cst.BaseExpression, fact: Fact) -> bool:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import EFFECTS, context_of, is_traced
+from embercoach.analysis.facts.contexts import EFFECTS, context_of, error_of, is_traced
 from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.syntax.trees import around, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
@@ -34,7 +35,7 @@ def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
     ):
         return  # ``if self.timing:``, which is off where the function is compiled
     values = [a.value for a in fact.arguments if is_traced(a.value) and holds_arrays(a.value)]
-    if any(context_of(fact.place, module.is_test, value=v) == "compiled" for v in values):
+    if any(error_of(fact.place, v) for v in values):
         short = "async_eval" if fact.symbol == "mlx.core.async_eval" else "eval"
         yield Report.at(
             fact,
@@ -50,11 +51,10 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
     """``mx.eval`` in the inner of two loops, or in a layer."""
     if fact.place.periodic:
         return
-    context = context_of(fact.place, module.is_test)
-    if context == "compiled":
+    if error_of(fact.place, None):
         return
     inner = fact.place.loops >= 2 and _is_carried(fact)
-    if not (inner or context == "forward") or not _passes_arrays(fact):
+    if not (inner or is_forward(fact.place.function)) or not _passes_arrays(fact):
         return
     if _is_training(fact, module) or _is_explained(fact, module):
         return
@@ -65,6 +65,7 @@ def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         where = "every forward pass"
         help_text = "Evaluate in the training or generation loop, after the whole step"
     message = f"`mx.eval()` synchronizes with the GPU in {where}"
+    context = context_of(fact.place, module) if inner else "minor"
     yield Report.at(fact, "HOST-PULL-011", message=message, help=help_text, context=context)
 
 

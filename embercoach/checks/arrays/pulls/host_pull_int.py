@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import context_of
+from embercoach.analysis.facts.contexts import context_of, error_of
 from embercoach.analysis.values.joins import as_array, options
 from embercoach.analysis.values.lattice import Kernel, Sequence, Str, Value
 from embercoach.analysis.values.promotion import FLOATING
@@ -38,7 +38,7 @@ def array_as_int(fact: CallFact, module: Module) -> Iterator[Report]:
                 node=argument.node,
                 message="`mx.arange()` raises a TypeError on an mx.array",
                 help="Pass a Python number, such as one from `.shape`",
-                context=context_of(fact.place, module.is_test, value=argument.value),
+                context=error_of(fact.place, argument.value) or context_of(fact.place, module),
                 subject=argument.node,
             )
         elif param.takes_only_ints and _holds_array_int(argument.value):
@@ -69,9 +69,7 @@ def _int_report(fact: Fact, module: Module, argument: Argument, shown: str) -> R
         node=argument.node,
         message=f"{shown} needs an int, got an mx.array",
         help="Keep sizes, axes and counts as Python ints, such as those of `.shape`",
-        context=context_of(
-            fact.place, module.is_test, value=value, pull=argument.node, subject=argument.node
-        ),
+        context=error_of(fact.place, value, argument.node) or context_of(fact.place, module),
         subject=array,
     )
 
@@ -85,7 +83,7 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
             "HOST-PULL-012",
             message="mx.array as a slice bound raises a ValueError",
             help="Use a Python int, or mx.slice or mx.take with the array",
-            context=context_of(fact.place, module.is_test, value=fact.index),
+            context=error_of(fact.place, fact.index) or context_of(fact.place, module),
             subject=fact.node,
         )
     elif all(isinstance(o, (Sequence, Str)) for o in options(fact.base)):
@@ -94,9 +92,7 @@ def array_index(fact: IndexFact, module: Module) -> Iterator[Report]:
             "HOST-PULL-009",
             message="sequence index must be an int, got an mx.array",
             help="Index with a Python int, or stack the items into one mx.array for mx.take",
-            context=context_of(
-                fact.place, module.is_test, value=fact.index, pull=fact.node, subject=fact.node
-            ),
+            context=error_of(fact.place, fact.index, fact.node) or context_of(fact.place, module),
             subject=fact.node,
         )
 
@@ -119,6 +115,7 @@ def array_grid(fact: CallFact, module: Module) -> Iterator[Report]:
                     node=argument.node,
                     message=f"`{name}` entries must be ints, got an mx.array",
                     help=f"Compute `{name}` from `.shape`, as three Python ints",
-                    context=context_of(fact.place, module.is_test, value=item, pull=argument.node),
+                    context=error_of(fact.place, item, argument.node)
+                    or context_of(fact.place, module),
                 )
                 break

@@ -14,7 +14,7 @@ from embercoach.analysis.calls.parameters import annotated_value, canonical_valu
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import without_raising
-from embercoach.analysis.facts.host_uses import is_forward
+from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.scopes import by_parameter
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import is_layer
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Calls inside of each other that are followed, and calls of one function.
 _MOST_CALLS, _MOST_FOLLOWED = 2, 8
 _METHODS = {"item": "GRAPH-BREAK-001", "tolist": "HOST-PULL-001"}
-_EFFECTS = {"compiled": ": raises when traced", "forward": " in every forward pass"}
+_RAISES, _WAITS = ": raises when traced", " in every forward pass"
 _HELP = {
     "tests": "Select with mx.where, or move the test out of the model's forward pass",
     "pulls": "Keep the value an mx.array, or read it outside of the model's forward pass",
@@ -56,7 +56,7 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     In a compiled function, any read raises.
     """
     function = fact.place.function
-    if function is None or fact.function.module is module or module.is_test or function.is_test:
+    if function is None or fact.function.module is module or module.is_test:
         return
     is_traced = function.compiled or function.vmapped
     if not is_traced and not is_forward(function):
@@ -67,14 +67,15 @@ def imported_read(fact: ProjectCall, module: Module) -> Iterator[Report]:
     read = _read(fact.function, arrays)
     if read is None or read.node in module.detaching:
         return  # the gradient's rule reports what detaches it
-    if not is_traced and not (_is_guard_of(read, fact.function) or _is_unknown(read, arrays)):
+    is_guard = not is_traced and _is_guard_of(read, fact.function)
+    if not is_traced and not is_guard and not _is_unknown(read, arrays):
         return  # reported in its own file, where its use is known
-    context = "compiled" if is_traced else "forward"
+    context = "compiled" if is_traced else "avoidable" if is_guard else "minor"
     name, file = fact.function.name, fact.function.module.path.name
     yield Report.at(
         fact,
         _code(read),
-        message=in_file(name, file, f" {read.how} an array{_EFFECTS[context]}"),
+        message=in_file(name, file, f" {read.how} an array{_RAISES if is_traced else _WAITS}"),
         help=_HELP[read.how],
         context=context,
     )

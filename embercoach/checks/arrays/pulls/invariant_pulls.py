@@ -74,7 +74,7 @@ def invariant_read(fact: CallFact, module: Module) -> Iterator[Report]:
             "HOST-PULL-013",
             message="reads the same value in every iteration",
             help="Read it once, before the loop",
-            context="evaluated",
+            context="minor",
             replaces=("GRAPH-BREAK-001", "HOST-PULL-001"),
         )
 
@@ -97,7 +97,7 @@ def _invariant(call: Read, module: Module) -> Iterator[Report]:
         "HOST-PULL-013",
         message=f"{what} the same value in every iteration",
         help="Call it once, before the loop",
-        context="loop" if computes else "evaluated",
+        context="avoidable" if computes else "minor",
         covers=pulls if computes else (),
     )
 

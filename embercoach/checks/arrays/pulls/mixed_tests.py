@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.contexts import EFFECTS
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.joins import as_number, options
 from embercoach.analysis.values.lattice import Array
 from embercoach.checks.arrays.pulls.pull_reports import pull
-from embercoach.checks.arrays.pulls.pull_uses import only_exits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,13 +43,10 @@ def mixed_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         value=array,
         help="Read the array where it is assigned, or all elements by one .tolist() before",
         array_node=fact.node,
-        may_leave=only_exits(fact.place.statement),
     )
-    if isinstance(fact.place.statement, cst.While):
-        report = replace(report, context="sink")  # each iteration needs to know if it is the last
-    elif isinstance(fact.node, cst.Name) and _is_tested_around(fact.node, fact, module):
-        message = f"{operation} a possible mx.array {EFFECTS['evaluated']}"
-        report = replace(report, context="evaluated", message=message)
+    if isinstance(fact.node, cst.Name) and _is_tested_around(fact.node, fact, module):
+        message = f"{operation} a possible mx.array only costs a device-to-host copy"
+        report = replace(report, context="minor", message=message)
     yield report
 
 

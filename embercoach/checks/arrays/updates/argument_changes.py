@@ -10,11 +10,12 @@ import libcst as cst
 
 from embercoach.analysis.facts.later_reads import assigned_to, comes_later, reads_of
 from embercoach.analysis.facts.layout import layout_of
-from embercoach.analysis.facts.scopes import scope_of, written_arguments
+from embercoach.analysis.facts.scopes import by_parameter, scope_of, written_arguments
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.syntax.trees import (
     dotted,
     head_of,
+    names_below,
     parameters_of,
     small_statements,
     walk,
@@ -110,9 +111,36 @@ def _changed_parameter(fact: Fact, node: cst.Name, module: Module) -> Iterator[R
         yield _changed(fact, node, "default value of")
     elif _looks_pure(function, name):
         call = _harmed_call(function, name, sources_of(module), set())
-        if call is not None:
+        if call is not None and not _may_return_before(fact.place, function, call):
             stop = Stop(call.node, call.place.statement, "the caller reads its array again")
             yield _changed(fact, node, "caller's array passed as", stop)
+
+
+def _may_return_before(
+    place: FactPlace, function: FunctionInfo, call: LocalCall | ProjectCall
+) -> bool:
+    """Test whether a call may return before the update, by what it passes or a test has set up."""
+    tested: set[str] = set()
+    for level in layout_of(function.module, function).outward(place.statement):
+        for statement in level.statements[: level.position]:
+            if isinstance(statement, cst.If) and _returns(statement.body):
+                tested |= set(names_below(statement.test))
+    known = {parameter.name for parameter in function.parameters}
+    if not tested <= known:
+        return True  # the closure decides
+    pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
+    given = by_parameter(function, pairs, is_bound=call.is_bound)
+    return any(isinstance(given.get(name), _CONSTANTS) for name in tested)
+
+
+def _returns(body: cst.BaseSuite) -> bool:
+    """Test whether a suite ends with ``return``."""
+    last = body.body[-1] if body.body else None
+    last = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+    return isinstance(last, cst.Return)
+
+
+_CONSTANTS = (cst.BaseNumber, cst.BaseString, cst.List, cst.Tuple)
 
 
 def _changed(fact: Fact, node: cst.Name, what: str, *related: Stop) -> Report:

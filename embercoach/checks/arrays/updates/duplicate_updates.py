@@ -225,7 +225,7 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
     if any(isinstance(node, (cst.Integer, cst.Float)) or _is_filled(node) for node in added):
         return True
     starts = _computed(target.value, fact.place, module)
-    return not fact.place.loops and any(map(_is_filled, starts))
+    return fact.in_place and not fact.place.loops and any(map(_is_filled, starts))
 
 
 def _is_filled(node: cst.BaseExpression) -> bool:

@@ -1,7 +1,6 @@
-"""Reads of what an iteration computes by a model from its own data: one wait in a whole pass.
+"""Loops that generate: each iteration runs a model on what the last one has computed.
 
-The model's work is long, the wait short. To read all results after the loop would keep the graphs
-or the results of all iterations in memory.
+There each wait of the host delays the next call of the model.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.host_uses import is_forward
+from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import SCOPES, all_statements, children, dotted, walk
 from embercoach.analysis.values.inheritance import MODULE_CLASS
 from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject, Transformed
-from embercoach.checks.arrays.lazy.step_loops import is_step
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -31,48 +29,21 @@ _GRADIENTS = frozenset(("grad", "value_and_grad", "module_value_and_grad"))
 _MOST_NAMES, _MOST_FUNCTIONS = 16, 3
 
 
-def ends_whole_pass(place: FactPlace, read: cst.CSTNode, module: Module) -> bool:
-    """Test whether a loop reads what a call of a model computes, of data of the same iteration.
-
-    In a chain each iteration computes with results of the last one, as tokens are generated: there
-    each wait delays the next call. Training steps are another matter.
-
-    Args:
-        place: the place of the read.
-        read: the expression whose value is read.
-        module: the module of the read.
-    """
+def is_of_decoding(place: FactPlace, read: cst.CSTNode, module: Module) -> bool:
+    """Test whether a loop reads what a model computes from results of the last iteration."""
     loops = [*layout_of(module, place.function).loops(place.statement)]
-    is_step = bool(loops) and trains(loops[0], module)
-    if is_step and not _has_gradient(loops[0].body, module):
-        return False  # an unknown call may take the gradient
-    if place.loops != len(loops):  # in a comprehension
-        calls = (node for node in walk(read) if isinstance(node, cst.Call))
-        return any(_runs_model(call, place.function, module) for call in calls)
-    if not loops:
+    if not loops or place.loops != len(loops):  # in a comprehension
         return False
     search = _Search(loops[0].body, place, module)
     search.follow(read, place.statement)
-    return search.runs_model and not search.is_chain and not search.takes_gradient
+    return search.runs_model and search.is_chain and not search.takes_gradient
 
 
-def is_of_step(place: FactPlace, read: cst.CSTNode, body: cst.BaseSuite, module: Module) -> bool:
-    """Test whether what a training step reads comes from its pass through the model."""
+def is_plain(place: FactPlace, read: cst.CSTNode, body: cst.BaseSuite, module: Module) -> bool:
+    """Test whether a pass of a body computes what it reads by MLX's own operations alone."""
     search = _Search(body, place, module)
     search.follow(read, place.statement)
-    # What is not known to take the gradient may do so, where nothing else does.
-    return search.takes_gradient or (search.runs_model and not _has_gradient(body, module))
-
-
-@lru_cache(maxsize=16)
-def trains(loop: cst.For | cst.While, module: Module) -> bool:
-    """Test whether each iteration updates weights, or takes a gradient."""
-    return is_step(loop, module, by_evaluation=False) or _has_gradient(loop.body, module)
-
-
-@lru_cache(maxsize=16)
-def _has_gradient(body: cst.BaseSuite, module: Module) -> bool:
-    return any(isinstance(n, cst.Call) and _takes_gradient(n, module) for n in walk(body))
+    return not search.calls_others
 
 
 class _Search:
@@ -88,6 +59,7 @@ class _Search:
         self.runs_model = False
         self.takes_gradient = False
         self.is_chain = False
+        self.calls_others = False
 
     def follow(self, node: cst.CSTNode, statement: cst.CSTNode) -> None:
         pending = [node]
@@ -100,6 +72,7 @@ class _Search:
             elif not isinstance(part, cst.Lambda):
                 pending += children(part)
             if isinstance(part, cst.Call):
+                self.calls_others |= not _is_operation(part, self._module)
                 self.takes_gradient |= _takes_gradient(part, self._module)
                 self.runs_model |= _runs_model(part, self._function, self._module)
 
@@ -123,6 +96,13 @@ class _Search:
 def _order(body: cst.BaseSuite) -> dict[int, int]:
     """The order of the statements of a body, by their ``id``."""
     return {id(statement): n for n, statement in enumerate(all_statements(body))}
+
+
+def _is_operation(call: cst.Call, module: Module) -> bool:
+    fact = evaluation_of(module).calls.get(call)
+    if fact is None:
+        return False
+    return fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins."))
 
 
 def _takes_gradient(call: cst.Call, module: Module) -> bool:

@@ -1,0 +1,180 @@
+"""Remedies of reads that recur: the plain change that saves the wait, where there is one.
+
+A read without a remedy is a note: the host needs the value, or nothing is known of its use.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.evaluation import evaluation_of
+from embercoach.analysis.facts.hot_functions import is_forward
+from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.facts.scopes import scope_of
+from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
+from embercoach.analysis.syntax.trees import names_below, walk
+from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.lattice import LibraryObject
+from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
+from embercoach.checks.arrays.lazy.step_loops import is_step
+from embercoach.checks.arrays.pulls.decoding_loops import is_of_decoding, is_plain
+from embercoach.checks.arrays.pulls.invariance import is_invariant
+from embercoach.checks.hoisted_reads import is_array
+
+if TYPE_CHECKING:
+    from embercoach.analysis.facts.facts import FactPlace
+    from embercoach.analysis.project.module import Module
+
+
+class Remedy(Enum):
+    """What saves a read, as the help of a finding says it."""
+
+    PASS_ON = "Pass the mx.array on: only operations of arrays take its value"
+    COMPUTE = "Compute with mx functions: the result returns to the device"
+    HOIST = "Read it once, before the loop"
+    ELEMENTS = "Read the elements at once, before the loop: x.tolist() or x[indices].tolist()"
+    GATHER = "Collect the arrays, and read them together after the loop"
+    FIRST_COPY = "Keep the first copy: this reads the same array again"
+    METADATA = "Ask the mx.array for its size, shape or dtype: that needs no evaluation"
+    PIPELINE = "Start the next step with mx.async_eval before you read the result of this one"
+    MOVE_CHECK = "Check it outside of the model's forward pass, or drop the check"
+
+
+#: Calls of the same method in a body that are looked at.
+_MOST_ALIKE = 32
+
+
+def remedy_of(
+    place: FactPlace,
+    pull: cst.CSTNode,
+    subject: cst.CSTNode | None,
+    module: Module,
+    *,
+    evaluated: bool,
+) -> Remedy | None:
+    """The remedy of a read that recurs, None where no plain change saves it.
+
+    Args:
+        place: of the read.
+        pull: the node that reads.
+        subject: the expression of the array.
+        module: the module of the read.
+        evaluated: the array has been evaluated, so that reading it only costs a copy.
+    """
+    function, loop = place.function, place.loop
+    in_loop = place.loops > 0
+    if in_loop and loop is not None:
+        body: cst.CSTNode = loop.body
+    elif function is not None and not isinstance(function.node, cst.Lambda):
+        body = function.node.body
+    else:
+        return None
+    uses = uses_of(pull, body, module, function)
+    if uses == {Use.SHOWN}:
+        return None
+    if uses == {Use.METADATA}:
+        return Remedy.METADATA
+    if uses == {Use.DEVICE} and not evaluated:
+        return Remedy.PASS_ON if _is_number(pull) else Remedy.COMPUTE
+    if in_loop:
+        return _of_loop(place, pull, subject, uses, module, evaluated=evaluated)
+    if uses == {Use.CHECKED} and is_forward(function) and not evaluated:
+        return Remedy.MOVE_CHECK
+    return Remedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
+
+
+def _of_loop(
+    place: FactPlace,
+    pull: cst.CSTNode,
+    subject: cst.CSTNode | None,
+    uses: frozenset[Use],
+    module: Module,
+    *,
+    evaluated: bool,
+) -> Remedy | None:
+    loop, function = place.loop, place.function
+    loops = [*layout_of(module, function).loops(place.statement)]
+    in_comprehension = place.loops != len(loops)
+    if not in_comprehension and not _may_be_long(place, module):
+        return None
+    if (
+        subject is not None
+        and is_invariant(subject, place, module)
+        and not _is_item(subject, place, module)
+    ):
+        if not place.loop_names.isdisjoint(names_below(subject)):
+            is_tight = place.loops > 1 or loop is None or not _computes(loop, module)
+            return Remedy.ELEMENTS if is_tight else None
+        return None if evaluated else Remedy.HOIST
+    if in_comprehension or loop is None:
+        return None
+    if _is_read_again(pull, loop.body, place, module):
+        return Remedy.FIRST_COPY
+    if subject is None or place.evaluated.pending:
+        return None  # the next step has been started
+    is_decoding = is_of_decoding(place, subject, module)
+    if uses <= {Use.GATHERED, Use.SHOWN} and _is_number(pull):
+        waits = evaluated or is_step(loop, module, by_evaluation=True)
+        is_cheap = not is_decoding and is_plain(place, subject, loop.body, module)
+        return Remedy.GATHER if is_cheap and not waits else None
+    return Remedy.PIPELINE if is_decoding else None
+
+
+def _is_item(subject: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an array is an item of a list or a dictionary: each is another one."""
+    return isinstance(subject, cst.Subscript) and not is_array(module, place, subject.value)
+
+
+def _may_be_long(place: FactPlace, module: Module) -> bool:
+    loop = place.loop
+    if loop is None or not is_long(loop):
+        return False
+    return not (isinstance(loop, cst.For) and is_short(loop.iter, place.function, module))
+
+
+def _computes(loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether an iteration computes arrays: the wait for an element is a part of its time."""
+    evaluation = evaluation_of(module)
+    for node in walk(loop.body):
+        fact = evaluation.calls.get(node)
+        if fact is None:
+            continue
+        if (fact.symbol or "").startswith("mlx.") or isinstance(fact.callee, LibraryObject):
+            return True
+        if fact.array is not None and fact.entry is not None and holds_arrays(fact.result):
+            return True
+    return False
+
+
+def _is_number(pull: cst.CSTNode) -> bool:
+    """Test whether a pull reads a single number: ``x.item()``, ``int(x)``."""
+    func = pull.func if isinstance(pull, cst.Call) else None
+    return isinstance(func, cst.Name) or (
+        isinstance(func, cst.Attribute) and func.attr.value == "item"
+    )
+
+
+def _is_read_again(pull: cst.CSTNode, body: cst.CSTNode, place: FactPlace, module: Module) -> bool:
+    """Test whether an earlier statement of a body copies the same array by the same call."""
+    if not isinstance(pull, cst.Call) or _is_number(pull):
+        return False
+    name = pull.func.attr.value if isinstance(pull.func, cst.Attribute) else ""
+    reaching = scope_of(module, place.function).reaching
+    alike = region_of(body).calls.get(name, [])[:_MOST_ALIKE]
+    if len(alike) < 2:
+        return False
+    text, layout = module.parsed.code(pull), layout_of(module, place.function)
+    names = {n.value for n in walk(pull) if isinstance(n, cst.Name)} & set(reaching.bindings)
+    for call, statement in alike:
+        if call is pull or statement is place.statement:
+            continue
+        if layout.in_sequence(statement, place.statement) and module.parsed.code(call) == text:
+            bindings = [
+                (reaching.before(statement, n), reaching.before(place.statement, n)) for n in names
+            ]
+            if bindings and all(one is not None and one == two for one, two in bindings):
+                return True
+    return False

@@ -1,0 +1,134 @@
+"""Reads that recur are warnings where a plain change saves them, and its name is the help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embercoach.checks import Project, check_source
+from embercoach.checks.arrays.pulls.remedies import Remedy
+from tests.checks.findings import findings
+
+PULLS = ("GRAPH-BREAK-00", "HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")
+PROGRAM = """
+import numpy as np
+
+def run(model, x: mx.array, y: mx.array, xs: list[mx.array], ws: dict[str, mx.array], n, opt):
+    out, total = [], 0.0
+{}
+    return out, total
+"""
+DECODING = "t = x\nfor _ in range(n):\n    t = mx.argmax(model(t[None]), axis=-1)\n    {}"
+#: Bodies of a function, and the remedy of the last read in them; None for a note.
+LOOPS = {
+    "an operand again": ("for a in xs:\n    out.append(y * a.max().item())", Remedy.PASS_ON),
+    "a size": ("for a in xs:\n    out.append(mx.zeros((a.max().item(),)))", None),
+    "a slice bound": ("for a in xs:\n    out.append(y[: a.max().item()])", None),
+    "an operand of a builtin": ("for a in xs:\n    out.append(y * max(1, int(a.max())))", None),
+    "an operand, and printed": ("for a in xs:\n    v = a.max().item()\n    print(y * v, v)", None),
+    "through NumPy": (
+        "for a in xs:\n    out.append(y + mx.array(np.flip(np.array(a))))",
+        Remedy.COMPUTE,
+    ),
+    "by a function that only NumPy has": (
+        "for a in xs:\n    out.append(mx.array(np.unique(np.array(a))))",
+        None,
+    ),
+    "the same array": ("for i in range(n):\n    out.append(i + y.sum().item())", Remedy.HOIST),
+    "an array that the loop changes": (
+        "for i in range(n):\n    y = y * 2\n    out.append((i, y.sum().item()))",
+        Remedy.GATHER,
+    ),
+    "an element": ("for i in range(n):\n    out.append((i, y[i].item()))", Remedy.ELEMENTS),
+    "an element of a list": (
+        "for i in range(n):\n    out.append((i, xs[i].item()))",
+        Remedy.GATHER,
+    ),
+    "an entry of a dictionary": (
+        "for k in ws:\n    np.testing.assert_equal(np.array(ws[k]), k)",
+        None,
+    ),
+    "each row": ("for row in y:\n    out.append(np.array(row).tolist())", Remedy.ELEMENTS),
+    "few iterations": ("for i in range(4):\n    out.append((i, y[i].item()))", None),
+    "a return follows": ("for i in range(n):\n    return y[i].item() + i", None),
+    "in some iterations": (
+        "for i in range(n):\n    if i % 8 == 0:\n        out.append(y[i].item())",
+        None,
+    ),
+    "collected": ("for a in xs:\n    out.append(mx.abs(a).max().item())", Remedy.GATHER),
+    "summed": ("for a in xs:\n    total += float((a * a).sum())", Remedy.GATHER),
+    "shown": ("for a in xs:\n    print(f'{a.sum().item():.2f}')", None),
+    "collected, of a model": ("for a in xs:\n    out.append(mx.mean(model(a)).item())", None),
+    "collected, after an evaluation": (
+        "for a in xs:\n    b = mx.abs(a).max()\n    mx.eval(b)\n    out.append(b.item())",
+        None,
+    ),
+    "collected, of a step": (
+        "for a in xs:\n    opt.update(model, ws)\n    out.append(a.sum().item())",
+        None,
+    ),
+    "the size of a copy": ("for a in xs:\n    print(np.array(a).size)", Remedy.METADATA),
+    "copied twice": (
+        "for a in xs:\n    model.use(np.array(a))\n    model.use(np.array(a))",
+        Remedy.FIRST_COPY,
+    ),
+    "a token of a decoding loop": (
+        DECODING.format("out.append(model.text(t.item()))"),
+        Remedy.PIPELINE,
+    ),
+    "a token, after an evaluation": (
+        DECODING.format("mx.eval(t); model.text(t.item())"),
+        Remedy.PIPELINE,
+    ),
+    "a token of a pipelined loop": (
+        (
+            "t = x\nfor _ in range(n):\n    u = mx.argmax(model(t[None]), axis=-1)\n"
+            "    mx.async_eval(u)\n    model.text(t.item())\n    t = u"
+        ),
+        None,
+    ),
+    "a branch of a decoding loop": (DECODING.format("if mx.any(t == 2): break"), Remedy.PIPELINE),
+    "a result of other data each time": (
+        "for a in xs:\n    model.text(mx.mean(model(a)).item())",
+        None,
+    ),
+    "once in a call": ("out.append(y * x.max().item())", None),
+}
+
+
+@pytest.mark.parametrize(("body", "remedy"), LOOPS.values(), ids=LOOPS)
+def test_a_read_in_a_loop(body: str, remedy: Remedy | None) -> None:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    found = findings(PROGRAM.format(lines), PULLS)[-1]
+    assert found.context == ("avoidable" if remedy else "minor")
+    assert remedy is None or found.help == remedy.value
+
+
+FORWARD = {
+    "a check": ("if mx.any(mx.isnan(x)):\n            raise ValueError", Remedy.MOVE_CHECK),
+    "an assertion": ("assert mx.all(x > 0)", Remedy.MOVE_CHECK),
+    "a branch": ("if mx.any(x > 0):\n            x = self.layer(x)", None),
+    "an operand": ("x = x / x.max().item()", Remedy.PASS_ON),
+    "rows of a file": ("x = x @ self.store.load(x.tolist())", None),
+}
+
+
+@pytest.mark.parametrize(("body", "remedy"), FORWARD.values(), ids=FORWARD)
+def test_a_read_in_a_forward_pass(body: str, remedy: Remedy | None) -> None:
+    program = f"class A(nn.Module):\n    def __call__(self, x):\n        {body}\n        return x\n"
+    found = findings(program, PULLS)[-1]
+    assert found.context == ("avoidable" if remedy else "minor")
+    assert remedy is None or found.help == remedy.value
+
+
+@pytest.mark.parametrize(
+    ("file", "context"),
+    [("run.py", "avoidable"), ("benchmarks/run.py", "benchmark"), ("tests/run.py", "test")],
+)
+def test_tests_and_benchmarks_wait_as_they_like(file: str, context: str) -> None:
+    source = (
+        "import mlx.core as mx\ndef f(x: mx.array, n):\n    return [x[i].item() for i in range(n)]"
+    )
+    (found,) = check_source(source, Path(file), Project()).findings
+    assert found.context == context
