@@ -97,8 +97,8 @@ def page_of(text: str, path: Path) -> Page:
             elif token.tag == "h2":
                 section = following.content
                 sections.append(section)
-        elif token.type == "inline" and section == "Remedy":
-            remedy = remedy or token.content
+        elif token.type == "paragraph_open" and section == "Remedy" and following is not None:
+            remedy = remedy or following.content
         elif token.type in ("fence", "code_block") and section in CODE_SECTIONS:
             line = body_line + (token.map or [0])[0] + 1
             language = token.info.strip() if token.type == "fence" else ""
