@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
     "api": set(),
     "plugins": {"api", "rulebook", "safe_read"},
-    "checks": {"analysis", "metal", "plugins", "api"} | BOTTOM,
+    "checks": {"analysis", "metal", "plugins", "api", "fixes"} | BOTTOM,
     "fixes": BOTTOM,
     "notebooks": {"fixes", "finding"},
     "report": {"fixes", "notebooks", "metal"} | BOTTOM,
