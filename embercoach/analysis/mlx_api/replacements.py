@@ -185,7 +185,7 @@ MEMBERS = {
     "cuda": "{x}",
     "detach": "{mx}.stop_gradient({x})",
     "dim": "{x}.ndim",
-    "double": "{x}.astype({mx}.float64)",
+    "double": "{x}.astype({mx}.float32)",  # float64 raises on the GPU
     "float": "{x}.astype({mx}.float32)",
     "half": "{x}.astype({mx}.float16)",
     "int": "{x}.astype({mx}.int32)",

@@ -26,6 +26,8 @@ def member_fix(node: cst.Attribute, call: cst.Call, module: Module) -> ProposedF
     simple = isinstance(owner, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
     if mx is None or not pattern or not simple or any(a.keyword or a.star for a in call.args):
         return None
+    if node.attr.value == "expand" and len(call.args) == 1:
+        return None  # a shape, or a size
     pattern = pattern.replace("{mx}", mx)
     code = module.parsed.code
     if "\n" in code(call):
