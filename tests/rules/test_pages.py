@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -159,6 +160,19 @@ def test_evidence_and_remedies_hold(block: Block) -> None:
 def test_remedies_satisfy_the_checks(block: Block) -> None:
     """Code that follows the help is not reported again, nor by another rule."""
     assert [f for f in found_by_checks(block) if is_more_than_note(f, block.path.stem)] == []
+
+
+#: A function or a dtype of MLX in prose.
+MLX_NAME = re.compile(r"\b(?:mx|nn|optim)\.[\w.]*\w")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_remedies_use_what_the_help_names(page: Page) -> None:
+    bad = [block for block in page.blocks_of("Bad") if not is_simulated(block)]
+    found = [finding for block in bad for finding in found_by_checks(block)]
+    named = {n for f in found if f.code == page.path.stem for n in MLX_NAME.findall(f.help)}
+    code = "".join(block.code for block in page.blocks_of("Remedy"))
+    assert [name for name in sorted(named) if name not in code] == []
 
 
 def is_more_than_note(finding: Finding, own: str) -> bool:
