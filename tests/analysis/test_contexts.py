@@ -136,7 +136,7 @@ def test_what_runs_every_time_is_not_periodic(test: str) -> None:
                     pass
                 elif {test}:
                     pass
-                x.item()
+                (x + i).item()
     """
     assert context(source) == "iteration"
 
@@ -160,16 +160,12 @@ def test_a_value_that_no_array_needs_is_a_sink(use: str, expected: str) -> None:
     [
         # A look at the first element is no loop.
         (
-            "for a in b:\n    x.item()\n    if a:\n        break\n    else:\n        raise a",
+            "for a in b:\n    (x + a).item()\n    if a:\n        break\n    else:\n        raise a",
             "once",
         ),
-        ("for a in b:\n    for c in a:\n        x.item()\n    break", "iteration"),
-        ("for a in b:\n    for c in a:\n        x.item()\n        break", "iteration"),
-        ("for a in b:\n    x.item()\n    if a:\n        continue\n    break", "iteration"),
-        (
-            "for a in b:\n    try:\n        x.item()\n        break\n    except E:\n        pass",
-            "iteration",
-        ),
+        ("for a in b:\n    for c in a:\n        (x + a).item()\n    break", "iteration"),
+        ("for a in b:\n    for c in a:\n        (x + a).item()\n        break", "iteration"),
+        ("for a in b:\n    (x + a).item()\n    if a:\n        continue\n    break", "iteration"),
     ],
 )
 def test_what_runs_once_is_no_loop(loop: str, expected: str) -> None:

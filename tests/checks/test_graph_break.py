@@ -70,7 +70,7 @@ def test_statements(number: str, body: str) -> None:
     assert finding.code == f"{FAMILY}-{number}"
 
 
-@pytest.mark.parametrize("test", ["x[0]", "x > n", "n and not x"])
+@pytest.mark.parametrize("test", ["x[v]", "x[v] > n", "n and not x[v]"])
 def test_a_comprehension_tests_in_a_loop(test: str) -> None:
     (finding,) = findings(function(f"return [v for v in y if {test}]"), FAMILY)
     number = "004" if "not" in test else "003"
@@ -110,7 +110,7 @@ CONTEXTS = {
     "compiled": "@mx.compile\ndef f(x: mx.array):\n    return x * float(PULL)",
     "vmapped is compiled": "def f(x: mx.array):\n    return x * PULL\ng = mx.vmap(f)",
     "differentiated": "def f(x: mx.array):\n    return (x * PULL).sum()\ng = mx.grad(f)",
-    "iteration": "def f(x: mx.array):\n    for i in range(9):\n        s = PULL",
+    "iteration": "def f(x: mx.array):\n    for i in range(9):\n        x = x + 1\n        s = PULL",
     "called in a loop": (
         "def f(x: mx.array):\n    return PULL\n"
         "class A:\n    def g(self, x: mx.array):\n        return f(x)\n"
@@ -124,12 +124,13 @@ CONTEXTS = {
     "called for two items": (
         "def f(x: mx.array):\n    return PULL\nfor x in (mx.ones(1), mx.ones(2)):\n    f(x)"
     ),
-    "loop of a script": "x = mx.ones(3)\nwhile True:\n    s = PULL",
+    "loop of a script": "x = mx.ones(3)\nwhile True:\n    x = x + 1\n    s = PULL",
     "forward pass": "class A(nn.Module):\n    def __call__(self, x):\n        return PULL",
     "once": "def f(x: mx.array):\n    return PULL",
     "copy": "def f(x: mx.array):\n    mx.eval(x)\n    return PULL",
     "a condition": (
-        "def f(x: mx.array):\n    for i in range(9):\n        if i % 10 == 0:\n            s = PULL"
+        "def f(x: mx.array):\n    for i in range(9):\n        x = x + 1\n"
+        "        if i % 10 == 0:\n            s = PULL"
     ),
     "a script": "x = mx.ones(3)\ns = PULL",
     "script in main": "def main():\n    x = mx.ones(3)\n    return PULL",
@@ -233,4 +234,4 @@ def generate(model, tokenizer, sampler):
     return token.item()
 """
     (finding,) = findings(program, f"{FAMILY}-001")
-    assert finding.context == "evaluated"
+    assert effect(finding) == "copy"

@@ -291,10 +291,8 @@ family = "dtype"
 summary = "one line"
 since = "0.1.0"
 fix = "none"
-[severity.recommended]
-default = "note"
-[severity.ember]
-default = "error"
+severity = "note"
+ember = "error"
 +++
 """
 TEXT = "# bad-name (DTYPE-099)\n## What it does\nA\n## Why it hurts\nB\n"

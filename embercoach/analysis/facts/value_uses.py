@@ -32,8 +32,8 @@ class Use(Enum):
 
     #: An operation of arrays takes it: it returns to the device.
     DEVICE = auto()
-    #: It is put into a list, or added to a number of earlier iterations.
-    GATHERED = auto()
+    #: It is added to a number of earlier iterations.
+    SUMMED = auto()
     #: Only the size, shape or dtype of its copy is read.
     METADATA = auto()
     #: It decides only if an exception is raised.
@@ -46,7 +46,6 @@ class Use(Enum):
 
 #: Expressions that are followed for one value.
 _MOST_USES = 64
-_COLLECTING = frozenset(("append", "extend", "insert", "add", "appendleft"))
 #: Builtins whose result is the value, in another form.
 _PASSING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "list", "round"))
 _SHOWING = frozenset(("builtins.print", "builtins.str", "builtins.repr", "builtins.format"))
@@ -135,7 +134,7 @@ class _Uses:
             if parent.iter is node:
                 self._bind(parent.target, parent)
         elif kind is cst.AugAssign:
-            self._found.add(Use.DEVICE if self._is_array(parent) else Use.GATHERED)
+            self._found.add(Use.DEVICE if self._is_array(parent) else Use.SUMMED)
         elif not isinstance(parent, cst.BaseSuite):
             self._within(parent)
 
@@ -168,8 +167,6 @@ class _Uses:
             self._found.add(Use.DEVICE)
         elif symbol in _SHOWING or (dotted(call.func) or "").startswith(_LOGGERS):
             self._found.add(Use.SHOWN)
-        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _COLLECTING:
-            self._found.add(Use.GATHERED)
         else:
             self._found.add(Use.HOST)
 

@@ -38,8 +38,6 @@ REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any",
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
-#: Recurrences of a read that another function saves.
-RECURRING = frozenset(("iteration", "forward pass"))
 INSTEAD = {
     "builtins.max": "mx.max(x) or mx.maximum(a, b)",
     "builtins.min": "mx.min(x) or mx.minimum(a, b)",
@@ -188,7 +186,7 @@ def comparison(fact: CompareFact, module: Module) -> Iterator[Report]:
             f"`{fact.operator}` on an mx.array",
             value=inside if in_array else fact.left.value,
             help="Use mx.any(x == v), or a Python set of host values",
-            always=RECURRING,
+            replaced=True,
             subject=fact.right.node if in_array else fact.left.node,
         )
         yield replace(report, change=_membership_change(fact, module) if in_array else None)
@@ -257,7 +255,7 @@ def builtin_reduction(fact: CallFact, module: Module) -> Iterator[Report]:
         f"builtin `{short}()` on an mx.array",
         value=any_item(value) if isinstance(value, Sequence) else value,
         help=f"Use {INSTEAD[name]}",
-        always=RECURRING,
+        replaced=True,
         subject=arrays[0].node,
     )
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.facts.caller_evaluation import is_evaluated_by_callers
 from embercoach.analysis.facts.contexts import EFFECTS, error_of, recurrence_of, was_evaluated
+from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.evaluation_state import is_evaluated
 from embercoach.analysis.values.joins import as_array
+from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.remedies import Remedy, remedy_of
 from embercoach.checks.registry import Report
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
@@ -34,6 +36,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     covers: tuple[cst.CSTNode, ...] = (),
     replaces: tuple[str, ...] = (),
     always: frozenset[str] = frozenset(),
+    replaced: bool = False,
 ) -> Report:
     """Report that the host reads an array, and the effect that this has in its context.
 
@@ -51,11 +54,12 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         covers: as in ``Report``.
         replaces: as in ``Report``.
         always: the recurrences in which ``help`` saves the read, whatever its value is used for.
+        replaced: ``help`` names the function of MLX that saves the read of an operand.
     """
     pull_node = pulled_by or node or fact.node
     recurrence = recurrence_of(fact.place, module)
     context = error_of(fact.place, value, pull_node)
-    evaluated = _is_evaluated(fact, value, array_node)
+    evaluated = _is_evaluated(fact, value, array_node, module)
     remedy: Remedy | None = None
     if context is None and module.purpose is not None:
         context = module.purpose
@@ -78,7 +82,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
         code,
         node=node,
         message=f"{operation} {effect}",
-        help=help if remedy is None else remedy.value,
+        help=help if remedy is None or replaced else remedy.value,
         context=context or "minor",
         covers=covers,
         replaces=replaces,
@@ -86,10 +90,18 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     )
 
 
-def _is_evaluated(fact: Fact, value: Value, array_node: cst.CSTNode | None) -> bool:
+def _is_evaluated(fact: Fact, value: Value, array_node: cst.CSTNode | None, module: Module) -> bool:
     # What it is on other paths, if that is unknown, does not count.
     if is_evaluated(as_array(value) or value):
         return True
-    return array_node is not None and (
-        was_evaluated(fact.place, array_node) or is_evaluated_by_callers(fact.place, array_node)
+    if array_node is None:
+        return False
+    if was_evaluated(fact.place, array_node) or is_evaluated_by_callers(fact.place, array_node):
+        return True
+    # The first iteration has evaluated what a loop does not change.
+    is_named = isinstance(array_node, (cst.Name, cst.Attribute)) and fact.place.loops > 0
+    return (
+        is_named
+        and fact.place.loop_names.isdisjoint(names_below(array_node))
+        and is_invariant(array_node, fact.place, module)
     )

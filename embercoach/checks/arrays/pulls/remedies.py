@@ -20,7 +20,6 @@ from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import LibraryObject
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
 from embercoach.checks.arrays.lazy.step_loops import is_step
-from embercoach.checks.arrays.pulls.decoding_loops import is_of_decoding, is_plain
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.hoisted_reads import is_array
 
@@ -36,10 +35,9 @@ class Remedy(Enum):
     COMPUTE = "Compute with mx functions: the result returns to the device"
     HOIST = "Read it once, before the loop"
     ELEMENTS = "Read the elements at once, before the loop: x.tolist() or x[indices].tolist()"
-    GATHER = "Collect the arrays, and read them together after the loop"
+    SUM = "Sum the arrays, and read the sum once after the loop"
     FIRST_COPY = "Keep the first copy: this reads the same array again"
     METADATA = "Ask the mx.array for its size, shape or dtype: that needs no evaluation"
-    PIPELINE = "Start the next step with mx.async_eval before you read the result of this one"
     MOVE_CHECK = "Check it outside of the model's forward pass, or drop the check"
 
 
@@ -113,14 +111,20 @@ def _of_loop(
         return None
     if _is_read_again(pull, loop.body, place, module):
         return Remedy.FIRST_COPY
-    if subject is None or place.evaluated.pending:
-        return None  # the next step has been started
-    is_decoding = is_of_decoding(place, subject, module)
-    if uses <= {Use.GATHERED, Use.SHOWN} and _is_number(pull):
-        waits = evaluated or is_step(loop, module, by_evaluation=True)
-        is_cheap = not is_decoding and is_plain(place, subject, loop.body, module)
-        return Remedy.GATHER if is_cheap and not waits else None
-    return Remedy.PIPELINE if is_decoding else None
+    if uses == {Use.SUMMED} and subject is not None and _is_operation(subject, module):
+        # The end of a step evaluates, or has to.
+        return None if evaluated or is_step(loop, module, by_evaluation=True) else Remedy.SUM
+    return None
+
+
+def _is_operation(subject: cst.CSTNode, module: Module) -> bool:
+    """Test whether MLX's own operations compute an expression: it takes less time than a wait."""
+    calls = evaluation_of(module).calls
+    facts = [calls.get(node) for node in walk(subject) if isinstance(node, cst.Call)]
+    return bool(facts) and all(
+        fact is not None and (fact.array is not None or (fact.symbol or "").startswith("mlx.core."))
+        for fact in facts
+    )
 
 
 def _is_item(subject: cst.CSTNode, place: FactPlace, module: Module) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import ArrayIndexFact
-from embercoach.analysis.syntax.trees import walk
+from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import SCALAR
@@ -42,6 +42,14 @@ REPEATING = frozenset(
     [
         *("randint", "categorical", "floor", "round", "searchsorted", "digitize", "repeat", "tile"),
         *("astype", "floor_divide", "remainder", "argmax", "argmin"),
+    ]
+)
+#: Names of indices that repeat, as a rule: others may have been made unique elsewhere.
+REPEATING_NAMES = frozenset(
+    [
+        *("labels", "tokens", "token_ids", "input_ids", "ids", "classes", "bins", "segments"),
+        *("segment_ids", "cells", "targets", "y", "batch", "groups", "edges", "senders"),
+        *("receivers", "where"),
     ]
 )
 #: Functions whose results are filled with one number.
@@ -225,7 +233,12 @@ def _accumulates(fact: BinaryFact, target: cst.Subscript, module: Module) -> boo
     if any(isinstance(node, (cst.Integer, cst.Float)) or _is_filled(node) for node in added):
         return True
     starts = _computed(target.value, fact.place, module)
-    return fact.in_place and not fact.place.loops and any(map(_is_filled, starts))
+    if fact.place.loops or not any(map(_is_filled, starts)):
+        return False
+    names = (
+        n for e in target.slice if isinstance(e.slice, cst.Index) for n in names_below(e.slice)
+    )
+    return not REPEATING_NAMES.isdisjoint(names)
 
 
 def _is_filled(node: cst.BaseExpression) -> bool:
