@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tests.checks.findings import codes
+from tests.checks.findings import codes, findings
 
 START = """
 def loss_fn(model, x):
@@ -60,3 +60,47 @@ def test_an_accumulator_that_may_be_evaluated_is_not_flagged(body: str) -> None:
 )
 def test_a_training_loop_evaluates(body: str, over: str, flagged: bool) -> None:
     assert training(body, over=over) == ["LAZY-002"] * flagged
+
+
+@pytest.mark.parametrize(
+    ("body", "remedy"),
+    [
+        (STEP + EVAL + "total += loss", "Add `total` to the arguments of the loop's `mx.eval()`"),
+        (
+            "part = nn.losses.mse_loss(model(x), x)\ntotal += part * x.sum()",
+            "Call `mx.eval(total)` in each iteration",
+        ),
+    ],
+)
+def test_a_help_names_an_evaluation_where_there_is_one(body: str, remedy: str) -> None:
+    loop = "for x in batches:\n" + indent(body, "    ") + "\nmx.eval(total)\n"
+    source = START + indent(loop, "    ")
+    assert remedy in [found.help for found in findings(source, "LAZY-001")]
+
+
+def test_a_forward_pass_in_parts_is_not_flagged() -> None:
+    program = """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3)
+
+    def __call__(self, x, cache, index):
+        cache[index[0]] = x[:, -2:]
+        index[0] += 1
+        return self.conv(x)
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+    def decode(self, z: mx.array):
+        cache, index, outs = [None] * 4, [0], []
+        for i in range(z.shape[1]):
+            index[0] = 0
+            outs.append(self.part(z[:, i : i + 1], cache, index))
+        return mx.concatenate(outs, axis=1)
+"""
+    assert codes(program, "LAZY") == []
