@@ -22,6 +22,7 @@ from mkdocs.structure.files import File
 
 from embercoach import rulebook
 from embercoach.config import json_schema
+from embercoach.severity_policy import CONTEXTS, PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -141,7 +142,7 @@ def _group(rule: Rule) -> str:
 def rule_page(rule: Rule) -> str:
     """Return a rule's page with its severities and its fix below the title."""
     title, _, text = rule.page.partition("\n")
-    severities = (f"{profile}: {_severities(rule, profile)}" for profile in rulebook.PROFILES)
+    severities = (f"{profile}: {_severities(rule, profile)}" for profile in PROFILES)
     facts = " · ".join([*severities, f"fix: {FIXES[rule.fix]}", f"since {rule.since}"])
     return f"{title}\n\n{facts}\n{text}"
 
@@ -166,7 +167,7 @@ def _rule_table(family: str, rules: list[Rule]) -> str:
     for rule in rules:
         link = f"[{rule.code}](../rules/{rule.code}.md)"
         summary = _cell(rule.summary)
-        loud = " | ".join(_severities(rule, profile) for profile in rulebook.PROFILES)
+        loud = " | ".join(_severities(rule, profile) for profile in PROFILES)
         lines.append(f"| {link} | {summary} | {loud} | {FIXES[rule.fix]} |")
     return "\n".join(lines)
 
@@ -176,7 +177,7 @@ def _severities(rule: Rule, profile: str) -> str:
     table = rule.severity[profile]
     usual = table["default"]
     changed: dict[str, list[str]] = {}
-    for context in rulebook.CONTEXTS:
+    for context in CONTEXTS:
         if (severity := table.get(context, usual)) != usual:
             changed.setdefault(severity, []).append(context)
     others = [f"{severity} in {', '.join(where)}" for severity, where in changed.items()]

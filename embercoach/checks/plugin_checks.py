@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach import api
+from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Operand
 from embercoach.analysis.value_sources import Sources
 from embercoach.analysis.values.joins import as_array
@@ -281,16 +282,16 @@ def _reports(check: api.Check, file: AnalysedFile) -> Iterator[Report]:
     if check.fact == "operation":
         for operation in file.operations.values():
             for report in check(operation):
-                yield _converted(check, report)
+                yield _converted(check, report, file.module)
         return
     prefixes = tuple(name for name in check.names if name.endswith("."))
     for call in file.calls.values():
         if call.name in check.names or call.name.startswith(prefixes):
             for report in check(call):
-                yield _converted(check, report)
+                yield _converted(check, report, file.module)
 
 
-def _converted(check: api.Check, report: object) -> Report:
+def _converted(check: api.Check, report: object, module: Module) -> Report:
     """The report of a plugin as one of ours.
 
     Raises:
@@ -310,6 +311,7 @@ def _converted(check: api.Check, report: object) -> Report:
         node=node,
         message=report.message,
         help=report.help,
+        context=context_of(at.fact.place, module, by_calls=True),
         change=None if report.fix is None else _fix(report.fix, node),
         subject=node if is_array else None,
     )

@@ -20,8 +20,8 @@ Cli = Callable[..., Ran]
 
 IMPORTS = "%pip install mlx\nimport mlx.core as mx\nfiles = !ls"
 HALF = "x = mx.ones((3, 3), dtype=mx.float16)\n%time y = x + 1\nz = x * mx.array(0.5)\n"
-PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    t += (loss.item())"
-LOOP = "while True: a = x.item()"
+PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    t =x*(loss.item())"
+LOOP = "while True: a = mx.full((2,), x.item())"
 CELLS = (prose("# Training on `mx`"), IMPORTS, "%%bash\nls mlx", HALF, PULL)
 FILE = written(notebook(*CELLS))
 FOUND = [
@@ -50,7 +50,7 @@ def test_findings_name_cell_and_line(embercoach: Cli, file: Path) -> None:
     again = embercoach(".", "--output-format", "concise")
     assert again.out == ran.out
     assert "4 | print(loss" not in ran.out
-    assert "\n4 |     t += (loss.item())\n  |           ^^^^^^^^^^^\n" in embercoach("a.ipynb").out
+    assert "\n4 |     t =x*(loss.item())\n  |           ^^^^^^^^^^^\n" in embercoach("a.ipynb").out
 
 
 def test_all_formats_tell_of_the_same_findings(embercoach: Cli, file: Path) -> None:
@@ -144,7 +144,7 @@ def test_suppressions(embercoach: Cli, file: Path) -> None:
         # A comment of its own line holds for the next one, yet not for that of the next cell.
         (
             [IMPORTS, "x = mx.ones(3)\n# embercoach: ignore", LOOP],
-            ["cell 2:2:1", "cell 3:1:17"],
+            ["cell 2:2:1", "cell 3:1:31"],
         ),
         ([IMPORTS, "x = mx.ones(3)", f"# embercoach: ignore\n{LOOP}"], []),
     ],

@@ -27,7 +27,7 @@ import mlx.core as mx
 
 
 def total(x: mx.array) -> float:
-    return x.sum().item()
+    return mx.full((2,), x.sum().item())
 
 
 for x in data:

@@ -22,7 +22,7 @@ from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
 ROOT = Path(__file__).parents[2]
-BAD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.sum(x).item()\n"
+BAD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.full((2,), mx.sum(x).item())\n"
 BAD += "\n\nfor x in data:\n    f(x)\n"
 GOOD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> mx.array:\n    return mx.sum(x)\n"
 PATIENCE = 60.0

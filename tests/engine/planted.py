@@ -74,7 +74,7 @@ def _finding(source: str, match: re.Match[str]) -> Finding:
         column + len(match[0]),
         f"{match[0]} hurts",
         f"write something better than {match[0]}",
-        "loop" if "loop_" in source else "default",
+        "avoidable" if "loop_" in source else "default",
         fix,
         tuple(_steps(source, "origin_")),
         tuple(_steps(source, "beside_")),

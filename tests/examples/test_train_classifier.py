@@ -26,29 +26,20 @@ if TYPE_CHECKING:
 
 # The line (less its indentation), what is wrong with it, how loudly, and in which context.
 PROBLEMS = [
-    (
-        "loudness = samples.astype(mx.int16) * np.float32(1 / 32768)",
-        "DTYPE-002 error function",
-    ),
-    ("smooth = mx.fft.irfft(spectrum * kept, n=SAMPLES)", "FFT-NORM-001 error function"),
+    ("loudness = samples.astype(mx.int16) * np.float32(1 / 32768)", "DTYPE-002 error default"),
+    ("smooth = mx.fft.irfft(spectrum * kept, n=SAMPLES)", "FFT-NORM-001 error default"),
     (
         "return mx.log1p(mx.abs(mx.fft.rfft(smooth).astype(mx.float32)))",
-        "COMPLEX-002 warning function",
+        "COMPLEX-002 warning default",
     ),
-    ("kernel = mx.fast.metal_kernel(", "KERNEL-CACHE-001 warning function"),
-    ("y[i] = cap * metal::precise::tanh(inp0[i] / cap);", "KERNEL-SIG-005 error function"),
-    ("grid=((x.size + 255) // 256, 1, 1),", "KERNEL-GRID-001 error function"),
-    ("gate = h * mx.array(0.5)", "DTYPE-001 warning forward"),
+    ("kernel = mx.fast.metal_kernel(", "KERNEL-CACHE-001 warning avoidable"),
+    ("y[i] = cap * metal::precise::tanh(inp0[i] / cap);", "KERNEL-SIG-005 error default"),
+    ("grid=((x.size + 255) // 256, 1, 1),", "KERNEL-GRID-001 error default"),
+    ("gate = h * mx.array(0.5)", "DTYPE-001 warning default"),
     ("certainty = mx.array(np.exp(-np.array(losses)))", "HOST-PULL-002 error differentiated"),
-    ("if loss < best:", "GRAPH-BREAK-003 warning loop"),
-    (
-        'print(f"step {step}: loss {loss}, sum so far {total:.3f}")',
-        "GRAPH-BREAK-008 warning loop",
-    ),
-    ("total += loss.item()", "GRAPH-BREAK-001 warning loop"),
     ('print("two best:", best)', "GRAPH-BREAK-008 error compiled"),
-    ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning loop"),
-    ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning loop"),
+    ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning avoidable"),
+    ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning avoidable"),
 ]
 
 

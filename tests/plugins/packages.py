@@ -13,11 +13,9 @@ family = "{family}"
 summary = "summary of {code}"
 since = "1.0.0"
 fix = "none"
-[severity.recommended]
-default = "warning"
-loop = "error"
-[severity.ember]
-default = "error"
+severity = "warning"
+ember = "error"
+costs = true
 +++
 
 # {name} ({code})

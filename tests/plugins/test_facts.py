@@ -188,7 +188,7 @@ def test_a_report_has_its_place_and_fix(at: At, columns: tuple[int, int], tmp_pa
 
     (found,) = findings(check, "def f(x: mx.array):\n    mx.square(mx.abs(x) )\n", tmp_path)
     assert (found.line, found.column, found.end_column) == (4, *columns)
-    assert (found.message, found.help, found.context) == ("a message", "A help", "function")
+    assert (found.message, found.help, found.context) == ("a message", "A help", "avoidable")
     assert found.fix is not None
     (edit,) = found.fix.edits
     assert (found.fix.title, found.fix.safe, edit.text) == ("Use y", True, "y")

@@ -66,10 +66,10 @@ def test_a_correct_page_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "failed"),
     [
-        ("== 2", "== 3", ["evidence:25:run"]),
-        ("mx.eval(mx.ones(3))", "mx.ones(3)", ["fix", "bad:30"]),
-        ("x = mx.ones(3)", "mx.eval(mx.ones(3))", ["good:37"]),
-        ("x = mx.ones(3)", "assert mx.ones(3).shape == ()", ["good:37:run"]),
+        ("== 2", "== 3", ["evidence:23:run"]),
+        ("mx.eval(mx.ones(3))", "mx.ones(3)", ["fix", "bad:28"]),
+        ("x = mx.ones(3)", "mx.eval(mx.ones(3))", ["good:35"]),
+        ("x = mx.ones(3)", "assert mx.ones(3).shape == ()", ["good:35:run"]),
         ("## Why it hurts\nText.\n\n", "", ["form"]),
     ],
 )

@@ -78,7 +78,7 @@ FINDINGS = (
         29,
         "`.item()` waits for the array: 100% of the loop, every time",
         "pull once, after the loop",
-        "loop",
+        "avoidable",
         flow=(
             Step(12, 13, 12, 14, "parameter `x` of `forward`"),
             Step(14, 13, 14, 14, "`row` goes through `x`"),
@@ -95,7 +95,7 @@ FINDINGS = (
         18,
         "Python number in array arithmetic",
         "use mx.multiply",
-        "function",
+        "minor",
         Fix(
             "Use mx.multiply with an array of the same dtype",
             safe=False,

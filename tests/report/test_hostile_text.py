@@ -67,7 +67,7 @@ class Reported:
         codes = ("DTYPE-001", "KERNEL-SIG-005", "GRAPH-BREAK-001")
         findings = tuple(
             Finding(
-                *(code, line, 1, line + 1, 2, self.message, self.advice, "loop"),
+                *(code, line, 1, line + 1, 2, self.message, self.advice, "avoidable"),
                 *(fix, steps, steps),
                 path=self.path,
                 severity=severity,

@@ -140,7 +140,7 @@ def test_filters(opened: Open, fragment: str, codes: list[str]) -> None:
 
 
 def test_it_opens_on_errors_and_warnings_by_harm(opened: Open) -> None:
-    slow = replace(FINDINGS[1], context="loop")
+    slow = replace(FINDINGS[1], context="avoidable")
     traced = replace(FINDINGS[1], line=9, end_line=9, context="compiled")
     tree = opened(document_of(slow, traced, replace(FINDINGS[2], fix=None)), "")
     assert [is_hidden(tree, view) for view in ("#overview", "#findings", "#file")] == [

@@ -59,8 +59,8 @@ def test_functions_are_counted_by_stalls_in_loops(project: Path) -> None:
     found = hot(
         at(4, "loops.py"),
         at(5, "loops.py", code="HOST-PULL-001"),
-        at(5, "loops.py", code="HOST-PULL-001", context="periodic"),
-        at(8, "loops.py", context="function"),
+        at(5, "loops.py", code="HOST-PULL-001", context="minor"),
+        at(8, "loops.py", context="default"),
         at(5, "loops.py", code="DTYPE-001"),
         at(11, "loops.py"),
     )
@@ -80,7 +80,7 @@ def test_files_are_sorted_by_errors_and_warnings_a_line(project: Path) -> None:
 def test_harmful_files_have_colors_first(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "MOST_COLORED", 450)
     findings = (
-        at(1, "a.py", severity="note", context="function"),
+        at(1, "a.py", severity="note", context="default"),
         at(1, "b.py", severity="error"),
         at(4, "loops.py", severity="note"),
         at(1, "short.py", severity="error", code="DTYPE-001"),

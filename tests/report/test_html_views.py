@@ -44,7 +44,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.write_text(text, encoding="utf-8")
     place = {"path": str(model), "column": 13, "end_column": 20, "fix": None}
     found = [
-        replace(one, line=n, end_line=n, context="loop", **place)
+        replace(one, line=n, end_line=n, context="avoidable", **place)
         for n, one in zip(range(6, 18), FINDINGS[:3] * 4, strict=True)
     ]
     gone = replace(FINDINGS[1], path=str(folder / "other/gone.py"), fix=None)

@@ -32,7 +32,7 @@ KERNELS = {
 }
 BOTTOM = {
     *("finding", "kernel_builder", "project_files", "quoting", "rule_links", "rulebook"),
-    *("relative_paths", "safe_read", "terminal_text", "toml"),
+    *("relative_paths", "safe_read", "severity_policy", "terminal_text", "toml"),
 }
 RUN = {"engine", "checks", "fixes", "notebooks", "config", "plugins"}
 #: What a part of `embercoach` may import besides itself. A new part needs an entry.
@@ -47,7 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "user_program": set(),
     "toml": set(),
     "rule_links": {"rulebook"},
-    "rulebook": {"finding", "toml"},
+    "rulebook": {"finding", "severity_policy", "toml"},
+    "severity_policy": {"finding"},
     "metal": set(),
     "analysis": {"metal", "kernel_builder", "project_files", "quoting", "safe_read"},
     "api": set(),

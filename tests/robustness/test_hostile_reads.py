@@ -34,6 +34,7 @@ READS = {
 FOUND = (
     "import mlx.core as mx\n\n\n"
     "def f(x: mx.array) -> mx.array:\n    return mx.full((2,), mx.sum(x).item())\n"
+    "\n\nfor x in data:\n    f(x)\n"
 )
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs procfs")

@@ -27,6 +27,7 @@ from embercoach.engine.cache import _digest
 SOURCE = (
     "import mlx.core as mx\n\n\n"
     "def f(x: mx.array) -> mx.array:\n    return mx.full((2,), mx.sum(x).item())\n"
+    "\n\nfor x in data:\n    f(x)\n"
 )
 FEW = settings(
     max_examples=12,

@@ -10,10 +10,10 @@ import libcst as cst
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.facts.value_uses import region_of
 from embercoach.analysis.syntax.trees import children, names_below
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, Symbol
+from embercoach.checks.arrays.pulls.value_uses import region_of
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import FactPlace

@@ -14,13 +14,13 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.facts.value_uses import Use, region_of, uses_of
 from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.values.joins import holds_arrays
 from embercoach.analysis.values.lattice import LibraryObject
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
 from embercoach.checks.arrays.lazy.step_loops import is_step
 from embercoach.checks.arrays.pulls.invariance import is_invariant
+from embercoach.checks.arrays.pulls.value_uses import Use, region_of, uses_of
 from embercoach.checks.hoisted_reads import is_array
 
 if TYPE_CHECKING:
