@@ -37,6 +37,13 @@ import mlx.core as mx
 
 x = mx.ones(3)
 ```
+
+## Remedy
+```python
+import mlx.core as mx
+
+assert mx.square(2).item() == 4
+```
 """
 
 
@@ -70,6 +77,8 @@ def test_a_correct_page_passes(tmp_path: Path) -> None:
         ("mx.eval(mx.ones(3))", "mx.ones(3)", ["fix", "bad:30"]),
         ("x = mx.ones(3)", "mx.eval(mx.ones(3))", ["good:37"]),
         ("x = mx.ones(3)", "assert mx.ones(3).shape == ()", ["good:37:run"]),
+        ("assert mx.square(2).item() == 4", "mx.eval(mx.ones(3))", ["remedy:44"]),
+        ("mx.square(2).item() == 4", "mx.square(2).item() == 5", ["remedy:44:run"]),
         ("## Why it hurts\nText.\n\n", "", ["form"]),
     ],
 )
