@@ -39,6 +39,8 @@ RAISES = (
 NAMES = ("API-001", "API-002", "DEPRECATED-001")
 #: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003", "COMPILE-001", "COMPILE-002", "COMPILE-006")
+#: Sets of fixes that are tried in search of one that breaks the source.
+MOST_TRIED = 64
 #: Characters of source that a step quotes.
 MOST_QUOTED = 60
 
@@ -137,15 +139,30 @@ def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:
 
 
 def _without_broken_fixes(found: list[Finding], module: Module) -> list[Finding]:
-    """Drop the fixes after which the source does not parse; all are tried at once first."""
+    """Drop the fixes after which the source does not parse."""
     fixes = [one.fix for one in found if one.fix is not None]
-    source = module.source
-    if not fixes or module.parsed.converted.ranges is None or _is_sound(source, fixes):
+    if not fixes or module.parsed.converted.ranges is None:
         return found
-    return [
-        one if one.fix is None or _is_sound(source, [one.fix]) else replace(one, fix=None)
-        for one in found
-    ]
+    broken = _broken(module.source, fixes)
+    return [replace(one, fix=None) if id(one.fix) in broken else one for one in found]
+
+
+def _broken(source: str, fixes: list[Fix]) -> set[int]:
+    """The ``id`` of each fix that breaks a source; those in doubt after `MOST_TRIED` are."""
+    broken: set[int] = set()
+    pending = [fixes]
+    for _ in range(MOST_TRIED):
+        if not pending:
+            return broken
+        some = pending.pop()
+        if _is_sound(source, some):
+            continue
+        middle = len(some) // 2
+        if middle:
+            pending += [some[:middle], some[middle:]]
+        else:
+            broken.add(id(some[0]))
+    return broken.union(id(fix) for some in pending for fix in some)
 
 
 def _is_sound(source: str, fixes: list[Fix]) -> bool:

@@ -213,7 +213,7 @@ def test_light_commands_import_nothing_heavy(arguments: list[str], tmp_path: Pat
     assert result.stderr == "0 []\n"
 
 
-REAL = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> mx.array:\n    return mx.full((2,), mx.sum(x).item())\n"
+REAL = "import mlx.core as mx\n\n\ndef f(x: mx.array):\n    return mx.full(2, mx.sum(x).item())\n"
 REAL += "\n\nfor x in data:\n    f(x)\n"
 
 
@@ -310,7 +310,7 @@ def test_a_module_run(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(REAL)
     result = run("a.py", "--output-format", "concise", "-q", cwd=tmp_path, capture_output=True)
     assert result.returncode == 1
-    assert result.stdout.startswith("a.py:5:26: GRAPH-BREAK-001 warning ")
+    assert result.stdout.startswith("a.py:5:23: GRAPH-BREAK-001 warning ")
     assert result.stderr == ""
 
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     Cli = Callable[..., Ran]
 
 HEAD = "import mlx.core as mx\n\n\n"
-PULL = "def f{0}(x: mx.array):\n    return mx.full((2,), x.item())\n\n\nfor x in data:\n    f{0}(x)\n\n\n"
-LIST = "def g{0}(x: mx.array):\n    return mx.array([x.tolist()])\n\n\nfor x in data:\n    g{0}(x)\n\n\n"
+PULL = (
+    "def f{0}(x: mx.array):\n    return mx.full(2, x.item())\n\n\nfor x in xs:\n    f{0}(x)\n\n\n"
+)
+LIST = "def g{0}(x: mx.array):\n    return x.tolist() * x\n\n\nfor x in data:\n    g{0}(x)\n\n\n"
 #: What is found later: of the four known ones two are fixed, and two are new.
 BEFORE = {
     "a.py": HEAD + PULL.format(0) + LIST.format(0),

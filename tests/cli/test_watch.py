@@ -22,7 +22,7 @@ from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
 ROOT = Path(__file__).parents[2]
-BAD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> float:\n    return mx.full((2,), mx.sum(x).item())\n"
+BAD = "import mlx.core as mx\n\n\ndef f(x: mx.array):\n    return mx.full(2, mx.sum(x).item())\n"
 BAD += "\n\nfor x in data:\n    f(x)\n"
 GOOD = "import mlx.core as mx\n\n\ndef f(x: mx.array) -> mx.array:\n    return mx.sum(x)\n"
 PATIENCE = 60.0
@@ -133,7 +133,7 @@ def test_changes_are_seen(tmp_path: Path, watched: Callable[..., Watched]) -> No
     assert "All clear; 1 file checked." in run.until(IDLE)
     # A file is changed, in place and as most editors do it.
     (source / "a.py").write_text(BAD)
-    reported = run.until("src/a.py:5:12: GRAPH-BREAK-001", IDLE)
+    reported = run.until("src/a.py:5:23: GRAPH-BREAK-001", IDLE)
     assert "real/a.py changed; checking." in reported
     (source / "new").write_text(GOOD)
     (source / "new").replace(source / "a.py")
@@ -142,7 +142,7 @@ def test_changes_are_seen(tmp_path: Path, watched: Callable[..., Watched]) -> No
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "b.py").write_text(BAD)
     (tmp_path / "made").rename(source / "deep")
-    run.until("src/deep/b.py:5:12: GRAPH-BREAK-001", IDLE)
+    run.until("src/deep/b.py:5:23: GRAPH-BREAK-001", IDLE)
     # The folder goes.
     shutil.rmtree(source / "deep")
     run.until("All clear", IDLE)

@@ -37,6 +37,13 @@ import mlx.core as mx
 
 x = mx.ones(3)
 ```
+
+## Remedy
+```python
+import mlx.core as mx
+
+assert mx.square(2).item() == 4
+```
 """
 
 
@@ -70,6 +77,8 @@ def test_a_correct_page_passes(tmp_path: Path) -> None:
         ("mx.eval(mx.ones(3))", "mx.ones(3)", ["fix", "bad:28"]),
         ("x = mx.ones(3)", "mx.eval(mx.ones(3))", ["good:35"]),
         ("x = mx.ones(3)", "assert mx.ones(3).shape == ()", ["good:35:run"]),
+        ("assert mx.square(2).item() == 4", "mx.eval(mx.ones(3))", ["remedy:42"]),
+        ("mx.square(2).item() == 4", "mx.square(2).item() == 5", ["remedy:42:run"]),
         ("## Why it hurts\nText.\n\n", "", ["form"]),
     ],
 )

@@ -18,7 +18,7 @@ from tests.server.raw import RawClient
 TITLE = "# Title of `mx`"
 IMPORTS = "%pip install mlx\nimport mlx.core as mx\nfiles = !ls"
 HALF = "x = mx.ones((3, 3), dtype=mx.float16)\n'\U0001f525'; z = x * mx.array(0.5)\n"
-PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    t =x*(loss.item())"
+PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    t = mx.full(2, loss.item())"
 CELLS = (TITLE, IMPORTS, HALF, PULL)
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(1000, 0))
 

@@ -25,7 +25,7 @@ import mlx.core as mx
 
 
 def rows(x: mx.array) -> list:
-    return mx.array([x.tolist()])
+    return x.tolist() * x
 
 
 for x in data:
@@ -150,10 +150,10 @@ def test_only_the_latest_of_many_versions_is_told(editor: Editor) -> None:
         ("unit.metal", "kernel void f(device float* x [[buffer(0)]]) { x[0] = 1.0; }\n", None),
         ("notes.txt.py", "print('no such word')\n", None),
         ("skipped.py", "# embercoach: skip-file\n" + PULL, None),
-        ("muted.py", PULL.replace("()\n", "()  # embercoach: ignore[HOST-PULL-001]\n"), None),
+        ("muted.py", PULL.replace("* x\n", "* x  # embercoach: ignore[HOST-PULL-001]\n"), None),
         (
             "idle.py",
-            PULL.replace("x.tolist() * x", "x.tolist() * x  # embercoach: ignore[HOST-PULL-001]"),
+            PULL.replace("x.tolist() * x", "x  # embercoach: ignore[HOST-PULL-001]"),
             "NOQA-001",
         ),
     ],
@@ -207,7 +207,7 @@ def test_a_syntax_error_is_a_diagnostic(
 
 def test_columns_count_utf_16(editor: Editor) -> None:
     line = "    return '\U0001f525é', x.tolist()"
-    text = PULL.replace("    return x.tolist()", line)
+    text = PULL.replace("    return x.tolist() * x", line)
     (found,) = editor.open("fire.py", text)
     start = len(line[: line.index("x.")].encode("utf-16-le")) // 2
     assert spot(found.range) == (4, start, 4, start + 10)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 RANDOM = "mlx.core.random."
 #: Functions of ``mx.random`` that draw no numbers from the global state.
 _DETERMINISTIC = frozenset({"key", "seed", "split", "state"})
+_CAPTURE = "Add mx.random.state to both `inputs=` and `outputs=`"
 _DROPOUT = frozenset({"mlx.nn.Dropout", "mlx.nn.Dropout2d", "mlx.nn.Dropout3d"})
 
 
@@ -63,7 +64,7 @@ def compiled_random(fact: CompileFact, module: Module) -> Iterator[Report]:
             fact if is_layer else call,  # a layer doesn't know who compiles it
             "COMPILE-001",
             message=message,
-            help="Add mx.random.state to both `inputs=` and `outputs=`, or pass a `key`",
+            help=_CAPTURE if is_layer else f"{_CAPTURE}, or pass a `key`",
             context="compiled",
             change=change,
             related=(Stop(call.node, call.place.statement, "draws the mask"),) if is_layer else (),
@@ -86,7 +87,7 @@ def imported_random(fact: CompileFact, module: Module) -> Iterator[Report]:
                 fact,
                 "COMPILE-001",
                 message="compiled function draws from mx.random.state, which is not captured",
-                help="Add mx.random.state to both `inputs=` and `outputs=`, or pass a `key`",
+                help=f"{_CAPTURE}, or pass a `key`",
                 change=_change(fact, module),
             )
             return
