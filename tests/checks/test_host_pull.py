@@ -206,3 +206,21 @@ def use(y, read):
     return np.stack(load(y, read)["x"])
 """
     assert codes(program, "HOST-PULL-003") == ["HOST-PULL-003"] * flagged
+
+
+def test_compiled_steps_end_with_an_evaluation() -> None:
+    program = """
+def fit(w: mx.array, batches, epochs):
+    @mx.compile
+    def step(w, x):
+        return {}
+
+    for _ in range(epochs):
+        for x in batches:
+            w = step(w, x)
+            mx.eval(w)
+    return w
+"""
+    gradient = "w - 0.1 * mx.grad(lambda v: mx.sum(v * x))(w)"
+    assert codes(program.format(gradient), "HOST-PULL-011") == []
+    assert codes(program.format("mx.tanh(w * x)"), "HOST-PULL-011") == ["HOST-PULL-011"]

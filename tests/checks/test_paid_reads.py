@@ -7,27 +7,6 @@ import pytest
 from tests.checks.findings import effect, findings
 
 PULLS = ("HOST-PULL-001", "HOST-PULL-002", "HOST-PULL-008")
-#: Functions with one pull each, by how the array is made, and the context of the pull.
-MADE = {
-    "on two paths": ("x = mx.array([1.0])\n    if texts: x = mx.array([2.0])", "copy"),
-    "and computed with": ("x = mx.array([1.0]) + texts", "once"),
-    "by an operation": ("x = mx.zeros((4,))", "once"),
-}
-
-
-@pytest.mark.parametrize(("statement", "context"), MADE.values(), ids=MADE)
-def test_host_data_waits_for_nothing(statement: str, context: str) -> None:
-    program = f"""
-import numpy as np
-
-def read(f, texts, y: mx.array) -> mx.array:
-    {statement}
-    return mx.array(np.fft.rfft(np.array(x))) * y
-"""
-    (found,) = (one for one in findings(program, PULLS) if one.code == "HOST-PULL-002")
-    assert effect(found) == context
-
-
 METHODS = """
 import numpy as np
 

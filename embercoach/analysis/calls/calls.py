@@ -30,7 +30,6 @@ from embercoach.analysis.calls.library import fourier, torch_api
 from embercoach.analysis.evaluate import classes, evidence, members, mutation
 from embercoach.analysis.evaluate.dispatch import evaluate, link
 from embercoach.analysis.facts import missing_members
-from embercoach.analysis.facts.evaluating_functions import evaluated_by_call
 from embercoach.analysis.facts.facts import Argument, CallFact
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.bound_transforms import BoundTransform
@@ -177,7 +176,6 @@ def apply(
     elif frame.visit is not None and visits.launches(callee):
         place = frame.place()
         frame.seen.append(CallFact(node, place, callee, arguments, result, visit=frame.visit))
-    evidence.note_read(frame, callee, arguments, receiver_node)
     if type(callee) is Symbol and callee.name.startswith("mlx."):
         evidence.learn(frame, callee.name, arguments)
     elif type(callee) is BoundMember and type(receiver) in (Unknown, Union):
@@ -248,9 +246,6 @@ def _function(
     if frame.module.mentions_kernels and (frame.record or frame.visit is not None):
         visits.note(frame, node, callee, arguments)
     result = functions.call_function(frame, callee.info, callee.bound, arguments)
-    evaluated = evaluated_by_call(callee.info, arguments, is_bound=callee.bound is not None)
-    if evaluated:
-        frame.note_evaluated(evaluated)
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     if path is not None and type(callee.bound) is Instance and frame.knows_below(path):
         # What the method sets is what its class knows of it, not what was assigned here before.

@@ -76,8 +76,6 @@ class FunctionInfo:
     exact: dict[tuple[Value, ...], Value] = field(default_factory=dict)  # run for constants
     #: Of a shared function, by the call, and by the depth of the call where that matters.
     results: dict[CallKey | tuple[int, CallKey], Summary] = field(default_factory=dict)
-    calls_eval: bool | None = None  # whether the body calls ``mx.eval``, once it has been asked for
-    evaluates: frozenset[str] | None = None  # parameters that the body evaluates, likewise
     grown: frozenset[str] | None = None  # names to whose lists inner functions add
     global_names: set[str] = field(default_factory=set)
     nonlocal_names: set[str] = field(default_factory=set)

@@ -24,7 +24,6 @@ from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate, execute, link
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.must_execute import MustExecute
-from embercoach.analysis.facts.evaluating_functions import evaluates_before_return
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.facts.scopes import assigned_attributes
 from embercoach.analysis.values.declared_results import (
@@ -34,7 +33,6 @@ from embercoach.analysis.values.declared_results import (
     with_traced,
     yielded_values,
 )
-from embercoach.analysis.values.evaluation_state import is_evaluated, with_evaluation
 from embercoach.analysis.values.gradient_marks import marked, marks_of
 from embercoach.analysis.values.joins import (
     as_array,
@@ -119,12 +117,7 @@ def _result(
         and annotated is not UNKNOWN
         and not (generates or makes_text or is_tensor or is_vague(annotated))
     ) and not may_be_kernel(info, annotated):
-        result = with_traced(_refined(annotated, info, frame, values), values)
-        if type(result) is not Array or not evaluates_before_return(info):
-            return result
-        if not info.in_progress and frame.depth < MAX_DEPTH:
-            evaluated = is_evaluated(_summary(frame, info, values, annotated))
-            return with_evaluation(result, evaluated=evaluated)
+        return with_traced(_refined(annotated, info, frame, values), values)
     if info.in_progress or frame.depth >= MAX_DEPTH:
         info.module.project.calls.cut(info)
         return annotated or UNKNOWN

@@ -22,9 +22,8 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.imports import imported
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
-from embercoach.analysis.syntax.trees import dotted, keyed_path, target_names
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
-from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.inheritance import traced_function
 from embercoach.analysis.values.joins import (
@@ -50,7 +49,6 @@ from embercoach.analysis.values.lattice import (
     Array,
     DType,
     Function,
-    Instance,
     LibraryObject,
     Number,
     NumberKind,
@@ -169,18 +167,7 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
         return ARRAY
     value = arguments[0].value
     shape = shapes.of_items(value) or shapes.of_value(value)
-    array = with_shape(_array_of(value, arguments), shape)
-    return with_evaluation(array, evaluated=_is_host_data(value))
-
-
-def _is_host_data(value: Value) -> bool:
-    """Return whether a value is a number, a NumPy array or a list of such: it is only copied."""
-    if as_number(value) is not None or as_numpy(value) is not None:
-        return True
-    if not isinstance(value, Sequence):
-        return False
-    items = value.items if value.items is not None else (any_item(value),)
-    return bool(items) and all(map(_is_host_data, items))
+    return with_shape(_array_of(value, arguments), shape)
 
 
 def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
@@ -242,49 +229,12 @@ def _dtype_of_items(value: Sequence) -> str | None:
 
 
 def _evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """``mx.eval(x, ...)``: what follows in the block waits no more for these."""
-    frame.note_evaluated(_paths_in(arguments))
-    # A training step's weights and state: what led to them has been computed, if not all of it.
-    frame.evaluated = frame.evaluated.adding(_led_to_trees(frame, arguments))
-    return NONE
-
-
-def _async_evaluated(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """``mx.async_eval(x)``: reading others while the GPU evaluates doesn't stall."""
-    paths = [*_paths_in(arguments), *_led_to_trees(frame, arguments)]
-    frame.evaluated = frame.evaluated.waiting_for(p for p in paths if p not in frame.evaluated)
-    return NONE
-
-
-def _listed(node: cst.BaseExpression) -> cst.BaseExpression:
-    """The list that a comprehension goes through: ``pairs`` in ``[loss for _, loss in pairs]``."""
-    if not isinstance(node, (cst.ListComp, cst.GeneratorExp)):
-        return node
-    clause = node.for_in
-    is_whole = not clause.ifs and clause.inner_for_in is None
-    return clause.iter if is_whole and dotted(node.elt) in {*target_names(clause.target)} else node
-
-
-def _led_to_trees(frame: Frame, arguments: tuple[Argument, ...]) -> list[str]:
-    """The arrays that trees among the arguments may be made of."""
-    if not any(isinstance(a.value, (Tree, Instance, LibraryObject)) for a in arguments):
-        return []
-    frame.work.left -= len(frame.names)
-    return [n for n, v in frame.names.items() if as_array(v) is not None]
-
-
-def _paths_in(arguments: tuple[Argument, ...]) -> list[str]:
-    """The names and paths that arguments hold."""
-    paths: list[str] = []
+    """``mx.eval(x, ...)``, which only takes MLX's arrays, and trees of them."""
     for argument in arguments:
-        targets = (
-            [e.value for e in argument.node.elements]
-            if isinstance(argument.node, (cst.List, cst.Tuple))
-            else [argument.node]
-        )
-        targets = [_listed(target) for target in targets]
-        paths += [p for t in targets if (p := keyed_path(t)) is not None]
-    return paths
+        is_list = isinstance(argument.node, (cst.List, cst.Tuple))
+        nodes = [e.value for e in argument.node.elements] if is_list else [argument.node]  # type: ignore[attr-defined]
+        frame.evaluated.update(path for one in nodes if (path := dotted(one)) is not None)
+    return NONE
 
 
 def _tree_map(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
@@ -354,7 +304,7 @@ _SPECIAL: dict[str, Handler] = {
     **fourier.HANDLERS,
     "mlx.core.array": _array,
     "mlx.core.eval": _evaluated,
-    "mlx.core.async_eval": _async_evaluated,
+    "mlx.core.async_eval": _evaluated,
     kernel_objects.METAL_KERNEL: kernel_objects.define,
     # A kernel runs with Metal only, so that there is Metal where one matters.
     "mlx.core.metal.is_available": lambda frame, node, given: (

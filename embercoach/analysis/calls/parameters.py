@@ -13,7 +13,6 @@ from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_paramet
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
 from embercoach.analysis.values.joins import (
     any_item,
@@ -59,8 +58,7 @@ def plain(value: Value) -> Value:
     if isinstance(value, Array):
         shape = None if value.shape is None else value.shape.axes
         if value.pulls or value.literal or value.scalar or value.role or shape is not value.shape:
-            evaluated = value.evaluated
-            return Array(value.dtype, False, False, value.traced, shape=shape, evaluated=evaluated)
+            return Array(value.dtype, False, False, value.traced, shape=shape)
         return value
     if isinstance(value, Str):
         return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
@@ -162,7 +160,7 @@ def _traced(value: Value) -> Value:
     if type(value) is Array:
         if value.traced:
             return value
-        return Array(value.dtype, False, False, True, shape=value.shape, evaluated=value.evaluated)
+        return Array(value.dtype, False, False, True, shape=value.shape)
     if type(value) is Union:
         return _traced_union(value)
     if type(value) is Sequence and value.items is None:
@@ -206,8 +204,6 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
                 evidence = join(evidence, quiet_default(info, parameter.default))
             if _counts_axes(info):
                 evidence = without_shapes(evidence)
-        if evidence is not None and not _callers_are_known(info):
-            evidence = with_evaluation(evidence, evaluated=False)
         values.append(parameter_value(info, parameter, evidence))
     return tuple(values)
 
@@ -273,12 +269,12 @@ def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value
     methods like ``__call__`` there, which MLX may call too.
     """
     passed = as_array(evidence)
-    if passed is None or not (passed.dtype or passed.shape or passed.evaluated):
+    if passed is None or not (passed.dtype or passed.shape):
         return declared
     array = Array(passed.dtype, traced=True)
     if _callers_are_known(info):
         shape = None if _counts_axes(info) else passed.shape
-        array = replace(array, shape=shape, evaluated=passed.evaluated)
+        array = replace(array, shape=shape)
     elif not info.module.is_script:
         return declared  # other files may call it with any array
     return join_all(array if type(o) is Array else o for o in options(declared))

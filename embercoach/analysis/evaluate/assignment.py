@@ -18,7 +18,6 @@ from embercoach.analysis.facts.facts import (
 )
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import extents
-from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.inheritance import is_layer, is_module
 from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options
 from embercoach.analysis.values.lattice import (
@@ -67,10 +66,8 @@ def _assign_attribute(frame: Frame, target: cst.Attribute, value: Value) -> None
     path = dotted(target)
     owner = evaluate(frame, target.value)
     name = target.attr.value
-    # Weights of a layer are updated, and loaded, elsewhere.
     is_weight = type(owner) is Instance and is_layer(owner.info)
-    noted = with_evaluation(value, evaluated=False) if is_weight else value
-    mutation.record(frame, owner, name, noted)
+    mutation.record(frame, owner, name, value)
     if type(owner) is Symbol:
         _note_write(frame, target, f"{owner.name}.{name}")
     elif frame.record and is_weight and type(owner) is Instance:
@@ -142,10 +139,6 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
     path = dotted(target.value)
     if path is None:
         return
-    if path in frame.evaluated:
-        frame.evaluated = frame.evaluated.without((path,))
-    if type(base) is Array and base.evaluated:
-        frame.names[path] = with_evaluation(base, evaluated=False)
     if isinstance(base, Dict):
         index = target.slice[0].slice
         key = evaluate(frame, index.value) if isinstance(index, cst.Index) else UNKNOWN

@@ -38,12 +38,12 @@ def evaluate_boolean(frame: Frame, node: cst.BooleanOperation) -> Value:
             record_test(frame, before, value, form)
         elif before is None or inner is None:
             pass
-        elif inner[0] is outer[0] or not _is_of_none(before.right):
-            if inner[0] is not outer[0]:
+        elif inner is outer or not _is_of_none(before.right):
+            if inner is not outer:
                 frame.work.left -= number // _NARROWED_A_STEP
             frame.restore(outer)
             record_test(frame, before, value, form)
-            if _is_same(outer, frame.fork()):
+            if outer is frame.fork():
                 frame.restore(inner)
             else:
                 inner = None
@@ -89,10 +89,6 @@ def _is_of_none(node: cst.BaseExpression) -> bool:
         and dotted(node.left) is not None
         and type(node.comparisons[0].comparator) is cst.Name
     )
-
-
-def _is_same(one: Snapshot, other: Snapshot) -> bool:
-    return one[0] is other[0] and one[1] is other[1]
 
 
 def _links(node: cst.BooleanOperation) -> list[cst.BooleanOperation]:

@@ -12,10 +12,9 @@ from embercoach.analysis.evaluate.dispatch import evaluate, execute
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.evaluate.must_execute import without_raising
 from embercoach.analysis.evaluate.narrowing import is_periodic, narrow, runs_once, test
-from embercoach.analysis.syntax.trees import dotted, target_names
+from embercoach.analysis.syntax.trees import target_names
 from embercoach.analysis.values.joins import as_array, without_alternatives
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
-from embercoach.analysis.values.name_sets import Evaluated
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
@@ -76,7 +75,7 @@ def _branches(frame: Frame, node: cst.If) -> bool:
         falls = _body(frame, node.orelse.body)
     if falls:
         branches.append(frame.fork())
-    frame.merge(branches, periodic=is_periodic(node.test))
+    frame.merge(branches)
     return bool(branches)
 
 
@@ -95,14 +94,9 @@ def enter_loop(
     iterable: Value,
     node: cst.BaseExpression | None,
 ) -> None:
-    """Bind a loop's targets to an element of what it walks over, one loop deeper.
-
-    Elements of what has been evaluated (``node`` says what that is) have been evaluated too.
-    """
+    """Bind a loop's targets to an element of what it walks over, one loop deeper."""
     assign(frame, target, element_of(frame, iterable))
     bound = tuple(target_names(target))
-    if frame.evaluated and node is not None and _is_evaluated(frame, node):
-        frame.note_evaluated(bound)
     frame.loops += 1
     frame.loop_names = frame.loop_names.adding(bound)
     walking = _array_targets(frame, target, iterable, node)
@@ -138,20 +132,6 @@ def _array_targets(
     return found
 
 
-def _is_evaluated(frame: Frame, node: cst.BaseExpression) -> bool:
-    """Return whether an iterable is an evaluated name, or ``zip`` etc. of such."""
-    while isinstance(node, cst.Call):
-        if isinstance(node.func, cst.Attribute) and not node.args:
-            node = node.func.value
-        elif node.args:
-            if not all(_is_evaluated(frame, a.value) for a in node.args[1:]):
-                return False
-            node = node.args[0].value
-        else:
-            return False
-    return dotted(node) in frame.evaluated
-
-
 def execute_for(frame: Frame, node: cst.For) -> bool:
     """``for``: a quiet round finds the values that reach the next one, a second records facts."""
     iterable = evaluate(frame, node.iter)
@@ -159,10 +139,8 @@ def execute_for(frame: Frame, node: cst.For) -> bool:
         left = _unrolled(frame, node, iterable)
         if left is not None:
             return left
-    before = Evaluated(frame.evaluated.done, frame.no_names)
 
     def round_of(again: bool) -> bool:
-        frame.evaluated = before
         around = frame.loops, frame.loop_names, frame.array_names
         enter_loop(frame, node.target, iterable, node.iter)
         if not again:
@@ -266,8 +244,7 @@ def _run_loop(
     frame.loop = outer_loop
     frame.exits = exits
     if frame.module.mentions_kernels:
-        _forget_alternatives(frame, before[0])
-    frame.evaluated = frame.evaluated.kept(before[1])
+        _forget_alternatives(frame, before)
     return done.breaks
 
 
@@ -277,14 +254,11 @@ def _round(
     """Run a loop's body once; leaves the state before the body is run again."""
     around = frame.loops, frame.loop_names, frame.array_names
     frame.statement = node
-    nothing = Evaluated(frame.no_names, frame.no_names)
-    entry = (frame.names.version(), nothing)
-    frame.evaluated = nothing
     frame.exits = []
-    ends = [entry]
+    ends = [frame.fork()]
     completes = round_of(again)
     if completes:
-        ends.append((frame.names.version(), nothing))
+        ends.append(frame.fork())
     frame.loops, frame.loop_names, frame.array_names = around
     breaks = [state for is_break, state in frame.exits if is_break]
     continues = [state for is_break, state in frame.exits if not is_break]
@@ -301,9 +275,9 @@ def _known_round(frame: Frame, node: cst.For | cst.While, iterable: Value) -> Ro
     if known is None or frame.visit is not None or frame.global_names:
         return None
     before, over, done, after = known
-    if over != iterable or before[1].done != frame.evaluated.done:
+    if over != iterable:
         return None
-    if any(one != other for _, one, other in frame.names.since(before[0])):
+    if any(one != other for _, one, other in frame.names.since(before)):
         return None
     frame.restore(after)
     return done

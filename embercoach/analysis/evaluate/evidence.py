@@ -10,17 +10,15 @@ import libcst as cst
 from embercoach.analysis import (
     mlx_api,
 )
-from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.facts.facts import match
-from embercoach.analysis.syntax.trees import children, dotted
-from embercoach.analysis.values.joins import as_array, options
+from embercoach.analysis.syntax.trees import dotted
+from embercoach.analysis.values.joins import options
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
     Array,
     BoundMember,
     DType,
-    Symbol,
     Union,
     Value,
 )
@@ -53,7 +51,7 @@ def array_only_method(frame: Frame, func: cst.Attribute, assumed: Value) -> Valu
     Code that asks whether a value has the method is given other values too.
     """
     name, path = func.attr.value, dotted(func.value)
-    if path is not None and (path in frame.evaluated or path in frame.evaluated.pending):
+    if path in frame.evaluated:
         return BoundMember(Array(traced=True), name)
     if name in _PULLING and path is not None and (path, name) in frame.asked:
         return UNKNOWN
@@ -96,63 +94,7 @@ def _is_array_method(name: str) -> bool:
     return mlx_api.array_member(name) is not None and not any(hasattr(o, name) for o in others)
 
 
-def note_read(
-    frame: Frame,
-    callee: Value,
-    arguments: tuple[Argument, ...],
-    receiver_node: cst.BaseExpression | None,
-) -> None:
-    """Note what ``x.item()``, ``float(x)`` and ``np.array(x)`` evaluate."""
-    if type(callee) is BoundMember:
-        if receiver_node is not None and callee.name in _PULLING and type(callee.owner) is Array:
-            note_operands(frame, receiver_node)
-    elif type(callee) is Symbol and arguments and as_array(arguments[0].value) is not None:
-        library, _, short = callee.name.rpartition(".")
-        if callee.name in _CASTS or (library == "numpy" and short in numpy_api.CONVERSIONS):
-            note_operands(frame, arguments[0].node)
-
-
 _PULLING = frozenset({"item", "tolist"})
-_CASTS = frozenset({"builtins.bool", "builtins.float", "builtins.int"})
-
-
-def note_operands(frame: Frame, node: cst.CSTNode) -> None:
-    """Note that evaluating an expression, such as ``(x == 7).any()``, has evaluated ``x``."""
-    pending: list[cst.CSTNode] = [node]
-    paths: list[str] = []
-    while pending and len(paths) < _MOST_OPERANDS:
-        current = pending.pop()
-        path = dotted(current)
-        if path is not None:
-            name = frame.names.get(path)
-            paths += [path] if name is not None and as_array(name) is not None else []
-        elif isinstance(current, (cst.BinaryOperation, cst.Comparison)):
-            pending += children(current)
-        elif isinstance(current, cst.ComparisonTarget):
-            pending.append(current.comparator)
-        elif isinstance(current, cst.UnaryOperation):
-            pending.append(current.expression)
-        elif isinstance(current, cst.Call) and isinstance(current.func, cst.Attribute):
-            pending += _array_operands(frame, current, current.func)
-    frame.note_evaluated(paths)
-
-
-_MOST_OPERANDS = 8
-#: Methods whose result depends on all numbers of an array.
-_REDUCING = frozenset(("all", "any", "astype", "max", "mean", "min", "sum"))
-#: Functions of MLX that take no numbers from the array that they are given.
-_SHAPED = frozenset(("zeros_like", "ones_like", "full_like"))
-
-
-def _array_operands(frame: Frame, call: cst.Call, func: cst.Attribute) -> list[cst.BaseExpression]:
-    """The operands of ``x.sum()`` and ``mx.sum(x)``, all numbers of which their results need."""
-    owner, name = func.value, func.attr.value
-    if isinstance(owner, cst.Name) and frame.lookup(owner.value) == _MLX:
-        return [] if name in _SHAPED else [argument.value for argument in call.args]
-    return [owner] if name in _REDUCING else []
-
-
-_MLX = Symbol("mlx.core")
 
 
 def show_array(frame: Frame, node: cst.BaseExpression, value: Value) -> None:

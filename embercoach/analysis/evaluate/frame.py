@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.analysis.evaluate.names import Names
 from embercoach.analysis.facts.facts import Fact, FactPlace
-from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
-from embercoach.analysis.values.name_sets import Evaluated, NameSet
-from embercoach.analysis.values.persistent_maps import Keys
+from embercoach.analysis.values.name_sets import NameSet
+from embercoach.analysis.values.persistent_maps import Keys, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import FunctionVisit
     from embercoach.analysis.gradients.gradient_run import GradientRun
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.values.persistent_maps import Version
 
-#: Names and evaluated names at one point of the program.
-Snapshot = tuple["Version", Evaluated]
+#: The names at one point of the program.
+Snapshot: TypeAlias = Version
 BUILTINS = {name: Symbol(f"builtins.{name}") for name in dir(builtins) if name[0] != "_"}
 
 
@@ -114,8 +112,7 @@ class Frame:
         self.loop_names = self.no_names
         self.array_names = self.no_names
         self.periodic = False
-        self.evaluated = Evaluated(self.no_names, self.no_names)
-        self.evaluated_below: dict[str, dict[str, None]] = {}  # paths by what they begin with
+        self.evaluated: set[str] = set()  # paths that ``mx.eval`` is given anywhere in the body
         self.rebound: set[str] = set()  # names assigned in the body, parameters among them
         self.asked: set[tuple[str, str]] = set()  # unknown values and methods in ``hasattr`` tests
         # States at a break (True) and at a continue (False) of the loop.
@@ -150,7 +147,7 @@ class Frame:
     def bind(self, name: str, value: Value) -> None:
         """Assign a name; what was known of its attributes is forgotten."""
         names = self.names
-        if name in names or self.evaluated:
+        if name in names:
             self.forget(name)
         if name in self.global_names and not self.traceless:
             module_names = self.module.frame.names
@@ -160,81 +157,35 @@ class Frame:
         self.rebound.add(name)
         if self.asked:
             self.asked = {pair for pair in self.asked if pair[0] != name}
-        if self.evaluated:
-            self.newer(name)
 
     def assign_path(self, path: str, value: Value) -> None:
         """Assign a dotted path such as ``"self.keys"``, or a name without rebinding it."""
         self.forget(path)
         self.names[path] = value
-        if self.evaluated:
-            self.newer(path)
         if path in self.global_names and not self.traceless:
             self.module.frame.names[path] = value
 
-    def newer(self, path: str) -> None:
-        """Note a path computed after ``mx.async_eval``: reading it would wait."""
-        if self.evaluated.pending:
-            self.evaluated = self.evaluated.waiting_for((path,))
-
-    def note_evaluated(self, paths: Iterable[str]) -> None:
-        """Note that arrays have been evaluated."""
-        paths = tuple(paths)
-        self.evaluated = self.evaluated.adding(paths)
-        for path in paths:
-            value = self.names.get(path)
-            if value is not None:
-                self.names[path] = with_evaluation(value, evaluated=True)
-            inner = path
-            while "." in inner:
-                owner = inner.rpartition(".")[0]
-                known = self.evaluated_below.setdefault(owner, {})
-                if inner in known:
-                    break
-                known[inner] = None
-                inner = owner
-
     def forget(self, name: str) -> None:
-        """Drop narrowed attribute paths below a name, and that it has been evaluated."""
+        """Drop narrowed attribute paths below a name."""
         self.names.forget_below(name)
-        if not self.evaluated.done:
-            return
-        pending = [name]
-        while pending:
-            path = pending.pop()
-            pending += self.evaluated_below.get(path, ())
-            self.work.left -= 1
-            if path in self.evaluated.done:
-                self.evaluated = self.evaluated.without((path,))
 
     def knows_below(self, path: str) -> bool:
         """Return whether a path's value may have attributes of which something is known."""
-        return self.names.has_below(path) or path in self.evaluated_below
+        return self.names.has_below(path)
 
     def fork(self) -> Snapshot:
         """A snapshot to come back to for the other branch."""
-        return self.names.version(), self.evaluated
+        return self.names.version()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, which may be used again."""
-        self.names.restore(snapshot[0])
-        self.evaluated = snapshot[1]
+        self.names.restore(snapshot)
 
-    def merge(self, snapshots: Iterable[Snapshot], *, periodic: bool = False) -> None:
-        """Continue with the join of the branches that fall through.
-
-        In a loop, a branch with ``mx.async_eval`` is the pipeline's: the other one ends it.
-        ``periodic``: one of the branches runs in some iterations only, so it does not pipeline.
-        """
+    def merge(self, snapshots: Iterable[Snapshot]) -> None:
+        """Continue with the join of the branches that fall through."""
         branches = list(snapshots)
-        if not branches:
-            return
-        _, evaluated = branches[0]
-        pipelined = self.nesting and not periodic
-        for _, other in branches[1:]:
-            evaluated = evaluated.joined(other) if pipelined else evaluated.kept(other)
-        self.names.join([names for names, _ in branches])
-        self.evaluated = evaluated
+        if branches:
+            self.names.join(branches)
 
     def place(self) -> FactPlace:
         """Where the statement at hand stands."""
@@ -246,7 +197,6 @@ class Frame:
             self.loop_names,
             self.array_names,
             self.periodic,
-            self.evaluated,
         )
 
     def add(self, fact: Fact) -> None:

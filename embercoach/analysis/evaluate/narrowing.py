@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.evaluate import evidence
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import (
     TensorTruthFact,
@@ -85,7 +84,6 @@ def _quiet(frame: Frame, node: cst.BaseExpression, default: Value) -> Value:
 
 #: Forms whose expression is evaluated, whatever comes before it. ``if loss < best`` is not meant:
 #: without that test, the next read of the loss would wait.
-_CERTAIN = frozenset(("assert", "if", "while"))
 
 
 def record_truth(
@@ -98,8 +96,6 @@ def record_truth(
 ) -> None:
     """Note that the truth of a value is taken, if it is an array."""
     if definite_array(value) is not None:
-        if form in _CERTAIN and type(node) is cst.Call:
-            evidence.note_operands(frame, node)
         if frame.must is not None:
             frame.must.note_read(node, value, "tests")
         if frame.record:

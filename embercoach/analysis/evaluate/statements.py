@@ -16,10 +16,8 @@ from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import ItemStoreFact
-from embercoach.analysis.facts.scopes import assigned_attributes
 from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
-from embercoach.analysis.values.evaluation_state import with_evaluation
 from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -82,7 +80,8 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
         return True
     value = evaluate(frame, node.value)
     if value is UNKNOWN or (value is NONE and declared is not UNKNOWN):
-        value = declared if value is UNKNOWN else _not_yet(frame, node.target, declared)
+        # An attribute is what the file assigns to it later.
+        value = declared if value is UNKNOWN else join(declared, NONE)
     elif type(value) is Number and _is_bare(node.value):
         value = replace(value, origin=node)
         frame.module.numbers.add(node)
@@ -90,14 +89,6 @@ def _annotated(frame: Frame, node: cst.AnnAssign) -> bool:
         value = declared
     assign(frame, node.target, value)
     return True
-
-
-def _not_yet(frame: Frame, target: cst.BaseExpression, declared: Value) -> Value:
-    """``self.mean: mx.array | None = None``: an attribute is what the file assigns to it later."""
-    if isinstance(target, cst.Attribute):
-        assigned = assigned_attributes(frame.module)[target.attr.value]
-        declared = with_evaluation(declared, evaluated=assigned > 1)
-    return join(declared, NONE)
 
 
 def _is_empty(value: Sequence | Dict) -> bool:

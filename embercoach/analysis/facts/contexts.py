@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from embercoach.analysis.facts.construction import runs_once
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.hot_functions import is_forward, is_hot
 from embercoach.analysis.facts.layout import LEAVING, layout_of
 from embercoach.analysis.facts.scopes import scope_of
-from embercoach.analysis.syntax.trees import dotted, keyed_path, walk
+from embercoach.analysis.syntax.trees import keyed_path, walk
 from embercoach.analysis.values.joins import any_item, as_array, options
 from embercoach.analysis.values.lattice import Sequence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embercoach.analysis.facts.facts import FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Value
@@ -109,54 +111,45 @@ def is_traced(value: Value) -> bool:
 _VIEWS = frozenset(("reshape", "squeeze", "flatten", "transpose", "swapaxes", "astype"))
 
 
-def was_evaluated(place: FactPlace, subject: cst.CSTNode) -> bool:
-    """Return whether an array has been evaluated before, or is a part of one that has been."""
-    if not place.evaluated:
-        return False
-    inner: cst.CSTNode | None = subject
-    while inner is not None:
-        path = keyed_path(inner)
-        if path is not None and path in place.evaluated:
-            return True
-        subject, inner = inner, _viewed(inner)
-    path = dotted(subject)
-    if path is not None and "." in path and _is_in_state(place, path.rpartition(".")[0]):
-        return True
-    pending = place.evaluated.pending
-    if pending and path is not None and path not in pending:
-        return True  # pipelined: the GPU computes the next value while the host reads this one
-    while path:
-        if path in place.evaluated:
-            return True
-        path = path.rpartition(".")[0]
+def is_evaluated_before(place: FactPlace, subject: cst.CSTNode, module: Module) -> bool:
+    """Test whether ``mx.eval`` of an array comes before its read, in the same pass of a body."""
+    paths = {path for node in _viewed(subject) if (path := keyed_path(node)) is not None}
+    layout, reaching = layout_of(module, place.function), scope_of(module, place.function).reaching
+    for level in layout.outward(place.statement) if paths else ():
+        for statement in level.statements[: level.position]:
+            for path in paths & _evaluated_by(statement, module):
+                name = path.partition(".")[0]
+                if reaching.before(statement, name) == reaching.before(place.statement, name):
+                    return True
+        if level.owner is place.loop:
+            break
     return False
 
 
-#: Evaluated names that may hold lists of states.
-_MOST_LISTS = 16
+def _evaluated_by(statement: cst.CSTNode, module: Module) -> frozenset[str]:
+    """The paths that a statement ``mx.eval(x, [y, z])`` evaluates."""
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    fact = evaluation_of(module).calls.get(call) if isinstance(call, cst.Call) else None
+    if fact is None or fact.symbol != "mlx.core.eval":
+        return frozenset()
+    nodes: list[cst.CSTNode] = [argument.node for argument in fact.arguments]
+    for node in tuple(nodes):
+        if isinstance(node, (cst.List, cst.Tuple)):
+            nodes += [element.value for element in node.elements]
+    return frozenset(path for node in nodes if (path := keyed_path(node)) is not None)
 
 
-def _is_in_state(place: FactPlace, owner: str) -> bool:
-    """Test whether an object's state has been evaluated: alone, or in a list with a name."""
-    state = f"{owner}.state"
-    if state in place.evaluated:
-        return True
-    if place.function is None:
-        return False
-    reaching = scope_of(place.function.module, place.function).reaching
-    lists = (
-        binding.value
-        for name in islice(place.evaluated.done, _MOST_LISTS)
-        for binding in reaching.before(place.statement, name) or ()
-        if isinstance(binding.value, (cst.List, cst.Tuple))
-    )
-    return any(dotted(element.value) == state for held in lists for element in held.elements)
-
-
-def _viewed(node: cst.CSTNode) -> cst.CSTNode | None:
-    """The array that an expression is a part or a view of."""
-    if isinstance(node, cst.Subscript):
-        return node.value
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        return node.func.value if node.func.attr.value in _VIEWS else None
-    return None
+def _viewed(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield an expression, and the arrays that it is a part or a view of."""
+    while True:
+        yield node
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Attribute)
+            and node.func.attr.value in _VIEWS
+        ):
+            node = node.func.value
+        else:
+            return

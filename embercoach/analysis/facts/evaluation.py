@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 
 from embercoach.analysis.facts.call_effects import effect_of, is_append, is_pull, keeps_lazy
-from embercoach.analysis.facts.caller_evaluation import called_back
+from embercoach.analysis.facts.callbacks import called_back
 from embercoach.analysis.facts.facts import (
     BinaryFact,
     CallFact,

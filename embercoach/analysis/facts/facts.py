@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array, Number, Numpy
-    from embercoach.analysis.values.name_sets import Evaluated, NameSet
+    from embercoach.analysis.values.name_sets import NameSet
     from embercoach.analysis.values.torch_values import Torch
 
 TruthForm = Literal[
@@ -45,7 +45,6 @@ class FactPlace(NamedTuple):
     loop_names: what the targets of those loops bind.
     array_names: those of them that walk over an array's elements.
     periodic: guarded by a test like ``step % 10 == 0``.
-    evaluated: names whose arrays have been evaluated just before, in the same block.
     """
 
     statement: cst.CSTNode
@@ -55,7 +54,6 @@ class FactPlace(NamedTuple):
     loop_names: NameSet
     array_names: NameSet
     periodic: bool
-    evaluated: Evaluated
 
 
 class Argument(NamedTuple):

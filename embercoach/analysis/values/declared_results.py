@@ -59,8 +59,7 @@ def with_traced(value: Value, values: dict[str, Value]) -> Value:
     """The annotated result depends on what the call is given."""
     if type(value) is Array:
         traced = any(isinstance(v, Array) and v.traced for v in values.values())
-        evaluated = value.evaluated
-        return Array(value.dtype, False, False, traced, shape=value.shape, evaluated=evaluated)
+        return Array(value.dtype, False, False, traced, shape=value.shape)
     return value
 
 

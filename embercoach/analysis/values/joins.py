@@ -118,7 +118,6 @@ def _merge(a: Value, b: Value) -> Value:
             a.pulls | b.pulls,
             a.role if a.role == b.role else None,
             None if a.shape is None or b.shape is None else a.shape.join(b.shape),
-            a.evaluated and b.evaluated,
         )
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(
@@ -325,7 +324,7 @@ def with_shape(value: Value, shape: Shape | None) -> Value:
     if shape is None or type(value) is not Array:
         return value
     given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
-    return Array(*given, value.role, shape, value.evaluated)
+    return Array(*given, value.role, shape)
 
 
 def without_shapes(value: Value) -> Value:

@@ -105,7 +105,6 @@ class Array(Value):
     pulls: Pulls = NO_PULLS
     role: Role | None = None
     shape: Shape | None = None
-    evaluated: bool = False  # or made of host data: a read costs a copy alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ The facts of n statements hold n of them. Copies of sets of n names would take n
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.values.persistent_maps import EMPTY, Keys, Version
@@ -63,42 +62,3 @@ class NameSet(AbstractSet[str]):
             before, version = version, self._keys.with_value(version, name, value)
             size += (1 if value else -1) if version is not before else 0
         return self if version is self._version else NameSet(self._keys, version, size)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
-    """Names and paths that have been evaluated, and those that are so in the background."""
-
-    done: NameSet
-    pending: NameSet
-
-    def __bool__(self) -> bool:
-        return bool(self.done.size or self.pending.size)
-
-    def __contains__(self, path: str | None) -> bool:
-        return path is not None and path in self.done
-
-    def adding(self, paths: Iterable[str]) -> Evaluated:
-        """These with some more that have been evaluated."""
-        return Evaluated(self.done.adding(paths), self.pending)
-
-    def without(self, paths: Iterable[str]) -> Evaluated:
-        """These without some that are evaluated no more."""
-        return Evaluated(self.done.without(paths), self.pending)
-
-    def waiting_for(self, paths: Iterable[str]) -> Evaluated:
-        """These with some more in the background."""
-        return Evaluated(self.done, self.pending.adding(paths))
-
-    def kept(self, other: Evaluated) -> Evaluated:
-        """Return the names in both."""
-        return Evaluated(
-            self.done.intersection(other.done), self.pending.intersection(other.pending)
-        )
-
-    def joined(self, other: Evaluated) -> Evaluated:
-        """Return names evaluated on both of two paths, or in the background on either."""
-        if other is self:
-            return self
-        done = self.done.intersection(other.done)
-        return Evaluated(done, self.pending.union(other.pending))

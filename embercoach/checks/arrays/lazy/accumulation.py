@@ -149,10 +149,8 @@ def _unevaluated(node: cst.BaseExpression, value: Value) -> Iterator[cst.BaseExp
             if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
                 held = value.get(str(element.key.evaluated_value))
                 yield from () if held is None else _unevaluated(element.value, held)
-    else:
-        array = as_array(value)
-        if array is not None and not array.evaluated:
-            yield node
+    elif as_array(value) is not None:
+        yield node
 
 
 def _averaged(call: cst.Call, place: FactPlace, module: Module) -> Iterator[Accumulation]:

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.facts.caller_evaluation import is_evaluated_by_callers
-from embercoach.analysis.facts.contexts import EFFECTS, error_of, recurrence_of, was_evaluated
+from embercoach.analysis.facts.contexts import EFFECTS, error_of, is_evaluated_before, recurrence_of
 from embercoach.analysis.syntax.trees import names_below
-from embercoach.analysis.values.evaluation_state import is_evaluated
-from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.remedies import Remedy, remedy_of
 from embercoach.checks.registry import Report
@@ -59,7 +56,7 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     pull_node = pulled_by or node or fact.node
     recurrence = recurrence_of(fact.place, module)
     context = error_of(fact.place, value, pull_node)
-    evaluated = _is_evaluated(fact, value, array_node, module)
+    evaluated = _is_evaluated(fact, array_node, module)
     remedy: Remedy | None = None
     if context is None and module.purpose is not None:
         context = module.purpose
@@ -90,13 +87,10 @@ def pull(  # noqa: PLR0913 (one keyword for each part of a report)
     )
 
 
-def _is_evaluated(fact: Fact, value: Value, array_node: cst.CSTNode | None, module: Module) -> bool:
-    # What it is on other paths, if that is unknown, does not count.
-    if is_evaluated(as_array(value) or value):
-        return True
+def _is_evaluated(fact: Fact, array_node: cst.CSTNode | None, module: Module) -> bool:
     if array_node is None:
         return False
-    if was_evaluated(fact.place, array_node) or is_evaluated_by_callers(fact.place, array_node):
+    if is_evaluated_before(fact.place, array_node, module):
         return True
     # The first iteration has evaluated what a loop does not change.
     is_named = isinstance(array_node, (cst.Name, cst.Attribute)) and fact.place.loops > 0
