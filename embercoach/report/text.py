@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.report.locations import place_of, position_of
 from embercoach.report.outcome import counts, listed
+from embercoach.report.repeated_findings import repeated
 from embercoach.report.styled import wrapped
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ TRACEBACK = "\nTraceback (most recent call last):\n"
 def full(
     outcome: Outcome, sources: SourceTexts, *, show_notes: bool, width: int, wrap: bool = False
 ) -> Iterator[Line]:
-    """Findings with source excerpts, help, and how to fix them; files in order.
+    """Findings with source excerpts, help, and how to fix them; files in order, repeated ones once.
 
     With ``wrap``, messages and help texts are wrapped to the width.
     """
@@ -32,7 +33,8 @@ def full(
     def lines(line: Line, prefix: int) -> Iterable[Line]:
         return wrapped(line, prefix, width) if wrap else (line,)
 
-    for finding in listed(outcome, show_notes=show_notes):
+    for group in repeated(listed(outcome, show_notes=show_notes)):
+        finding = group.first
         yield from lines(_head(finding), 5)
         yield from excerpt(finding, sources.index(finding.path, finding.cell), width)
         gutter = " " * len(str(finding.end_line))
@@ -45,6 +47,9 @@ def full(
             option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
             text = f"{finding.fix.title} ({option})"
             yield from lines([(f"{gutter} = ", "gutter"), ("fix: ", "help"), (text, "")], 2)
+        if group.others:
+            text = f"and {len(group.others)} more: {group.also()}"
+            yield from lines([(f"{gutter} = ", "gutter"), (text, "")], 1)
         yield []
     for problem in problem_lines(outcome.problems):
         yield from lines(problem, 1)
