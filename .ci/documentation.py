@@ -1,8 +1,8 @@
 """Hooks of MkDocs: add pages from outside of ``docs/``, generate tables, and convert links.
 
 README, CONTRIBUTING, CHANGELOG, SECURITY and every page in ``rules/`` become pages of the site
-without a copy in ``docs/``. The build generates the tables of rules, of configuration keys and of
-the action's inputs. Links that work in the repository become links of the site; a broken one is a
+without a copy in ``docs/``. The tables of rules, of configuration keys and of the action's inputs
+are written into their pages by ``python -m tests.regenerate tables``. Links that work in the repository become links of the site; a broken one is a
 warning, which fails a strict build.
 """
 
@@ -98,17 +98,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Insert generated tables, and set the page whose links are converted next."""
+    """Set the page whose links are converted next."""
     uri = page.file.src_uri
     _links.source = _links.sources.get(uri, f"docs/{uri}")
     _links.uri = uri
-    if uri not in GENERATED:
-        return markdown
-    name, made = GENERATED[uri]
-    marker = f"<!-- generated: {name} -->"
-    if marker not in markdown:
-        raise ValueError(f"docs/{uri} lacks the line {marker}")
-    return markdown.replace(marker, made())
+    return markdown
 
 
 def _made(config: MkDocsConfig, uri: str, text: str, source: str) -> File:
@@ -234,6 +228,17 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "configuration.md": ("keys", settings),
     "integrations.md": ("action", action),
 }
+
+
+def with_table(page: str) -> str:
+    """Return the text of a page in ``docs/`` with its generated part as it is today."""
+    name, made = GENERATED[page]
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    start, end = f"<!-- generated: {name} -->\n", "<!-- end -->\n"
+    before, _, rest = text.partition(start)
+    if end not in rest:
+        raise ValueError(f"docs/{page} lacks the lines {start.strip()} and {end.strip()}")
+    return f"{before}{start}\n{made().strip()}\n\n{end}{rest.partition(end)[2]}"
 
 
 # --- links -------------------------------------------------------------------------------------

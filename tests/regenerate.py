@@ -47,11 +47,20 @@ def outputs() -> None:
         click.echo(f"{command}: leave out lines with `...` again")
 
 
+def tables() -> None:
+    """Write the tables of rules, of configuration keys and of the action's inputs."""
+    documentation = imported(".ci/documentation.py")
+    for page_name in documentation.GENERATED:
+        path = ROOT / "docs" / page_name
+        path.write_text(documentation.with_table(page_name), encoding="utf-8")
+
+
 #: Each part by its name, in the order in which they are written.
 PARTS: dict[str, Callable[[], None]] = {
     "schema": schema,
     "readme": readme.regenerate,
     "documents": outputs,
+    "tables": tables,
     "advice": page.regenerate,
     "profile": profile_page.regenerate,
     "counts": counts,

@@ -127,6 +127,17 @@ def of_names(names: list[str]) -> Reported:
     return count["error"], count["warning"], count["note"]
 
 
+def of_full(out: str) -> Reported:
+    """A finding stands for those of its file that say the same."""
+    names: list[str] = []
+    for line in out.splitlines():
+        if found := LINE.match(line):
+            names.append(found[1])
+        elif more := re.match(r" += and (\d+) more: ", line):
+            names += [names[-1]] * int(more[1])
+    return of_names(names)
+
+
 def of_gitlab(out: str) -> Reported:
     names = {severity: name for name, severity in gitlab.SEVERITIES.items()}
     return of_names([names[entry["severity"]] for entry in json.loads(out)])
@@ -163,8 +174,8 @@ def of_json(out: str) -> Reported:
 
 
 REPORTED: dict[str, Callable[[str], Reported]] = {
-    "text": lambda out: of_names(LINE.findall(out)),
-    "full": lambda out: of_names(LINE.findall(out)),
+    "text": of_full,
+    "full": of_full,
     "concise": lambda out: of_names(LINE.findall(out)),
     "grouped": lambda out: of_names(GROUPED.findall(out)),
     "json": of_json,
