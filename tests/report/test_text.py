@@ -18,7 +18,9 @@ from embercoach.finding import Finding
 from embercoach.fixes.source_file import LineIndex
 from embercoach.report import statistics, text
 from embercoach.report.excerpt import excerpt
+from embercoach.report.repeated_findings import repeated
 from embercoach.report.styled import Line, plain, print_lines, wants_color, wrapped, wraps
+from tests.report.conftest import FINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -295,3 +297,20 @@ def test_any_line_can_be_shown(line: str, data: st.DataObject, width: int) -> No
         under = second.index("^")
         cells = "".join(c * columns(c) for c in first)
         assert cells[under] == line[start - 1]
+
+
+def test_a_mistake_that_a_file_repeats_is_shown_once() -> None:
+    one = replace(FINDINGS[1], cell=None, fix=None, flow=(), related=())
+    near = replace(one, code="GRAPH-BREAK-002", message="another read", line=one.line + 2)
+    findings = (
+        *(replace(one, line=line) for line in (one.line, 40, 41)),
+        near,
+        replace(near, line=99),
+        replace(one, path="other.py"),
+    )
+    found = repeated(sorted(findings, key=lambda finding: finding.sort_key))
+    assert [(group.first.line, group.others and group.also()) for group in found] == [
+        (one.line, []),
+        (one.line, f"lines {near.line}, 40, 41"),
+        (99, []),
+    ]
