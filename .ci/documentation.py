@@ -1,9 +1,9 @@
-"""Hooks of MkDocs: add pages from outside of ``docs/``, generate tables, and convert links.
+"""Hooks of MkDocs: add pages from outside of ``docs/``, and convert links.
 
 README, CONTRIBUTING, CHANGELOG, SECURITY and every page in ``rules/`` become pages of the site
-without a copy in ``docs/``. The tables of rules, of configuration keys and of the action's inputs
-are written into their pages by ``python -m tests.regenerate tables``. Links that work in the repository become links of the site; a broken one is a
-warning, which fails a strict build.
+without a copy in ``docs/``. ``python -m tests.regenerate tables`` writes the tables of rules, of
+configuration keys and of the action's inputs into their pages. Links that work in the repository
+become links of the site; a broken one is a warning, which fails a strict build.
 """
 
 from __future__ import annotations

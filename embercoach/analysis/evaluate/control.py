@@ -98,9 +98,9 @@ def enter_loop(
     assign(frame, target, element_of(frame, iterable))
     bound = tuple(target_names(target))
     frame.loops += 1
-    frame.loop_names = frame.loop_names.adding(bound)
+    frame.loop_names = frame.loop_names.union(bound)
     walking = _array_targets(frame, target, iterable, node)
-    frame.array_names = frame.array_names.adding(walking)
+    frame.array_names = frame.array_names.union(walking)
 
 
 def _array_targets(

@@ -9,8 +9,7 @@ from embercoach.analysis.evaluate.names import Names
 from embercoach.analysis.facts.facts import Fact, FactPlace
 from embercoach.analysis.values.joins import join
 from embercoach.analysis.values.lattice import UNKNOWN, Symbol, Value
-from embercoach.analysis.values.name_sets import NameSet
-from embercoach.analysis.values.persistent_maps import Keys, Version
+from embercoach.analysis.values.persistent_maps import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +56,6 @@ class Frame:
         "must",
         "names",
         "nesting",
-        "no_names",
         "outer",
         "periodic",
         "quiet_rounds",
@@ -108,9 +106,8 @@ class Frame:
         #: The last quiet round of each deeply nested loop: the state before, what it walks over,
         #: how it ended, and the state after.
         self.quiet_rounds: dict[int, tuple[Snapshot, Value, Round, Snapshot]] = {}
-        self.no_names = NameSet(Keys())
-        self.loop_names = self.no_names
-        self.array_names = self.no_names
+        self.loop_names: frozenset[str] = frozenset()
+        self.array_names: frozenset[str] = frozenset()
         self.periodic = False
         self.evaluated: set[str] = set()  # paths that ``mx.eval`` is given anywhere in the body
         self.rebound: set[str] = set()  # names assigned in the body, parameters among them

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array, Number, Numpy
-    from embercoach.analysis.values.name_sets import NameSet
     from embercoach.analysis.values.torch_values import Torch
 
 TruthForm = Literal[
@@ -51,8 +50,8 @@ class FactPlace(NamedTuple):
     function: FunctionInfo | None
     loops: int
     loop: cst.For | cst.While | None
-    loop_names: NameSet
-    array_names: NameSet
+    loop_names: frozenset[str]
+    array_names: frozenset[str]
     periodic: bool
 
 
