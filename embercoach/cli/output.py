@@ -17,6 +17,7 @@ from embercoach.report import text
 from embercoach.report.outcome import listed
 from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
 from embercoach.rule_links import RULES_URL
+from embercoach.safe_write import write_file
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -59,10 +60,23 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
         return
     buffer = StringIO()
     write(buffer)
+    # As in a text file: with the line ends of the system.
+    text = buffer.getvalue().replace("\n", os.linesep)
+    save(text.encode("utf-8", "backslashreplace"), file)
+
+
+def save(data: bytes, file: Path) -> None:
+    """Write to the file that an option names.
+
+    Raises:
+        click.UsageError: the file can't be written.
+    """
+    sys.stdout.flush()  # the file may be standard output
     try:
-        file.write_text(buffer.getvalue(), encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {file}: {error.strerror or error}") from error
+        write_file(file, data)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise click.UsageError(f"cannot write {file}: {reason}") from error
 
 
 @contextlib.contextmanager
