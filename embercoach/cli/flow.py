@@ -281,7 +281,7 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
     if not request.quiet:
         warn(configurations.warnings)
     baselines = _guards(request, (scope,), configurations, CheckoutDivision((request.name,)), [])
-    data = sys.stdin.buffer.read()
+    data = _standard_input()
     if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
         if request.fix and not request.diff:
             sys.stdout.buffer.write(data)
@@ -317,6 +317,13 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
         fixed_stdin=data if request.fix else None,
     )
     return _report(request, (scope,), answer, baselines, configurations)
+
+
+def _standard_input() -> bytes:
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UserError(f"cannot read standard input: {error.strerror or error}") from error
 
 
 def _text(data: bytes) -> str:
