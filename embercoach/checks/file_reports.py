@@ -8,6 +8,7 @@ from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import (
@@ -45,6 +46,7 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     Work is counted, so they are the same in every run.
     """
     exceeded: str | None = None
+    forget_file()
     try:
         facts = analyse_module(module)
     except WorkExceededError as error:

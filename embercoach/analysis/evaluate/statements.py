@@ -20,6 +20,7 @@ from embercoach.analysis.facts.scopes import assigned_attributes
 from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.evaluation_state import with_evaluation
+from embercoach.analysis.values.inheritance import set_bases
 from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -228,7 +229,7 @@ OPAQUE_DECORATORS = {"contextlib.contextmanager", "contextlib.asynccontextmanage
 
 def _class(frame: Frame, node: cst.ClassDef) -> bool:
     info = frame.module.class_info(node)
-    info.bases = tuple(evaluate(frame, base.value) for base in node.bases)
+    set_bases(info, tuple(evaluate(frame, base.value) for base in node.bases))
     body = Frame(frame.module, frame.info, frame, record=frame.record)
     body.statement = node
     info.frame = body
