@@ -89,7 +89,7 @@ def test_a_file_that_others_are_read_for_has_more_time() -> None:
     watch.run(lambda _: None, None)
     before = watch.seconds()
     work.note_reading("x" * 1_000_000)
-    assert watch.seconds() == pytest.approx(before + 10)
+    assert watch.seconds() == pytest.approx(before + 200)
 
 
 def count_work(monkeypatch: pytest.MonkeyPatch, counter: ModuleType, most: int) -> None:
