@@ -52,9 +52,13 @@ def refuse_links(path: str | os.PathLike[str], base: str | None = None) -> None:
         RefusedError: for such a path; ``strerror`` says why.
         ValueError: the path is invalid.
     """
-    text, base = os.fspath(path), base or os.getcwd()  # noqa: PTH109
+    text = os.fspath(path)
     if is_link(text):
         raise RefusedError(errno.ELOOP, "it is a link", text)
+    try:
+        base = base or os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:  # it was removed: no path passes through it
+        return
     if os.path.isabs(text):  # noqa: PTH117
         if not is_below(os.path.normpath(text), base):
             return

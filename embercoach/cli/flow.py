@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from embercoach.cli import codes
-from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
+from embercoach.cli.config_warnings import problems_of, warn, warnings_of
 from embercoach.cli.progress import progress_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
@@ -139,7 +139,7 @@ def execute(request: CheckRequest) -> int:
         raise UserError(str(error)) from error
     problems = list(problems_of(plan.mistakes))
     if not request.quiet:
-        warn([*configurations.warnings, *idle_patterns(plan)])
+        warn([*configurations.warnings, *warnings_of(plan)])
     if request.show_settings or request.show_files:
         from embercoach.cli.inspect import show_files, show_settings
 

@@ -89,7 +89,8 @@ _OF_FINDINGS = (*_PLACE, "end_line", "end_column", "code", "severity", "message"
 
 
 def _known_problem(saved: dict[str, Any]) -> dict[str, Any]:
-    return {name: saved[name] for name in (*_PLACE, "message") if name in saved}
+    known = {name: saved[name] for name in (*_PLACE, "message") if name in saved}
+    return known | {"is_unchecked": saved.get("unchecked", False)}
 
 
 def _finding(saved: dict[str, Any], *, fixes: bool) -> Finding:

@@ -433,3 +433,19 @@ def test_colors_on_request(embercoach: Cli, project: Path, monkeypatch: pytest.M
     assert "\x1b[" not in embercoach("a.py", "--output-format", "json").out
     monkeypatch.setenv("NO_COLOR", "1")
     assert embercoach("a.py").out == bare
+
+
+def test_a_dangling_link_is_skipped_in_a_folder_and_an_error_by_name(
+    embercoach: Cli, project: Path
+) -> None:
+    (project / "a.py").write_text("import mlx\n", encoding="utf-8")
+    for name in ("gone.py", "lost.py"):
+        (project / name).symlink_to("nowhere")
+    ran = embercoach("check", ".")
+    skipped = "embercoach: warning: skipped a dangling symbolic link: gone.py and 1 more\n"
+    assert (ran.code, ran.out, ran.err) == (0, "All clear; 1 file checked.\n", skipped)
+    ran = embercoach("check", "gone.py")
+    assert (ran.code, ran.out.splitlines()[:2]) == (
+        2,
+        ["gone.py:1:1: dangling symbolic link", "1 file not checked."],
+    )

@@ -176,7 +176,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     from dataclasses import replace
 
     from embercoach.cli.baseline_filter import guards, judge
-    from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
+    from embercoach.cli.config_warnings import problems_of, warn, warnings_of
     from embercoach.cli.flow import UserError
     from embercoach.cli.progress import progress_of
     from embercoach.cli.run_origin import origin_of
@@ -198,7 +198,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     except ConfigError as error:
         raise UserError(str(error)) from error
     if not quiet:
-        warn([*configurations.warnings, *idle_patterns(plan)])
+        warn([*configurations.warnings, *warnings_of(plan)])
     problems = list(problems_of(plan.mistakes))
     several = len(plan.scopes) > 1 and overrides.baseline is None
     watching = guards(
