@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from embercoach.engine.problem import Problem
     from embercoach.report.styled import Line
 
+
+class UnwritableError(click.ClickException):
+    """The file that an option names can't be written."""
+
+    exit_code = codes.INCOMPLETE
+
+
 FOR_PEOPLE = ("text", "full", "concise", "grouped")
 
 
@@ -51,7 +58,7 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
     """Write a report to a file, or to standard output without one.
 
     Raises:
-        click.UsageError: the file can't be written.
+        UnwritableError: the file can't be written.
     """
     if file is None:
         with surviving_closed_pipe():
@@ -69,14 +76,14 @@ def save(data: bytes, file: Path) -> None:
     """Write to the file that an option names.
 
     Raises:
-        click.UsageError: the file can't be written.
+        UnwritableError: the file can't be written.
     """
     sys.stdout.flush()  # the file may be standard output
     try:
         write_file(file, data)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise click.UsageError(f"cannot write {file}: {reason}") from error
+        raise UnwritableError(f"cannot write {file}: {reason}") from error
 
 
 @contextlib.contextmanager

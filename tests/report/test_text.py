@@ -169,7 +169,7 @@ def test_the_summary_of_a_run_with_problems_only(clean: Outcome, outcome: Outcom
         "Nothing found; 1 file checked.\nThe run is incomplete: 1 problem.\n"
     )
     unread = replace(broken.problems[0], is_unchecked=True)  # type: ignore[type-var]
-    broken = replace(broken, problems=(unread,), files_checked=0)
+    broken = replace(broken, problems=(unread,), files_checked=0)  # type: ignore[type-var]
     assert printed(text.summary(broken, show_notes=False)).startswith("1 file not checked.\n")
 
 
