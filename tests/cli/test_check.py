@@ -140,10 +140,7 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--jobs", "0"], "0 is not in the range x>=1"),
         (["check", "--fix", "--add-noqa"], "--fix and --add-noqa exclude each other"),
         (["check", "--config", "x.toml", "--isolated"], "--config and --isolated exclude"),
-        (
-            ["check", "--config", "absent.toml"],
-            "No such file or directory (absent.toml)",
-        ),
+        (["check", "--config", "absent.toml"], "No such file or directory (absent.toml)"),
         (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
         (["check", "-", "--add-noqa"], "--add-noqa and standard input (-) exclude each other"),
         (

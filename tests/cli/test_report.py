@@ -214,10 +214,7 @@ def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) 
         (["--baseline", "gone.json", "clean.py"], "gone.json"),
         (["--from", "clean.json", "--no-baseline"], "--from and --no-baseline exclude each other"),
         (["--select", "NOTHING", "clean.py"], "NOTHING"),
-        (
-            ["empty"],
-            "no Python, notebook, Metal or Objective-C files found under the given paths",
-        ),
+        (["empty"], "no Python, notebook, Metal or Objective-C files found under the given paths"),
         (["gone.py"], "gone.py"),
     ],
 )

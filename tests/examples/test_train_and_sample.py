@@ -18,12 +18,7 @@ PROBLEMS = [
         "DTYPE-001",
     ),
     *2
-    * [
-        (
-            "hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))",
-            "HOST-PULL-002",
-        )
-    ],
+    * [("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002")],
     *2
     * [
         (

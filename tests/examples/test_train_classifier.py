@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 # The line (less its indentation), what is wrong with it, how loudly, and in which context.
 PROBLEMS = [
-    (
-        "loudness = samples.astype(mx.int16) * np.float32(1 / 32768)",
-        "DTYPE-002 error function",
-    ),
+    ("loudness = samples.astype(mx.int16) * np.float32(1 / 32768)", "DTYPE-002 error function"),
     ("smooth = mx.fft.irfft(spectrum * kept, n=SAMPLES)", "FFT-NORM-001 error function"),
     (
         "return mx.log1p(mx.abs(mx.fft.rfft(smooth).astype(mx.float32)))",
@@ -41,10 +38,7 @@ PROBLEMS = [
     ("gate = h * mx.array(0.5)", "DTYPE-001 warning forward"),
     ("certainty = mx.array(np.exp(-np.array(losses)))", "HOST-PULL-002 error differentiated"),
     ("if loss < best:", "GRAPH-BREAK-003 warning loop"),
-    (
-        'print(f"step {step}: loss {loss}, sum so far {total:.3f}")',
-        "GRAPH-BREAK-008 warning loop",
-    ),
+    ('print(f"step {step}: loss {loss}, sum so far {total:.3f}")', "GRAPH-BREAK-008 warning loop"),
     ("total += loss.item()", "GRAPH-BREAK-001 warning loop"),
     ('print("two best:", best)', "GRAPH-BREAK-008 error compiled"),
     ("right += guesses[i].item() == kinds[i].item()", "HOST-PULL-008 warning loop"),

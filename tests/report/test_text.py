@@ -196,10 +196,7 @@ class Screen(io.StringIO):
     ],
 )
 def test_who_wants_colors(
-    terminal: bool,
-    environment: dict[str, str],
-    expected: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool, environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
