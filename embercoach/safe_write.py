@@ -78,7 +78,7 @@ def _opened(path: str) -> int:
         return os.dup(_STREAMS[path])
     if number != path and number.isascii() and number.isdecimal():
         return os.dup(int(number))
-    if path == os.devnull:
+    if os.path.normcase(path) == os.path.normcase(os.devnull):
         return os.open(path, os.O_WRONLY)
     refuse_links(path)
     with suppress(FileNotFoundError):
