@@ -80,6 +80,11 @@ def recursive(n: int) -> str:
     return "".join(RECURSIVE.format(i, (7 * i + 3) % n, (5 * i + 2) % n, i - 1) for i in range(n))
 
 
+def constants(n: int) -> str:
+    links = (f"const int n{i + 1} = {' + '.join([f'n{i}'] * n)};" for i in range(7))
+    return f"{UNIT} const int n0 = unknown; {''.join(links)} float a[n7]; }}"
+
+
 def parameters(n: int) -> str:
     return ", ".join(f"a{i}" for i in range(n))
 
@@ -95,6 +100,8 @@ SHAPES: dict[str, tuple[str, Callable[[int], str], int, int]] = {
         360,
     ),
     "heads of methods": ("a.mm", lambda n: "- (void)draw:(int)x " * n + "{}", 50, 200),
+    "sizes of arrays": ("a.metal", constants, 1, 2),
+    "dimensions": ("a.metal", lambda n: f"{UNIT} float a{'[2]' * n}; }}", 150, 600),
     "declared names": ("a.metal", lambda n: f"{UNIT} int a{', b' * n}; }}", 150, 600),
 }
 
