@@ -55,7 +55,7 @@ def _named(stream: io.TextIOWrapper, title: str) -> io.TextIOWrapper:
     raw.title = title
     is_buffered = hasattr(stream.buffer, "raw")
     return io.TextIOWrapper(
-        io.BufferedWriter(raw) if is_buffered else raw,  # type: ignore[arg-type]
+        io.BufferedWriter(raw) if is_buffered else raw,
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
