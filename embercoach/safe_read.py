@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ MOST_BYTES = 100_000_000
 MOST_NAMED_BYTES = 2_000_000
 #: Entries of these are not files of a project, whatever their type is.
 PSEUDO_FOLDERS = ("/proc", "/sys", "/dev")
-#: Repositories' own folders hold credentials, and no sources.
+#: Repositories' own folders hold credentials, and no sources. Where names of files ignore case,
+#: ``.GIT`` is the same folder.
 PRIVATE_FOLDERS = frozenset((".git", ".hg"))
 
 # Without O_NONBLOCK, opening a pipe waits for its writer. Windows has none of these but O_BINARY.
@@ -107,10 +108,23 @@ def is_own(path: str | os.PathLike[str], is_type: Callable[[int], bool]) -> bool
         OSError: there is no such path.
     """
     status = os.lstat(path)
-    if getattr(status, "st_reparse_tag", 0) == _JUNCTION:
+    if _is_junction(status):
         return False
     own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     return own and is_type(status.st_mode)
+
+
+def is_link(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a symbolic link, or a junction of Windows."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return S_ISLNK(status.st_mode) or _is_junction(status)
+
+
+def _is_junction(status: os.stat_result) -> bool:
+    return getattr(status, "st_reparse_tag", 0) == _JUNCTION
 
 
 def _check_type(status: os.stat_result, path: str | os.PathLike[str]) -> None:
@@ -128,14 +142,15 @@ def _check_place(path: str | os.PathLike[str], root: str, status: os.stat_result
 
 
 def _inside(real: str, root: str) -> bool:
-    if not _is_below(real, root):
+    if not is_below(real, root):
         return False
-    if not PRIVATE_FOLDERS.isdisjoint(real[len(root) :].split(os.sep)):  # noqa: PTH206
+    if not PRIVATE_FOLDERS.isdisjoint(real[len(root) :].casefold().split(os.sep)):  # noqa: PTH206
         return False
-    return not any(_is_below(real, one) and not _is_below(root, one) for one in PSEUDO_FOLDERS)
+    return not any(is_below(real, one) and not is_below(root, one) for one in PSEUDO_FOLDERS)
 
 
-def _is_below(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or lies in it, by its text alone."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 

@@ -29,10 +29,7 @@ RULES = TESTS.parent / "rules"
 COMMIT = {"checks", "engine", "metal", "rules"}
 #: Modules whose tests share what one of them took minutes for. With `--dist loadgroup` each runs on
 #: one worker.
-ON_ONE_WORKER = {
-    "tests/accuracy/test_accuracy.py",
-    "tests/simulator/packages/test_upstream.py",
-}
+ON_ONE_WORKER = {"tests/accuracy/test_accuracy.py", "tests/simulator/packages/test_upstream.py"}
 #: The default suite has one of so many simulated cases of each test of the kernel pack.
 SIMULATED = 12
 

@@ -32,6 +32,7 @@ from embercoach.analysis.values.lattice import (
     Transformed,
     Value,
 )
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.analysis.work import WorkExceededError
 
 if TYPE_CHECKING:
@@ -344,15 +345,22 @@ def _functions(callee: Value) -> Iterator[Callee]:
 def argument_of(call: Source, callee: Callee, name: str) -> Source | None:
     """The argument of a call for a parameter, or the parameter's default."""
     node, function = call.node, callee.function
-    if not isinstance(node, cst.Call) or any(argument.star for argument in node.args):
+    if not isinstance(node, cst.Call):
         return None
-    given = written_arguments(node, function, is_bound=callee.is_bound).get(name)
-    if given is not None:
-        return call.at(given)
-    parameter = next((p for p in function.parameters if p.name == name), None)
-    if parameter is None or parameter.default is None:
+    passed = written_arguments(node, function, is_bound=callee.is_bound)
+    if passed is None:
         return None
-    return Source(parameter.default, function.node, function.outer, function.module)
+    if name in passed:
+        return call.at(passed[name])
+    default = _defaults(function).get(name)
+    if default is None:
+        return None
+    return Source(default, function.node, function.outer, function.module)
+
+
+@kept_for_file
+def _defaults(function: FunctionInfo) -> dict[str, cst.BaseExpression]:
+    return {p.name: p.default for p in function.parameters if p.default is not None}
 
 
 def _target_index(binding: Binding) -> int | None:

@@ -10,6 +10,7 @@ from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.raising import is_meant_to_raise
 from embercoach.checks.registry import (
@@ -52,6 +53,7 @@ def reports_of(module: Module) -> tuple[list[Report], str | None]:
     Work is counted, so they are the same in every run.
     """
     exceeded: str | None = None
+    forget_file()
     try:
         facts = analyse_module(module)
     except WorkExceededError as error:

@@ -13,6 +13,9 @@ def main() -> None:
     # A short life of plain data: the collector would only cost time. Where much memory comes and
     # goes (engine.workers) it is looked after.
     gc.disable()
+    from embercoach.cli.standard_streams import prepare_streams
+
+    prepare_streams()
     from embercoach.cli.entry import start
 
     code = start(sys.argv[1:])

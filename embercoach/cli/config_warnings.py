@@ -1,4 +1,4 @@
-"""Mistakes in configurations, certain and probable: found over a run, and printed."""
+"""Mistakes in configurations and folders, certain and probable: found over a run, and printed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PER_FILE = ("per-file-ignores", "per-file-profiles")
 
 
-def warn(warnings: Iterable[ConfigWarning]) -> None:
+def warn(warnings: Iterable[ConfigWarning | str]) -> None:
     """Print warnings on standard error."""
     for warning in warnings:
         print_text(f"embercoach: warning: {warning}", sys.stderr)
@@ -36,6 +36,14 @@ def problems_of(mistakes: Iterable[ConfigError]) -> Iterator[Problem]:
         shown = path.relative_to(here) if path.is_relative_to(here) else path
         message = f"configuration: {mistake.message}; its files were not checked"
         yield Problem(str(shown), mistake.line or 1, 1, message)
+
+
+def warnings_of(plan: Plan) -> Iterator[ConfigWarning | str]:
+    """Warn of patterns that match no file, and of links that lead nowhere."""
+    yield from idle_patterns(plan)
+    if plan.dangling:
+        others = f" and {len(plan.dangling) - 1} more" if len(plan.dangling) > 1 else ""
+        yield f"skipped a dangling symbolic link: {plan.dangling[0]}{others}"
 
 
 def idle_patterns(plan: Plan) -> Iterator[ConfigWarning]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.cli import codes
+from embercoach.cli.standard_streams import StreamError
 from embercoach.terminal_text import escaped, log_line
 
 if TYPE_CHECKING:
@@ -148,11 +149,14 @@ def guarded(run: Callable[[], object], *, debug: bool) -> int:
     except BrokenPipeError:
         silence_stdout()
         return codes.FOUND
+    except StreamError as error:
+        silence_stdout()
+        _complain(f"{PROGRAM}: cannot write {error.filename}: {error.strerror}")
+        return codes.INCOMPLETE
     except Exception as error:
         if debug:
             raise
-        message = f"{PROGRAM}: internal error: {type(error).__name__}: {error}"
-        print(log_line(message), file=sys.stderr)  # noqa: T201
+        _complain(f"{PROGRAM}: internal error: {type(error).__name__}: {error}")
         return codes.INCOMPLETE
     return result if isinstance(result, int) else codes.CLEAN
 
@@ -202,11 +206,17 @@ def _show(error: click.ClickException) -> None:
     before, found, after = shown.getvalue().rpartition(click.unstyle(said))
     text = f"{before}{escaped(said)}{after}" if found else f"Error: {escaped(said)}\n"
     for line in text.removesuffix("\n").split("\n"):
-        print(log_line(line), file=sys.stderr)  # noqa: T201
+        _complain(line)
+
+
+def _complain(line: str) -> None:
+    """Print a line to standard error, if that can be written."""
+    with contextlib.suppress(OSError, ValueError):
+        print(log_line(line), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def silence_stdout() -> None:
-    """Redirect standard output to nowhere: its reader has gone."""
+    """Redirect standard output to nowhere: its reader has gone, or its device is full."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

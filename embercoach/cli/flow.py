@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from embercoach.cli import codes
-from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
+from embercoach.cli.config_warnings import problems_of, warn, warnings_of
 from embercoach.cli.progress import progress_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
@@ -139,7 +139,7 @@ def execute(request: CheckRequest) -> int:
         raise UserError(str(error)) from error
     problems = list(problems_of(plan.mistakes))
     if not request.quiet:
-        warn([*configurations.warnings, *idle_patterns(plan)])
+        warn([*configurations.warnings, *warnings_of(plan)])
     if request.show_settings or request.show_files:
         from embercoach.cli.inspect import show_files, show_settings
 
@@ -281,7 +281,7 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
     if not request.quiet:
         warn(configurations.warnings)
     baselines = _guards(request, (scope,), configurations, CheckoutDivision((request.name,)), [])
-    data = sys.stdin.buffer.read()
+    data = _standard_input()
     if request.force_exclude and is_excluded(os.path.abspath(request.name), configurations):  # noqa: PTH100
         if request.fix and not request.diff:
             sys.stdout.buffer.write(data)
@@ -317,6 +317,13 @@ def _on_stdin(request: CheckRequest, configurations: Configurations) -> int:
         fixed_stdin=data if request.fix else None,
     )
     return _report(request, (scope,), answer, baselines, configurations)
+
+
+def _standard_input() -> bytes:
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UserError(f"cannot read standard input: {error.strerror or error}") from error
 
 
 def _text(data: bytes) -> str:

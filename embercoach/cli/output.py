@@ -17,6 +17,7 @@ from embercoach.report import text
 from embercoach.report.outcome import listed
 from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
 from embercoach.rule_links import RULES_URL
+from embercoach.safe_write import write_file
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from embercoach.engine.fixing import FixedFile
     from embercoach.engine.problem import Problem
     from embercoach.report.styled import Line
+
+
+class UnwritableError(click.ClickException):
+    """The file that an option names can't be written."""
+
+    exit_code = codes.INCOMPLETE
+
 
 FOR_PEOPLE = ("text", "full", "concise", "grouped")
 
@@ -50,7 +58,7 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
     """Write a report to a file, or to standard output without one.
 
     Raises:
-        click.UsageError: the file can't be written.
+        UnwritableError: the file can't be written.
     """
     if file is None:
         with surviving_closed_pipe():
@@ -59,10 +67,23 @@ def deliver(write: Callable[[TextIO], None], file: Path | None) -> None:
         return
     buffer = StringIO()
     write(buffer)
+    # As in a text file: with the line ends of the system.
+    text = buffer.getvalue().replace("\n", os.linesep)
+    save(text.encode("utf-8", "backslashreplace"), file)
+
+
+def save(data: bytes, file: Path) -> None:
+    """Write to the file that an option names.
+
+    Raises:
+        UnwritableError: the file can't be written.
+    """
+    sys.stdout.flush()  # the file may be standard output
     try:
-        file.write_text(buffer.getvalue(), encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {file}: {error.strerror or error}") from error
+        write_file(file, data)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UnwritableError(f"cannot write {file}: {reason}") from error
 
 
 @contextlib.contextmanager

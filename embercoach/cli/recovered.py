@@ -52,6 +52,12 @@ def current_rules_url() -> str:
     return scope.settings.rules_url
 
 
+def quoted_root() -> str:
+    """The folder whose files are quoted: a saved report may name any file."""
+    here = str(Path.cwd())
+    return boundary(here) or here
+
+
 def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
     summary, saved = document["summary"], document["findings"]
     marks, origin, comparison = None, None, None
@@ -63,8 +69,6 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
         origin = RunOrigin(run["version"], run["program"], checkouts)
     if "baseline" in summary:
         comparison = Comparison(summary["baseline"]["known"], summary["baseline"]["fixed"])
-    # A saved report may name any file: only those of the project here are quoted.
-    here = str(Path.cwd())
     return Answer(
         result=RunResult(
             tuple(_finding(one, fixes=fixes) for one in saved),
@@ -73,7 +77,7 @@ def _answer(document: dict[str, Any], *, fixes: bool) -> Answer:
             summary["files_skipped"],
             summary["suppressed"],
         ),
-        sources=SourceTexts(root=boundary(here) or here),
+        sources=SourceTexts(root=quoted_root()),
         comparison=comparison,
         marks=marks,
         origin=origin,
@@ -85,7 +89,8 @@ _OF_FINDINGS = (*_PLACE, "end_line", "end_column", "code", "severity", "message"
 
 
 def _known_problem(saved: dict[str, Any]) -> dict[str, Any]:
-    return {name: saved[name] for name in (*_PLACE, "message") if name in saved}
+    known = {name: saved[name] for name in (*_PLACE, "message") if name in saved}
+    return known | {"is_unchecked": saved.get("unchecked", False)}
 
 
 def _finding(saved: dict[str, Any], *, fixes: bool) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pathspec import GitIgnoreSpec
@@ -80,9 +81,12 @@ class _Groups:
         self._count = 0
 
     def first_fit(self, part: str) -> str:
-        """A part that keeps its first match (Python 3.10 has no atomic groups)."""
-        self._count += 1
-        return f"(?=(?P<first{self._count}>{part}))(?P=first{self._count})"
+        """A part that keeps its first match."""
+        if sys.version_info >= (3, 11):
+            return f"(?>{part})"
+        else:  # noqa: RET505  (for mypy: Python 3.10 has no atomic groups)
+            self._count += 1
+            return f"(?=(?P<first{self._count}>{part}))(?P=first{self._count})"
 
     def stars(self, chunk: str) -> str:
         """A chunk whose stars keep their first fit, but for the last one of each name."""

@@ -17,6 +17,7 @@ from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
 from embercoach.rule_links import RULES_URL
+from embercoach.safe_read import is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -290,8 +291,7 @@ def _baseline(
         return None
     place = Path(os.path.normpath(root / configured))
     # Whoever sends a change of the file must not have others read, or overwritten.
-    real = Path(os.path.realpath(place))  # Path.resolve raises where links go round in circles
-    if file is not None and not real.is_relative_to(os.path.realpath(root)):
+    if file is not None and not is_inside(place, str(root)):
         message = f"baseline must be inside the project, got '{configured}'; --baseline allows it"
         raise ConfigError(message, file.path, file.line_of(("baseline",)))
     return place

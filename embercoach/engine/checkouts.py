@@ -125,6 +125,7 @@ class Plan:
         given: the paths, by their configuration.
         scopes: the configurations of paths and of folders below them, those of the paths first.
         problems: by checkout, what could not be examined.
+        dangling: links found in folders that lead nowhere.
         walked: the folders that were searched from, absolute.
         mistakes: in configurations, each once; the other files are checked nevertheless.
     """
@@ -164,6 +165,7 @@ class Plan:
         #: By checkout: all files, and those in the shard.
         self._parted = self.division.parted([one.files for one in found])
         self.problems = tuple(tuple(one.problems) for one in found)
+        self.dangling = tuple(sorted(path for one in found for path in one.dangling))
         for one in found:
             mistakes |= one.mistakes
             scopes |= one.scopes

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class Problem:
     """A place and a reason: a syntax error, an unreadable file, a crash of a check.
 
-    ``cell`` is the number of a notebook's cell, whose line is meant; without it, the file's is.
+    Attributes:
+        cell: the number of a notebook's cell, whose line is meant; without it, the file's is.
+        is_unchecked: the file has no findings for this reason.
     """
 
     path: str
@@ -17,6 +19,7 @@ class Problem:
     column: int
     message: str
     cell: int | None = None
+    is_unchecked: bool = False
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str]:

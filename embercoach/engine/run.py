@@ -40,10 +40,10 @@ class RunResult:
     Attributes:
         findings: sorted by place, notes included.
         problems: what could not be checked, sorted.
-        files_checked: files that were analysed, or whose analysis failed; cached ones included.
+        files_checked: files that were analysed, cached ones included.
         files_skipped: files that mention no MLX or Metal, or say ``embercoach: skip-file``.
         suppressed: findings that a comment suppresses.
-        cached: of the checked files, those that came from the cache.
+        cached: of the files that were not skipped, those whose result came from the cache.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -75,14 +75,15 @@ def reported(judge: Judge, file: SourceFile, inspection: Inspection) -> RunResul
         return RunResult(files_skipped=1)
     problems: tuple[Problem, ...] = ()
     if inspection.problem is not None:
-        problems = (replace(inspection.problem, path=file.shown),)
+        is_unchecked = inspection.kind != "checked"
+        problems = (replace(inspection.problem, path=file.shown, is_unchecked=is_unchecked),)
     if inspection.kind != "checked":
-        return RunResult(problems=problems, files_checked=1)
+        return RunResult(problems=problems)
     try:
         findings, suppressed = judge.judge(file.path, file.shown, inspection)
     except (KeyError, RulePageError) as error:
         message = f"internal error: the page of a rule is missing or invalid: {error}"
-        return RunResult(problems=(*problems, Problem(file.shown, 1, 1, message)), files_checked=1)
+        return RunResult(problems=(*problems, Problem(file.shown, 1, 1, message)))
     if inspection.cells is not None:
         from embercoach.engine.cells import placed
 
@@ -254,7 +255,8 @@ class RunPart:
 
     def fail(self, file: SourceFile, message: str) -> None:
         """Report that a file could not be checked."""
-        self.results.append(RunResult(problems=(Problem(file.shown, 1, 1, message),)))
+        problem = Problem(file.shown, 1, 1, message, is_unchecked=True)
+        self.results.append(RunResult(problems=(problem,)))
 
     def _read(self, file: SourceFile) -> bytes | None:
         try:
@@ -273,4 +275,4 @@ class RunPart:
                 yield file, None, size
             else:
                 result = reported(self._judge, file, inspection)
-                self.results.append(replace(result, cached=result.files_checked))
+                self.results.append(replace(result, cached=1 - result.files_skipped))

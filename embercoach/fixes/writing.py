@@ -16,6 +16,8 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import TYPE_CHECKING
 
+from embercoach.fixes import drafts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -91,20 +93,20 @@ def _exchange(target: Path, data: bytes) -> bool:
         OSError: there is no space for it.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+        descriptor, draft = drafts.create(target.parent)
     except PermissionError:
         # The folder takes no new file, yet the file itself is writable.
         return False
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        kept = _keep_status(Path(name), target.lstat()) and _take_place(Path(name), target)
+        kept = _keep_status(draft, target.lstat()) and _take_place(draft, target)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            draft.unlink()
         raise
     if not kept:
-        Path(name).unlink()
+        draft.unlink()
     return kept
 
 

@@ -9,10 +9,13 @@ function. Where that cannot be done, the tree has an error there.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.metal.grammar import tree_of
+from embercoach.metal.grammar import strings_of, tree_of
 from embercoach.metal.message_expressions import (
     Atom,
     Message,
@@ -55,7 +58,10 @@ _LINES = frozenset({"import", "implementation", "property", "synthesize", "dynam
 #: Their contents are not code.
 QUIET = frozenset({"comment", "string_literal", "raw_string_literal", "char_literal"})
 _ROUNDS = 4
+_END = b"@end"
 _METHOD = b"void _()"
+#: From a byte to a blank; line ends stay.
+_BLANKED = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +77,14 @@ class ObjectiveC:
     messages: tuple[Message, ...]
 
 
+@lru_cache(maxsize=1)  # the checks and the suppressions read the same text
 def parse(text: str) -> ObjectiveC:
     """Parse Objective-C or Objective-C++."""
     encoded = text.encode(errors="replace")
     edited = bytearray(encoded)
+    for start in strings_of(encoded):  # the grammar takes long for many errors
+        if encoded[start - 1 : start] == b"@":
+            edited[start - 1 : start] = b" "
     messages: dict[int, Message] = {}
     for _ in range(_ROUNDS):
         before = bytes(edited)
@@ -121,14 +131,16 @@ def _leaves(root: Node) -> Iterator[Node]:
 
 
 def _ats(data: bytes, start: int, end: int) -> Iterator[Atom]:
-    for offset in range(start, end):
-        if data[offset : offset + 1] == b"@":
-            yield Atom("@", offset, offset + 1)
+    offset = data.find(b"@", start, end)
+    while offset >= 0:
+        yield Atom("@", offset, offset + 1)
+        offset = data.find(b"@", offset + 1, end)
 
 
 def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
     """Blank qualifiers, and everything that starts with ``@``."""
     closing = closing_brackets(atoms)
+    ends = [match.start() for match in re.finditer(_END, edited)]
     for index, atom in enumerate(atoms):
         word = bytes(edited[atom.start : atom.end]).decode(errors="replace")
         if word in _BLANKS:
@@ -138,13 +150,17 @@ def _exchange_words(edited: bytearray, atoms: list[Atom]) -> None:
         if atom.kind == "@":
             _fill(edited, atom.start, atom.end)
             if index + 1 < len(atoms) and atoms[index + 1].start == atom.end:
-                _exchange_directive(edited, atoms, index + 1, closing)
+                _exchange_directive(edited, atoms, index + 1, closing, ends)
 
 
 def _exchange_directive(
-    edited: bytearray, atoms: list[Atom], index: int, closing: dict[int, int]
+    edited: bytearray,
+    atoms: list[Atom],
+    index: int,
+    closing: dict[int, int],
+    ends: list[int],
 ) -> None:
-    """Replace the text after an ``@``."""
+    """Replace the text after an ``@``; ``ends`` are the places of ``@end``."""
     following = atoms[index]
     word = bytes(edited[following.start : following.end]).decode(errors="replace")
     if word in ("[", "{"):
@@ -155,7 +171,7 @@ def _exchange_directive(
     elif word == "synchronized" and _is_call(atoms, index):
         _fill(edited, following.start, following.end, b"if")
     elif word in _SECTIONS:
-        _fill(edited, following.start, _end_of_section(edited, following.start))
+        _fill(edited, following.start, _end_of_section(edited, following.start, ends))
     elif word in _LINES:
         _fill(edited, following.start, _end_of_line(edited, following.start))
     elif word == "finally":
@@ -215,24 +231,27 @@ def _exchange_blocks(edited: bytearray, atoms: list[Atom]) -> None:
 def _exchange_methods(edited: bytearray, atoms: list[Atom]) -> None:
     """``- (void)draw:(int)x {`` at file scope to ``void _()      {``."""
     ends = [atom for atom in reversed(atoms) if atom.kind in ("{", ";")]
-    depth = 0
+    depth = filled = 0
     for index, atom in enumerate(atoms):
         while ends and ends[-1].start < atom.start:
             ends.pop()
+        if atom.start < filled:
+            continue  # in the head of a method that is exchanged
         if atom.kind in "-+" and depth == 0 and _is_call(atoms, index):
             end = ends[-1] if ends else None
             if end is not None and end.kind == "{" and end.start - atom.start >= len(_METHOD):
-                _fill(edited, atom.start, end.start, _METHOD)
+                filled = end.start
+                _fill(edited, atom.start, filled, _METHOD)
         depth += (atom.kind == "{") - (atom.kind == "}")
 
 
-def _end_of_section(edited: bytearray, start: int) -> int:
+def _end_of_section(edited: bytearray, start: int, ends: list[int]) -> int:
     """The place after ``@end``; a forward declaration, ``@protocol Name;``, ends with its line."""
     line = _end_of_line(edited, start)
     if edited[start:line].rstrip().endswith(b";"):
         return line
-    end = edited.find(b"@end", start)
-    return end + 4 if end >= 0 else line
+    at = bisect_left(ends, start)
+    return ends[at] + len(_END) if at < len(ends) else line
 
 
 def _end_of_line(edited: bytearray, start: int) -> int:
@@ -242,9 +261,7 @@ def _end_of_line(edited: bytearray, start: int) -> int:
 
 def _fill(edited: bytearray, start: int, end: int, word: bytes = b"") -> None:
     """Write a word, and blanks after it; line ends stay."""
-    for offset in range(start, end):
-        if edited[offset] not in b"\r\n":
-            edited[offset : offset + 1] = b" "
+    edited[start:end] = edited[start:end].translate(_BLANKED)
     edited[start : start + len(word)] = word
 
 

@@ -15,6 +15,8 @@ RUN = 500_000
 _FILE = 8_000_000
 _CHARACTER = 200
 _MOST = 150_000_000
+#: Steps that a token takes that a macro yields.
+STEPS_A_TOKEN = 16
 #: What a run may take when many others took theirs.
 _LEAST = 100_000
 EXCEEDED = "analysis exceeded its budget: not all kernels were followed"
@@ -55,10 +57,15 @@ class WorkBudget:
         Raises:
             WorkBudgetExceeded: none are left.
         """
-        if self.left <= 0:
-            self.problem = EXCEEDED
+        if self.is_spent():
             raise WorkBudgetExceeded
         return max(_LEAST, min(RUN, self.left // 2))
+
+    def is_spent(self) -> bool:
+        """Return whether no steps are left, which is then reported of the file."""
+        if self.left <= 0:
+            self.problem = EXCEEDED
+        return self.left <= 0
 
     def spend_run(self, steps: int, share: int) -> None:
         """Take off what a run took that had a share."""

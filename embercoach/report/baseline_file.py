@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embercoach.fixes.writing import create_file, replace_file
+from embercoach.project_files import boundary
 from embercoach.quoting import MOST_SAID, quoted
 from embercoach.relative_paths import relative_path
 from embercoach.report.fingerprints import fingerprints
 from embercoach.safe_read import read_bytes
+from embercoach.safe_write import refuse_links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +130,8 @@ def write(baseline: Baseline) -> None:
     findings = f"[\n    {lines}\n  ]" if lines else "[]"
     text = f'{{\n  "kind": "{KIND}",\n  "version": {VERSION},\n  "findings": {findings}\n}}\n'
     try:
+        folder = str(baseline.file.parent)
+        refuse_links(baseline.file, boundary(folder) or folder)
         write = replace_file if baseline.file.exists() else create_file
         write(baseline.file, text.encode())
     except (OSError, ValueError) as error:

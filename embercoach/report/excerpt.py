@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from embercoach.terminal_text import is_deceptive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.finding import Finding
     from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import Line
 
@@ -23,7 +22,31 @@ LEAD = 20
 FAR = 4
 
 
-def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
+class Marked(Protocol):
+    """A finding, or what else has a place."""
+
+    @property
+    def line(self) -> int:
+        """The first line, from 1."""
+
+    @property
+    def column(self) -> int:
+        """The first column, from 1."""
+
+    @property
+    def end_line(self) -> int:
+        """The last line."""
+
+    @property
+    def end_column(self) -> int:
+        """The column after the last one."""
+
+    @property
+    def severity(self) -> str:
+        """The style of the mark."""
+
+
+def excerpt(finding: Marked, index: LineIndex, width: int) -> Iterator[Line]:
     """The excerpt's lines; none if the file has no such line any more.
 
     Args:
@@ -44,7 +67,7 @@ def excerpt(finding: Finding, index: LineIndex, width: int) -> Iterator[Line]:
         yield from _several(finding, index, last, gutter, width)
 
 
-def _single(finding: Finding, line: str, gutter: int, width: int, to_end: bool) -> Iterator[Line]:
+def _single(finding: Marked, line: str, gutter: int, width: int, to_end: bool) -> Iterator[Line]:
     start = min(finding.column - 1, len(line))
     end = len(line) if to_end else min(finding.end_column - 1, len(line))
     room = max(width - gutter - 3, 2 * LEAD)
@@ -63,7 +86,7 @@ def _single(finding: Finding, line: str, gutter: int, width: int, to_end: bool) 
 
 
 def _several(
-    finding: Finding, index: LineIndex, last: int, gutter: int, width: int
+    finding: Marked, index: LineIndex, last: int, gutter: int, width: int
 ) -> Iterator[Line]:
     style = finding.severity
     room = max(width - gutter - 5, 2 * LEAD)

@@ -76,6 +76,7 @@ def document(
             {"path": p.path}
             | _cell(p.cell)
             | {"line": p.line, "column": p.column, "message": p.message}
+            | ({"unchecked": True} if p.is_unchecked else {})
             for p in outcome.problems
         ],
         "summary": {

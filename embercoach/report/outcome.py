@@ -39,6 +39,10 @@ class ReportedProblem(Protocol):
     def cell(self) -> int | None:
         """The cell of a notebook that the line is counted in, from 1."""
 
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether the file has no findings for this reason."""
+
 
 class Outcome(Protocol):
     """A run's result."""

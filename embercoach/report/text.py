@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
     from embercoach.report.styled import Line
 
+SYNTAX_ERROR = "syntax error: "
 TRACEBACK = "\nTraceback (most recent call last):\n"
 
 
@@ -51,8 +52,22 @@ def full(
             text = f"and {len(group.others)} more: {group.also()}"
             yield from lines([(f"{gutter} = ", "gutter"), (text, "")], 1)
         yield []
-    for problem in problem_lines(outcome.problems):
-        yield from lines(problem, 1)
+    for problem in outcome.problems:
+        for line in problem_lines([problem]):
+            yield from lines(line, 1)
+        if problem.message.startswith(SYNTAX_ERROR):
+            shown = [*excerpt(_Mark(problem), sources.index(problem.path, problem.cell), width)]
+            yield from [*shown, []] if shown else ()
+
+
+class _Mark:
+    """The character that a problem is about, for an excerpt."""
+
+    severity = "error"
+
+    def __init__(self, problem: ReportedProblem) -> None:
+        self.line = self.end_line = problem.line
+        self.column, self.end_column = problem.column, problem.column + 1
 
 
 def concise(outcome: Outcome, *, show_notes: bool) -> Iterator[Line]:
@@ -113,9 +128,7 @@ def summary(
     if show_notes:
         parts.append(plural(count.notes, "note"))
     found = [part for part in parts if not part.startswith("0 ")]
-    files = plural(outcome.files_checked, "file") + " checked"
-    if outcome.files_skipped:
-        files += f", {outcome.files_skipped} without MLX code skipped"
+    files = _files(outcome)
     aside = []
     if count.notes and not show_notes:
         aside.append(f"{plural(count.notes, 'note')} not shown (--show-notes)")
@@ -128,7 +141,8 @@ def summary(
         head = f"Found {_and(found)}; {files}."
         yield [(head, "head"), (tail[:1] + tail[1:2].upper() + tail[2:], "")]
     elif outcome.problems:
-        yield [(f"Nothing found; {files}.", "head"), (tail, "")]
+        said = "Nothing found; " if outcome.files_checked else ""
+        yield [(f"{said}{files}.", "head"), (tail, "")]
     else:
         yield [("All clear", "good"), (f"; {files}.{tail}", "")]
     if outcome.problems:
@@ -137,6 +151,19 @@ def summary(
     if comparison is not None and comparison.fixed:
         yield [(f"{plural(comparison.fixed, 'finding')} of the baseline fixed", "good"), _UPDATE]
     yield from _fixable(count.safe_fixes, count.unsafe_fixes)
+
+
+def _files(outcome: Outcome) -> str:
+    """The numbers of files that were checked, not checked and skipped."""
+    unchecked = len({problem.path for problem in outcome.problems if problem.is_unchecked})
+    if outcome.files_checked or not unchecked:
+        files = plural(outcome.files_checked, "file") + " checked"
+        files += f", {unchecked} not checked" if unchecked else ""
+    else:
+        files = plural(unchecked, "file") + " not checked"
+    if outcome.files_skipped:
+        files += f", {outcome.files_skipped} without MLX code skipped"
+    return files
 
 
 _UPDATE = ("; run `embercoach baseline update` to remove them.", "")

@@ -34,7 +34,7 @@ def serve(pool: Pool) -> bool:
     service = Service(pool)
     service.protocol.set_writer(StdoutWriter(messages))
     try:
-        with contextlib.suppress(SystemExit, KeyboardInterrupt, BrokenPipeError):
+        with contextlib.suppress(SystemExit, KeyboardInterrupt, OSError):  # the editor has gone
             asyncio.run(service.listen(sys.stdin.buffer))
     finally:
         pool.end()

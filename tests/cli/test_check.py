@@ -140,10 +140,7 @@ def test_no_files_at_all(embercoach: Cli) -> None:
         (["check", "--jobs", "0"], "0 is not in the range x>=1"),
         (["check", "--fix", "--add-noqa"], "--fix and --add-noqa exclude each other"),
         (["check", "--config", "x.toml", "--isolated"], "--config and --isolated exclude"),
-        (
-            ["check", "--config", "absent.toml"],
-            "No such file or directory (absent.toml)",
-        ),
+        (["check", "--config", "absent.toml"], "No such file or directory (absent.toml)"),
         (["check", "-", "a.py"], "standard input (-) and other paths exclude each other"),
         (["check", "-", "--add-noqa"], "--add-noqa and standard input (-) exclude each other"),
         (
@@ -433,3 +430,19 @@ def test_colors_on_request(embercoach: Cli, project: Path, monkeypatch: pytest.M
     assert "\x1b[" not in embercoach("a.py", "--output-format", "json").out
     monkeypatch.setenv("NO_COLOR", "1")
     assert embercoach("a.py").out == bare
+
+
+def test_a_dangling_link_is_skipped_in_a_folder_and_an_error_by_name(
+    embercoach: Cli, project: Path
+) -> None:
+    (project / "a.py").write_text("import mlx\n", encoding="utf-8")
+    for name in ("gone.py", "lost.py"):
+        (project / name).symlink_to("nowhere")
+    ran = embercoach("check", ".")
+    skipped = "embercoach: warning: skipped a dangling symbolic link: gone.py and 1 more\n"
+    assert (ran.code, ran.out, ran.err) == (0, "All clear; 1 file checked.\n", skipped)
+    ran = embercoach("check", "gone.py")
+    assert (ran.code, ran.out.splitlines()[:2]) == (
+        2,
+        ["gone.py:1:1: dangling symbolic link", "1 file not checked."],
+    )

@@ -90,8 +90,7 @@ def test_nothing_is_selected_on_purpose(embercoach: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    ["ignore = ['host-pull-012']", "per-file-ignores = { 'x.py' = ['Host-Pull'] }"],
+    "body", ["ignore = ['host-pull-012']", "per-file-ignores = { 'x.py' = ['Host-Pull'] }"]
 )
 def test_codes_in_lower_case(embercoach: Cli, body: str) -> None:
     Path("embercoach.toml").write_text(f"{body}\n")

@@ -24,10 +24,7 @@ PULL = "%%time\nfor i in range(3):\n    loss = mx.sum(x * i)\n    t =x*(loss.ite
 LOOP = "while True: a = mx.full(2, x.max().item())"
 CELLS = (prose("# Training on `mx`"), IMPORTS, "%%bash\nls mlx", HALF, PULL)
 FILE = written(notebook(*CELLS))
-FOUND = [
-    ("a.ipynb:cell 4:3:9", "DTYPE-001"),
-    ("a.ipynb:cell 5:4:11", "GRAPH-BREAK-001"),
-]
+FOUND = [("a.ipynb:cell 4:3:9", "DTYPE-001"), ("a.ipynb:cell 5:4:11", "GRAPH-BREAK-001")]
 
 
 @pytest.fixture
@@ -142,10 +139,7 @@ def test_suppressions(embercoach: Cli, file: Path) -> None:
         (["# embercoach: skip-file", *CELLS[1:]], []),
         ([*CELLS, "# embercoach: ignore-file[GRAPH-BREAK, DTYPE]"], []),
         # A comment of its own line holds for the next one, yet not for that of the next cell.
-        (
-            [IMPORTS, "x = mx.ones(3)\n# embercoach: ignore", LOOP],
-            ["cell 2:2:1", "cell 3:1:28"],
-        ),
+        ([IMPORTS, "x = mx.ones(3)\n# embercoach: ignore", LOOP], ["cell 2:2:1", "cell 3:1:28"]),
         ([IMPORTS, "x = mx.ones(3)", f"# embercoach: ignore\n{LOOP}"], []),
     ],
 )

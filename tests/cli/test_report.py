@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -212,10 +214,7 @@ def test_an_incomplete_run_is_reported_and_told(embercoach: Cli, project: Path) 
         (["--baseline", "gone.json", "clean.py"], "gone.json"),
         (["--from", "clean.json", "--no-baseline"], "--from and --no-baseline exclude each other"),
         (["--select", "NOTHING", "clean.py"], "NOTHING"),
-        (
-            ["empty"],
-            "no Python, notebook, Metal or Objective-C files found under the given paths",
-        ),
+        (["empty"], "no Python, notebook, Metal or Objective-C files found under the given paths"),
         (["gone.py"], "gone.py"),
     ],
 )
@@ -238,3 +237,85 @@ def test_an_unwritable_file(embercoach: Cli, project: Path, model: Path) -> None
     ran = embercoach("report", "--isolated", "-o", "taken.html", "model.py")
     assert ran.code == 2
     assert "cannot write taken.html: Permission denied" in ran.err
+
+
+@pytest.mark.parametrize(
+    "path", ["link.py", "folder/secret.py", "../secret.py", "{above}/secret.py"]
+)
+def test_a_saved_report_shows_no_file_outside_the_project(
+    embercoach: Cli, project: Path, model: Path, path: str
+) -> None:
+    inside = project / "inside"
+    inside.mkdir()
+    (project / "secret.py").write_text(PULL.replace("total", "hunter2"), encoding="utf-8")
+    embercoach("check", "--isolated", "--output-format", "json", "-o", "saved.json", "model.py")
+    saved = (project / "saved.json").read_text("utf-8")
+    saved = saved.replace('"model.py"', json.dumps(path.format(above=project)))
+    (inside / "saved.json").write_text(saved, encoding="utf-8")
+    os.chdir(inside)
+    Path("pyproject.toml").touch()
+    Path("link.py").symlink_to("../secret.py")
+    Path("folder").symlink_to("..", target_is_directory=True)
+    ran = embercoach("report", "--from", "saved.json")
+    assert ran.code == 0
+    assert "is outside the project" in ran.err
+    assert data_of(inside / "embercoach-report.html")["files"][0]["source"] is None
+
+
+@pytest.mark.parametrize(
+    "command", ["check --output-format junit", "report", "port --force k.metal"]
+)
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("link", "it is a link"),
+        ("dangling", "it is a link"),
+        ("out/x", "out is a link to a folder outside"),
+        ("{here}/out/x", "out is a link to a folder outside"),
+        ("pipe", "not a regular file"),
+        ("in/x", ""),
+        ("/dev/null", ""),
+        ("/dev/stdout", ""),
+    ],
+)
+def test_output_follows_no_link_out_and_waits_for_no_pipe(
+    embercoach: Cli, project: Path, command: str, name: str, reason: str
+) -> None:
+    if command.startswith("port") and name.startswith("/dev"):
+        pytest.skip("port creates files only")
+    here, outside = project / "here", project / "x"
+    (here / "real").mkdir(parents=True)
+    outside.write_text("precious", encoding="utf-8")
+    os.chdir(here)
+    Path("k.metal").write_text("kernel void f(device float *x [[buffer(0)]]) { x[0] = 1; }")
+    Path("link").symlink_to("../x")
+    Path("dangling").symlink_to("../new")
+    Path("out").symlink_to("..", target_is_directory=True)
+    Path("in").symlink_to("real", target_is_directory=True)
+    os.mkfifo("pipe")
+    shown = name.format(here=here)
+    paths = [] if command.startswith("port") else ["--isolated", "k.metal"]
+    ran = embercoach(*command.split(), "-o", shown, *paths)
+    assert ran.code == (2 if reason else 0)
+    assert (f"cannot write {shown}: {reason}" in ran.err) == bool(reason)
+    assert sorted(one.name for one in project.iterdir()) == ["here", "x"]
+    assert outside.read_text("utf-8") == "precious"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_closed_and_full_streams_end_in_an_ordinary_status(project: Path, model: Path) -> None:
+    full = "embercoach: cannot write standard output: No space left on device\n"
+    for line, code, err in (
+        ("check --isolated model.py >&-", 1, ""),
+        ("check --isolated model.py >&- 2>&-", 1, ""),
+        ("check --isolated - <&-", 2, "Error: cannot read standard input: Bad file descriptor\n"),
+        ("rules > /dev/full", 2, full),
+        ("explain DTYPE-001 > /dev/full", 2, full),
+        ("check --isolated --output-format json model.py > /dev/full", 2, full),
+        ("check --isolated model.py > /dev/full 2> /dev/full", 2, ""),
+    ):
+        script = f'"$0" -m embercoach {line}'
+        done = subprocess.run(
+            ["sh", "-c", script, sys.executable], check=False, capture_output=True, text=True
+        )
+        assert (line, done.returncode, done.stderr) == (line, code, err)

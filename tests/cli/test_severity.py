@@ -33,11 +33,7 @@ def severities(embercoach: Cli, *options: str) -> dict[str, str]:
     return {found["code"]: found["severity"] for found in json.loads(ran.out)["findings"]}
 
 
-PROFILE = {
-    "GRAPH-BREAK-001": "warning",
-    "HOST-PULL-012": "error",
-    "PYTHON-SCALAR-002": "note",
-}
+PROFILE = {"GRAPH-BREAK-001": "warning", "HOST-PULL-012": "error", "PYTHON-SCALAR-002": "note"}
 
 
 @pytest.mark.parametrize(

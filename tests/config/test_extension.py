@@ -147,13 +147,7 @@ def test_mistakes_in_the_base_name_the_base() -> None:
 
 
 @pytest.mark.parametrize(
-    ("required", "met"),
-    [
-        ("==0.5.*", True),
-        ("~=0.4", True),
-        ("!=0.5.0", False),
-        ("<=0.4", False),
-    ],
+    ("required", "met"), [("==0.5.*", True), ("~=0.4", True), ("!=0.5.0", False), ("<=0.4", False)]
 )
 def test_the_required_version(required: str, met: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("embercoach.__version__", "0.5.0")

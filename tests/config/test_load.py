@@ -321,11 +321,6 @@ def test_a_mistake_on_the_command_line(overrides: Overrides, tmp_path: Path) -> 
         load([str(tmp_path)], overrides)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        ("a.py", "/elsewhere/a.py", True),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "path", "expected"), [("a.py", "/elsewhere/a.py", True)])
 def test_patterns(pattern: str, path: str, expected: bool) -> None:
     assert PathPatterns([pattern], Path("/p")).match_below(path) == expected

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.analysis import work
+from embercoach.analysis.gradients import gradient_flow
 from embercoach.config import Settings
 from embercoach.engine.parallel import budget
 from embercoach.engine.parallel.budget import Exceeded, TaskWatch, size_problem
@@ -89,7 +90,7 @@ def test_a_file_that_others_are_read_for_has_more_time() -> None:
     watch.run(lambda _: None, None)
     before = watch.seconds()
     work.note_reading("x" * 1_000_000)
-    assert watch.seconds() == pytest.approx(before + 10)
+    assert watch.seconds() == pytest.approx(before + 200)
 
 
 def count_work(monkeypatch: pytest.MonkeyPatch, counter: ModuleType, most: int) -> None:
@@ -120,6 +121,16 @@ def test_what_exceeds_the_counted_work_is_a_problem_beside_findings(
         (problem,) = result.problems
         assert problem.path == str(tmp_path / "heavy.py")
         assert problem.message.startswith("analysis exceeded its budget: ")
+
+
+def test_the_differentiated_functions_of_a_file_share_counted_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_work(monkeypatch, work, 100_000)
+    monkeypatch.setattr(gradient_flow, "FILE_WORK", -100)
+    (tmp_path / "a.py").write_text(f"{PULL}mx.grad(lambda x: {'x + ' * 40}x)(x)\n")
+    (problem,) = run([str(tmp_path)], Settings(root=tmp_path), cache=False).problems
+    assert problem.message.startswith("analysis exceeded its budget: ")
 
 
 RACING = """\

@@ -118,7 +118,7 @@ def test_idle_suppressions_are_removed(project: Path) -> None:
         (
             b"# coding: latin-1\nimport mlx; '\xe9'\nbad_shape\n",
             b"# coding: latin-1\nimport mlx; '\xe9'\ngood_shape\n",
-        ),
+        )
     ],
 )
 def test_encoding_and_line_ends_stay(project: Path, before: bytes, after: bytes) -> None:
@@ -216,11 +216,7 @@ D = "DTYPE-001"
 @pytest.mark.parametrize(
     ("before", "findings", "after"),
     [
-        (
-            "x()  # noqa: E501\n",
-            [finding(1)],
-            f"x()  # noqa: E501  # embercoach: ignore[{G}]\n",
-        ),
+        ("x()  # noqa: E501\n", [finding(1)], f"x()  # noqa: E501  # embercoach: ignore[{G}]\n"),
         (
             f"x()  # embercoach: ignore[{D}] because\n",
             [finding(1)],

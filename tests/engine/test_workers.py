@@ -110,10 +110,7 @@ def test_big_tasks_come_first() -> None:
 def test_a_crash_costs_one_task(jobs: int) -> None:
     found = results(dying, range(60), size=workers.LARGE if jobs == 1 else 10, jobs=jobs)
     crashes = {n: str(r) for n, r in found.items() if isinstance(r, Crash)}
-    assert crashes == {
-        13: "the process was ended by SIGKILL",
-        17: "the process ended with code 3",
-    }
+    assert crashes == {13: "the process was ended by SIGKILL", 17: "the process ended with code 3"}
     assert all(found[n] == n for n in range(60) if n not in crashes)
 
 
@@ -248,10 +245,7 @@ def test_an_interrupt_ends_all_processes_quietly() -> None:
 def test_children_do_not_outlive_a_killed_parent() -> None:
     script = INTERRUPTED.replace("time.sleep(60)", "time.sleep(0.2)")
     process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.examples.programs import (
-    LANGUAGE,
-    ROOT,
-    TRAINING,
-    XLSTM,
-    check,
-    findings,
-    run,
-)
+from tests.examples.programs import LANGUAGE, ROOT, TRAINING, XLSTM, check, findings, run
 
 if TYPE_CHECKING:
     pass

@@ -105,10 +105,7 @@ def test_it_is_a_program_whose_step_compiles() -> None:
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize(
-    ("blocks", "kinds"),
-    [("sm", ["sLSTMBlock", "mLSTMBlock"])],
-)
+@pytest.mark.parametrize(("blocks", "kinds"), [("sm", ["sLSTMBlock", "mLSTMBlock"])])
 @pytest.mark.parametrize("task", ["parity", "cups"])
 def test_blocks_of_both_kinds_train(
     blocks: str, kinds: list[str], task: str, monkeypatch: pytest.MonkeyPatch

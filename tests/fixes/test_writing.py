@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.fixes import writing
+from embercoach.fixes import drafts, writing
 from embercoach.fixes.writing import create_file, distinct, replace_file
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="needs owners and limits of Unix")
@@ -173,10 +174,10 @@ def test_a_folder_without_room_for_new_files(
     path = tmp_path / "a.py"
     path.write_bytes(b"old")
 
-    def refuse(**_: object) -> tuple[int, str]:
+    def refuse(_: Path) -> tuple[int, Path]:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(writing.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(drafts, "create", refuse)
     replace_file(path, b"new")
     assert path.read_bytes() == b"new"
 
@@ -215,3 +216,29 @@ def test_links_of_a_file_are_one(tmp_path: Path) -> None:
     Path(names["c"]).hardlink_to(names["b"])
     kept = distinct(names.values())
     assert kept == [names["b"], names["d"], names["gone"]]
+
+
+KILLED = """\
+import os, signal, sys
+from pathlib import Path
+from embercoach.fixes import writing
+writing._take_place = lambda new, target: os.kill(os.getpid(), signal.SIGKILL)
+writing.replace_file(Path(sys.argv[1]), b"new")
+"""
+
+
+@unix
+def test_the_draft_of_a_killed_run_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(b"old")
+    subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    (draft,) = {*tmp_path.iterdir()} - {path}
+    host, process = draft.name.split("-")[1:3]
+    living = draft.with_name(draft.name.replace(process, str(os.getpid())))
+    other = draft.with_name(draft.name.replace(host, "0" * 8))
+    similar, link = draft.with_suffix(".py"), draft.with_name(draft.name.replace(process, "1" * 9))
+    for kept in (living, other, similar):
+        kept.touch()
+    link.symlink_to(path)
+    replace_file(path, b"new")
+    assert {*tmp_path.iterdir()} == {path, living, other, similar, link}

@@ -88,9 +88,5 @@ def _require_clear(error: ConfigError, data: bytes, file: Path) -> None:
 
 
 TARGET = Target(
-    "configuration",
-    _seeds,
-    text_mutation(seeds.configurations, WORDS),
-    _execute,
-    largest=3_000,
+    "configuration", _seeds, text_mutation(seeds.configurations, WORDS), _execute, largest=3_000
 )

@@ -98,8 +98,5 @@ def execute_body(data: bytes) -> None:
 
 UNIT = Target("metal", _units, text_mutation(seeds.metal_units, WORDS), execute_unit)
 BODY = Target(
-    "kernel-body",
-    _bodies,
-    text_mutation(seeds.kernel_bodies, (*WORDS, "\n----\n")),
-    execute_body,
+    "kernel-body", _bodies, text_mutation(seeds.kernel_bodies, (*WORDS, "\n----\n")), execute_body
 )

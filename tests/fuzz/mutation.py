@@ -205,9 +205,7 @@ _ODD_VALUES: tuple[Any, ...] = (
 
 
 def json_mutation(
-    good: Callable[[], Sequence[Any]],
-    words: Sequence[str] = (),
-    texts: Mutate | None = None,
+    good: Callable[[], Sequence[Any]], words: Sequence[str] = (), texts: Mutate | None = None
 ) -> Mutate:
     """Mutate JSON documents value by value, and now and then their text.
 

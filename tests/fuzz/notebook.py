@@ -44,8 +44,5 @@ def _execute(data: bytes) -> None:
 
 
 TARGET = Target(
-    "notebook",
-    _seeds,
-    json_mutation(_documents, WORDS, python_source.MUTATION),
-    _execute,
+    "notebook", _seeds, json_mutation(_documents, WORDS, python_source.MUTATION), _execute
 )

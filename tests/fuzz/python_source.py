@@ -28,9 +28,4 @@ def execute(data: bytes) -> None:
 
 
 MUTATION = text_mutation(seeds.python_programs, WORDS, [grafting(seeds.python_programs)])
-TARGET = Target(
-    "python",
-    _seeds,
-    MUTATION,
-    execute,
-)
+TARGET = Target("python", _seeds, MUTATION, execute)

@@ -182,12 +182,7 @@ def simple(source: str = "", **facts) -> KernelArguments:
     return KernelArguments("k", (Input("x", **facts),), (Output("o"), Output("p")), source)
 
 
-@pytest.mark.parametrize(
-    ("source", "ndim", "outputs", "malformed"),
-    [
-        ("x_shape", 1, 2, True),
-    ],
-)
+@pytest.mark.parametrize(("source", "ndim", "outputs", "malformed"), [("x_shape", 1, 2, True)])
 def test_malformed_signature_is_mlx_own(source, ndim, outputs, malformed) -> None:
     """MLX opens the function body more than once exactly where ``malformed`` says so."""
     shape = (9,) * ndim

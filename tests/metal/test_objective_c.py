@@ -46,13 +46,7 @@ def test_messages(statement: str, expected: list[tuple[str, list[str]]]) -> None
     assert file.syntax.faults == ()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "y = x[(int)i];",
-        "[[maybe_unused]] int n = 0;",
-    ],
-)
+@pytest.mark.parametrize("statement", ["y = x[(int)i];", "[[maybe_unused]] int n = 0;"])
 def test_what_is_no_message(statement: str) -> None:
     assert inside(statement).messages == ()
 

@@ -76,10 +76,7 @@ def test_without_the_option_nothing_is_loaded(embercoach: Cli, installed: str) -
     ],
 )
 def test_it_is_selected_by_code_and_prefix(
-    options: tuple[str, ...],
-    expected: list[tuple[str, int, str]],
-    embercoach: Cli,
-    installed: str,
+    options: tuple[str, ...], expected: list[tuple[str, int, str]], embercoach: Cli, installed: str
 ) -> None:
     assert found(check(embercoach, installed, *options)) == expected
 

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
 axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
-MARKS = [
-    pytest.mark.browser,
-    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium"),
-]
+MARKS = [pytest.mark.browser, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")]
 WIDTHS, SCHEMES = (400, 1280), ("light", "dark")
 
 

@@ -41,6 +41,7 @@ class Problem:
     column: int
     message: str
     cell: int | None = None
+    is_unchecked: bool = False
 
 
 @dataclass(frozen=True)

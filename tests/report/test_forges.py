@@ -118,11 +118,7 @@ def test_a_clean_run_for_gitlab(clean: Outcome) -> None:
     ],
 )
 def test_paths_start_at_the_repository(
-    path: str,
-    root: str | None,
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    path: str, root: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

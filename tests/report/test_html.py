@@ -298,9 +298,7 @@ def test_very_long_lines_are_cut_behind_their_findings(tmp_path: Path) -> None:
 
 @pytest.mark.sampled(0)
 def test_twenty_thousand_findings(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, object], None],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for number in range(200):

@@ -54,11 +54,7 @@ def test_totals() -> None:
     assert [
         (row.totals.path, row.totals.counts, row.totals.problems, row.totals.checkout.files_checked)
         for row in made
-    ] == [
-        ("a", (2, 0, 0), 1, 3),
-        ("data", (1, 0, 0), 0, 3),
-        ("b", (0, 0, 0), 0, 3),
-    ]
+    ] == [("a", (2, 0, 0), 1, 3), ("data", (1, 0, 0), 0, 3), ("b", (0, 0, 0), 0, 3)]
     assert [[part.length for part in row.parts] for row in made] == [[100.0], [50.0], []]
     assert rows(document("a")) == rows(document()) == ()
 

@@ -170,6 +170,9 @@ def test_the_summary_of_a_run_with_problems_only(clean: Outcome, outcome: Outcom
     assert printed(text.summary(broken, show_notes=False)) == (
         "Nothing found; 1 file checked.\nThe run is incomplete: 1 problem.\n"
     )
+    unread = replace(broken.problems[0], is_unchecked=True)  # type: ignore[type-var]
+    broken = replace(broken, problems=(unread,), files_checked=0)  # type: ignore[type-var]
+    assert printed(text.summary(broken, show_notes=False)).startswith("1 file not checked.\n")
 
 
 class Screen(io.StringIO):
@@ -195,10 +198,7 @@ class Screen(io.StringIO):
     ],
 )
 def test_who_wants_colors(
-    terminal: bool,
-    environment: dict[str, str],
-    expected: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool, environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)

@@ -112,8 +112,7 @@ def test_an_unclosed_quote_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "requirement"),
-    [("", "/the/action's own path"), ("0.1.0", "embercoach==0.1.0")],
+    ("version", "requirement"), [("", "/the/action's own path"), ("0.1.0", "embercoach==0.1.0")]
 )
 def test_install(version: str, requirement: str, tmp_path: Path) -> None:
     """The environment is a fresh one of its own; what is installed follows the version input."""

@@ -32,7 +32,7 @@ KERNELS = {
 }
 BOTTOM = {
     *("finding", "kernel_builder", "project_files", "quoting", "rule_links", "rulebook"),
-    *("relative_paths", "safe_read", "severity_policy", "terminal_text", "toml"),
+    *("relative_paths", "safe_read", "safe_write", "severity_policy", "terminal_text", "toml"),
 }
 RUN = {"engine", "checks", "fixes", "notebooks", "config", "plugins"}
 #: What a part of `embercoach` may import besides itself. A new part needs an entry.
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "quoting": {"terminal_text"},
     "relative_paths": set(),
     "safe_read": set(),
+    "safe_write": {"safe_read"},
     "terminal_text": set(),
     "user_program": set(),
     "toml": set(),

@@ -95,7 +95,7 @@ def test_extras() -> None:
     }
     users = {"kernels", "lm", "examples", "simulator", "server", "docs", "watch"}
     assert set(extras) == users | {
-        *("test", "dev", "browser", "fuzz", "oracles", "release", "torch", "all"),
+        *("test", "dev", "browser", "fuzz", "oracles", "release", "torch", "all")
     }
     assert ours["test"] == {"server", "simulator", "watch"}
     assert ours["dev"] == {"docs", "examples", "test"}

@@ -73,9 +73,7 @@ def case_that_fails(each: int) -> None:
     """A test with a case that has to fail."""
 
 
-def test_only_cases_that_need_nothing_of_their_own_are_rows(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_only_cases_that_need_nothing_of_their_own_are_rows(request: pytest.FixtureRequest) -> None:
     module = request.node.getparent(pytest.Module)
     made = {
         check.__name__: cases_as_rows(module, check.__name__, check)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from embercoach.config import Settings
+from embercoach.engine.inspection import Inspector
+from embercoach.engine.verdict import Judge
 from tests.robustness.outcome import outcome_of
 
 PATH = Path("/nowhere/program.py")
@@ -61,3 +66,69 @@ CALLING = {
 @pytest.mark.parametrize("body", CALLING.values(), ids=CALLING)
 def test_chains_of_calls_end(body: str) -> None:
     assert outcome_of(IMPORTS + functions_calling(body), PATH) == "checked"
+
+
+RECURSIVE = """\
+def f{0}(x: mx.array, *a, **k):
+    for q in x: x = f{1}(x, f{2}(q))
+    return [x, f{3}(x)]
+"""
+UNIT = "// embercoach: ignore[X]\nkernel void f() {"
+
+
+def recursive(n: int) -> str:
+    return "".join(RECURSIVE.format(i, (7 * i + 3) % n, (5 * i + 2) % n, i - 1) for i in range(n))
+
+
+def constants(n: int) -> str:
+    links = (f"const int n{i + 1} = {' + '.join([f'n{i}'] * n)};" for i in range(7))
+    return f"{UNIT} const int n0 = unknown; {''.join(links)} float a[n7]; }}"
+
+
+def parameters(n: int) -> str:
+    return ", ".join(f"a{i}" for i in range(n))
+
+
+#: Texts of a size, and sizes: the larger one takes as many more steps, and hardly more.
+SHAPES: dict[str, tuple[str, Callable[[int], str], int, int]] = {
+    "functions that call each other": ("a.py", recursive, 10, 60),
+    "codes of a suppression": ("a.py", lambda n: "x = 1  # noqa: " + "DTYPE-001, " * n, 200, 800),
+    "parameters": (
+        "a.py",
+        lambda n: f"def f({parameters(n)}): x\nf({'mx.ones(1), ' * n})",
+        60,
+        360,
+    ),
+    "heads of methods": ("a.mm", lambda n: "- (void)draw:(int)x " * n + "{}", 50, 200),
+    "sizes of arrays": ("a.metal", constants, 1, 2),
+    "dimensions": ("a.metal", lambda n: f"{UNIT} float a{'[2]' * n}; }}", 150, 600),
+    "declared names": ("a.metal", lambda n: f"{UNIT} int a{', b' * n}; }}", 150, 600),
+}
+
+
+def steps(name: str, text: str) -> int:
+    """The lines that run while a file is checked: the same on every machine."""
+    count = 0
+
+    def trace(frame: object, event: str, argument: object) -> Callable[..., object]:
+        nonlocal count
+        count += 1
+        return trace
+
+    path, settings = PATH.with_name(name), Settings(root=PATH.parent)
+    source = IMPORTS + text if name == "a.py" else text
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        inspection = Inspector().inspect(source.encode(), path)
+        Judge(settings).judge(path, name, inspection)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_work_grows_in_proportion(shape: str) -> None:
+    name, make, few, many = SHAPES[shape]
+    steps(name, make(few - 1))  # what is imported and kept on the way is not counted
+    assert steps(name, make(many)) < 1.5 * many / few * steps(name, make(few))

@@ -86,7 +86,7 @@ def test_a_file_outside_the_project_is_not_read(project: Path, form: str, name: 
     assert (code, "1 file" in output) == (0, True)
 
 
-@pytest.mark.parametrize("folder", [".git", ".hg"])
+@pytest.mark.parametrize("folder", [".git", ".hg", ".GIT"])
 def test_a_repositorys_own_folder_is_not_read(project: Path, folder: str) -> None:
     (project / folder).mkdir()
     (project / folder / "config").write_text(SECRET)

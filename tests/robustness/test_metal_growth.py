@@ -12,7 +12,7 @@ from embercoach import checks
 from embercoach.checks.programs import unit_plans
 from embercoach.checks.programs.metal_units import check_unit
 from embercoach.metal.numerals import whole_number
-from embercoach.metal.work_budget import TOO_DEEP, WorkBudget
+from embercoach.metal.work_budget import EXCEEDED, TOO_DEEP, WorkBudget
 from tests.benchmarks.metal_growth import FILES, HEAD, SHAPES, kernel
 
 SIZE = 500
@@ -107,6 +107,15 @@ def test_a_number_of_any_length_is_no_error() -> None:
 def test_a_bomb_of_macros_is_a_problem_of_its_use_alone() -> None:
     text = FILES["macro bombs"](SIZE // 2) + kernel("double d = 0;", "1")
     assert [found.code for found in checks.check_metal(text).findings] == ["KERNEL-MSL-001"]
+
+
+def test_kernels_with_bombs_of_macros_end_with_the_budget_of_their_file() -> None:
+    header = "".join(f"#define A{i} A{i + 1} A{i + 1}\\n" for i in range(15))
+    made = "mx.fast.metal_kernel(name='k', input_names=[], output_names=['o'], header=H, source"
+    kernels = "".join(f"{made}='o[0] = A0 + {i};')\n" for i in range(20))
+    source = f"import mlx.core as mx\nH = '{header}'\n{kernels}"
+    path = Path("/nowhere/program.py")
+    assert checks.check_source(source, path, checks.Project()).problem == EXCEEDED
 
 
 @pytest.mark.parametrize("name", ["nested if", "parentheses", "else if"])

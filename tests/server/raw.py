@@ -100,8 +100,7 @@ class RawClient:
     def change(self, uri: str, version: int, text: str) -> None:
         document = {"uri": uri, "version": version}
         self.tell(
-            "textDocument/didChange",
-            {"textDocument": document, "contentChanges": [{"text": text}]},
+            "textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]}
         )
 
     def close(self, uri: str) -> None:

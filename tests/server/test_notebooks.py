@@ -218,17 +218,13 @@ IMPOSSIBLE = [
     (
         message(
             "a.ipynb",
-            structure={
-                "array": {"start": 0, "deleteCount": 0},
-                "didClose": [{"uri": "cell:0"}],
-            },
+            structure={"array": {"start": 0, "deleteCount": 0}, "didClose": [{"uri": "cell:0"}]},
         ),
         "no text",
     ),
     (
         message(
-            "a.ipynb",
-            textContent=[{"document": {"uri": "cell:7", "version": 2}, "changes": []}],
+            "a.ipynb", textContent=[{"document": {"uri": "cell:7", "version": 2}, "changes": []}]
         ),
         "no text",
     ),

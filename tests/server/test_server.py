@@ -342,9 +342,7 @@ def test_what_the_baseline_knows_is_passed_over(
     assert new.code == "GRAPH-BREAK-001"
 
 
-def test_a_mistake_in_the_configuration_is_told_and_the_last_good_one_stays(
-    editor: Editor,
-) -> None:
+def test_a_mistake_in_the_configuration_is_told_and_the_last_good_one_stays(editor: Editor) -> None:
     (editor.folder / "mistaken").mkdir()
     file = editor.folder / "mistaken" / "embercoach.toml"
     file.write_text('profile = "ember"\n')

@@ -130,10 +130,7 @@ def test_what_was_saved_is_read(saved: SavedTrace) -> None:
         ((replace(ITEM, count=5), EVAL), [("item", "changed", True)]),
         ((replace(ITEM, count=3, bytes=12), EVAL), [("item", "changed", False)]),
         ((replace(ITEM, count=3, bytes=17), EVAL), [("item", "changed", True)]),
-        (
-            (replace(ITEM, path="other.py"), EVAL),
-            [("item", "new", True), ("item", "gone", False)],
-        ),
+        ((replace(ITEM, path="other.py"), EVAL), [("item", "new", True), ("item", "gone", False)]),
         (
             (replace(ITEM, text="value.item()"), EVAL),
             [("item", "new", True), ("item", "gone", False)],

@@ -17,14 +17,7 @@ from embercoach.engine.suppression.suppression_coverage import CoveredLines
 from embercoach.engine.suppression.suppressions import read_directives, read_lines
 from embercoach.finding import Finding
 from embercoach.report.html.trace_page import excerpts, render_trace
-from embercoach.trace.trace_record import (
-    Kind,
-    Site,
-    TraceRecord,
-    from_text,
-    merged,
-    to_text,
-)
+from embercoach.trace.trace_record import Kind, Site, TraceRecord, from_text, merged, to_text
 
 SOURCE = """\
 first = x.item()

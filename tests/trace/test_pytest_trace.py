@@ -120,10 +120,7 @@ def test_a_failing_test_keeps_its_exit_code(tmp_path: Path) -> None:
             ["--embercoach-trace", "--embercoach-trace-report", "xml:a"],
             "--embercoach-trace-report must be TYPE:FILE with json|html|perfetto, got xml:a",
         ),
-        (
-            ["--embercoach-trace", "--embercoach-trace-report", "json:none/a.json"],
-            "none not found",
-        ),
+        (["--embercoach-trace", "--embercoach-trace-report", "json:none/a.json"], "none not found"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -153,9 +153,7 @@ def test_a_file_with_an_error_is_a_problem(project: Path, monkeypatch: pytest.Mo
     assert [problem.path for problem in result.problems] == ["broken.py"]
 
 
-def test_a_mistake_in_the_configuration_is_reported_before_the_program_runs(
-    project: Path,
-) -> None:
+def test_a_mistake_in_the_configuration_is_reported_before_the_program_runs(project: Path) -> None:
     (project / "embercoach.toml").write_text("selct = []\n", encoding="utf-8")
     (project / "run.py").write_text("print('started')\n", encoding="utf-8")
     result = trace(project, "--", "python", "run.py")

@@ -213,9 +213,7 @@ CASES = {
         ((3, 64), (6, 2), (6, 2)),
     ),
     "lstm": Case(
-        lambda *arrays, **_: xlstm_kernels.lstm(*arrays),
-        lstm,
-        (*SCALAR[:3], (2, 2, 2, 5)),
+        lambda *arrays, **_: xlstm_kernels.lstm(*arrays), lstm, (*SCALAR[:3], (2, 2, 2, 5))
     ),
     "mlstm_step": Case(xlstm_kernels.mlstm_step, step_definition, (*ONE, *STATES)),
     "mlstm_sequence": Case(cell(xlstm_kernels.mlstm_sequence), cell_definition, (*CELL, *STATES)),

@@ -177,9 +177,7 @@ def run_slstm() -> None:
         sequence = mx.ones((2, 5, 4, 2, width))
         masks = (None, mx.ones((2, 5), dtype=mx.bool_))
         for settings in each_setting(
-            mask=masks,
-            gradient_recurrent_clipval=(None, 1.0),
-            gradient_recurrent_cut=(False, True),
+            mask=masks, gradient_recurrent_clipval=(None, 1.0), gradient_recurrent_cut=(False, True)
         ):
             differentiate(pack.slstm, sequence, recurrent, bias, **settings)
         for cut in (False, True):

@@ -11,18 +11,7 @@ import pytest
 from xlstm_kernels import rms_norm
 from xlstm_kernels.norm import rows
 
-SHAPES = [
-    (2, 129),
-    (1,),
-    (0,),
-    (0, 5),
-    (3, 0),
-    (5, 1),
-    (4, 32),
-    (2, 3, 33),
-    (3, 2500),
-    (2, 9001),
-]
+SHAPES = [(2, 129), (1,), (0,), (0, 5), (3, 0), (5, 1), (4, 32), (2, 3, 33), (3, 2500), (2, 9001)]
 EPS = 1e-5
 
 

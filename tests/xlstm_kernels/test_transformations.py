@@ -98,9 +98,7 @@ CASES = [
         (*QKV, (B, NH, S), (B, NH, S), *STATES),
     ),
     Case(
-        "mlstm_step",
-        mlstm_step,
-        ((B, NH, DK), (B, NH, DK), (B, NH, DV), (B, NH), (B, NH), *STATES),
+        "mlstm_step", mlstm_step, ((B, NH, DK), (B, NH, DK), (B, NH, DV), (B, NH), (B, NH), *STATES)
     ),
     Case("slstm", slstm, ((B, 3, 4, NH, DK), (4, NH, DK, DK), (4, NH, DK), (4, B, NH, DK))),
     Case(
@@ -192,11 +190,7 @@ def all_of(arrays: list[mx.array]) -> tuple[int, ...]:
 
 
 @cases
-@pytest.mark.parametrize(
-    "shared",
-    [slice(0), slice(1, None)],
-    ids=["none", "all but the first"],
-)
+@pytest.mark.parametrize("shared", [slice(0), slice(1, None)], ids=["none", "all but the first"])
 def test_vmap_is_a_loop(case, shared):
     """With values and gradients; arrays that are not mapped count in every round."""
     rounds, arrays = case.arrays(1, 3), case.arrays(2)

@@ -18,6 +18,7 @@ from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
+from embercoach.analysis.values.inheritance import set_bases
 from embercoach.analysis.values.joins import any_item, join, with_shape
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -219,7 +220,7 @@ OPAQUE_DECORATORS = {"contextlib.contextmanager", "contextlib.asynccontextmanage
 
 def _class(frame: Frame, node: cst.ClassDef) -> bool:
     info = frame.module.class_info(node)
-    info.bases = tuple(evaluate(frame, base.value) for base in node.bases)
+    set_bases(info, tuple(evaluate(frame, base.value) for base in node.bases))
     body = Frame(frame.module, frame.info, frame, record=frame.record)
     body.statement = node
     info.frame = body

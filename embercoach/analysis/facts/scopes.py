@@ -18,6 +18,7 @@ from embercoach.analysis.syntax.trees import (
     small_statements,
     targets_of,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -144,7 +145,7 @@ def scope_of(module: Module, function: FunctionInfo | None) -> Scope:
     node = module.tree if function is None else function.node
 
     def reaching() -> Reaching:
-        return Reaching(node, has_walrus=module.parsed.may_contain(node, ":="))
+        return Reaching(node, has_walrus=module.parsed.may_have_walrus(node))
 
     if function is None:
         scope = Scope(module, None, reaching, owner=module)
@@ -256,10 +257,13 @@ def names_inside(call: LocalCall, names: set[str]) -> set[str]:
     return found
 
 
+@kept_for_file  # checks ask for one parameter after the other
 def written_arguments(
     call: cst.Call, function: FunctionInfo, *, is_bound: bool
-) -> dict[str, cst.BaseExpression]:
-    """The arguments of a call without stars, by the parameters of a function."""
+) -> dict[str, cst.BaseExpression] | None:
+    """The arguments of a call by the parameters of a function; None where one has a star."""
+    if any(argument.star for argument in call.args):
+        return None
     pairs = ((a.keyword.value if a.keyword else None, a.value) for a in call.args)
     return by_parameter(function, pairs, is_bound=is_bound)
 

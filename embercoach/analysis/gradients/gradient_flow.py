@@ -18,7 +18,7 @@ from embercoach.analysis.gradients.gradient_roots import (
     GradientRoot,
     UnreachedLayer,
 )
-from embercoach.analysis.gradients.gradient_run import GradientRun
+from embercoach.analysis.gradients.gradient_run import FILE_WORK, GradientRun
 from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.gradient_marks import (
     DISCRETE,
@@ -38,14 +38,22 @@ if TYPE_CHECKING:
 
 
 def differentiated_results(module: Module) -> tuple[DifferentiatedResult, ...]:
-    """The results of the functions that a file differentiates, one for each way it does so."""
+    """The results of the functions that a file differentiates, one for each way it does so.
+
+    Raises:
+        WorkExceededError: these functions together take more work than they may.
+    """
     found: dict[tuple[object, ...], DifferentiatedResult] = {}
+    left = FILE_WORK + len(module.source) // 2
     for root in module.gradient_roots:
         key = root.info, root.names, root.of_parameters, root.first_result
         if key not in found:
             run = GradientRun(module, root.of_parameters)
             result = _result(root, run)
             unreached = _unreached(root, result, run)
+            left -= run.spent
+            if left < 0:
+                raise WorkExceededError
             found[key] = DifferentiatedResult(
                 root, result, run.is_complete, run.imported, unreached
             )
@@ -63,6 +71,7 @@ def _unreached(root: GradientRoot, result: Value, run: GradientRun) -> tuple[Unr
         return ()
     second = GradientRun(run.module, of_parameters=True, by_layer=True)
     layers = unreached_layers(_result(root, second))
+    run.work.left -= second.spent
     found = [
         UnreachedLayer(layer, operation, method)
         for layer, operation in layers.items()

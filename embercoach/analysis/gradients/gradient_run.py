@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Evaluations of expressions for one differentiated function and all that it calls.
 _WORK = 20_000
+#: The same for all of a file, more for its characters.
+FILE_WORK = 60_000
 
 
 class ImportedCall(NamedTuple):
@@ -49,6 +51,11 @@ class GradientRun:
     work: Work = field(default_factory=lambda: Work(_WORK))
     imported: dict[ImportedCall, frozenset[cst.CSTNode]] = field(default_factory=dict)
     results: dict[tuple[FunctionInfo, tuple[Value, ...]], Value] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> int:
+        """Evaluations so far."""
+        return _WORK - self.work.left
 
     def marks_of_layer(self, call: cst.Call, caller: FunctionInfo | None) -> Pulls:
         """The marks of what a layer returns, with its call if it is inside of another one."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: What a differentiated function passes on is evidence for what it calls.
 MOST_ROUNDS = 3
+#: Methods that set attributes, each looked at for each method, that count as a step of work.
+SETTERS_A_STEP = 5
 
 
 def analyse_module(module: Module) -> list[Fact]:
@@ -135,6 +137,7 @@ def _needs_evidence(info: FunctionInfo) -> bool:
     if cls is not None and cls.annotations and "__init__" not in cls.methods:
         return True  # what fills its fields
     setters = {} if cls is None else cls.set_by
+    info.module.work.left -= len(setters) // SETTERS_A_STEP
     return any(
         other is not info and other.analysed_with is None and _lacks_arguments(other)
         for other in setters

@@ -165,14 +165,18 @@ class SourceTree:
         """A node's own source text, without the parentheses around it."""
         return self._lines.between(*self.spans({node: node})[node])
 
-    def may_contain(self, node: cst.CSTNode, text: str) -> bool:
-        """Return whether a text is in the lines of a statement or expression."""
-        if text not in self.source:
+    def may_have_walrus(self, node: cst.CSTNode) -> bool:
+        """Return whether ``:=`` is in the lines of a statement or expression."""
+        if not self._has_walrus:
             return False
         span = self.converted.range_of(node)
         if span is None:
             return True
-        return any(text in line for line in self._lines.texts[span.line - 1 : span.end_line])
+        return any(":=" in line for line in self._lines.texts[span.line - 1 : span.end_line])
+
+    @cached_property
+    def _has_walrus(self) -> bool:
+        return ":=" in self.source  # each function asks: the whole text is searched once
 
     @cached_property
     def _lines(self) -> SourceLines:

@@ -13,6 +13,7 @@ from embercoach.analysis.values.lattice import (
     Symbol,
     Value,
 )
+from embercoach.analysis.values.memo import kept_for_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,6 +28,14 @@ ENUMS = {"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag"}
 MOST_BASES = 128
 
 
+def set_bases(info: ClassInfo, bases: tuple[Value, ...]) -> None:
+    """Set the bases of a class."""
+    if bases != info.bases:
+        info.bases = bases
+        lineage.cache_clear()  # type: ignore[attr-defined]
+
+
+@kept_for_file
 def lineage(info: ClassInfo) -> Collection[ClassInfo]:
     """The class and its bases of linted files, nearest first, each once."""
     if all(type(base) is not Class for base in info.bases):  # most of them

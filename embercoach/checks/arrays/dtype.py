@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Expressions of a Python number.
 LITERALS = (cst.Float, cst.Integer, cst.UnaryOperation, cst.BinaryOperation)
+#: Operands of a call that are compared with each other.
+_MOST_OPERANDS = 100
 ARITHMETIC = frozenset(["+", "-", "*", "/", "//", "%", "**", "@"])
 
 
@@ -51,7 +53,7 @@ def strong_argument(fact: CallFact, module: Module) -> Iterator[Report]:
     for param, argument in fact.matched:
         if not entry.dtype_from or param.name in entry.dtype_from:
             operands.extend(_operands(argument))
-    for first, second in combinations(operands, 2):
+    for first, second in combinations(operands[:_MOST_OPERANDS], 2):
         yield from _strong(fact, module, first, second)
 
 

@@ -17,6 +17,7 @@ from embercoach.analysis.sizes.ceil_division import (
     rounded_down,
 )
 from embercoach.analysis.sizes.symbolic import SymInt, symbolic
+from embercoach.checks.programs.kernel_plans import lowered
 from embercoach.checks.programs.kernels import body_of, header_of, launched, names_of, parsed_header
 from embercoach.checks.registry import VALUE, ProposedFix, Report, check
 from embercoach.metal.numerals import whole_number
@@ -66,7 +67,7 @@ def grid_in_threadgroups(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     for index in range(3):
         axis = _Axis(fact, index, counts[index], groups)
-        what = axis.shortage(kernels)
+        what = axis.shortage(kernels, module)
         if what is None:
             continue
         nodes = display(grid.node)
@@ -123,7 +124,7 @@ class _Axis:
         #: No kernel asks for the position of a thread in the grid.
         self.works_in_groups = True
 
-    def shortage(self, kernels: tuple[Kernel, ...]) -> str | None:
+    def shortage(self, kernels: tuple[Kernel, ...], module: Module) -> str | None:
         """Return the unit that the grid's entry counts, if it gives all kernels too few threads."""
         if self.divisor is not None:
             short, what = self._by_division, "threadgroups"
@@ -138,7 +139,7 @@ class _Axis:
         else:
             return None
         for kernel in kernels:
-            texts = _texts(kernel)
+            texts = _texts(kernel, module)
             if texts is None or _strides(texts) or not short(texts, kernel.definition):
                 return None
             self.works_in_groups = self.works_in_groups and not self._uses(texts, THREAD)
@@ -274,14 +275,17 @@ class _Texts:
     threads: ThreadValues
 
 
-def _texts(kernel: Kernel) -> _Texts | None:
+def _texts(kernel: Kernel, module: Module) -> _Texts | None:
     """The texts of a kernel, None where some of them is unknown or not understood."""
     from embercoach.metal.inspections.thread_values import ThreadValues
+    from embercoach.metal.program.lowering import SignatureNames
 
     body, header = body_of(kernel.definition), header_of(kernel.definition)
     if body is None or header is None or not body.parse_ok:
         return None
     above = parsed_header(header.text.text)
+    if lowered(module, body.text, above.text, SignatureNames()) is None:
+        return None
     return _Texts(body, above, ThreadValues(body.text, above.text))
 
 

@@ -12,8 +12,9 @@ from embercoach.analysis.facts.scopes import Expression, display, scope_at
 from embercoach.analysis.sizes.ceil_division import is_attribute, is_item, whole_multiple
 from embercoach.analysis.sizes.symbolic import Term, symbolic
 from embercoach.analysis.syntax.trees import walk
+from embercoach.checks.programs.kernel_plans import program_of
 from embercoach.checks.programs.kernels import definitions
-from embercoach.checks.programs.launches import configurations_of, launches_of, program_of
+from embercoach.checks.programs.launches import configurations_of, launches_of
 from embercoach.checks.registry import Report, check
 from embercoach.metal import hazards
 
@@ -43,7 +44,7 @@ def _of_launch(definition: Definition, launch: Launch, module: Module) -> Iterat
         rounded = None if entry.size is None else whole_multiple(entry.size)
         if rounded is None or entry.size is None or not _overshoots(rounded, launch, module):
             continue
-        written = _unguarded(definition, launch, axis) & _of_count(launch, rounded)
+        written = _unguarded(definition, launch, axis, module) & _of_count(launch, rounded)
         if not written:
             continue
         argument = launch.fact.keyword("grid")
@@ -97,12 +98,12 @@ def _has(shape: OutputShape, count: SymInt) -> bool:
     return count.term == size or is_item(count, whole)
 
 
-def _unguarded(definition: Definition, launch: Launch, axis: int) -> set[str]:
+def _unguarded(definition: Definition, launch: Launch, axis: int, module: Module) -> set[str]:
     """The outputs that every thread of a group writes to, at its own position, without a guard."""
     from embercoach.metal.execution.follow import follow
     from embercoach.metal.inspections.rounding import unguarded
 
-    program = program_of(definition, launch)
+    program = program_of(definition, launch, module)
     if program is None or program.problems:
         return set()
     found = [

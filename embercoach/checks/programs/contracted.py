@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.scopes import Expression, items, scope_of
+from embercoach.checks.programs.kernel_plans import program_of
 from embercoach.checks.programs.kernels import (
     Definition,
     definitions,
@@ -17,7 +18,7 @@ from embercoach.checks.programs.kernels import (
     source_of,
     target,
 )
-from embercoach.checks.programs.launches import launches_of, program_of
+from embercoach.checks.programs.launches import launches_of
 from embercoach.checks.registry import Report
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Contracted:
     def program(self) -> Program | None:
         """The body as its first launch types it, None unless the texts and names are known."""
         launches = self.launches
-        return program_of(self.definition, launches[0] if launches else None)
+        return program_of(self.definition, launches[0] if launches else None, self.module)
 
     def given(self, name: str) -> tuple[Input, ...]:
         """Return all launches' arguments for an input; empty if a launch has unknown inputs."""

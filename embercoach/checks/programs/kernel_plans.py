@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.checks.programs.launches import Launch
     from embercoach.metal.execution.events import Configuration
     from embercoach.metal.program.lowering_state import SignatureNames
-    from embercoach.metal.program.nodes import Variable
+    from embercoach.metal.program.nodes import Program, Variable
 
 
 class _Planned:
@@ -27,6 +27,9 @@ class _Planned:
         self.budget = WorkBudget.of(source)
         #: By the identity of their definition, which stays while it is kept here.
         self.kernels: dict[int, tuple[Definition, tuple[MetalKernel, ...]]] = {}
+        #: By body, header and names.
+        self.lowered: dict[tuple[str, str, SignatureNames], Program] = {}
+        self.headers: set[str] = set()
         #: By the identity of their program: those that are launched alike are followed once.
         self.programs: dict[int, list[MetalKernel]] = {}
 
@@ -57,6 +60,36 @@ def _planned_of(module: Module) -> _Planned:
     return planned
 
 
+def lowered(module: Module, source: str, header: str, names: SignatureNames) -> Program | None:
+    """The program of a body; None where the file's kernels took all steps of its budget."""
+    from embercoach.metal.program.lowering import lower_body
+
+    planned, key = _planned_of(module), (source, header, names)
+    program = planned.lowered.get(key)
+    if program is None:
+        if planned.budget.is_spent():
+            return None
+        program = planned.lowered[key] = lower_body(source, header, names)
+        above = 0 if header in planned.headers else program.header_steps
+        planned.headers.add(header)
+        planned.budget.spend(program.steps + above)
+    return program
+
+
+def program_of(definition: Definition, launch: Launch | None, module: Module) -> Program | None:
+    """The kernel's body as a program; its types follow the launch.
+
+    Returns:
+        None where ``kernel_of`` is None, and where `lowered` is.
+    """
+    from embercoach.metal.program.lowering import SignatureNames
+
+    kernel = kernel_of(definition, launch)
+    if kernel is None:
+        return None
+    return lowered(module, kernel.source, kernel.header, SignatureNames.of(kernel))
+
+
 def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...]:
     """The programs of a kernel: its types follow the templates and dtypes of its launches.
 
@@ -74,7 +107,7 @@ def kernels_of(definition: Definition, module: Module) -> tuple[MetalKernel, ...
 def _kernels_of(
     definition: Definition, module: Module, budget: WorkBudget
 ) -> tuple[MetalKernel, ...]:
-    from embercoach.metal.program.lowering import SignatureNames, lower_body
+    from embercoach.metal.program.lowering import SignatureNames
 
     planned: dict[SignatureNames, MetalKernel] = {}
     tried = configurations(definition, module)
@@ -86,7 +119,9 @@ def _kernels_of(
         names = SignatureNames.of(kernel)
         own = tuple(c for c in tried if _belongs(c, names, launch))
         if own and names not in planned:
-            program = lower_body(kernel.source, kernel.header, names)
+            program = lowered(module, kernel.source, kernel.header, names)
+            if program is None:
+                return ()
             budget.note(program.refusal)
             planned[names] = MetalKernel(kernel.name, program, own, budget, program)
     return tuple(planned.values())

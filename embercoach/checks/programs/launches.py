@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.sizes.symbolic import SymInt
     from embercoach.checks.programs.kernels import Definition
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.program.nodes import Program
 
 TemplateValue = int | bool | str | None
 #: Threads along x that an unknown threadgroup is tried with.
@@ -261,20 +260,6 @@ def kernel_of(definition: Definition, launch: Launch | None = None) -> KernelArg
         ensure_row_contiguous=_setting(definition, "ensure_row_contiguous", default=True)
         is not False,
     )
-
-
-def program_of(definition: Definition, launch: Launch | None = None) -> Program | None:
-    """The kernel's body as a program; its types follow the launch.
-
-    Returns:
-        None where ``kernel_of`` is None.
-    """
-    from embercoach.metal.program.lowering import SignatureNames, lower_body
-
-    kernel = kernel_of(definition, launch)
-    if kernel is None:
-        return None
-    return lower_body(kernel.source, kernel.header, SignatureNames.of(kernel))
 
 
 def _names(definition: Definition) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:

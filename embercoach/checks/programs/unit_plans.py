@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from embercoach.checks.programs.metal_checks import MetalKernel
 from embercoach.metal.execution.values import SIMD_WIDTH
 from embercoach.metal.syntax import ENTRY_QUALIFIERS
+from embercoach.metal.work_budget import WorkBudgetExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,12 +40,18 @@ def kernels_of_unit(text: str, budget: WorkBudget) -> tuple[MetalKernel, ...]:
     Args:
         text: a file, or a text inside one.
         budget: the steps that the file's kernels may take.
+
+    Raises:
+        WorkBudgetExceeded: they took all of them.
     """
     from embercoach.metal.program.lowering import lower_unit
 
     if not any(word in text for word in ENTRY_QUALIFIERS):
         return ()
+    if budget.is_spent():
+        raise WorkBudgetExceeded
     program = lower_unit(text)
+    budget.spend(program.steps)
     budget.note(program.refusal)
     functions = [function for group in program.functions.values() for function in group]
     order = {function: number for number, function in enumerate(functions)}

@@ -50,7 +50,7 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
     PATHS are files and folders (default: the current folder). Entries of other files are kept.
     """
     from embercoach.cli.baseline_filter import guards
-    from embercoach.cli.config_warnings import warn
+    from embercoach.cli.config_warnings import warn, warnings_of
     from embercoach.config import ConfigError, Configurations, Overrides
     from embercoach.engine.checkouts import Plan
 
@@ -68,7 +68,7 @@ def update(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> Non
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     if not options["quiet"]:
-        warn(configurations.warnings)
+        warn([*configurations.warnings, *warnings_of(plan)])
     default = Path(os.path.abspath(DEFAULT_FILE))  # noqa: PTH100
     watching = guards(plan.scopes, configurations, plan.division, default=default)
     found = {one for guard in watching for one in _update(guard, plan, options)}

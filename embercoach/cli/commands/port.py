@@ -93,9 +93,11 @@ def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) ->
 def _write(path: Path, module: str, *, force: bool) -> None:
     from embercoach.cli.flow import UserError
     from embercoach.fixes.writing import create_file, replace_file
+    from embercoach.safe_write import refuse_links
 
     data = module.encode()
     try:
+        refuse_links(path)
         if force and path.exists():
             replace_file(path, data)
         else:

@@ -81,6 +81,8 @@ def command(
     PATHS are files and folders (default: the current folder). The report is one file that needs no
     network; it contains the sources of files with findings.
     """
+    from embercoach.cli.output import save
+
     earlier = _earlier(against)
     line = _command_line(ctx, without=frozenset(("output_file", "quiet")))
     if not saved:
@@ -91,8 +93,8 @@ def command(
         if against:
             _require_fingerprints(document, "what --from names")
     _require_alike(document, earlier)
-    _write(render(earlier=earlier), output_file)
-    _tell(document, output_file, quiet=quiet)
+    save(render(earlier=earlier).encode(), output_file)
+    _tell(document, output_file, saved=bool(saved), quiet=quiet)
     ctx.exit(codes.INCOMPLETE if document["problems"] else codes.CLEAN)
 
 
@@ -174,7 +176,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     from dataclasses import replace
 
     from embercoach.cli.baseline_filter import guards, judge
-    from embercoach.cli.config_warnings import idle_patterns, problems_of, warn
+    from embercoach.cli.config_warnings import problems_of, warn, warnings_of
     from embercoach.cli.flow import UserError
     from embercoach.cli.progress import progress_of
     from embercoach.cli.run_origin import origin_of
@@ -196,7 +198,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
     except ConfigError as error:
         raise UserError(str(error)) from error
     if not quiet:
-        warn([*configurations.warnings, *idle_patterns(plan)])
+        warn([*configurations.warnings, *warnings_of(plan)])
     problems = list(problems_of(plan.mistakes))
     several = len(plan.scopes) > 1 and overrides.baseline is None
     watching = guards(
@@ -258,7 +260,7 @@ def _of_files(
 ) -> tuple[dict[str, Any], Callable[..., str]]:
     """The document of saved runs, and a function that renders it."""
     from embercoach.cli.commands.merge import merged_files
-    from embercoach.cli.recovered import current_rules_url
+    from embercoach.cli.recovered import current_rules_url, quoted_root
     from embercoach.engine.languages import SUFFIXES
     from embercoach.report.html.rendering import render
     from embercoach.report.html.run_details import run_details
@@ -267,30 +269,26 @@ def _of_files(
     saved_at = min(file.stat().st_mtime for file in saved)
 
     def readable(path: str) -> bool:
-        # Who wrote the list of files is not always who passes the report on: no other secrets.
-        return path.endswith(SUFFIXES)
+        # Who wrote the list of files is not always who passes the report on: sources alone, also
+        # where a link leads to another file of the project.
+        try:
+            return path.endswith(SUFFIXES) and os.path.realpath(path).endswith(SUFFIXES)
+        except (OSError, ValueError):
+            return False
 
     details = run_details(document, seconds=saved_at, command=line)
     return document, partial(
         render,
         document,
         readable=readable,
+        root=quoted_root(),
         saved_at=saved_at,
         details=details,
         rules_url=current_rules_url(),
     )
 
 
-def _write(text: str, file: Path) -> None:
-    from embercoach.cli.flow import UserError
-
-    try:
-        file.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
-
-
-def _tell(document: dict[str, Any], file: Path, *, quiet: bool) -> None:
+def _tell(document: dict[str, Any], file: Path, *, saved: bool, quiet: bool) -> None:
     from embercoach.report.styled import print_text
     from embercoach.report.text import plural
 
@@ -298,20 +296,25 @@ def _tell(document: dict[str, Any], file: Path, *, quiet: bool) -> None:
     counted = (plural(summary[f"{name}s"], name) for name in ("error", "warning", "note"))
     if not quiet:
         print_text(f"Wrote {file}: {', '.join(counted)}.", sys.stdout)
-        _tell_absent(document)
+        _tell_absent(document, saved=saved)
     for problem in document["problems"]:
         place = f"{problem['path']}:{problem['line']}:{problem['column']}"
         print_text(f"{place}: {problem['message']}", sys.stderr)
 
 
-def _tell_absent(document: dict[str, Any]) -> None:
-    """Say which sources a report of saved findings lacks: it was made elsewhere, or they went."""
+def _tell_absent(document: dict[str, Any], *, saved: bool) -> None:
+    """Say which sources a report lacks: they are gone, or a saved report was made elsewhere."""
+    from embercoach.cli.recovered import quoted_root
     from embercoach.report.html import sources
     from embercoach.report.styled import print_text
     from embercoach.report.text import plural
 
     paths = sorted({finding["path"] for finding in document["findings"]})
-    absent = [path for path in paths if not sources.is_there(path)]
+    root = quoted_root()
+    outside = [path for path in paths if saved and sources.is_outside(path, root)]
+    if outside:
+        print_text(f"Source not shown: {outside[0]} is outside the project", sys.stderr)
+    absent = [path for path in paths if path not in outside and not sources.is_there(path)]
     if absent:
         some = f"{absent[0]} and others" if len(absent) > 1 else absent[0]
         message = (

@@ -42,6 +42,7 @@ class Discovery:
     Attributes:
         files: each with the configuration that holds for it.
         problems: paths that could not be examined, and named files of an unknown kind.
+        dangling: links found in folders that lead nowhere, as they are shown.
         mistakes: in configuration files, each once; nothing below their folders is among the files.
         folders: that were walked, absolute.
         scopes: configurations of the walked folders and of the files.
@@ -50,6 +51,7 @@ class Discovery:
     def __init__(self) -> None:
         self.files: list[tuple[SourceFile, ConfigurationScope]] = []
         self.problems: list[Problem] = []
+        self.dangling: list[str] = []
         self.mistakes: dict[str, ConfigError] = {}
         self.folders: list[str] = []
         self.scopes: dict[ConfigurationScope, None] = {}
@@ -83,7 +85,7 @@ def discover(
             _take_named(given, absolute, configurations, found)
         else:
             message = "not a regular file; `embercoach check -` reads standard input"
-            found.problems.append(Problem(given, 1, 1, message))
+            found.problems.append(Problem(given, 1, 1, message, is_unchecked=True))
     unique = {str(file.path): (file, scope) for file, scope in reversed(found.files)}
     found.files = sorted(unique.values(), key=lambda pair: pair[0].shown)
     return found
@@ -107,7 +109,7 @@ def _take_named(
         return
     suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
     message = f"suffix must be one of {', '.join(SUFFIXES)}, got '{suffix}'"
-    found.problems.append(Problem(given, 1, 1, message))
+    found.problems.append(Problem(given, 1, 1, message, is_unchecked=True))
 
 
 def _leads_outside(path: str) -> bool:
@@ -117,9 +119,9 @@ def _leads_outside(path: str) -> bool:
 
 def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Problem:
     if os.path.islink(absolute):  # noqa: PTH114  (also for a path with a null byte)
-        return Problem(shown, 1, 1, "dangling symbolic link")
+        return Problem(shown, 1, 1, "dangling symbolic link", is_unchecked=True)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Problem(shown, 1, 1, f"cannot be read: {reason}")
+    return Problem(shown, 1, 1, f"cannot be read: {reason}", is_unchecked=True)
 
 
 class _Walk:
@@ -195,7 +197,7 @@ class _Walk:
             if not self._leads_outside(entry):
                 self._found.files.append((SourceFile(Path(entry.path), shown), scope))
         elif _dangling(entry):
-            self._found.problems.append(Problem(shown, 1, 1, "dangling symbolic link"))
+            self._found.dangling.append(shown)
 
     def _leads_outside(self, entry: os.DirEntry[str]) -> bool:
         """Return whether an entry is a link to a file outside the project."""

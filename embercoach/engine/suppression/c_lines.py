@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from embercoach.engine.languages import METAL, Language
@@ -10,10 +11,6 @@ from embercoach.engine.suppression.logical_lines import Comment, PhysicalLines
 from embercoach.fixes.source_file import LineIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tree_sitter import Node
-
     from embercoach.metal.syntax import Syntax
 
 #: Statements that a comment on their last line suppresses; of one with a body, its head.
@@ -51,6 +48,8 @@ def read_c_lines(source: str, language: Language) -> PhysicalLines:
     index = LineIndex(source)
     lines = PhysicalLines(open_ended=_ends(source, index))
     code: set[int] = set()
+    # In the order of the text, where the first one after a statement's begin is its own, or none.
+    bodies = [syntax.place(node).start for node in syntax.nodes if node.type in _BODIES]
     for node in syntax.nodes:
         place = syntax.place(node)
         first, last = index.place(place.start)[0], index.place(place.end)[0]
@@ -59,7 +58,9 @@ def read_c_lines(source: str, language: Language) -> PhysicalLines:
             lines.open_ended.difference_update(range(first, last))
             continue
         if node.type in _STATEMENTS:
-            lines.logical.append((first, index.place(_end_of_head(node, syntax))[0]))
+            at = bisect_left(bodies, place.start)
+            head = min(place.end, bodies[at]) if at < len(bodies) else place.end
+            lines.logical.append((first, index.place(head)[0]))
         elif node.type in _STRINGS and last > first:
             lines.strings.append((first, last))
             if node.type != "concatenated_string":
@@ -91,20 +92,3 @@ def _add_comment(lines: PhysicalLines, text: str, place: tuple[int, int], index:
     if text.startswith("//") and "\n" not in text:
         alone = not index.line(row)[: column - 1].strip()
         lines.comments.append(Comment(row, column, text.partition("\r")[0], alone))
-
-
-def _end_of_head(node: Node, syntax: Syntax) -> int:
-    """Where a statement ends, or its body begins."""
-    body = next(_bodies(node), None)
-    place = syntax.place(node)
-    return place.end if body is None else syntax.place(body).start
-
-
-def _bodies(node: Node) -> Iterator[Node]:
-    pending = list(reversed(node.children))
-    while pending:
-        current = pending.pop()
-        if current.type in _BODIES:
-            yield current
-        else:
-            pending.extend(reversed(current.children))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -42,28 +41,26 @@ class LineSpans:
         self._first = sorted(span[0] for span in lines.logical)
         # How far the statements reach that begin up to there.
         self._reach = [*accumulate((last for _, last in sorted(lines.logical)), max)]
-        self._beginning: defaultdict[int, list[int]] = defaultdict(list)
-        self._ending: defaultdict[int, list[int]] = defaultdict(list)
-        self._strings: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._logical = lines.logical
-        for number, (first, last) in enumerate(lines.logical):
-            self._beginning[first].append(number)
-            self._ending[last].append(number)
-        for span in lines.strings:
-            self._strings[span[1]].append(span)
+        # By the line where statements begin, the last that they reach; by the line where they end,
+        # and where strings end, the first that these begin at.
+        self._last: dict[int, int] = {}
+        self._start: dict[int, int] = {}
+        self._string: dict[int, int] = {}
+        for first, last in lines.logical:
+            self._last[first] = max(self._last.get(first, last), last)
+            self._start[last] = min(self._start.get(last, first), first)
+        for first, last in lines.strings:
+            self._string[last] = min(self._string.get(last, first), first)
 
-    def covered(self, comment: Comment, kind: str) -> tuple[tuple[int, int], ...]:
-        """The spans that a suppression of a kind covers in a comment."""
+    def covered(self, comment: Comment, kind: str) -> tuple[int, int]:
+        """The first and the last line that a suppression of a kind covers in a comment."""
         row = comment.line
         if comment.alone and kind == "ignore":
             at = bisect_right(self._code, row)
             below = self._code[at] if at < len(self._code) else row
-            spans = [(below, below)]
-            if not self._is_inside(row):
-                spans += [self._logical[number] for number in self._beginning[below]]
-            return tuple(spans)
-        numbers = sorted({*self._beginning[row], *self._ending[row]})
-        return ((row, row), *(self._logical[number] for number in numbers), *self._strings[row])
+            return below, below if self._is_inside(row) else self._last.get(below, below)
+        first = min(self._start.get(row, row), self._string.get(row, row))
+        return first, self._last.get(row, row)
 
     def _is_inside(self, row: int) -> bool:
         """Return whether a statement that begins above a line continues there."""

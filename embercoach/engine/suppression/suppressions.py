@@ -31,6 +31,9 @@ _DIRECTIVES = {
 }
 _ITEM = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _SEPARATOR = re.compile(r"\s*,\s*|\s+")
+_SPACES = re.compile(r"\s*")
+_PUNCTUATION = re.compile(r"[-,:; ]*")
+_END_OF_WORD = re.compile(r"\s*(?:[,#/]|\Z)")
 _BLANK = {token.NL, token.INDENT, token.DEDENT, token.ENDMARKER, token.ENCODING}
 _STRING_START = {getattr(token, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
 _STRING_END = {getattr(token, name, -1) for name in ("FSTRING_END", "TSTRING_END")}
@@ -136,7 +139,7 @@ def _in_comment(
             remains,
             tuple(Item(w, base + a, base + b) for w, a, b in items),
             blanket,
-            ((1, LAST_LINE),) if kind in _OF_FILES else spans.covered(comment, kind),
+            ((1, LAST_LINE),) if kind in _OF_FILES else (spans.covered(comment, kind),),
         )
 
 
@@ -185,13 +188,13 @@ def _looks_ours(word: str, text: str, end: int) -> bool:
     # After a list without commas comes a reason; "DTYPE-001 IS fine" must not list "IS".
     if not _OURS.match(word):
         return "-" in word and word[-1].isdigit()
-    return "-" in word or not text[end:].strip() or text[end:].lstrip()[:1] in ",#/"
+    return "-" in word or _END_OF_WORD.match(text, end) is not None
 
 
 def _end_of_reason(text: str, start: int, marker: str) -> int:
     # A reason may hold an address, "https://...".
     following = text.find(marker if marker == "#" else f" {marker}", start)
-    return len(text.rstrip()) if following < 0 else len(text[:following].rstrip())
+    return start + len(text[start : following if following >= 0 else None].rstrip())
 
 
 def _removal(
@@ -199,13 +202,20 @@ def _removal(
 ) -> tuple[int, int, str]:
     """The range to delete with a directive, and its replacement."""
     comment_end = base + len(comment.text)
-    rest = source[end:comment_end].lstrip()
-    if rest.startswith(marker):
-        return start, comment_end - len(rest), ""
-    if rest:
-        return start, comment_end - len(rest.lstrip(",:;- ")), f"{marker} "
+    rest = _skipped(_SPACES, source, end, comment_end)
+    if source.startswith(marker, rest, comment_end):
+        return start, rest, ""
+    if rest < comment_end:
+        return start, _skipped(_PUNCTUATION, source, rest, comment_end), f"{marker} "
     if start == base and comment.alone:
         return (*deletion_of_line(source, start, comment_end), "")
     while start and source[start - 1] in " \t":
         start -= 1
     return start, comment_end, ""
+
+
+def _skipped(pattern: re.Pattern[str], source: str, start: int, end: int) -> int:
+    """The place after what a pattern, which may be empty, matches at a place."""
+    match = pattern.match(source, start, end)
+    assert match is not None
+    return match.end()

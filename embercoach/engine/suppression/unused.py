@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 UNUSED, UNKNOWN = CODES
+#: Unknown words of a suppression for which the nearest code is looked up.
+_MOST_CORRECTED = 100
 
 
 def report(
@@ -36,12 +38,15 @@ def report(
         return  # other linters use it too
     rules, by_word = _by_word(known)
     idle = []
+    unknown = 0
     for item in directive.items:
         named = by_word.get(item.word.upper(), frozenset())
         if named and named <= enabled and item not in used:
             idle.append(item)
         elif not named and not any(item.word.upper() in words_for(code) for code in CODES):
-            yield from _unknown(directive, item, known)
+            unknown += 1
+            near = _words(known).nearest(item.word) if unknown <= _MOST_CORRECTED else None
+            yield from _unknown(directive, item, near)
     if idle or (directive.blanket and rules <= enabled):
         yield _unused(directive, idle)
 
@@ -63,7 +68,8 @@ def _words(known: frozenset[str]) -> Vocabulary:
 
 
 def _unused(directive: Directive, idle: list[Item]) -> Finding:
-    kept = [item.word for item in directive.items if item not in idle]
+    gone = set(idle)
+    kept = [item.word for item in directive.items if item not in gone]
     of = f" of {_names(idle)}" if idle else ""
     where = " in this file" if directive.kind == "ignore-file" else ""
     fix = Fix("Remove the unused suppression", safe=True, edits=(directive.edit(kept),))
@@ -82,7 +88,7 @@ def _names(items: list[Item]) -> str:
     return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
 
 
-def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterator[Finding]:
+def _unknown(directive: Directive, item: Item, near: str | None) -> Iterator[Finding]:
     if item.word.upper().startswith(SIMULATED):
         yield _finding(
             directive,
@@ -92,7 +98,6 @@ def _unknown(directive: Directive, item: Item, known: frozenset[str]) -> Iterato
             None,
         )
         return
-    near = _words(known).nearest(item.word)
     foreign = directive.kind == "noqa" and not (near and "-" in item.word)
     if foreign:
         return  # another linter's

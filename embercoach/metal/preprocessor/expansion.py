@@ -94,6 +94,11 @@ class Expander:
         self._read = 0
         self._nesting = 0
 
+    @property
+    def spent(self) -> int:
+        """The tokens that macros have yielded, and those of arguments that were read."""
+        return self._spent + self._read
+
     def expands(self, token: Token) -> bool:
         """Return whether a token is the name of a macro that may be expanded here."""
         return (

@@ -36,6 +36,7 @@ class Expanded:
         starts: where each piece of ``text`` starts.
         pieces: start and end in the original text, and whether the piece is copied from there.
         problems: offset and reason.
+        spent: tokens that macros have yielded.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Expanded:
     macros: Mapping[str, Macro] = field(default_factory=dict)
     foreign: bool = False
     problems: tuple[tuple[int, str], ...] = ()
+    spent: int = 0
 
     def original(self, start: int, end: int) -> tuple[int, int]:
         """The stretch of the original text that a stretch of this text stems from."""
@@ -139,6 +141,7 @@ class _Preprocessor:
             self._macros,
             self._foreign,
             tuple(self._problems),
+            self._expander.spent,
         )
 
     def _emit(self, token: Token) -> None:

@@ -170,14 +170,9 @@ def _variable(
     work.declare(variable.name, variable)
     if constant and value is not None and not kind.dimensions:
         number = fitted(fold(value, work.values), kind)
-        if number is not None and not _may_differ(work, part):
+        if number is not None and not work.parsed.is_function_constant(part):
             work.values[variable] = number
     return Declare(variable, value, work.spot(whole or name))
-
-
-def _may_differ(work: Lowering, part: SyntaxNode) -> bool:
-    """Return whether a constant is a function constant, set outside of the text."""
-    return any("function_constant" in work.word(c) for c in part.parts if "attribut" in c.kind)
 
 
 def alias(work: Lowering, part: SyntaxNode) -> list[Statement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
@@ -24,7 +25,7 @@ from embercoach.metal.program.lowering_state import (
 from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.texts import Parsed
 from embercoach.metal.text_facts import TextSpan
-from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
+from embercoach.metal.work_budget import STEPS_A_TOKEN, TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,14 +78,20 @@ def lower_body(source: str, header: str = "", names: SignatureNames = SignatureN
         return _program(work, body)
 
     found = _read(source, "body", expanded, lower)
-    return _lost(source, "body", found) if isinstance(found, _Unread) else found
+    if isinstance(found, _Unread):
+        found = _lost(source, "body", found)
+    steps, above = (STEPS_A_TOKEN * one.spent for one in (expanded, outer))
+    return replace(found, steps=steps, header_steps=above)
 
 
 @lru_cache(maxsize=64)
 def lower_unit(text: str) -> Program:
     """Lower a whole file; its entry points are functions."""
     work = _unit(text, "file")
-    return _lost(text, "file", work) if isinstance(work, _Unread) else _program(work, None)
+    if isinstance(work, _Unread):
+        return _lost(text, "file", work)
+    steps = STEPS_A_TOKEN * work.parsed.expanded.spent
+    return replace(_program(work, None), steps=steps)
 
 
 @lru_cache(maxsize=64)

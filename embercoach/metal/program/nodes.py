@@ -376,6 +376,8 @@ class Program:
         structs: those that the texts define, by name.
         problems: why and where the texts were not understood; empty for a program that is whole.
         refusal: the problem to report of a text of which nothing is known, else None.
+        steps: of the file's work budget, for macros of the text.
+        header_steps: the same for the header of a body.
     """
 
     body: Block | None
@@ -385,3 +387,5 @@ class Program:
     problems: tuple[Opaque, ...]
     structs: dict[str, Struct] = field(default_factory=dict)
     refusal: str | None = None
+    steps: int = 0
+    header_steps: int = 0

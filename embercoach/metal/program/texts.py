@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.program.tree import SyntaxNode
+
+
+@dataclass(frozen=True, slots=True)
+class _Specifiers:
+    """Metal's qualifiers among the children of a declaration, and whether it is constant."""
+
+    qualifiers: tuple[str, ...]
+    is_constant: bool
+    is_function_constant: bool
 
 
 class Parsed:
@@ -41,6 +51,7 @@ class Parsed:
         self.is_exceeded = self._syntax.is_exceeded
         self.tree: SyntaxNode = plain_tree(self._syntax.root)
         self._by_kind: dict[str, list[SyntaxNode]] = {}
+        self._known_specifiers: dict[SyntaxNode, _Specifiers] = {}
 
     def _readable(self) -> str:
         """The text with the characters that the grammar misread exchanged."""
@@ -109,8 +120,7 @@ class Parsed:
 
     def qualifiers_in(self, part: SyntaxNode) -> tuple[str, ...]:
         """Metal's qualifiers among the children of a part."""
-        found = (self.qualifiers.get(child.start) for child in part.parts)
-        return tuple(word for word in found if word is not None)
+        return self._specifiers(part).qualifiers
 
     def space(self, part: SyntaxNode) -> str | None:
         """The address space among a declaration's own specifiers."""
@@ -118,10 +128,30 @@ class Parsed:
 
     def is_constant(self, part: SyntaxNode) -> bool:
         """Return whether ``const`` or ``constexpr`` is among a declaration's own specifiers."""
-        return any(
-            child.kind == "type_qualifier" and self.word(child) in ("const", "constexpr")
-            for child in part.parts
-        )
+        return self._specifiers(part).is_constant
+
+    def is_function_constant(self, part: SyntaxNode) -> bool:
+        """Return whether a constant is a function constant, set outside of the text."""
+        return self._specifiers(part).is_function_constant
+
+    def _specifiers(self, part: SyntaxNode) -> _Specifiers:
+        """What the children of a declaration say; each of its many names asks for it."""
+        found = self._known_specifiers.get(part)
+        if found is None:
+            words = (self.qualifiers.get(child.start) for child in part.parts)
+            found = self._known_specifiers[part] = _Specifiers(
+                tuple(word for word in words if word is not None),
+                any(
+                    child.kind == "type_qualifier" and self.word(child) in ("const", "constexpr")
+                    for child in part.parts
+                ),
+                any(
+                    "function_constant" in self.word(child)
+                    for child in part.parts
+                    if "attribut" in child.kind
+                ),
+            )
+        return found
 
     def attribute_marks(self, part: SyntaxNode) -> Iterator[AttributeMark]:
         """The attributes of one ``attribute_declaration``."""

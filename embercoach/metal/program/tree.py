@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
+#: Children from which on their roles are looked up.
+_MANY = 30
+
+
 @dataclass(slots=True, eq=False)
 class SyntaxNode:
     """A node of the syntax tree; comments are left out.
@@ -29,9 +33,14 @@ class SyntaxNode:
     named: bool
     broken: bool = False
     parts: list[SyntaxNode] = field(default_factory=list)
+    _by_role: dict[str, SyntaxNode] | None = None
 
     def get(self, role: str) -> SyntaxNode | None:
         """The child in a field."""
+        if len(self.parts) > _MANY:  # each name of a long declaration asks for its type
+            if self._by_role is None:
+                self._by_role = {part.role: part for part in reversed(self.parts)}
+            return self._by_role.get(role)
         for part in self.parts:
             if part.role == role:
                 return part

@@ -31,15 +31,20 @@ def size_names(parsed: Parsed, scopes: Scopes) -> Iterator[SizeName]:
     for part in parsed.of_kinds("declaration"):
         if not parsed.holds(part):
             continue
+        is_broken: bool | None = None
         for declarator in part.all("declarator"):
             parts, _ = unpack_initialized(declarator)
             array = scopes.bindings.get(parts.names[0].start) if parts.names else None
             if array is None or array.kind != "local" or parts.function is not None:
                 continue
-            for size in parts.dimensions:
-                if size is not None and not any(inner.broken for inner in part.below()):
-                    for name, free in dict.fromkeys(sizes.reads(size, 0)):
-                        yield SizeName(array, name, free, parsed.place(size))
+            dimensions = [size for size in parts.dimensions if size is not None]
+            if dimensions and is_broken is None:
+                is_broken = any(inner.broken for inner in part.below())
+            if is_broken:
+                break
+            for size in dimensions:
+                for name, free in dict.fromkeys(sizes.reads(size, 0)):
+                    yield SizeName(array, name, free, parsed.place(size))
 
 
 class _Sizes:
@@ -47,6 +52,7 @@ class _Sizes:
         self._parsed = parsed
         self._scopes = scopes
         self._macros = scopes.macros.mentioned
+        self._known: dict[tuple[SyntaxNode, int], tuple[tuple[str, bool], ...]] = {}
 
     def reads(self, part: SyntaxNode, steps: int) -> Iterator[tuple[str, bool]]:
         """The names that an expression reads when the program runs, or may read (True)."""
@@ -81,10 +87,15 @@ class _Sizes:
             yield name, False
         elif words == {"const"} and value is not None:
             # A constant expression if its first value is one.
-            if any(not free for _, free in self.reads(value, steps + 1)):
-                yield name, False
-            else:
-                yield from self.reads(value, steps + 1)
+            found = self._reads_once(value, steps + 1)
+            yield from [(name, False)] if any(not free for _, free in found) else found
+
+    def _reads_once(self, value: SyntaxNode, steps: int) -> tuple[tuple[str, bool], ...]:
+        """The names that a first value reads: one that mentions others often takes no longer."""
+        found = self._known.get((value, steps))
+        if found is None:
+            found = self._known[value, steps] = tuple(dict.fromkeys(self.reads(value, steps)))
+        return found
 
     def _specifiers(self, owner: SyntaxNode | None) -> set[str] | None:
         """``const``, ``static`` and their like of a declaration, None for other parts."""

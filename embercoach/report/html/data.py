@@ -49,6 +49,7 @@ def table(
     pages: Sequence[Page],
     *,
     readable: Callable[[str], bool],
+    root: str | None,
     saved_at: float | None,
     shown: Callable[[str], str],
 ) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def table(
         document: the JSON report.
         pages: of the rules that have findings.
         readable: whether a path's file may be put into the report.
+        root: the folder that these files must lie in; None for anywhere.
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
         shown: from a path to the text that the report shows.
     """
@@ -65,7 +67,7 @@ def table(
     for finding in document["findings"]:
         found.setdefault(finding["path"], []).append(finding)
     paths = sorted(found)
-    shown_sources, placed, read = _read(paths, found, readable, saved_at)
+    shown_sources, placed, read = _read(paths, found, readable, root, saved_at)
     texts = _NumberedTexts()
     file_numbers = {path: number for number, path in enumerate(paths)}
     rule_numbers = {page.code: number for number, page in enumerate(pages)}
@@ -136,12 +138,13 @@ def _read(
     paths: Sequence[str],
     found: dict[str, list[dict[str, Any]]],
     readable: Callable[[str], bool],
+    root: str | None,
     saved_at: float | None,
 ) -> tuple[dict[str, sources.Source], dict[str, list[dict[str, Any]]], dict[str, Tokens]]:
     """The sources that can be shown, their findings at their lines, and their tokens."""
     texts, placed = {}, {}
     for path in paths:
-        text = sources.read(path) if readable(path) else None
+        text = sources.read(path, root) if readable(path) else None
         at = None if text is None else text.placed(found[path])
         if text is not None and at is not None:
             texts[path], placed[path] = text, at

@@ -32,6 +32,7 @@ def render(
     document: dict[str, Any],
     *,
     readable: Callable[[str], bool],
+    root: str | None = None,
     saved_at: float | None = None,
     earlier: Sequence[tuple[str, dict[str, Any]]] = (),
     details: RunDetails | None = None,
@@ -42,6 +43,7 @@ def render(
     Args:
         document: what ``report.machine`` makes of a run, or ``saved.parse`` of a file.
         readable: whether a path's file may be read, and its text be put into the report.
+        root: the folder that these files must lie in; None for anywhere.
         saved_at: when the findings were saved, in seconds since the epoch; None for now.
         earlier: the names and documents of runs before, the oldest first; as the last one is
             compared with, its findings and these must have fingerprints.
@@ -51,7 +53,7 @@ def render(
     findings = document["findings"]
     rule_pages = pages({finding["code"] for finding in findings}, rules_url)
     shown = shown_paths(document, str(Path.cwd()))
-    data = table(document, rule_pages, readable=readable, saved_at=saved_at, shown=shown)
+    data = table(document, rule_pages, readable=readable, root=root, saved_at=saved_at, shown=shown)
     made = environment()
     made.filters["shown"] = shown
     style = asset(made, "report.css")

@@ -104,7 +104,11 @@ _SHARD = record(number=_POSITION, count=_POSITION, files=_COUNT, all_files=_COUN
 _RUN = record(version=_TEXT, program=_TEXT, shard=optional(_SHARD))
 _CHECKOUT = record(path=_ANY_TEXT, files_checked=_COUNT, files_skipped=_COUNT, suppressed=_COUNT)
 _PROBLEM = record(
-    {"cell": _POSITION}, path=_ANY_TEXT, line=_POSITION, column=_POSITION, message=_TEXT
+    {"cell": _POSITION, "unchecked": boolean},
+    path=_ANY_TEXT,
+    line=_POSITION,
+    column=_POSITION,
+    message=_TEXT,
 )
 _CHANGE = record(path=_ANY_TEXT, code=_code, known=_COUNT, fixed=_COUNT)
 _SUMMARY = record(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.finding import PlacedError
 from embercoach.notebooks import is_notebook
 from embercoach.report.excerpt import visible
-from embercoach.safe_read import read_bytes
+from embercoach.safe_read import is_inside, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,12 +76,17 @@ class Text:
 _LINES = ("line", "end_line")
 
 
-def read(path: str) -> Text | None:
-    """A file's text; None where there is no such file any more, or no text in it."""
+def read(path: str, root: str | None = None) -> Text | None:
+    """A file's text; None where there is no such file any more, or no text in it.
+
+    Args:
+        path: the file.
+        root: the folder that it must lie in, links resolved; None for anywhere.
+    """
     from embercoach.fixes.source_file import LineIndex, decode
 
     try:
-        text = decode(read_bytes(path)).text
+        text = decode(read_bytes(path, root=root)).text
         if not is_notebook(path):
             return Text(LineIndex(text))
         from embercoach.notebooks.cell_module import parse
@@ -98,6 +103,14 @@ def is_there(path: str) -> bool:
         return Path(path).is_file()
     except (OSError, ValueError):
         return False
+
+
+def is_outside(path: str, root: str) -> bool:
+    """Return whether a path, links resolved, leads out of a folder."""
+    try:
+        return not is_inside(path, root)
+    except (OSError, ValueError):
+        return True
 
 
 def newer(path: str, saved_at: float | None) -> bool:

@@ -83,11 +83,7 @@ def _strides() -> Iterator[Case]:
             S=stride,
         )
     yield micro(
-        "strided_write_16",
-        "y[i * 16] = a[i];",
-        [((count,), F)],
-        ((count * 16,), F),
-        (count,),
+        "strided_write_16", "y[i * 16] = a[i];", [((count,), F)], ((count * 16,), F), (count,)
     )
     scattered = "y[i] = a[(i * 2654435761u) & (N - 1)];"
     for name, bits in (("gather_large", 25), ("gather_in_cache", 21)):

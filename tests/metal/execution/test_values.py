@@ -221,12 +221,7 @@ def test_a_kernel_that_is_too_long_is_lost_not_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "goto end; end: y[0] = 1;",
-        "unheard_of(y); y[0] = 1;",
-        "y[0] = deeper(3);",
-    ],
+    "text", ["goto end; end: y[0] = 1;", "unheard_of(y); y[0] = 1;", "y[0] = deeper(3);"]
 )
 def test_what_is_not_followed_is_told(text: str) -> None:
     header = "inline int deeper(int k) { return k > 0 ? deeper(k - 1) : 0; }"

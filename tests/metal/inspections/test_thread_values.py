@@ -12,10 +12,7 @@ from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 
 @pytest.mark.parametrize(
-    ("loop", "step"),
-    [
-        ("uint j; for (j = i; j < n; j += stride) {}", {"threads_per_threadgroup"}),
-    ],
+    ("loop", "step"), [("uint j; for (j = i; j < n; j += stride) {}", {"threads_per_threadgroup"})]
 )
 def test_stride_loops(loop, step) -> None:
     values = ThreadValues(
@@ -26,13 +23,7 @@ def test_stride_loops(loop, step) -> None:
     assert (set(found.start), set(found.step)) == ({"thread_position_in_grid"}, step)
 
 
-@pytest.mark.parametrize(
-    ("expression", "factor"),
-    [
-        ("i << 3", "8"),
-        ("i *= N", "N"),
-    ],
-)
+@pytest.mark.parametrize(("expression", "factor"), [("i << 3", "8"), ("i *= N", "N")])
 def test_products(expression, factor) -> None:
     source = f"uint i = thread_position_in_grid.x; out[0] = {expression};"
     (found,) = ThreadValues(source, "").products()
@@ -45,13 +36,7 @@ def test_no_products(expression) -> None:
     assert list(ThreadValues(source, "").products()) == []
 
 
-@pytest.mark.parametrize(
-    ("factor", "spans"),
-    [
-        ("threads_per_threadgroup.x", True),
-        ("size", True),
-    ],
-)
+@pytest.mark.parametrize(("factor", "spans"), [("threads_per_threadgroup.x", True), ("size", True)])
 def test_groups_that_are_spanned(factor, spans) -> None:
     source = (
         "uint size = threads_per_threadgroup.x;"
@@ -102,8 +87,7 @@ def test_outputs(
         if found is None
         else tuple(
             map(
-                len,
-                (found.stores, found.updates, found.reads, found.atomic_updates, found.escapes),
+                len, (found.stores, found.updates, found.reads, found.atomic_updates, found.escapes)
             )
         )
     )

@@ -157,11 +157,7 @@ _SUM = _LID + "float s = simd_sum(x[i]);\n"
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "if (lid == 0) y[0] = s;",
-        "float m = s / n; if (lid == 0) { y[0] = m; }",
-    ],
+    "body", ["if (lid == 0) y[0] = s;", "float m = s / n; if (lid == 0) { y[0] = m; }"]
 )
 def test_partial_reduction(body: str) -> None:
     assert len(partial_reductions(trace_of(_SUM + body, groups=(2, 1, 1)))) == 1
@@ -203,8 +199,7 @@ def test_outputs_that_are_not_filled(body: str, reason: str | None) -> None:
 
     trace = trace_of(_LID + body)
     y = next(
-        (e.variable for e in trace.events if isinstance(e, Access) and e.variable.name == "y"),
-        None,
+        (e.variable for e in trace.events if isinstance(e, Access) and e.variable.name == "y"), None
     )
     if y is None:
         names = SignatureNames(outputs=(Output("y"),))

@@ -16,11 +16,7 @@ def test_what_is_no_literal(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "result"),
-    [
-        ("long", "ulong", "ulong"),
-        ("bfloat", "half", "?"),
-    ],
+    ("left", "right", "result"), [("long", "ulong", "ulong"), ("bfloat", "half", "?")]
 )
 def test_arithmetic(left: str, right: str, result: str) -> None:
     assert shown_type(types.binary("+", NAMED[left], NAMED[right])) == result
@@ -28,20 +24,14 @@ def test_arithmetic(left: str, right: str, result: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "left", "right", "result"),
-    [
-        ("-", FLOAT_POINTER, FLOAT_POINTER, "long"),
-    ],
+    ("operator", "left", "right", "result"), [("-", FLOAT_POINTER, FLOAT_POINTER, "long")]
 )
 def test_operations(operator: str, left: Type, right: Type, result: str) -> None:
     assert shown_type(types.binary(operator, left, right)) == result
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "result"),
-    [
-        ("unpack_unorm4x8_to_float", ["uint"], "float4"),
-    ],
+    ("name", "arguments", "result"), [("unpack_unorm4x8_to_float", ["uint"], "float4")]
 )
 def test_results_of_the_library(name: str, arguments: list[str], result: str) -> None:
     assert shown_type(result_type(name, [NAMED[a] for a in arguments])) == result

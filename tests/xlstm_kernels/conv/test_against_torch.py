@@ -43,9 +43,7 @@ def test_causal_conv1d(steps, width, torch, tensor, device, draw, wide, relative
     in_full, _ = oracle.causal(*map(wide, arrays), "silu")
     np.testing.assert_allclose(in_full, value, rtol=1e-12, atol=1e-12)
     (y,), gradients = mx.vjp(
-        lambda *given: causal_conv1d(*given, activation="silu", backend=device),
-        arrays,
-        [cotangent],
+        lambda *given: causal_conv1d(*given, activation="silu", backend=device), arrays, [cotangent]
     )
     assert relative_error(y, value) < 2e-6
     for actual, exact in zip(gradients, tensors, strict=True):

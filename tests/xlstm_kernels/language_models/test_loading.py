@@ -198,10 +198,7 @@ def with_index(folder: Path, text: str) -> None:
         (shutil.rmtree, r"model: no such folder$"),
         (lambda folder: (folder / "config.json").unlink(), r"config\.json: no such file"),
         (lambda folder: with_config(folder, "{"), r"config\.json: invalid JSON: Expecting"),
-        (
-            lambda folder: with_config(folder, "[]"),
-            r"config\.json: must be an object, got list",
-        ),
+        (lambda folder: with_config(folder, "[]"), r"config\.json: must be an object, got list"),
         (
             lambda folder: with_config(folder, '{"hidden_size": "x"}'),
             r"model: .*Config: hidden_size must be an int, got str",

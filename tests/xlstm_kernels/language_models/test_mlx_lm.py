@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
-from tests.xlstm_kernels.language_models.conftest import (
-    drawn_model,
-)
+from tests.xlstm_kernels.language_models.conftest import drawn_model
 from xlstm_kernels import mlx_lm as module
 from xlstm_kernels.mlx_lm.__main__ import run
 
@@ -64,8 +62,7 @@ def test_steps_as_cuda_takes_them(prompts, mlx_lm, loaded, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"prefill_step_size": 7}, {"completion_batch_size": 2, "prefill_batch_size": 1}],
+    "settings", [{"prefill_step_size": 7}, {"completion_batch_size": 2, "prefill_batch_size": 1}]
 )
 def test_batch_generate(settings, mlx_lm, loaded):
     """Prompts of several lengths, also when one joins others that are already under way."""

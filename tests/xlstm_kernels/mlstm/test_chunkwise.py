@@ -31,10 +31,7 @@ EVERY_FORM = [
     pytest.param(form, id=name, marks=[pytest.mark.exhaustive] if place > 1 else [])
     for place, (name, form) in enumerate(FORMS.items())
 ]
-ANY = settings(
-    max_examples=6,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+ANY = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=EVERY_FORM)

@@ -31,9 +31,7 @@ def numbers_of(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def expected_logits(
-    model: xLSTM | xLSTMLMModel,
-    tokens: mx.array,
-    numbers: Mapping[str, np.ndarray] | None = None,
+    model: xLSTM | xLSTMLMModel, tokens: mx.array, numbers: Mapping[str, np.ndarray] | None = None
 ) -> np.ndarray:
     """Return the definition's logits, of the model's parameters, or of `numbers` by their names."""
     config, numbers = model.config, numbers_of(model) if numbers is None else numbers

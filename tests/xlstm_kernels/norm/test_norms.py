@@ -8,14 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.xlstm_kernels.norm.inputs import (
-    COMBINATIONS,
-    EXTRAS,
-    NORMS,
-    SHAPES,
-    WIDE,
-    widened,
-)
+from tests.xlstm_kernels.norm.inputs import COMBINATIONS, EXTRAS, NORMS, SHAPES, WIDE, widened
 from tests.xlstm_kernels.norm.oracle import EPS, gradients, oracle
 from xlstm_kernels.norm.multi_head_norm import multi_head_layer_norm
 from xlstm_kernels.norm.rows import row_launch

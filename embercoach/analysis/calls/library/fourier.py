@@ -259,7 +259,9 @@ def detached(value: Value) -> Value:
     if isinstance(value, Dict):
         return Dict(detached(value.item), tuple((k, detached(v)) for k, v in value.known))
     if isinstance(value, Union):
-        return join_all(map(detached, value.options))
+        options = [detached(option) for option in value.options]
+        same = all(new is old for new, old in zip(options, value.options, strict=True))
+        return value if same else join_all(options)
     return value
 
 

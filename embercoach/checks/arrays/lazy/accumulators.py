@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -22,6 +21,7 @@ from embercoach.analysis.syntax.trees import (
 )
 from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import holds_arrays
+from embercoach.analysis.values.memo import kept_for_file
 from embercoach.checks.arrays.lazy.accumulation import (
     Accumulation,
     accumulation_by_text,
@@ -176,7 +176,7 @@ def _path_in_caller(owner: cst.BaseExpression | None, rest: str) -> str | None:
     return path_of(owner) if path is None or not rest else f"{path}.{rest}"
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[Accumulation]:
     """The additions of a function to attributes of its parameters and to outer variables."""
     if function.cls is not None and is_layer(function.cls):
@@ -185,17 +185,7 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         return []
     own = {parameter.name for parameter in function.parameters}
     outer = {*function.nonlocal_names, *function.global_names}
-    found: list[Accumulation] = []
-    seen: set[int] = set()
-    for fact in module.facts_of(function):
-        statement = fact.place.statement
-        if id(statement) not in seen:
-            seen.add(id(statement))
-            found += (
-                item._replace(inner=(item.node, statement))
-                for item in accumulations(fact.place, module)
-            )
-    found += _kept_keywords(function)
+    found = [*_own_additions(function, module)]
     if depth < _MOST_CALLS:
         calls = (fact for fact in module.facts_of(function) if isinstance(fact, LocalCall))
         for call in calls:
@@ -207,6 +197,18 @@ def accumulated(function: FunctionInfo, module: Module, depth: int = 0) -> list[
         or item.path in outer
         or (item.kind == "list" and _is_outer(item.path, function, module))
     ][:_MOST_ADDED]
+
+
+@kept_for_file
+def _own_additions(function: FunctionInfo, module: Module) -> tuple[Accumulation, ...]:
+    """The additions of a function's own statements."""
+    places = {id(fact.place.statement): fact.place for fact in module.facts_of(function)}
+    found = [
+        item._replace(inner=(item.node, place.statement))
+        for place in places.values()
+        for item in accumulations(place, module)
+    ]
+    return (*found, *_kept_keywords(function))
 
 
 def _kept_keywords(function: FunctionInfo) -> list[Accumulation]:
@@ -240,7 +242,7 @@ def _additions_of(
             yield statement, item
 
 
-@lru_cache(maxsize=64)
+@kept_for_file
 def accumulated_by_text(function: FunctionInfo) -> list[Accumulation]:
     """The additions of a function of another file to attributes of its parameters."""
     own = {parameter.name for parameter in function.parameters}

@@ -352,9 +352,7 @@ def _passed_on(
 
 def _passed(call: cst.Call, callee: Callee) -> dict[str, cst.BaseExpression]:
     """The arguments of a call by parameters; none of a call with stars."""
-    if any(argument.star for argument in call.args):
-        return {}
-    return written_arguments(call, callee.function, is_bound=callee.is_bound)
+    return written_arguments(call, callee.function, is_bound=callee.is_bound) or {}
 
 
 @lru_cache(maxsize=64)

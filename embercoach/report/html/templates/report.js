@@ -319,7 +319,7 @@
       const { path, source } = data.files[file];
       Object.assign(view, { file, page: -1, last: -1, rows: source ? rowsOf(file) : byFile[file].map((finding) => ({ finding })) });
       $("file-title").textContent = path;
-      const notice = !source ? "The source is not shown: the file is not there, can't be read, or isn't the one that was checked." :
+      const notice = !source ? "The source is not shown: the file is missing, unreadable, outside the project, or not the one that was checked." :
         source.changed ? "This file was changed after the findings were saved: lines may have moved." : "";
       $("file-notice").textContent = notice;
       $("file-notice").hidden = !notice;
