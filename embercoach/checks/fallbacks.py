@@ -46,7 +46,9 @@ def is_expected(
         broadly: a handler of all exceptions counts too; within a handler it always does.
     """
     return any(
-        _handles(outer, inner, errors, broadly=broadly) or _asks(module, outer)
+        _handles(outer, inner, errors, broadly=broadly)
+        or _asks(module, outer)
+        or (isinstance(outer, (cst.IndentedBlock, cst.Module)) and inner in _asserted(outer))
         for outer, inner in _outwards(module, node)
     )
 
@@ -178,12 +180,27 @@ def _handles(
     return False
 
 
+@lru_cache(maxsize=64)
+def _asserted(block: cst.IndentedBlock | cst.Module) -> frozenset[cst.CSTNode]:
+    """The statements of a block that follow one which asserts a version or a feature."""
+    for at, line in enumerate(block.body):
+        if isinstance(line, cst.SimpleStatementLine) and any(
+            isinstance(small, cst.Assert) and _is_question(small.test) for small in line.body
+        ):
+            return frozenset(block.body[at + 1 :])
+    return frozenset()
+
+
 def _asks(module: Module, outer: cst.CSTNode) -> bool:
     """Test whether an ``if`` asks for a version or a feature."""
     if not isinstance(outer, cst.If):
         return False
     known = _asking.setdefault(module, {})
     if outer not in known:
-        names = [f"_{name.lower()}" for name in names_below(outer.test)]
-        known[outer] = any(mark in name for name in names for mark in _ASKING)
+        known[outer] = _is_question(outer.test)
     return known[outer]
+
+
+def _is_question(test: cst.BaseExpression) -> bool:
+    names = [f"_{name.lower()}" for name in names_below(test)]
+    return any(mark in name for name in names for mark in _ASKING)

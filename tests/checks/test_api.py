@@ -103,11 +103,13 @@ def test_reported(expression: str, code: str) -> None:
         "try:\n    return mx.foo(x)\nexcept Exception:\n    return x",
         "try:\n    pass\nexcept Exception:\n    return mx.foo(x)",
         "if mx.__version__ >= '9':\n    return mx.foo(x)",
+        "assert mx.__version__ == '0.10.0'\nreturn mx.foo(x)",
         "if MLX_VERSION > 3:\n    pass\nelse:\n    return mx.foo(x)",
         "with contextlib.suppress(AttributeError):\n    mx.foo(x)",
         "mx.foo = len\nreturn mx.foo(x)",
         "setattr(mx, 'foo', len)\nreturn mx.foo(x)",
         "mx.array.clone = mx.array\nreturn x.clone()",
+        "f = dict(y)\nif y:\n    f = mx.load('w')\nreturn [v.copy() for v in f.values()]",
         "with pytest.raises(AttributeError):\n    mx.foo(x)",
         "return x.inputs_embeds, x.offset",  # no array has these: it is something else
         "return mx.sum(x, **y), mx.sum(*y), mx.where(*y), mx.roll(x, shift=1, axis=0)",
@@ -135,6 +137,11 @@ def test_reported(expression: str, code: str) -> None:
 )
 def test_near_misses(body: str) -> None:
     assert codes(function(body), FAMILIES) == []
+
+
+def test_a_transform_that_lacks_its_function_is_reported_once() -> None:
+    body = "f = nn.value_and_grad(lambda p: x)\nreturn f(dict(y))"
+    assert codes(function(body), FAMILIES) == ["API-003"]
 
 
 def test_a_name_that_no_release_has_is_never_found() -> None:

@@ -58,6 +58,11 @@ LOOPS = {
     "collected": ("for a in xs:\n    out.append(mx.abs(a).max().item())", None),
     "the same array, as it is": ("for i in range(n):\n    out.append(i + y.item())", None),
     "summed": ("for a in xs:\n    total += float((a * a).sum())", Remedy.SUM),
+    "summed, of a model": ("for a in xs:\n    total += mx.mean(model(a)).item()", None),
+    "summed, of entries": (
+        "for k in ws:\n    d = ws[k] - y\n    total += float(mx.sum(d * d))",
+        Remedy.SUM,
+    ),
     "shown": ("for a in xs:\n    print(f'{a.sum().item():.2f}')", None),
     "collected, of a model": ("for a in xs:\n    out.append(mx.mean(model(a)).item())", None),
     "collected, after an evaluation": (
@@ -87,6 +92,24 @@ def test_a_read_in_a_loop(body: str, remedy: Remedy | None) -> None:
     found = findings(PROGRAM.format(lines), PULLS)[-1]
     assert found.context == ("avoidable" if remedy else "minor")
     assert remedy is None or found.help == remedy.value
+
+
+@pytest.mark.parametrize(
+    ("call", "context"),
+    [("out.append(f(a))", "avoidable"), ("if a.size > 9: out.append(f(a))", "minor")],
+)
+def test_a_function_that_a_loop_calls_for_some_items(call: str, context: str) -> None:
+    program = f"""
+def f(a: mx.array):
+    return a * a.max().item()
+
+def run(xs: list[mx.array]):
+    out = []
+    for a in xs:
+        {call}
+"""
+    (found,) = findings(program, PULLS)
+    assert found.context == context
 
 
 FORWARD = {

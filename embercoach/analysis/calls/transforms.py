@@ -111,8 +111,8 @@ def transform(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument
     named = next((a.value for a in arguments if a.keyword in ("fun", "fn", "f", "func")), None)
     inner = positional[index] if len(positional) > index else named
     if inner is None:
-        # ``partial(mx.compile, inputs=...)`` or ``lru_cache(maxsize=4)``: a decorator.
-        return Symbol(name) if kind != "partial" else UNKNOWN
+        # ``lru_cache(maxsize=4)``, meant to be a decorator.
+        return Symbol(name) if kind in ("compile", "same") else UNKNOWN
     if kind == "partial":
         if isinstance(inner, Symbol) and inner.name in TRANSFORMS and len(positional) == 1:
             given = tuple(a for a in arguments if a.keyword is not None or a.star)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import LocalCall
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.syntax.trees import statements_below
 from embercoach.analysis.values.inheritance import is_layer, is_torch_module
 
@@ -37,7 +38,7 @@ def hot_functions(module: Module) -> dict[FunctionInfo, LocalCall]:
     by_caller: dict[FunctionInfo | None, list[LocalCall]] = {}
     for call in calls:
         by_caller.setdefault(call.place.function, []).append(call)
-        if call.place.loops and not _is_listed(call.place.loop):
+        if call.place.loops and not _is_listed(call.place.loop) and not _is_chosen(call, module):
             found.setdefault(call.function, call)
     pending = [*found]
     while pending:
@@ -63,6 +64,16 @@ def has_loop(function: FunctionInfo) -> bool:
 def _is_listed(loop: cst.For | cst.While | None) -> bool:
     """Test whether a loop is over the few items of a list or tuple as written."""
     return isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
+
+
+def _is_chosen(call: LocalCall, module: Module) -> bool:
+    """Test whether an ``if`` in the loop decides on a call: it may be made for few items."""
+    for level in layout_of(module, call.place.function).outward(call.place.statement):
+        if level.owner is call.place.loop:
+            return False
+        if isinstance(level.owner, cst.If):
+            return True
+    return False
 
 
 #: Methods that hand a value over to a file, a socket or another thread.

@@ -177,7 +177,8 @@ def _dict(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         return Dict(UNKNOWN, known)
     if spread:
         return Dict(UNKNOWN, known)
-    return Dict(join_all(v for _, v in known), known, frame.module.mentions_kernels)
+    exact = frame.module.mentions_kernels or not known
+    return Dict(join_all(v for _, v in known), known, exact)
 
 
 def _extreme(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:

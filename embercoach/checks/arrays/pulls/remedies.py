@@ -111,18 +111,22 @@ def _of_loop(
         return None
     if _is_read_again(pull, loop.body, place, module):
         return Remedy.FIRST_COPY
-    if uses == {Use.SUMMED} and subject is not None and _is_operation(subject, module):
+    if uses == {Use.SUMMED} and not evaluated and _has_operations_only(loop, module):
         # The end of a step evaluates, or has to.
-        return None if evaluated or is_step(loop, module, by_evaluation=True) else Remedy.SUM
+        return None if is_step(loop, module, by_evaluation=True) else Remedy.SUM
     return None
 
 
-def _is_operation(subject: cst.CSTNode, module: Module) -> bool:
-    """Test whether MLX's own operations compute an expression: it takes less time than a wait."""
+def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether a loop only computes by MLX's own operations, which take less time than a wait.
+
+    A model takes more, and the graphs of all iterations would be kept until the sum is read.
+    """
     calls = evaluation_of(module).calls
-    facts = [calls.get(node) for node in walk(subject) if isinstance(node, cst.Call)]
-    return bool(facts) and all(
-        fact is not None and (fact.array is not None or (fact.symbol or "").startswith("mlx.core."))
+    facts = [calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call)]
+    return all(
+        fact is not None
+        and (fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins.")))
         for fact in facts
     )
 
