@@ -57,28 +57,6 @@ def invariant_property(read: PropertyReadFact, module: Module) -> Iterator[Repor
     yield from _invariant(read, module)
 
 
-@check("HOST-PULL-013", of=(".item", ".tolist"))
-def invariant_read(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``best.item()`` of an array that was evaluated before the loop, which doesn't change it."""
-    loop, node, place = fact.place.loop, fact.receiver_node, fact.place
-    if not isinstance(loop, cst.For) or not isinstance(node, cst.Name) or not is_long(loop):
-        return
-    if fact.array is None or not fact.array.evaluated or place.periodic or module.is_test:
-        return
-    layout = layout_of(module, place.function)
-    held = scope_of(module, place.function).reaching.before(place.statement, node.value) or ()
-    outside = (b.statement is not loop and not layout.is_inside(b.statement, loop) for b in held)
-    if held and all(outside) and not layout.leaves(place.statement, loop):
-        yield Report.at(
-            fact,
-            "HOST-PULL-013",
-            message="reads the same value in every iteration",
-            help="Read it once, before the loop",
-            context="minor",
-            replaces=("GRAPH-BREAK-001", "HOST-PULL-001"),
-        )
-
-
 def _invariant(call: Read, module: Module) -> Iterator[Report]:
     loop, function = call.place.loop, call.function
     if not isinstance(loop, cst.For) or module.is_test or call.place.periodic:
