@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
+from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.syntax.trees import children, target_names, walk
 from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
@@ -17,14 +18,9 @@ from embercoach.checks.read_syntax import (
     clauses,
     comprehension_of,
     comprehensions_around,
-    counters,
-    fresh,
-    loops_around,
-    names_tested,
+    may_be_none,
     parents,
-    read_before,
     stored,
-    stored_in_comprehensions,
 )
 from embercoach.checks.registry import ProposedFix
 
@@ -63,78 +59,44 @@ def element_fix(
         return None
     if not is_row and array.shape is not None and array.shape.sizes != ():
         return None  # a list has no `.item()`
-    if not are_host_ints(module, place, subject, indices):
+    binders = _binders(module, place, subject)
+    ints = {name for binder in binders for name in _range_names(binder)}
+    if not all(_is_host_int(index, ints) for index in indices):
         return None
-    before = before_loops(module, place, subject, base.value)
-    value = (
-        None
-        if before is None
-        else read_before(place.function, before, base.value, f"{base.value}.tolist()")
-    )
-    name = fresh(module, f"{base.value}_values")
-    if before is None or value is None or name is None:
+    before = _before_loops(module, place, subject, base.value)
+    name = f"{base.value}_values"
+    if before is None or name in module.source or may_be_none(module, place.function, base.value):
         return None
     element = name + "".join(f"[{module.parsed.code(index)}]" for index in indices)
-    return _read_once(((replaced, element),), before, f"{name} = {value}")
+    line = f"{name} = {base.value}.tolist()"
+    return ProposedFix(
+        "Read the array once, before the loop", False, ((replaced, element),), ((before, line),)
+    )
 
 
-def _read_once(
-    edits: tuple[tuple[cst.CSTNode, str], ...], before: cst.CSTNode, line: str
-) -> ProposedFix:
-    return ProposedFix("Read the array once, before the loop", False, edits, ((before, line),))
-
-
-def are_host_ints(
-    module: Module, place: FactPlace, node: cst.CSTNode, indices: list[cst.BaseExpression]
-) -> bool:
-    """Return whether indices at a place are Python ints: of ``range``, counted, or literals."""
-    body = module.tree if place.function is None else place.function.node.body
-    binders = _binders(module, place, node)
-    ints = {name for binder in binders for name in _range_names(binder)} | counters(body)
-    return all(_is_host_int(index, ints) for index in indices)
-
-
-def before_loops(
-    module: Module, place: FactPlace, node: cst.CSTNode, *names: str
+def _before_loops(
+    module: Module, place: FactPlace, node: cst.CSTNode, name: str
 ) -> cst.CSTNode | None:
-    """The outermost loop around a place, or statement with a comprehension, that keeps names."""
+    """The outermost loop around a place, or statement with a comprehension, that keeps a name."""
     before: cst.CSTNode | None = None
-    for loop in reversed(loops_around(module, place)):
-        if not stored(loop).isdisjoint(names):
+    if comprehensions_around(place.statement, node):
+        if name in stored(place.statement):
+            return None
+        before = place.statement
+    for loop in layout_of(module, place.function).loops(place.statement):
+        if name in stored(loop):
             break
         before = loop
-    statement = place.statement
-    bound = stored_in_comprehensions(statement) if comprehensions_around(statement, node) else None
-    if bound is not None and not bound.isdisjoint(names):
-        return None
-    return before or (None if bound is None else statement)
+    return before
 
 
 def _binders(
     module: Module, place: FactPlace, node: cst.CSTNode
 ) -> list[cst.For | cst.While | cst.CompFor]:
-    """The loops and the clauses of comprehensions around a node, outermost first."""
+    """The loops and the clauses of comprehensions around a node, innermost first."""
     inner = comprehensions_around(place.statement, node)
-    return [*loops_around(module, place), *(clause for one in inner for clause in clauses(one))]
-
-
-def row_index(module: Module, place: FactPlace, row: cst.Name) -> tuple[str, str] | None:
-    """The array and the index of its row: ``("x", "i")`` in ``for i, row in enumerate(x)``."""
-    for binder in reversed(_binders(module, place, row)):
-        if isinstance(binder, cst.While) or row.value not in target_names(binder.target):
-            continue
-        source, target = binder.iter, binder.target
-        counted = list(_range_names(binder))
-        if not counted or not isinstance(target, cst.Tuple) or not isinstance(source, cst.Call):
-            return None
-        if isinstance(binder, cst.For) and row.value in stored(binder.body):
-            return None
-        array = source.args[0].value if len(source.args) == 1 else None
-        is_row = len(target.elements) == 2 and target.elements[1].value.deep_equals(row)
-        if is_row and isinstance(array, cst.Name) and is_array(module, place, array):
-            return array.value, counted[0]
-        return None
-    return None
+    found = [clause for one in inner for clause in clauses(one)]
+    return [*reversed(found), *layout_of(module, place.function).loops(place.statement)]
 
 
 def is_array(module: Module, place: FactPlace, node: cst.BaseExpression) -> bool:
@@ -148,54 +110,9 @@ def is_array(module: Module, place: FactPlace, node: cst.BaseExpression) -> bool
     )
 
 
-def row_fix(
-    module: Module, place: FactPlace, row: cst.Name, replaced: cst.CSTNode
-) -> ProposedFix | None:
-    """Replace ``row.tolist()`` by ``x_values[i]`` in ``for i, row in enumerate(x)``."""
-    found = row_index(module, place, row)
-    if found is None:
-        return None
-    array, index = found
-    before = before_loops(module, place, row, array)
-    value = (
-        None if before is None else read_before(place.function, before, array, f"{array}.tolist()")
-    )
-    name = fresh(module, f"{array}_values")
-    if before is None or value is None or name is None:
-        return None
-    return _read_once(((replaced, f"{name}[{index}]"),), before, f"{name} = {value}")
-
-
-def invariant_fix(
-    module: Module, place: FactPlace, call: cst.Call, subject: cst.BaseExpression
-) -> ProposedFix | None:
-    """Move ``x[1:].tolist()`` out of loops and comprehensions that don't change it."""
-    base = subject.value if isinstance(subject, cst.Subscript) else subject
-    if not isinstance(base, cst.Name) or any(isinstance(node, cst.Call) for node in walk(subject)):
-        return None
-    used = {node.value for node in walk(subject) if isinstance(node, cst.Name)}
-    before = before_loops(module, place, call, *used)
-    if before is None or (used - {base.value}) & names_tested(before):
-        return None
-    value = read_before(place.function, before, base.value, module.parsed.code(call))
-    name = fresh(module, f"{base.value}_list" if _is_list(call) else f"{base.value}_value")
-    if value is None or name is None:
-        return None
-    return _read_once(((call, name),), before, f"{name} = {value}")
-
-
-def _is_list(call: cst.Call) -> bool:
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "tolist"
-
-
 def iteration_fix(module: Module, place: FactPlace, variable: cst.Name) -> ProposedFix | None:
     """Replace ``for v in x: v.item()`` by ``for v in x.tolist(): v``."""
-    inner = [
-        clause
-        for one in comprehensions_around(place.statement, variable)
-        for clause in clauses(one)
-    ]
-    for binder in (*reversed(inner), *reversed(loops_around(module, place))):
+    for binder in _binders(module, place, variable):
         if isinstance(binder, cst.While):
             continue
         for target, source in _pairs(binder.target, binder.iter):

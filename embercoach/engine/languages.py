@@ -38,8 +38,8 @@ MARKERS: dict[Language, str] = {PYTHON: "#", NOTEBOOK: "#", METAL: "//", OBJECTI
 _SUPPRESSING = re.compile(rb"noqa|embercoach", re.IGNORECASE)
 #: Every file that a check may report something about contains one of these.
 _OF_PYTHON = (b"mlx", b"metal_kernel")
-#: Or it has torch and one of these, which name MPS or trace. Not "mps" itself: ``json.dumps``.
-_OF_TORCH = (b'"mps', b"'mps", b".mps", b"_mps", b"jit.trace")
+#: Or it has torch and one of these, which name MPS. Not "mps" itself: ``json.dumps``.
+_OF_TORCH = (b'"mps', b"'mps", b".mps", b"_mps")
 _RELEVANT: dict[Language, tuple[bytes, ...]] = {
     PYTHON: _OF_PYTHON,
     NOTEBOOK: _OF_PYTHON,

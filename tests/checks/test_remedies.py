@@ -39,6 +39,30 @@ LOOPS = {
         "for i in range(n):\n    y = y * 2\n    out.append((i, y.sum().item()))",
         None,
     ),
+    "of random numbers": (
+        "for i in range(n):\n    out.append((i, mx.random.permutation(y).max().item()))",
+        None,
+    ),
+    "of a list that grows": (
+        "for i in range(n):\n    xs.append(y)\n    out.append((i, mx.stack(xs).sum().item()))",
+        None,
+    ),
+    "a part that grows": (
+        "for _ in xs:\n    out.append([y[:i].sum().item() for i in range(n)])",
+        None,
+    ),
+    "a row": (
+        "for _ in xs:\n    out.append([y[i].sum().item() for i in range(n)])",
+        Remedy.ELEMENTS,
+    ),
+    "items that the loop assigns": (
+        "for i in range(n):\n    y[0] = i\n    out.append((i, y.sum().item()))",
+        None,
+    ),
+    "a cast": (
+        "for i in range(n):\n    out.append((i, y.astype(mx.int32).sum().item()))",
+        Remedy.HOIST,
+    ),
     "an element": ("for i in range(n):\n    out.append((i, y[i].item()))", Remedy.ELEMENTS),
     "an element of a list": (
         "for i in range(n):\n    out.append((i, xs[i].item()))",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent, indent
+from textwrap import dedent
 
 import pytest
 
@@ -34,56 +34,6 @@ def found(body: str, start: str = START) -> list[tuple[str, str]]:
     return pointed(start + dedent(body), "TORCH")
 
 
-def in_loop(body: str, *, before: str = "", over: str = "for x in loader:") -> list[str]:
-    """The codes for a loop of a function that gets a model and a loader of batches."""
-    loop = over + "\n" + indent(dedent(body).strip(), "    ")
-    function = "def run(model, loader, total, log):\n" + indent(before + "\n" + loop, "    ")
-    return [code for code, _ in found(function)]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "total += model(x.to(device)).sum().item()",
-        "total += float(F.mse_loss(model(x.to(device)), x.to(device)))",
-        "y = x.to(device)\nif (y > 0).all():\n    total += 1",
-        "y = x.cuda()\nlog.append(y.mean().tolist())",
-        "y = torch.zeros_like(x.to('mps:0'))\ntotal += int(y.max())",
-    ],
-)
-def test_a_read_in_a_loop_is_reported(body: str) -> None:
-    assert in_loop(body) == ["TORCH-SYNC-001"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "total += x.to('cpu').sum().item()",
-        "y = x.to(device)\ntotal += y.shape[0] + y.numel() + y.dim()",
-        "y = x.to(device)\nif y is not None and y.requires_grad:\n    total += 1",
-        "y = x.to(device)\nif device.type != 'mps':\n    total += y.sum().item()",
-        "y = x.to(device)\ntotal += y.sum().item() if device.type == 'cpu' else 0",
-        "y = x.to(torch.float16)\ntotal += y.sum().item()",
-    ],
-)
-def test_a_tensor_of_the_host_is_not(body: str) -> None:
-    assert in_loop(body) == []
-
-
-def test_a_read_in_a_function_is_reported_if_a_loop_calls_it() -> None:
-    program = """
-    def step(x):
-        return x.to(device).sum().item()
-
-    def run(loader):
-        return [step(x) for x in loader]
-
-    def once(x):
-        return x.to(device).sum().item()
-    """
-    assert found(program) == [("TORCH-SYNC-001", "x.to(device).sum().item()")]
-
-
 def test_device_and_tensors_are_followed_through_calls_and_modules() -> None:
     program = """
     def best():
@@ -102,20 +52,14 @@ def test_device_and_tensors_are_followed_through_calls_and_modules() -> None:
     def run(loader):
         model = Net().to(best()).eval()
         for x in loader:
-            values = model(x.to(best())).tolist()
+            values = model(x.to(best())).numpy()
     """
-    assert [code for code, _ in found(program)] == ["TORCH-SYNC-001"]
+    assert [code for code, _ in found(program)] == ["TORCH-NUMPY-001"]
 
 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("torch.from_numpy(np.exp(y.cpu().numpy())).to(device)", "TORCH-COPY-001"),
-        ("torch.tensor(y.cpu().numpy() * 2, device=device)", "TORCH-COPY-001"),
-        ("y.cpu().clamp(0, 1).to(device)", "TORCH-COPY-001"),
-        ("torch.exp(y.to('cpu')).to(y.device)", "TORCH-COPY-001"),
-        ("y.to('cpu').clone().to(y.device)", None),
-        ("y.cpu().sort().values.to(device)", None),
         ("y.numpy()", "TORCH-NUMPY-001"),
         ("np.asarray(y.detach())", "TORCH-NUMPY-001"),
         ("y.double()", "TORCH-DTYPE-001"),
@@ -124,6 +68,8 @@ def test_device_and_tensors_are_followed_through_calls_and_modules() -> None:
         ("torch.as_tensor(np.random.rand(3), device=device)", "TORCH-DTYPE-001"),
         ("torch.from_numpy(np.zeros(3)).to(device, dtype=torch.float32)", None),
         ("y.to(torch.float64) if device.type != 'mps' else y", None),
+        ("y.to('cpu').numpy() + y.cpu().numpy()", None),
+        ("x.to(torch.float16).numpy()", None),
     ],
 )
 def test_an_expression(line: str, code: str | None) -> None:

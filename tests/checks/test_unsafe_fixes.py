@@ -114,14 +114,6 @@ READS = {
         ),
         (X,),
     ),
-    "the same in each iteration of a comprehension": (
-        "def f(x: mx.array):\n    return [len(x[1:].tolist()) + k for k in (1, 2)]\n",
-        (
-            "def f(x: mx.array):\n    x_list = x[1:].tolist()\n"
-            "    return [len(x_list) + k for k in (1, 2)]\n"
-        ),
-        (X,),
-    ),
     "iteration": (
         (
             "def f(x: mx.array):\n    n = 0\n    for i, v in enumerate(x):\n"
@@ -191,6 +183,7 @@ LOOP = "def f(x: mx.array, n: int):\n    y = x\n    for i in range(n):\n        
 NONE = {
     "an element changes": LOOP.format("y[i] = y[i].item() + 1"),
     "an array that may be false": LOOP.format("n = y[i].item() if y else 0"),
+    "an array that may be None": LOOP.format("n = 0 if y is None else y[i].item()"),
     "a statement that begins no line": LOOP.format("pass").replace(
         "    for i", "    y = x + 1; z = [y[i].item() for i in range(n)]\n    for i"
     ),

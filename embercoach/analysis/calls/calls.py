@@ -155,7 +155,7 @@ def apply(
     if frame.module.mentions_kernels and type(callee) not in _HARMLESS:
         mutation.escape(frame, callee, arguments)
     if handler is None:
-        result: Value = torch_api.result_of_unknown(node, arguments)
+        result: Value = UNKNOWN
         transforms.submit(frame, node, arguments)
     else:
         record_calls(frame, node, callee, arguments)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.library.torch_names import CHOSEN, NO_DEVICE
 from embercoach.analysis.evaluate.dispatch import left_in
 from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.inheritance import (
     find_method,
     is_layer,
-    is_torch_module,
     library_bases,
 )
 from embercoach.analysis.values.lattice import (
@@ -30,7 +28,6 @@ from embercoach.analysis.values.lattice import (
     LibraryObject,
     Value,
 )
-from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -56,8 +53,6 @@ def assumed_parameter(info: FunctionInfo, index: int, name: str) -> Value | None
     cls = info.cls
     if cls is None or index == 0:
         return None
-    if info.name == "forward" and index == 1 and is_torch_module(cls):
-        return Torch(CHOSEN if info.module.uses_accelerator else NO_DEVICE, is_tensor=False)
     if is_layer(cls):
         if info.name == "__call__" and index == 1 and name not in info.denied_arrays:
             return None if name in SETTING_NAMES or _is_unpacked(info, name) else ARRAY

@@ -25,7 +25,6 @@ from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull
-from embercoach.analysis.values.inheritance import traced_function
 from embercoach.analysis.values.joins import (
     any_item,
     as_array,
@@ -57,7 +56,6 @@ from embercoach.analysis.values.lattice import (
     Tree,
     Value,
 )
-from embercoach.analysis.values.torch_values import TORCH
 
 #: Functions that give another result at each call.
 HOST_STATE = frozenset(
@@ -104,7 +102,7 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
     if library == "math":
         return _math(node, name, arguments)
     known = _STANDARD.get(name)
-    return torch_api.result_of_unknown(node, arguments) if known is None else known
+    return UNKNOWN if known is None else known
 
 
 _INT_MATH = frozenset(
@@ -288,18 +286,7 @@ def _immediate(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) ->
     return Sequence("tuple", Sequence("list", ARRAY))
 
 
-def _trace(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
-    """``torch.jit.trace(function, example)``: the function's arguments are tensors."""
-    info = None if not arguments else traced_function(arguments[0].value)
-    if info is not None:
-        for parameter in info.parameters[1 if info.is_method else 0 :]:
-            if parameter.default is None and not parameter.star:
-                info.seeds.setdefault(parameter.name, TORCH)
-    return UNKNOWN
-
-
 _SPECIAL: dict[str, Handler] = {
-    "torch.jit.trace": _trace,
     **{name: partial(transforms.start_thread, name) for name in transforms.THREAD_STARTERS},
     **fourier.HANDLERS,
     "mlx.core.array": _array,

@@ -288,7 +288,7 @@ def call_bound(
     if isinstance(owner, Numpy):
         return numpy_api.method(owner, name, arguments)
     if isinstance(owner, Torch):
-        return torch_api.method(frame, node, bound, arguments)
+        return torch_api.method(bound, arguments)
     if isinstance(owner, ArrayAt):
         return owner.array if name != "at" else owner
     if isinstance(owner, Str):

@@ -9,7 +9,6 @@ import libcst as cst
 from embercoach.analysis import mlx_api
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import (
-    TensorTruthFact,
     TruthFact,
     TruthForm,
 )
@@ -32,7 +31,6 @@ from embercoach.analysis.values.lattice import (
     Unknown,
     Value,
 )
-from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from embercoach.analysis.evaluate.frame import Frame
@@ -52,7 +50,7 @@ def test(frame: Frame, node: cst.BaseExpression, form: TruthForm) -> Value:
 def record_test(frame: Frame, node: cst.BaseExpression, value: Value, form: TruthForm) -> None:
     """Record the test of an expression that has been evaluated, if its truth is an array's."""
     kind = type(value)
-    if kind is Array or kind is Union or kind is Torch:
+    if kind is Array or kind is Union:
         target = node
         while type(target) is cst.BooleanOperation:
             target = target.right
@@ -100,8 +98,6 @@ def record_truth(
             frame.must.note_read(node, value, "tests")
         if frame.record:
             frame.add(TruthFact(node, frame.place(), value, form, guarded))
-    elif frame.record and type(value) is Torch and value.is_tensor:
-        frame.add(TensorTruthFact(node, frame.place(), value))
     elif frame.record and type(node) in (cst.Name, cst.Call) and _is_mixed(value):
         frame.add(TruthFact(node, frame.place(), value, form))
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.mlx_api import ApiEntry, Param
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.values.lattice import Array, Number, Numpy
-    from embercoach.analysis.values.torch_values import Torch
 
 TruthForm = Literal[
     "if", "while", "ternary", "comprehension", "guard", "assert", "not", "and", "or", "chained"
@@ -307,14 +306,6 @@ class TruthFact(Fact):
     value: Value
     form: TruthForm
     guarded: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TensorTruthFact(Fact):
-    """The truth value of a torch tensor is taken."""
-
-    node: cst.BaseExpression
-    value: Torch
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

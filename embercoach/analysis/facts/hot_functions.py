@@ -10,7 +10,7 @@ import libcst as cst
 from embercoach.analysis.facts.facts import LocalCall
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.syntax.trees import statements_below
-from embercoach.analysis.values.inheritance import is_layer, is_torch_module
+from embercoach.analysis.values.inheritance import is_layer
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 
 def is_forward(function: FunctionInfo | None) -> bool:
-    """Test whether a function is a layer's ``__call__``, or a torch module's ``forward``."""
+    """Test whether a function is a layer's ``__call__``."""
     if function is None or function.cls is None:
         return False
-    if function.name == "forward":
-        return is_torch_module(function.cls)
     return function.name == "__call__" and is_layer(function.cls)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from embercoach.analysis import mlx_api
 from embercoach.analysis.values.lattice import (
     Class,
-    Function,
     Instance,
     LibraryObject,
     Symbol,
@@ -88,13 +87,4 @@ def find_method(info: ClassInfo, name: str) -> FunctionInfo | None:
         method = cls.methods.get(name)
         if method is not None:
             return method
-    return None
-
-
-def traced_function(value: Value) -> FunctionInfo | None:
-    """The function that ``torch.jit.trace`` runs for a function or a module of the project."""
-    if isinstance(value, Function):
-        return value.info
-    if isinstance(value, Instance) and is_torch_module(value.info):
-        return find_method(value.info, "forward")
     return None

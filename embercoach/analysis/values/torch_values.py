@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from embercoach.analysis.values.lattice import NO_PULLS, NoneValue, Pulls, Str, Union, Value
+from embercoach.analysis.values.lattice import NoneValue, Str, Union, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +13,7 @@ class Torch(Value):
 
     devices: frozenset[str] = frozenset()  # kinds, of which the program chooses; empty if unknown
     dtype: str | None = None  # by torch's name
-    pulls: Pulls = NO_PULLS  # the copies to the host that it was made from
     is_tensor: bool = True
-    changed: bool = False  # computed from such a copy, not the copy itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,7 @@ def merge_tensors(a: Torch, b: Torch) -> Torch:
     ):
         devices = frozenset()
     dtype = a.dtype if a.dtype == b.dtype else None
-    is_tensor, changed = a.is_tensor and b.is_tensor, a.changed and b.changed
-    return Torch(devices, dtype, a.pulls | b.pulls, is_tensor, changed)
+    return Torch(devices, dtype, a.is_tensor and b.is_tensor)
 
 
 def as_tensor(value: Value) -> Torch | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 #: What a program contains that names a GPU. Not "mps" itself: ``json.dumps``.
 ACCELERATORS = ('"mps', "'mps", ".mps", "_mps", '"cuda', "'cuda", ".cuda")
 COMPILE_SHADER = "torch.mps.compile_shader"
-#: A device that a setting or a parameter names.
-CHOSEN = frozenset(("chosen",))
 NO_DEVICE: frozenset[str] = frozenset()
 #: Functions that make a tensor on the host unless ``device=`` says otherwise.
 FACTORIES = frozenset(
@@ -73,43 +71,6 @@ SETTINGS = frozenset(
 #: Modules of torch whose functions take and return tensors.
 OF_TENSORS = frozenset(
     {"torch", "torch.fft", "torch.linalg", "torch.nn.functional", "torch.special"}
-)
-#: What MPS lacks, or lacked in some release: programs compute it on the host on purpose.
-ON_HOST = frozenset(
-    {
-        "angle",
-        "argsort",
-        "bincount",
-        "cdist",
-        "cholesky",
-        "complex",
-        "det",
-        "grid_sample",
-        "histc",
-        "histogram",
-        "inverse",
-        "istft",
-        "kthvalue",
-        "logcumsumexp",
-        "median",
-        "mode",
-        "multinomial",
-        "nanmedian",
-        "nonzero",
-        "pinverse",
-        "polar",
-        "qr",
-        "quantile",
-        "searchsorted",
-        "slogdet",
-        "sort",
-        "stft",
-        "svd",
-        "unique",
-        "unique_consecutive",
-        "view_as_complex",
-        "view_as_real",
-    }
 )
 #: Methods that convert to a dtype.
 METHOD_DTYPES = {
@@ -180,12 +141,6 @@ KEEPING = frozenset(
         "unsqueeze",
         "view",
     }
-)
-#: Those that return the same numbers, or some of them.
-UNCHANGED = frozenset(
-    {"clone", "contiguous", "cpu", "cuda", "detach", "detach_", "expand", "flatten", "pin_memory"}
-    | {"requires_grad_", "reshape", "squeeze", "to", "unsqueeze", "view", "float", "half"}
-    | {"bfloat16", "double", "long", "int", "permute", "transpose", "t", "narrow", "chunk", "split"}
 )
 #: Methods that only a tensor has, of what may be a tensor.
 OF_TENSOR = (

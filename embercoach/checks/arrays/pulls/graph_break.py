@@ -12,7 +12,6 @@ from embercoach.analysis.facts.facts import TruthFact, calls_of
 from embercoach.analysis.values.joins import any_item, definite_array, holds_arrays
 from embercoach.analysis.values.lattice import (
     NONE,
-    SCALAR,
     BoundMember,
     Dict,
     LibraryObject,
@@ -23,7 +22,6 @@ from embercoach.analysis.values.lattice import (
 from embercoach.checks.arrays.pulls.mixed_tests import mixed_test
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import iteration_fix
-from embercoach.checks.loop_reads import loop_fix
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import is_shown, mlx_alias
 
@@ -54,7 +52,7 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
     callee = fact.callee
     assert isinstance(callee, BoundMember)
     if fact.array is not None and fact.receiver_node is not None:
-        report = pull(
+        yield pull(
             fact,
             "GRAPH-BREAK-001",
             module,
@@ -63,8 +61,6 @@ def item_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help="Keep the value an mx.array",
             array_node=fact.receiver_node,
         )
-        change = loop_fix(module, fact.place, fact.receiver_node, fact.array, pulled=fact.node)
-        yield replace(report, change=change or report.change)
 
 
 @check("GRAPH-BREAK-002", of=(*CASTS, "math."))
@@ -74,12 +70,11 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
     if name is None:
         return
     for argument in fact.arguments:
-        array = definite_array(argument.value)
-        if array is None:
+        if definite_array(argument.value) is None:
             continue
         short = name.removeprefix("builtins.")
         instead = f"mx.{name[5:]}" if name.startswith("math.") else ".astype(...)"
-        report = pull(
+        yield pull(
             fact,
             "GRAPH-BREAK-002",
             module,
@@ -88,8 +83,6 @@ def scalar_cast(fact: CallFact, module: Module) -> Iterator[Report]:
             help=f"Use {instead} on the device",
             array_node=argument.node,
         )
-        change = loop_fix(module, fact.place, argument.node, array, cast=fact.node)
-        yield replace(report, change=change or report.change)
         return
 
 
@@ -120,7 +113,7 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
     else:
         code, operation = "GRAPH-BREAK-003", f"{_FORMS[fact.form]} on an mx.array"
         help_text = "Select with mx.where on the device, or branch on a host value such as a shape"
-    report = pull(
+    yield pull(
         fact,
         code,
         module,
@@ -129,12 +122,6 @@ def truth_test(fact: TruthFact, module: Module) -> Iterator[Report]:
         help=help_text,
         array_node=fact.node,
     )
-    array = definite_array(fact.value)
-    change = None
-    # A list of one number would be true: only what is certainly one number becomes one.
-    if array is not None and (array.shape == SCALAR or isinstance(fact.node, cst.Call)):
-        change = loop_fix(module, fact.place, fact.node, array)
-    yield replace(report, change=change or report.change)
 
 
 def _compares_reduced(node: cst.BaseExpression, module: Module) -> bool:

@@ -25,9 +25,8 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.checks.arrays.pulls.pull_reports import pull
-from embercoach.checks.hoisted_reads import element_fix, invariant_fix, iteration_fix, row_fix
+from embercoach.checks.hoisted_reads import element_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.checks.round_trips import function_fix, method_fix
 from embercoach.quoting import quoted
 
 if TYPE_CHECKING:
@@ -59,22 +58,17 @@ def tolist_call(fact: CallFact, module: Module) -> Iterator[Report]:
         help=KEEP,
         array_node=fact.receiver_node,
     )
-    yield replace(report, change=_row_fix(fact, module) or report.change)
+    yield replace(report, change=_row_fix(fact, module))
 
 
 def _row_fix(fact: CallFact, module: Module) -> ProposedFix | None:
-    """Read the array once where a loop reads its rows, or the same part of it."""
+    """Read the array once where a loop reads its rows."""
     subject = fact.receiver_node
-    if not fact.place.loops or subject is None or fact.array is None:
-        return None
-    fix = None
-    if isinstance(subject, cst.Subscript):
-        fix = element_fix(module, fact.place, subject, fact.array, replaced=fact.node, is_row=True)
-    elif isinstance(subject, cst.Name):
-        fix = row_fix(module, fact.place, subject, fact.node)
-        if fix is None and subject.value in fact.place.array_names:
-            fix = iteration_fix(module, fact.place, subject)
-    return fix or invariant_fix(module, fact.place, fact.node, subject)
+    if isinstance(subject, cst.Subscript) and fact.place.loops and fact.array is not None:
+        return element_fix(module, fact.place, subject, fact.array, replaced=fact.node, is_row=True)
+    if isinstance(subject, cst.Name) and subject.value in fact.place.array_names:
+        return iteration_fix(module, fact.place, subject)
+    return None
 
 
 @check("HOST-PULL-002", "HOST-PULL-003", of=("numpy.",))
@@ -100,7 +94,7 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
         )
         if array is not None and array.dtype == "bfloat16":
             report = replace(report, message=f"`{short}()` raises on a bfloat16 array")
-        yield replace(report, change=method_fix(module, fact) or report.change)
+        yield report
     elif name.count(".") == 1 and name[6:] in numpy_api.RAISING:
         yield Report.at(
             fact,
@@ -108,11 +102,10 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             message=f"`{short}()` raises a TypeError on an mx.array",
             help=_mlx_twin(fact, name),
             context=error_of(fact.place, argument.value) or context_of(fact.place, module),
-            change=function_fix(module, fact, name),
             subject=argument.node,
         )
     else:
-        report = pull(
+        yield pull(
             fact,
             "HOST-PULL-003",
             module,
@@ -121,7 +114,6 @@ def numpy_call(fact: CallFact, module: Module) -> Iterator[Report]:
             help=_mlx_twin(fact, name),
             array_node=argument.node,
         )
-        yield replace(report, change=function_fix(module, fact, name) or report.change)
 
 
 def _mlx_twin(fact: CallFact, name: str) -> str:
@@ -304,7 +296,7 @@ def element_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         array_node=subject,
         replaces=("GRAPH-BREAK-001", "GRAPH-BREAK-002"),
     )
-    yield replace(report, change=_element_fix(fact, module, subject, value) or report.change)
+    yield replace(report, change=_element_fix(fact, module, subject, value))
 
 
 def _element_fix(

@@ -21,7 +21,6 @@ from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
 from embercoach.checks.arrays.lazy.step_loops import is_step
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.value_uses import Use, region_of, uses_of
-from embercoach.checks.hoisted_reads import is_array
 
 if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import FactPlace
@@ -98,11 +97,7 @@ def _of_loop(
     in_comprehension = place.loops != len(loops)
     if not in_comprehension and not _may_be_long(place, module):
         return None
-    if (
-        subject is not None
-        and is_invariant(subject, place, module)
-        and not _is_item(subject, place, module)
-    ):
+    if subject is not None and is_invariant(subject, place, module):
         if not place.loop_names.isdisjoint(names_below(subject)):
             is_tight = place.loops > 1 or loop is None or not _computes(loop, module)
             return Remedy.ELEMENTS if is_tight else None
@@ -129,11 +124,6 @@ def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
         and (fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins.")))
         for fact in facts
     )
-
-
-def _is_item(subject: cst.CSTNode, place: FactPlace, module: Module) -> bool:
-    """Test whether an array is an item of a list or a dictionary: each is another one."""
-    return isinstance(subject, cst.Subscript) and not is_array(module, place, subject.value)
 
 
 def _may_be_long(place: FactPlace, module: Module) -> bool:
