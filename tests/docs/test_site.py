@@ -78,7 +78,7 @@ def test_the_table_of_rules_is_whole(site: Path) -> None:
     assert listed["GRAPH-BREAK-001"] == [
         "warning (error in compiled, differentiated; note in minor, test, benchmark)",
         "error (note in test, benchmark)",
-        "unsafe",
+        "none",
     ]
 
 
