@@ -224,3 +224,24 @@ def fit(w: mx.array, batches, epochs):
     gradient = "w - 0.1 * mx.grad(lambda v: mx.sum(v * x))(w)"
     assert codes(program.format(gradient), "HOST-PULL-011") == []
     assert codes(program.format("mx.tanh(w * x)"), "HOST-PULL-011") == ["HOST-PULL-011"]
+
+
+@pytest.mark.parametrize(
+    ("step", "flagged"),
+    [
+        ("y = mx.argmax(model(y), axis=-1)", True),
+        ("logits = model(y)\n        y = mx.argmax(logits, axis=-1)", True),
+        ("y = mx.argmax(model(x), axis=-1)", False),
+        ("y = y + model(x)", False),
+    ],
+)
+def test_an_evaluation_before_a_token_is_read_is_a_note(step: str, flagged: bool) -> None:
+    program = f"""
+def generate(model, x, y: mx.array, n, out):
+    for _ in range(n):
+        {step}
+        mx.eval(y)
+        out.append(y.item())
+"""
+    found = findings(program, ("HOST-PULL-011",))
+    assert [f.context for f in found] == ["minor"] * flagged

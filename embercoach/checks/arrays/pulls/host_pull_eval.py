@@ -1,4 +1,4 @@
-"""HOST-PULL-011: graph breaks by mx.eval in inner loops and layers."""
+"""HOST-PULL-011: mx.eval in inner loops and layers, and before each token is read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.call_effects import is_pull
 from embercoach.analysis.facts.contexts import EFFECTS, context_of, error_of, is_traced
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.hot_functions import is_forward
-from embercoach.analysis.syntax.trees import around, small_statements, walk
+from embercoach.analysis.syntax.trees import around, names_below, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
 from embercoach.checks.registry import Report, check
@@ -47,25 +48,28 @@ def eval_in_trace(fact: CallFact, module: Module) -> Iterator[Report]:
 
 
 @check("HOST-PULL-011", of=("mlx.core.eval",))
-def eval_in_inner_loop(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.eval`` in the inner of two loops, or in a layer."""
-    if fact.place.periodic:
+def eval_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
+    """``mx.eval`` in the inner of two loops, in a layer, or before each read of a token."""
+    loop = fact.place.loop
+    if fact.place.periodic or error_of(fact.place, None) or not _passes_arrays(fact):
         return
-    if error_of(fact.place, None):
-        return
-    inner = fact.place.loops >= 2 and _is_carried(fact)
-    if not (inner or is_forward(fact.place.function)) or not _passes_arrays(fact):
+    names = {n.value for a in fact.arguments for n in _roots(a.node)}
+    is_carried = loop is not None and fact.place.loops > 0 and _is_carried(names, loop)
+    context = "minor"
+    if is_carried and loop is not None and _reads(names, loop):
+        where = "every iteration, before the next one is started"
+        help_text = "Compute the next result, and call mx.async_eval on it, before this one is read"
+    elif is_carried and fact.place.loops > 1:
+        where, help_text = "every iteration of an inner loop", "Evaluate once per outer iteration"
+        context = context_of(fact.place, module)
+    elif is_forward(fact.place.function):
+        where = "every forward pass"
+        help_text = "Evaluate in the training or generation loop, after the whole step"
+    else:
         return
     if _is_training(fact, module) or _is_explained(fact, module):
         return
-    if inner:
-        where = "every iteration of an inner loop"
-        help_text = "Evaluate once per outer iteration"
-    else:
-        where = "every forward pass"
-        help_text = "Evaluate in the training or generation loop, after the whole step"
     message = f"`mx.eval()` synchronizes with the GPU in {where}"
-    context = context_of(fact.place, module) if inner else "minor"
     yield Report.at(fact, "HOST-PULL-011", message=message, help=help_text, context=context)
 
 
@@ -112,31 +116,39 @@ def _takes_gradients(function: FunctionInfo | None, module: Module) -> bool:
     )
 
 
-def _is_carried(fact: CallFact) -> bool:
-    """Test whether the inner loop updates the evaluated array from its value in the last iteration.
+def _is_carried(names: set[str], loop: cst.For | cst.While) -> bool:
+    """Test whether a loop computes one of the names from its value in the last iteration.
 
     Such a chain needs one synchronization at its end. Other arrays may be evaluated to bound
     memory, or to measure time.
     """
-    loop = fact.place.loop
-    if loop is None:
-        return False
-    names = {n.value for a in fact.arguments for n in _roots(a.node)}
     fresh: set[str] = set()  # already reassigned in this iteration
+    read: set[str] = set()
     for statement in small_statements(loop.body):
         if isinstance(statement, cst.AugAssign):
             targets = {n.value for n in _roots(statement.target)}
             if isinstance(statement.target, cst.Subscript) and targets & names:
                 return True
         elif isinstance(statement, cst.Assign):
-            targets = {n.value for t in statement.targets for n in _roots(t.target)} & names - fresh
             value = statement.value
-            fresh |= targets
-            if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-                continue  # a plain sum: the graphs of the iterations are independent
-            if targets & {n.value for n in walk(value) if isinstance(n, cst.Name)}:
+            targets = {n.value for t in statement.targets for n in _roots(t.target)}
+            # In a plain sum the graphs of the iterations are independent.
+            if not (isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)):
+                read |= (names & {n.value for n in walk(value) if isinstance(n, cst.Name)}) - fresh
+            if targets & read:
                 return True
+            fresh |= targets
     return False
+
+
+def _reads(names: set[str], loop: cst.For | cst.While) -> bool:
+    """Test whether a loop reads one of the arrays by a method: ``y.item()``, ``y[0].tolist()``."""
+    return any(
+        isinstance(call, cst.Call)
+        and is_pull(call)
+        and not names.isdisjoint(names_below(call.func))
+        for call in walk(loop.body)
+    )
 
 
 def _roots(node: cst.CSTNode) -> Iterator[cst.Name]:
