@@ -1,4 +1,4 @@
-"""The exact text that MLX generates for a kernel, from the rules in ``contract``."""
+"""The function that MLX generates for a kernel: its name and head, by the rules in ``contract``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 from embercoach.metal.contract import MSL_TYPES, signature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embercoach.metal.contract import KernelArguments, Signature
+    from embercoach.metal.contract import KernelArguments
 
 _T = TypeVar("_T")
 
 
 class UnknownFactError(ValueError):
-    """The exact text was asked for, but a fact that it depends on is unknown."""
+    """A fact that the exact name depends on is unknown."""
 
 
 def function_name(kernel: KernelArguments) -> str:
@@ -42,30 +40,6 @@ def function_name(kernel: KernelArguments) -> str:
     return "_".join(parts)
 
 
-def generated_source(kernel: KernelArguments) -> str:
-    """The Metal source that MLX hands to the compiler, after its preamble.
-
-    Equal character for character, MLX's own code generation bug included.
-
-    Raises:
-        UnknownFactError: a fact that the text depends on is unknown.
-    """
-    name = function_name(kernel)
-    made = signature(kernel)
-    chunks = [kernel.header]
-    if kernel.template:
-        chunks.append(f"template <{', '.join(f'{t.kind} {t.name}' for t in kernel.template)}>\n")
-    chunks.append(f"[[kernel]] void {name}(\n")
-    chunks += _parameter_text(kernel, made)
-    chunks += [kernel.source, "\n}\n"]
-    if kernel.template:
-        instance = f"{name}<{', '.join(str(t.argument) for t in kernel.template)}>"
-        chunks.append(
-            f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype({instance}) {instance};\n'
-        )
-    return "".join(chunks)
-
-
 def head(kernel: KernelArguments) -> str:
     """The head of the function, as far as it is known: choices represent what is unknown.
 
@@ -85,19 +59,6 @@ def head(kernel: KernelArguments) -> str:
     lines.append(f"[[kernel]] void {name}(")
     lines.append(",\n".join(f"  {p.text}" for p in made.parameters) + ")")
     return "\n".join(lines)
-
-
-def _parameter_text(kernel: KernelArguments, made: Signature) -> Iterator[str]:
-    attributes = made.attributes()
-    last_output = len(kernel.inputs) + len(kernel.outputs) - 1
-    for p in made.parameters:
-        if p.role == "output":
-            more = bool(attributes) or _known(p.index, f"the index of {p.name}") < last_output
-        elif p.role == "attribute":
-            more = p.name != attributes[-1]
-        else:
-            more = True
-        yield f"  {p.text}" + (",\n" if more else ") {\n")
 
 
 def _known(value: _T | None, what: str) -> _T:

@@ -205,27 +205,3 @@ def _named(content: str, index: int) -> tuple[str, int]:
     if len(text) != 1:
         raise LiteralError(f"a sequence, not a character: {content[index + 3 : end]!r}")
     return text, end + 1 - index
-
-
-def line_and_column(source: str, offset: int) -> tuple[int, int]:
-    """The line and column of an offset in a literal's source.
-
-    Args:
-        source: the literal as it is in the file.
-        offset: characters from its start.
-
-    Returns:
-        Lines below the literal's first, and characters from the start of that line; on the first
-        line characters from the literal's start.
-    """
-    before = source[:offset]
-    line = start = index = 0
-    while index < len(before):
-        character = before[index]
-        index += 1
-        if character == "\r" and source.startswith("\n", index):
-            continue
-        if character in "\r\n":
-            line += 1
-            start = index
-    return line, offset - start

@@ -16,8 +16,9 @@ from embercoach.metal.contract import (
     TemplateArgument,
     signature,
 )
-from embercoach.metal.generated import UnknownFactError, function_name, generated_source, head
+from embercoach.metal.generated import UnknownFactError, function_name, head
 from embercoach.metal.written.body import read_unit
+from tests.metal.generated_text import generated_source
 
 mx = pytest.importorskip("mlx.core")
 
@@ -229,9 +230,9 @@ def test_repeated_names() -> None:
         ),
     ],
 )
-def test_exact_text_needs_every_fact(kernel, message) -> None:
+def test_the_exact_name_needs_every_fact(kernel, message) -> None:
     with pytest.raises(UnknownFactError, match=message):
-        generated_source(kernel)
+        function_name(kernel)
 
 
 def test_parameter_text_shows_what_is_unknown() -> None:

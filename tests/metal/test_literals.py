@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from embercoach.metal.literals import LiteralError, line_and_column, read_content, read_literal
+from embercoach.metal.literals import LiteralError, read_content, read_literal
 
 FRAGMENTS = st.sampled_from(
     [
@@ -87,11 +87,3 @@ def test_fragment_equals_f_string(raw, content) -> None:
 def test_no_plain_literal(source) -> None:
     with pytest.raises(LiteralError):
         read_literal(source)
-
-
-@pytest.mark.parametrize(
-    ("offset", "expected"),
-    [(0, (0, 0)), (4, (0, 4)), (5, (1, 0)), (6, (1, 1)), (8, (2, 0)), (9, (3, 0)), (10, (3, 1))],
-)
-def test_line_and_column(offset, expected) -> None:
-    assert line_and_column('"""a\nb\r\n\rc"""', offset) == expected

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.metal.formats import format_text
-from embercoach.metal.literals import line_and_column
 from embercoach.metal.source import FoldedText, UnfoldableError, concat
 
 LINES = st.text(alphabet=" \t\nab{}", max_size=30)
@@ -53,7 +52,6 @@ def test_position_through_the_usual_chain() -> None:
     assert body.text == "uint i = tid;\nout[i] = x[i] * 2;"
     origin, at = body.position(body.text.index("tid"))
     assert (origin, source[at : at + 3]) == (5, "tid")
-    assert line_and_column(source, at) == (1, 13)
     origin, at = body.position(body.text.index("x[i]"))
     assert (origin, at) == (6, 1)
     origin, at = body.position(body.text.rindex(";"))

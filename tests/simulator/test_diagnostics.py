@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
-from embercoach.metal.generated import generated_source
 from embercoach.simulator.build.objects import build
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.reporting.compiler_errors import CompileError, CompilerError, read_errors
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
+from tests.metal.generated_text import generated_source
 
 if TYPE_CHECKING:
     from pathlib import Path

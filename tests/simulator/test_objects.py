@@ -14,13 +14,13 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
-from embercoach.metal.generated import generated_source
 from embercoach.simulator.build import objects
 from embercoach.simulator.build import toolchain as toolchains
 from embercoach.simulator.build.object_cache import GRACE, SWEEP_INTERVAL, ObjectCache
 from embercoach.simulator.build.toolchain import Toolchain, find_toolchain
 from embercoach.simulator.model import BuiltKernel, SimulatorError
 from embercoach.simulator.rewrite.translation import Rewritten
+from tests.metal.generated_text import generated_source
 
 X = Input.of_shape("x", (16,), "float32")
 Y = Output("y", "float32")

@@ -5,12 +5,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
-from embercoach.metal.generated import generated_source
 from embercoach.metal.syntax import parse_body, parse_unit
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.rewrite.line_edits import LineEdit, apply
 from embercoach.simulator.rewrite.local_variables import fillings
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
+from tests.metal.generated_text import generated_source
 
 X = Input.of_shape("x", (16,), "float32")
 Y = Output("y", "float32")

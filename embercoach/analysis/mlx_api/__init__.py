@@ -36,7 +36,6 @@ __all__ = [
     "lookup",
     "member",
     "names",
-    "submodules",
     "version",
 ]
 
@@ -165,12 +164,6 @@ def is_layer(qualname: str) -> bool:
         return False
     bases = _table()[name].get("bases", ())
     return any(base == _MODULE or is_layer(base) for base in bases)
-
-
-@cache
-def submodules() -> tuple[str, ...]:
-    """The names of all modules and packages of MLX, in order."""
-    return tuple(name for name, row in _table().items() if row.get("kind") == "module")
 
 
 def names() -> tuple[str, ...]:

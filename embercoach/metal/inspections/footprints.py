@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from embercoach.metal.execution.values import LaneValue
 
 #: Which pairs of threads count.
-Apart = Literal["simdgroups", "lanes", "any"]
+Apart = Literal["simdgroups", "any"]
 #: What of an index is known for each thread, the threads, and the elements from there on.
 _Touched: TypeAlias = "tuple[int | tuple[int, ...], int, int]"
 _VARYING = LANE | SIMD
@@ -80,7 +80,7 @@ def meetings(first: Access, second: Access, *, apart: Apart) -> Iterator[tuple[i
     Args:
         first: an access.
         second: another, or the same one.
-        apart: only threads of different simdgroups, or of the same one, or any.
+        apart: only threads of different simdgroups, or any.
     """
     tried = _tried(
         (first.index.offsets, first.mask.lanes, first.width),
@@ -137,7 +137,7 @@ def _pairs(
     for one in left:
         for other in right:
             together = one // SIMD_WIDTH == other // SIMD_WIDTH
-            if one != other and (apart == "any" or together == (apart == "lanes")):
+            if one != other and (apart == "any" or not together):
                 yield one, other
                 break
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _MAX_PAIRS = 60_000
 #: Steps that a pair takes.
 _PAIR = 60
-#: Accesses next to a simdgroup's barrier that are looked at on either side.
-_MAX_BESIDE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,57 +89,6 @@ def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
             if race is not None:
                 found[key] = race
     return tuple(found.values())
-
-
-def weak_simdgroup_barriers(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
-    """Exchanges of a simdgroup's lanes across its barrier that does not order the memory.
-
-    Exchange without any barrier is not a finding; a barrier shows that order is intended.
-    """
-    found: dict[Spot, Race] = {}
-    before: list[Access] = []
-    after: list[Access] = []
-    weak: Synchronization | None = None
-    for event in (*trace.events, None):
-        if isinstance(event, Access):
-            if event.memory == memory and comparable(event.index):
-                (before if weak is None else after).append(event)
-        elif event is None or isinstance(event, Synchronization):
-            if weak is not None and weak.spot not in found:
-                race = _handed_over(before, after, weak)
-                if race is not None:
-                    found[weak.spot] = race
-            if event is None:
-                break
-            before, after = [*before, *after], []
-            weak = event if event.name == "simdgroup_barrier" else None
-            if event.flags is None or f"mem_{memory}" in event.flags:
-                before, weak = [], None
-    return tuple(found.values())
-
-
-def _handed_over(
-    before: list[Access], after: list[Access], barrier: Synchronization
-) -> Race | None:
-    for first in before[-_MAX_BESIDE:]:
-        for second in after[:_MAX_BESIDE]:
-            if first.variable is not second.variable or not _conflict(first, second):
-                continue
-            for element, one, other in meetings(first, second, apart="lanes"):
-                if first.kind == second.kind and not differ(first, second, one, other):
-                    continue
-                known = element if first.index.exact else None
-                threads = one, other
-                return Race(
-                    first.variable,
-                    first,
-                    second,
-                    threads,
-                    known,
-                    (barrier,),
-                    in_later_iteration=False,
-                )
-    return None
 
 
 def _together(trace: Trace, memory: Memory) -> Iterator[list[Access]]:

@@ -7,7 +7,7 @@ import pytest
 from embercoach.metal.execution.events import Access
 from embercoach.metal.inspections.barriers import divergences
 from embercoach.metal.inspections.crossings import crossings
-from embercoach.metal.inspections.races import races, weak_simdgroup_barriers
+from embercoach.metal.inspections.races import races
 from embercoach.metal.inspections.reductions import partial_reductions
 from embercoach.metal.inspections.stores import unfilled
 from tests.metal.execution.launching import trace_of
@@ -66,15 +66,6 @@ def test_no_race(body: str) -> None:
 )
 def test_race(body: str) -> None:
     assert races(trace_of(_TILE + body)) != ()
-
-
-def test_barriers_of_a_simdgroup_must_order_what_lanes_hand_over() -> None:
-    text = _TILE + "t[lid] = x[lid]; simdgroup_barrier(mem_flags::{}); y[lid] = t[lid ^ 1];"
-    assert weak_simdgroup_barriers(trace_of(text.format("mem_threadgroup"))) == ()
-    (race,) = weak_simdgroup_barriers(trace_of(text.format("mem_none")))
-    assert race.barriers[0].name == "simdgroup_barrier"
-    own = _TILE + "t[lid] = x[lid]; simdgroup_barrier(mem_flags::mem_none); y[lid] = t[lid];"
-    assert weak_simdgroup_barriers(trace_of(own)) == ()
 
 
 def test_threads_that_returned_before_both_paths_met() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from embercoach.metal.inspections.barriers import divergences
 from embercoach.metal.inspections.bounds import outside
 from embercoach.metal.inspections.crossings import crossings
-from embercoach.metal.inspections.races import races, weak_simdgroup_barriers
+from embercoach.metal.inspections.races import races
 from embercoach.metal.inspections.reductions import partial_reductions
 from embercoach.metal.inspections.stores import overlaps
 
@@ -28,8 +28,6 @@ def reported(trace: Trace) -> set[Reported]:
 def _told(trace: Trace) -> Iterator[Reported]:
     yield from _races(trace, "threadgroup")
     yield from _races(trace, "device")
-    for race in weak_simdgroup_barriers(trace):
-        yield _at("wrong-mem-flags", race.barriers[0].spot)
     for divergence in divergences(trace):
         yield _at("divergent-barrier", divergence.barrier.spot)
     for overlap in overlaps(trace):

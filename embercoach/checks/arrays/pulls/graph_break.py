@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 CASTS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "operator.index"}
-REDUCTIONS = {"builtins.max", "builtins.min", "builtins.sorted", "builtins.any", "builtins.all"}
 TEXT = {"builtins.print", "builtins.str", "builtins.repr", "builtins.format"}
 LOGGER = LibraryObject("logging.Logger")
 LOGGERS = {"logging.debug", "logging.info", "logging.warning", "logging.error"}
