@@ -18,6 +18,7 @@ PROBLEMS = [
         "DTYPE-001",
     ),
     ("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002"),
+    ("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002"),
     ("token, cache = decode(token, cache, places <= position, position)", "COMPILE-004"),
 ]
 
