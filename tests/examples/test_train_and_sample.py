@@ -17,8 +17,8 @@ PROBLEMS = [
         "return x + self.narrow(nn.silu(self.wide(self.norms[1](x)))) * mx.array(0.5), (k, v)",
         "DTYPE-001",
     ),
-    *2
-    * [("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002")],
+    ("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002"),
+    ("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002"),
     ("token, cache = decode(token, cache, places <= position, position)", "COMPILE-004"),
 ]
 
