@@ -6,12 +6,11 @@ import os
 import re
 from typing import TYPE_CHECKING, TextIO
 
-from embercoach.report.hyperlinks import wants_links
 from embercoach.rule_links import rule_url
 from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rich.style import Style
 
@@ -33,6 +32,17 @@ STYLES = {
 }
 #: Width of excerpts where there is no terminal to ask.
 WIDTH = 100
+
+#: Turns links on or off, whatever the terminal is.
+FORCE = "FORCE_HYPERLINK"
+_PROGRAMS = frozenset(
+    ("Hyper", "WarpTerminal", "WezTerm", "ghostty", "iTerm.app", "rio", "terminology", "vscode")
+)
+_TERMINALS = frozenset(("alacritty", "foot", "xterm-ghostty", "xterm-kitty"))
+#: Set by terminals of the same names.
+_VARIABLES = ("DOMTERM", "KONSOLE_VERSION", "WT_SESSION")
+#: Earlier versions of GNOME's terminal library crash on some links.
+_LEAST_VTE = 5000
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -154,3 +164,24 @@ def harmless(line: Line) -> Line:
         safe.append((escape_at(text, marks, offset), style))
         offset += len(text)
     return safe
+
+
+def wants_links(stream: TextIO) -> bool:
+    """Return whether to write hyperlinks, in output that is styled."""
+    forced = os.environ.get(FORCE)
+    if forced:
+        return forced != "0"
+    return stream.isatty() and _takes_links(os.environ)
+
+
+def _takes_links(environment: Mapping[str, str]) -> bool:
+    term = environment.get("TERM", "")
+    if term == "dumb" or environment.get("CI") or environment.get("TMUX") or "STY" in environment:
+        return False  # tmux and screen hide which terminal shows them
+    vte = environment.get("VTE_VERSION", "")
+    return (
+        environment.get("TERM_PROGRAM") in _PROGRAMS
+        or term in _TERMINALS
+        or any(environment.get(name) for name in _VARIABLES)
+        or (vte.isdecimal() and int(vte[:9]) >= _LEAST_VTE)
+    )

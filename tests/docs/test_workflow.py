@@ -25,8 +25,8 @@ pytestmark = pytest.mark.docs
 )
 JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
 SHARDS: list[int] = JOBS["check"]["strategy"]["matrix"]["shard"]
-PULL = "import mlx.core as mx\n\n\ndef total(x: mx.array) -> mx.array:\n    return x / x.sum().item()\n"
-PULL += "\n\nfor x in data:\n    total(x)\n"
+PULL = "import mlx.core as mx\n\n\ndef share(x: mx.array):\n    return x / x.sum().item()\n"
+PULL += "\n\nfor x in data:\n    share(x)\n"
 
 
 class Runner:

@@ -10,13 +10,13 @@ import libcst as cst
 from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.calls.transforms import decorate
-from embercoach.analysis.evaluate import control, imports, matching, mutation, operators
+from embercoach.analysis.evaluate import control, imports, mutation, operators
 from embercoach.analysis.evaluate.assignment import assign
 from embercoach.analysis.evaluate.dispatch import EXECUTORS, evaluate, execute
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts.facts import ItemStoreFact
-from embercoach.analysis.syntax.trees import dotted, target_names
+from embercoach.analysis.syntax.trees import children, dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import set_bases
 from embercoach.analysis.values.joins import any_item, join, with_shape
@@ -38,6 +38,7 @@ from embercoach.analysis.values.lattice import (
 
 if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
+    from embercoach.analysis.evaluate.frame import Snapshot
 
 
 def _assign(frame: Frame, node: cst.Assign) -> bool:
@@ -266,6 +267,43 @@ def _pass(frame: Frame, node: cst.CSTNode) -> bool:
     return True
 
 
+def _execute_match(frame: Frame, node: cst.Match) -> bool:
+    """``match``: patterns bind names to unknown values."""
+    evaluate(frame, node.subject)
+    if frame.must is None:
+        return _match(frame, node)
+    with frame.must.unsure():
+        return _match(frame, node)
+
+
+def _match(frame: Frame, node: cst.Match) -> bool:
+    before = frame.fork()
+    branches: list[Snapshot] = [before]
+    for case in node.cases:
+        frame.restore(before)
+        for name in _pattern_names(case.pattern):
+            frame.bind(name, UNKNOWN)
+        if case.guard is not None:
+            test(frame, case.guard, "guard")
+        if execute(frame, case.body.body):
+            branches.append(frame.fork())
+    frame.restore(before)
+    frame.merge(branches)
+    return True
+
+
+def _pattern_names(pattern: cst.CSTNode) -> list[str]:
+    names = []
+    if isinstance(pattern, (cst.MatchAs, cst.MatchStar)) and pattern.name is not None:
+        names.append(pattern.name.value)
+    if isinstance(pattern, cst.MatchMapping) and pattern.rest is not None:
+        names.append(pattern.rest.value)
+    if not isinstance(pattern, cst.MatchValue):
+        for child in children(pattern):
+            names.extend(_pattern_names(child))
+    return names
+
+
 EXECUTORS |= {
     cst.Expr: _expression,
     cst.Assign: _assign,
@@ -286,7 +324,7 @@ EXECUTORS |= {
     cst.While: control.execute_while,
     cst.Try: control.execute_try,
     cst.TryStar: control.execute_try,
-    cst.Match: matching.execute_match,
+    cst.Match: _execute_match,
     cst.Break: control.execute_break,
     cst.Continue: control.execute_continue,
     cst.Import: imports.execute_import,

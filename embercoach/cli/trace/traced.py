@@ -16,7 +16,7 @@ from embercoach.cli.trace.finding_report import (
     problem_members,
 )
 from embercoach.cli.trace.perfetto import timeline
-from embercoach.cli.trace.source_lines import SourceLines, real_path
+from embercoach.engine.languages import is_python_source
 from embercoach.report.excerpt import visible
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
@@ -221,3 +221,31 @@ def _cache_growth(sites: Sequence[Site]) -> Iterator[Line]:
     grown = [f"{size_of(count)} at {place}" for place, count in most if count * 100 >= total]
     text = f"MLX's cache of freed memory grew to {size_of(total)}: {', '.join(grown)}."
     yield [(log_line(text), "")]
+
+
+class SourceLines:
+    """Lines of Python files, read when first needed.
+
+    Code names its file itself, as in ``compile(code, "/etc/passwd", "exec")``: other files than
+    Python's are not read.
+    """
+
+    def __init__(self) -> None:
+        self._sources = SourceTexts()
+        self._real: dict[str, str | None] = {}
+
+    def line(self, path: str, number: int) -> str:
+        """A line, stripped; empty if it is unknown."""
+        if path not in self._real:
+            found = real_path(path)
+            self._real[path] = found if found is not None and is_python_source(found) else None
+        real = self._real[path]
+        return "" if real is None else self._sources.index(real).line(number).strip()
+
+
+def real_path(path: str) -> str | None:
+    """The real path of a file that a program names; None if the path is invalid."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # with a null byte
+        return None

@@ -17,7 +17,6 @@ from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
 from embercoach.metal.written.array_sizes import size_names
 from embercoach.metal.written.language import bare_casts, conditional_stretches, foreign_parts
-from embercoach.metal.written.loose_statements import has_loose_statements
 from embercoach.metal.written.macros import Macros, read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.nodes import Text
     from embercoach.metal.program.texts import Parsed
+    from embercoach.metal.program.tree import SyntaxNode
     from embercoach.metal.text_facts import (
         AttributeMark,
         BareCast,
@@ -37,6 +37,24 @@ if TYPE_CHECKING:
         WrittenCall,
         WrittenFunction,
     )
+
+_CONTROL = frozenset(
+    {
+        "if_statement",
+        "for_statement",
+        "for_range_loop",
+        "while_statement",
+        "do_statement",
+        "switch_statement",
+        "return_statement",
+    }
+)
+#: In a statement of an expression; others, as a call, may be the use of a macro that declares.
+_STORES = frozenset({"assignment_expression", "update_expression"})
+#: Their contents are at file scope as well.
+_CONDITIONS = frozenset(
+    {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +236,21 @@ def redeclared(body: MetalText, scope: frozenset[str]) -> tuple[Declaration, ...
         scope: names that MLX's signature certainly brings into the body's scope.
     """
     return tuple(d for d in body.declarations if d.depth == 0 and d.name in scope)
+
+
+def has_loose_statements(parsed: Parsed) -> bool:
+    """Return whether a text at file scope has statements outside of functions."""
+    pending = list(parsed.tree.parts)
+    while pending:
+        part = pending.pop()
+        if part.kind in _CONDITIONS:
+            pending.extend(part.parts)
+        elif _is_statement(part):
+            return True
+    return False
+
+
+def _is_statement(part: SyntaxNode) -> bool:
+    if part.kind == "expression_statement":
+        return any(inner.kind in _STORES for inner in part.inner)
+    return part.kind in _CONTROL

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
@@ -13,7 +14,6 @@ from embercoach.report.html import changes, checkout_table
 from embercoach.report.html.data import table
 from embercoach.report.html.hot_spots import LEAST_LINES
 from embercoach.report.html.pages import pages
-from embercoach.report.html.shown_paths import shown_paths
 from embercoach.report.html.tallies import by_family, tallies
 from embercoach.rule_links import RULES_URL
 
@@ -111,3 +111,39 @@ def asset(templates: Environment, name: str) -> str:
 def content_hash(text: str) -> str:
     """The hash of a script or a style sheet for the content security policy."""
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def shown_paths(document: dict[str, Any], folder: str) -> Callable[[str], str]:
+    """Return a function from a path of a document to the text that the report shows.
+
+    Paths are relative to the folder if they are inside it, else to the nearest folder above all
+    absolute checkouts outside of it. Without such a folder they stay absolute.
+
+    Args:
+        document: the JSON report.
+        folder: of the run, absolute.
+    """
+    tops = [
+        PurePath(one["path"])
+        for one in document.get("checkouts", ())
+        if PurePath(one["path"]).is_absolute() and not PurePath(one["path"]).is_relative_to(folder)
+    ]
+    bases = [PurePath(folder), *_above(tops)]
+
+    def shown(path: str) -> str:
+        pure = PurePath(path)
+        for base in bases:
+            if pure.is_absolute() and pure.is_relative_to(base):
+                return visible(str(pure.relative_to(base)))
+        return visible(path)
+
+    return shown
+
+
+def _above(tops: list[PurePath]) -> list[PurePath]:
+    """The nearest folder above all tops; none if that is the root."""
+    try:
+        above = PurePath(os.path.commonpath([top.parent for top in tops]))
+    except ValueError:  # no tops, or tops on several drives
+        return []
+    return [above] if above != above.parent else []

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from embercoach.simulator.build.index_width import is_free, narrow_integers
 from embercoach.simulator.build.object_lines import SOURCE_NAME
 from embercoach.simulator.build.register_pressure import registers_of
-from embercoach.simulator.build.vector_parts import vector_parts
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from embercoach.simulator.profile.counts import Kind
 
-    #: Instructions with their printed texts.
     _Instructions = list[tuple[Any, str]]
+    from collections.abc import Callable, Iterable
 
 _GUARD = "__sanitizer_cov_trace_pc_guard"
 _ENTRY = "ember_kernel"
@@ -89,6 +88,10 @@ _METADATA = re.compile(r"^!(\d+) = (?:distinct )?!(DI\w+)\((.*)\)$", re.MULTILIN
 _FIELD = re.compile(r'(\w+): (?:!(\d+)|"([^"]*)"|(\w+))')
 _PLACE = re.compile(r"!dbg !(\d+)")
 _OPERATION = re.compile(r'c"([^"\\]*)')
+
+_LOAD = re.compile(r"load (?:volatile )?(?:<(\d+) x )?([a-z]+\d*)>?, .* align (\d+)")
+_BYTES = {"i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8}
+_WIDEST = 16
 
 
 def read_blocks(bitcode: Path) -> KernelBlocks:
@@ -323,3 +326,27 @@ def _exchange(operation: str) -> Iterator[tuple[Kind, int, int]]:
     yield "shuffle", steps, 0
     if steps > 1:
         yield "integer" if verb in ("and", "or", "xor") else "float32", steps, steps
+
+
+def vector_parts(
+    found: Iterable[tuple[Any, str]], line_of: Callable[[str], int]
+) -> dict[tuple[int, int], int]:
+    """Bytes of the vectors of a block, by line and bytes of a part.
+
+    The first part has the alignment of its vector, which no scalar has.
+
+    Args:
+        found: instructions with their printed texts.
+        line_of: from a printed instruction to its line.
+    """
+    vectors: dict[tuple[int, int], int] = {}
+    for instruction, text in found:
+        loaded = _LOAD.match(text) if instruction.opcode == "load" else None
+        if loaded is None or loaded[2] not in _BYTES:
+            continue
+        size = int(loaded[1] or 1) * _BYTES[loaded[2]]
+        alignment = min(int(loaded[3]), _WIDEST)
+        if alignment > size:
+            key = line_of(text), size
+            vectors[key] = max(alignment, vectors.get(key, 0))
+    return vectors

@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embercoach.simulator.model import CODE_OF_KIND, MemoryAccess, RawFinding
-from embercoach.simulator.reporting.undefined_operations import (
-    lacks_use_of_undefined,
-    undefined_operation,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -394,4 +390,30 @@ def _difference(difference: Mapping[str, Any], scene: Scene, buffer: Buffer) -> 
         element=shown["first_different"],
         detail=detail,
         count=shown["different"],
+    )
+
+
+def undefined_operation(reason: str, detail: Sequence[int], kind: str) -> str:
+    """Return a phrase for an operation.
+
+    Args:
+        reason: as in ``runtime_findings.REASONS``.
+        detail: the two numbers that the runtime recorded.
+        kind: the type of the operand, or that of the result of a conversion.
+    """
+    if reason == "division":
+        return "integer division by zero"
+    if reason == "shift":
+        return f"shift of `{kind}` by {detail[0]}"
+    return f"the value does not fit `{kind}`"
+
+
+def lacks_use_of_undefined(differences: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the runs certainly agree for any undefined value.
+
+    Each run puts its own pattern there. Without differences at all nothing was compared.
+    """
+    return bool(differences) and not any(
+        difference["different"] and difference.get("by_pattern", difference)["different"]
+        for difference in differences
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.syntax import Syntax, parse_body, parse_unit
+from embercoach.metal.written.body import read_body, read_unit
 from embercoach.metal.written.macros import read_macros
 from embercoach.simulator.model import LaunchParameter, SimulatorError, SourceMap
 from embercoach.simulator.rewrite.generated_layout import (
@@ -31,7 +32,6 @@ from embercoach.simulator.rewrite.metal_dialect import (
     method_edits,
 )
 from embercoach.simulator.rewrite.pointer_checks import alignment_edits
-from embercoach.simulator.rewrite.refused_text import body_refusals, header_refusals
 from embercoach.simulator.rewrite.spin_loops import spin_edits
 from embercoach.simulator.rewrite.threadgroup_storage import SPACE, spelling, threadgroup_storage
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tree_sitter import Node
+
+    from embercoach.metal.written.body import MetalText
 
 #: The name that the unit's text has for clang.
 FILE_NAME = "kernel.metal"
@@ -57,6 +59,13 @@ _STANDARD_ATTRIBUTES = frozenset(
         "unlikely",
     }
 )
+
+_PROBLEMS = {
+    "asm": "Metal has no inline assembly",
+    "static": "static local variable {!r}: Metal allows only constants",
+    "file scope": "program-scope variable {!r} must be in the constant address space",
+    "order": "{!r} on an atomic: Metal has only memory_order_relaxed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,3 +275,22 @@ def _argument(parameter: LaunchParameter) -> str:
     value = f"ember_self->{parameter.attribute}"
     parts = [f"{value}[{i}]" for i in range(width)] if available == 3 else [value]
     return f"{parameter.type}({', '.join(parts)})"
+
+
+def header_refusals(header: str) -> Iterator[tuple[int, str]]:
+    """The places of a header, in characters, each with the problem."""
+    yield from _of_text(read_unit(header))
+
+
+def body_refusals(body: str, header: str) -> Iterator[tuple[int, str]]:
+    """The places of a body, in characters, each with the problem."""
+    yield from _of_text(read_body(body, read_unit(header)))
+
+
+def _of_text(text: MetalText) -> Iterator[tuple[int, str]]:
+    for part in text.foreign:
+        problem = _PROBLEMS.get(part.kind)
+        if problem is not None:
+            yield part.place.start, problem.format(part.text)
+    for cast in text.bare_casts:
+        yield cast.place.start, f"cast to {cast.type}* without an address space"
