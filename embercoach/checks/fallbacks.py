@@ -69,7 +69,7 @@ def is_patched(module: Module, owner: str, name: str) -> bool:
 
 @lru_cache(maxsize=2)
 def _owners_set_by_imports(module: Module) -> frozenset[str]:
-    """Objects of which a module, or one that it imports in any way, sets names it computes."""
+    """Objects of which a module sets or asks for names it computes, or an imported one sets."""
     graph = module.project.graph
     root = module.project.boundaries(module.path.parent).imports
     pending = [(str(module.path), root)]
@@ -85,7 +85,8 @@ def _owners_set_by_imports(module: Module) -> frozenset[str]:
             source = read_text(path, limit=MOST_NAMED_BYTES, root=root)
         except (OSError, ValueError):
             continue
-        outline = outline_of(source) if "setattr(" in source else None
+        asks = "setattr(" in source or (node == (str(module.path), root) and "hasattr(" in source)
+        outline = outline_of(source) if asks else None
         found.update(() if outline is None else _owners(outline))
         pending += nodes - seen
         seen |= nodes
@@ -120,13 +121,13 @@ def _names_of(module: Module) -> _Names:
 
 
 def _owners(tree: ast.Module) -> Iterator[str]:
-    """The objects of ``setattr(mx.random, name, f)``."""
+    """The objects of ``setattr(mx.random, name, f)`` and ``hasattr(mx.fast, name)``."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
-            and node.func.id == "setattr"
-            and len(node.args) == 3
+            and node.func.id in ("setattr", "hasattr")
+            and len(node.args) > 1
             and not isinstance(node.args[1], ast.Constant)
         ):
             yield ast.unparse(node.args[0])

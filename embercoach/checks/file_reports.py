@@ -36,7 +36,7 @@ RAISES = (
     *("API", "KERNEL-ARGS", "KERNEL-GRAD", "TORCH-DTYPE", "TORCH-NUMPY"),
     *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
 )
-#: Rules about names that MLX lacks, or has moved: what a stub may be wrong about.
+#: Rules about names that MLX lacks, or has moved: a stub too may use them.
 NAMES = ("API-001", "API-002", "DEPRECATED-001")
 #: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003", "COMPILE-001", "COMPILE-002", "COMPILE-006")

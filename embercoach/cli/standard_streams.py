@@ -6,10 +6,7 @@ import errno
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any
 
 _TITLES = {"stdout": "standard output", "stderr": "standard error"}
 
@@ -23,7 +20,7 @@ class _NamedStream(io.FileIO):
 
     title = ""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:

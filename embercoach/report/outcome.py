@@ -41,7 +41,7 @@ class ReportedProblem(Protocol):
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether the file has no findings for this reason."""
+        """The file has no findings for this reason."""
 
 
 class Outcome(Protocol):

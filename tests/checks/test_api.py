@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.facts.missing_members import COMPLETE, IMPORTED_BY_MLX
 from embercoach.analysis.mlx_api import replacements
+from embercoach.checks import Project, check_source
 from tests.checks.findings import codes, findings, pointed
 from tests.rows import each_row
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FAMILIES = ("API", "DEPRECATED", "INDEX-001", "NN-001")
 
@@ -137,6 +142,32 @@ def test_reported(expression: str, code: str) -> None:
 )
 def test_near_misses(body: str) -> None:
     assert codes(function(body), FAMILIES) == []
+
+
+@each_row(
+    "owner, found",
+    [
+        ("mx.fast", []),
+        ("mx.random", ["API-001"]),
+    ],
+)
+def test_names_that_the_package_sets(tmp_path: Path, owner: str, found: list[str]) -> None:
+    (tmp_path / "pack").mkdir(exist_ok=True)
+    source = f"import mlx.core as mx\nfor name in NAMES:\n    setattr({owner}, name, str)\n"
+    (tmp_path / "pack" / "__init__.py").write_text(source)
+    use = tmp_path / "pack" / "use.py"
+    use.write_text("import mlx.core as mx\n\ndef f(x):\n    return mx.fast.foo(x)\n")
+    checked = check_source(use.read_text(), use, Project()).findings
+    assert [one.code for one in checked if one.code == "API-001"] == found
+
+
+def test_names_that_a_file_asks_for(tmp_path: Path) -> None:
+    use = tmp_path / "use.py"
+    use.write_text(
+        "import mlx.core as mx\n\ndef has(name):\n    return hasattr(mx.fast, name)\n"
+        "\ndef f(x):\n    return mx.fast.foo(x)\n"
+    )
+    assert check_source(use.read_text(), use, Project()).findings == ()
 
 
 def test_a_transform_that_lacks_its_function_is_reported_once() -> None:

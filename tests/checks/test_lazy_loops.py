@@ -104,3 +104,17 @@ class Decoder(nn.Module):
         return mx.concatenate(outs, axis=1)
 """
     assert codes(program, "LAZY") == []
+
+
+def test_a_chunk_of_an_outer_loop_is_evaluated_as_a_whole() -> None:
+    program = """
+def chunks(fn, batches):
+    for batch in batches:
+        total = mx.array(0.0)
+        for x in batch:
+            loss, gradient = mx.value_and_grad(fn)(x)
+            total = total + loss
+        {}
+"""
+    assert codes(program.format("mx.eval(total)"), "LAZY-001") == []
+    assert codes(program.format("mx.eval(loss)"), "LAZY-001") == ["LAZY-001"]

@@ -72,6 +72,14 @@ LOOPS = {
         "for k in ws:\n    np.testing.assert_equal(np.array(ws[k]), k)",
         None,
     ),
+    "an element, in an iteration that computes": (
+        "for a in y:\n    out.append(mx.tanh(x) * a.item())",
+        None,
+    ),
+    "read before": (
+        "for a in xs:\n    out.append(a.item())\n    out.append(y * a.item())",
+        None,
+    ),
     "each row": ("for row in y:\n    out.append(np.array(row).tolist())", Remedy.ELEMENTS),
     "few iterations": ("for i in range(4):\n    out.append((i, y[i].item()))", None),
     "a return follows": ("for i in range(n):\n    return y[i].item() + i", None),

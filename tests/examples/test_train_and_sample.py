@@ -21,6 +21,8 @@ PROBLEMS = [
     ("hits = mx.array(np.argmax(np.array(logits), axis=-1) == np.array(y))", "HOST-PULL-002"),
     ("token, cache = decode(token, cache, places <= position, position)", "COMPILE-004"),
 ]
+#: A read that the program needs: the repair reads less often.
+PRINTED = 'print(f"step {step}: loss {loss.item():.4f}, accuracy {mx.mean(hits).item():.3f}")'
 
 
 def test_every_planted_problem_is_found_and_none_after_the_repair() -> None:
@@ -75,7 +77,7 @@ def test_the_trace_confirms_the_findings_and_the_repair(traces: dict[str, Any]) 
         for site in comparison["sites"]
         if site["waits"]
     }
-    numpy, shown = PROBLEMS[2][0], PROBLEMS[4][0]
+    numpy, shown = PROBLEMS[2][0], PRINTED
     assert found == {
         (numpy, "np.array"): (2 * size.steps, 0),
         (shown, "array.item"): (2 * size.steps, 2 * size.steps // 20),

@@ -69,7 +69,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_steps_add_a_rule(outputs: list[str]) -> None:
     facts, tests, found = outputs
     assert "Array(dtype=int8" in facts
-    assert re.search(r"\b[5-9] passed", tests), tests
+    assert re.search(r"\b[1-9]\d* passed", tests), tests
     assert " failed" not in tests
     assert re.search(rf"^{CODE} .*int8-square", found, re.MULTILINE)
     assert f"example.py:3:11: {CODE} warning square of an int8 array" in found

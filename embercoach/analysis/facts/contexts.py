@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.call_effects import is_pull
 from embercoach.analysis.facts.construction import runs_once
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.hot_functions import is_forward, is_hot
@@ -66,7 +67,7 @@ def error_of(place: FactPlace, value: Value | None, pull: cst.CSTNode | None = N
 
 
 def recurrence_of(place: FactPlace, module: Module) -> str | None:
-    """What runs a place again and again, in words; None for what runs once."""
+    """Say what runs a place again and again; None for what runs once."""
     function = place.function
     if place.periodic or (function is not None and runs_once(place, function)):
         return None
@@ -117,7 +118,7 @@ def is_evaluated_before(place: FactPlace, subject: cst.CSTNode, module: Module) 
     layout, reaching = layout_of(module, place.function), scope_of(module, place.function).reaching
     for level in layout.outward(place.statement) if paths else ():
         for statement in level.statements[: level.position]:
-            for path in paths & _evaluated_by(statement, module):
+            for path in paths & evaluated_by(statement, module):
                 name = path.partition(".")[0]
                 if reaching.before(statement, name) == reaching.before(place.statement, name):
                     return True
@@ -126,12 +127,17 @@ def is_evaluated_before(place: FactPlace, subject: cst.CSTNode, module: Module) 
     return False
 
 
-def _evaluated_by(statement: cst.CSTNode, module: Module) -> frozenset[str]:
-    """The paths that a statement ``mx.eval(x, [y, z])`` evaluates."""
+def evaluated_by(statement: cst.CSTNode, module: Module) -> frozenset[str]:
+    """The paths that a statement ``mx.eval(x, [y, z])`` or ``n = x.item()`` evaluates."""
     call = statement.value if isinstance(statement, cst.Expr) else None
     fact = evaluation_of(module).calls.get(call) if isinstance(call, cst.Call) else None
     if fact is None or fact.symbol != "mlx.core.eval":
-        return frozenset()
+        owners = (
+            n.func.value
+            for n in (walk(statement) if isinstance(statement, cst.BaseSmallStatement) else ())
+            if isinstance(n, cst.Call) and isinstance(n.func, cst.Attribute) and is_pull(n)
+        )
+        return frozenset(path for owner in owners if (path := keyed_path(owner)) is not None)
     nodes: list[cst.CSTNode] = [argument.node for argument in fact.arguments]
     for node in tuple(nodes):
         if isinstance(node, (cst.List, cst.Tuple)):

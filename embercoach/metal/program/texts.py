@@ -135,7 +135,7 @@ class Parsed:
         return self._specifiers(part).is_function_constant
 
     def _specifiers(self, part: SyntaxNode) -> _Specifiers:
-        """What the children of a declaration say; each of its many names asks for it."""
+        """The meaning of the children of a declaration; each of its many names asks for it."""
         found = self._known_specifiers.get(part)
         if found is None:
             words = (self.qualifiers.get(child.start) for child in part.parts)

@@ -12,7 +12,7 @@ from embercoach.checks.source_text import mlx_alias
 if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
-#: Stand in a pattern for the array and for the arguments.
+#: Placeholders of a pattern: the array, and the arguments.
 _OWNER, _ARGUMENTS = "{x}", "{args}"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.facts.contexts import evaluated_by
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
@@ -74,13 +75,20 @@ def help_of(path: str, place: FactPlace, module: Module) -> str:
 def _is_unevaluated(found: Accumulation, place: FactPlace, module: Module) -> bool:
     if is_traced(place, module) or not may_ask(place, module):
         return False
-    for loop in layout_of(module, place.function).loops(place.statement):
+    layout = layout_of(module, place.function)
+    loops = list(layout.loops(place.statement))
+    for loop in loops:
         if not _is_kept(found, loop, place, module):
             return False
         if is_short_loop(loop, place, module):
             continue
         if is_long(loop) and grows(found, loop, place, module):
-            return not _is_captured(found.path, place, module)
+            level = next(iter(layout.outward(loop)))
+            rest = level.statements[level.position + 1 :] if loop is not loops[-1] else ()
+            # A chunk of an outer loop is evaluated as a whole.
+            return not _is_captured(found.path, place, module) and not any(
+                found.path in evaluated_by(statement, module) for statement in rest
+            )
     return False
 
 

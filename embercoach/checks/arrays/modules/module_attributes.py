@@ -158,7 +158,13 @@ def _is_held_elsewhere(fact: AttributeFact) -> bool:
         return not all(isinstance(element.value, cst.Call) for element in given.elements)
     if given is None:
         return True
-    return not any(isinstance(node, cst.Call) for node in walk(given))
+    plain = ("affine", "False")  # a norm without parameters
+    return not any(isinstance(node, cst.Call) for node in walk(given)) or any(
+        isinstance(node, cst.Arg)
+        and node.keyword is not None
+        and (node.keyword.value, getattr(node.value, "value", None)) == plain
+        for node in walk(given)
+    )
 
 
 @check("NN-004")

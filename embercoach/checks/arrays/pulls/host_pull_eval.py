@@ -14,6 +14,7 @@ from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.syntax.trees import around, names_below, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
+from embercoach.checks.arrays.pulls.remedies import has_operations_only
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def eval_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         where = "every iteration, before the next one is started"
         help_text = "Compute the next result, and call mx.async_eval on it, before this one is read"
     elif is_carried and fact.place.loops > 1:
+        if loop is None or not has_operations_only(loop, module):
+            return  # such as a step of a model
         where, help_text = "every iteration of an inner loop", "Evaluate once per outer iteration"
         context = context_of(fact.place, module)
     elif is_forward(fact.place.function):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Remedy(Enum):
-    """What saves a read, as the help of a finding says it."""
+    """A change that saves a read, as the help of a finding says it."""
 
     PASS_ON = "Pass the mx.array on: only operations of arrays take its value"
     COMPUTE = "Compute with mx functions: the result returns to the device"
@@ -74,8 +74,10 @@ def remedy_of(
         return None
     if uses == {Use.METADATA}:
         return Remedy.METADATA
+    is_loose = in_loop and _is_loose_element(place, subject, module)
     if uses == {Use.DEVICE} and not evaluated:
-        return Remedy.PASS_ON if _is_number(pull) else Remedy.COMPUTE
+        number = None if is_loose else Remedy.PASS_ON
+        return number if _is_number(pull) else Remedy.COMPUTE
     if in_loop:
         return _of_loop(place, pull, subject, uses, module, evaluated=evaluated)
     if uses == {Use.CHECKED} and is_forward(function) and not evaluated:
@@ -99,20 +101,19 @@ def _of_loop(
         return None
     if subject is not None and is_invariant(subject, place, module):
         if not place.loop_names.isdisjoint(names_below(subject)):
-            is_tight = place.loops > 1 or loop is None or not _computes(loop, module)
-            return Remedy.ELEMENTS if is_tight else None
+            return None if _is_loose_element(place, subject, module) else Remedy.ELEMENTS
         return None if evaluated else Remedy.HOIST
     if in_comprehension or loop is None:
         return None
     if _is_read_again(pull, loop.body, place, module):
         return Remedy.FIRST_COPY
-    if uses == {Use.SUMMED} and not evaluated and _has_operations_only(loop, module):
+    if uses == {Use.SUMMED} and not evaluated and has_operations_only(loop, module):
         # The end of a step evaluates, or has to.
         return None if is_step(loop, module, by_evaluation=True) else Remedy.SUM
     return None
 
 
-def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
+def has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
     """Test whether a loop only computes by MLX's own operations, which take less time than a wait.
 
     A model takes more, and the graphs of all iterations would be kept until the sum is read.
@@ -124,6 +125,19 @@ def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
         and (fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins.")))
         for fact in facts
     )
+
+
+def _is_loose_element(place: FactPlace, subject: cst.CSTNode | None, module: Module) -> bool:
+    """Test whether a loop that computes arrays reads an element of one from before it."""
+    if (
+        place.loops > 1
+        or place.loop is None
+        or subject is None
+        or not _computes(place.loop, module)
+    ):
+        return False
+    is_element = not place.loop_names.isdisjoint(names_below(subject))
+    return is_element and is_invariant(subject, place, module)
 
 
 def _may_be_long(place: FactPlace, module: Module) -> bool:

@@ -120,17 +120,24 @@ def _may_return_before(
     place: FactPlace, function: FunctionInfo, call: LocalCall | ProjectCall
 ) -> bool:
     """Test whether a call may return before the update, by what it passes or a test has set up."""
-    tested: set[str] = set()
-    for level in layout_of(function.module, function).outward(place.statement):
-        for statement in level.statements[: level.position]:
-            if isinstance(statement, cst.If) and _returns(statement.body):
-                tested |= set(names_below(statement.test))
+    tested = _tested_before(place.statement, function)
     known = {parameter.name for parameter in function.parameters}
     if not tested <= known:
         return True  # the closure decides
     pairs = [(a.keyword.value if a.keyword else None, a.value) for a in call.node.args]
     given = by_parameter(function, pairs, is_bound=call.is_bound)
     return any(isinstance(given.get(name), _CONSTANTS) for name in tested)
+
+
+def _tested_before(statement: cst.CSTNode, function: FunctionInfo) -> set[str]:
+    """The names in tests of a function that returns before a statement if one holds."""
+    return {
+        name
+        for level in layout_of(function.module, function).outward(statement)
+        for test in level.statements[: level.position]
+        if isinstance(test, cst.If) and _returns(test.body)
+        for name in names_below(test.test)
+    }
 
 
 def _returns(body: cst.BaseSuite) -> bool:
@@ -304,7 +311,7 @@ def _changes(function: FunctionInfo, name: str, sources: Sources, seen: Seen) ->
         if "parameter" not in kinds:
             continue
         if kinds <= {"parameter", "updated"} and use.is_update and _looks_pure(function, name):
-            return True
+            return not _tested_before(use.statement, function)
         if any(_changes(callee, parameter, sources, seen) for callee, parameter in passed):
             return True
     return False
