@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import struct
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__, rulebook
 from embercoach.report.address import file_url, in_repository, quoted
 from embercoach.report.fingerprints import fingerprints
-from embercoach.report.line_hashes import line_hashes
 from embercoach.report.locations import fix_in_file, region_in_file, start_in_file, within_cell
 from embercoach.rule_links import RULES_URL, SITE, rule_url
 from embercoach.terminal_text import json_renderer
@@ -29,6 +30,12 @@ LINE_HASH = "primaryLocationLineHash"
 ROOT = "%SRCROOT%"
 #: The levels by which GitHub orders the alerts of rules that are not of security.
 LEVELS = {"error": "error", "warning": "warning", "note": "recommendation"}
+
+#: Of the hash that GitHub computes of a line: characters, multiplier, and the end of the text.
+WINDOW = 100
+FACTOR = 37
+END = "\uffff"
+_BLANKS = str.maketrans("", "", " \t")
 
 
 def document(
@@ -254,3 +261,40 @@ def _problem(problem: ReportedProblem, places: _Places) -> dict[str, Any]:
             }
         ],
     }
+
+
+def line_hashes(text: str, wanted: AbstractSet[int]) -> dict[int, str]:
+    """The hashes of some lines of a file, by their numbers; lines that it hasn't are left out."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS) + END
+    data = lines.encode("utf-16-le", "surrogatepass")
+    newline = "\n".encode("utf-16-le")
+    found: dict[int, str] = {}
+    seen: Counter[bytes] = Counter()
+    start, number = 0, 1
+    last = max(wanted, default=0)
+    while number <= last:
+        window = data[start : start + 2 * WINDOW]
+        seen[window] += 1
+        if number in wanted:
+            found[number] = f"{_hash(window):x}:{seen[window]}"
+        start = _after(data, newline, start)
+        if not start:
+            break
+        number += 1
+    return found
+
+
+def _after(data: bytes, newline: bytes, start: int) -> int:
+    """Where the next line starts, 0 if there is none."""
+    at = data.find(newline, start)
+    while at % 2 and at > 0:  # halves of two neighbours that look like it
+        at = data.find(newline, at + 1)
+    return at + 2 if at >= 0 else 0
+
+
+def _hash(window: bytes) -> int:
+    count = len(window) // 2
+    value = 0
+    for unit in struct.unpack(f"<{count}H", window):
+        value = value * FACTOR + unit
+    return int(value * FACTOR ** (WINDOW - count) % (1 << 64))

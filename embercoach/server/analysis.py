@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,14 @@ from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
+from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import DecodingError, bytes_of, decode
+from embercoach.report import baseline_file
+from embercoach.report.outcome import SourceTexts
 from embercoach.safe_read import read_bytes
-from embercoach.server.baselines import Baselines
 from embercoach.server.cell_results import cell_places
 from embercoach.server.open_documents.document import Document
 from embercoach.server.open_documents.editor_positions import Positions
@@ -208,3 +210,29 @@ def suppressed(checked: Checked, finding: Finding) -> str:
     document = checked.notebook or checked.document
     language = language_of(document.path.name)
     return annotated(document.text, [finding], document.newline, language)
+
+
+class Baselines:
+    """Baselines by file, read again when they change."""
+
+    def __init__(self) -> None:
+        """Make one that has read none."""
+        self._known: dict[Path, tuple[Stamp, baseline_file.Baseline]] = {}
+
+    def new_in(self, result: RunResult, path: Path, text: str, file: Path) -> RunResult:
+        """The findings that a baseline does not know; all, if it cannot be used."""
+        try:
+            entries = self._read(file).entries
+        except baseline_file.BaselineError as error:
+            problem = Problem(str(path), 1, 1, str(error))
+            return replace(result, problems=(problem, *result.problems))
+        found = baseline_file.entries_of(result.findings, SourceTexts({str(path): text}), file)
+        pairs = zip(result.findings, found, strict=True)
+        return replace(result, findings=tuple(one for one, entry in pairs if entry not in entries))
+
+    def _read(self, file: Path) -> baseline_file.Baseline:
+        stamp = stamp_of(file)
+        known = self._known.get(file)
+        if known is None or known[0] != stamp:
+            known = self._known[file] = (stamp, baseline_file.read(file))
+        return known[1]

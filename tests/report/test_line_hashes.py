@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.report.line_hashes import line_hashes
+from embercoach.report.sarif import line_hashes
 
 
 def rolled(text: str) -> dict[int, str]:

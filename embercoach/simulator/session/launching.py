@@ -10,28 +10,42 @@ import mlx.core as mx
 import numpy as np
 
 from embercoach.simulator.model import (
+    KernelFinding,
     LaunchResult,
     MemoryAccess,
     RawFinding,
     SimulatorError,
     Traffic,
 )
-from embercoach.simulator.reporting.cost_messages import cost_findings
+from embercoach.simulator.profile.advice import advise
 from embercoach.simulator.reporting.messages import described
 from embercoach.simulator.session.buffers import buffers, to_array
 from embercoach.simulator.session.capture import capture
 from embercoach.simulator.session.recorder import KernelFault, SimulatedLaunch, calling_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from embercoach.simulator.model import Buffer, BuiltKernel, Limits
+    from embercoach.simulator.profile.counts import LaunchProfile
     from embercoach.simulator.profile.gpus import Gpu
+    from embercoach.simulator.profile.kernel_changes import Advice
     from embercoach.simulator.session.capture import Capture, CapturedDefinition, Extent
     from embercoach.simulator.session.recorder import Recorder
 
 #: The most threads of a threadgroup that any Apple GPU takes.
 MAX_THREADS = 1024
+
+_HELP = {
+    "uncoalesced-access": "Let neighbouring threads access neighbouring elements, or go through a "
+    "tile in threadgroup memory",
+    "narrow-access": "Access several elements at once, as `half4` or `float4`, where the address "
+    "is a multiple of their size",
+    "bank-conflict": "Make the array's rows one element longer",
+    "frequent-barriers": "Do more work between barriers, or exchange values inside of a simdgroup "
+    "with `simd_shuffle` and `simd_sum`",
+    "low-occupancy": "Use smaller tiles, or larger threadgroups that share one",
+}
 
 
 class KernelRunner(Protocol):
@@ -232,3 +246,27 @@ def _record_in_trace(
 def is_missing_metal(error: BaseException | None) -> bool:
     """Return whether MLX says that it can't run a kernel because it has no Metal."""
     return isinstance(error, RuntimeError) and "[metal_kernel] No Metal back-end" in str(error)
+
+
+def cost_findings(profile: LaunchProfile, gpu: Gpu) -> Iterator[KernelFinding]:
+    """The advice of a profile, as notes."""
+    for advice in advise(profile, gpu):
+        gain = f"up to {advice.gain or 0:.0%} less time on a full {gpu.name}, as predicted"
+        yield KernelFinding(
+            kind=advice.kind,
+            kernel=profile.kernel,
+            part=advice.part,
+            line=advice.line,
+            thread=None,
+            message=advice.message,
+            excerpt=_excerpt(profile, advice),
+            launched_at=profile.launched_at,
+            details=() if advice.gain is None else (gain,),
+            help=_HELP[advice.kind],
+        )
+
+
+def _excerpt(profile: LaunchProfile, advice: Advice) -> str:
+    lines = profile.source.get(advice.part, ())
+    number = advice.line or 0
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
