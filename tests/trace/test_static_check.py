@@ -23,7 +23,7 @@ from vendor import excluded
 
 x = mx.arange(4)
 for row in x:
-    y = mx.full(1, row.item())
+    y = 1, 2, 3, row.item()
     print(row.tolist())  # noqa: HOST-PULL-001
 print(*map(operator.methodcaller("item"), [x[0]]))
 mx.eval(x)
