@@ -33,13 +33,15 @@ def severities(
         own: the rule's severity in the profile `recommended`.
         ember: its severity in the profile `ember`.
         costs: the harm is time or memory alone, except where the program fails.
-        is_checked_in_tests: findings in tests are as severe as others.
+        is_checked_in_tests: findings in tests, and warnings in benchmarks, are as severe as others.
     """
     common: dict[str, Severity] = {}
     if costs:
         common |= {**_FAILING, "test": "note", "benchmark": "note"}
     elif not is_checked_in_tests:
         common["test"] = "note"
+        if own == "warning":  # the numbers of a benchmark are filler
+            common["benchmark"] = "note"
     minor: dict[str, Severity] = {"minor": "note"} if costs else {}
     return {
         "recommended": {"default": own, **common, **minor},

@@ -76,6 +76,14 @@ LOOPS = {
         "for a in y:\n    out.append(mx.tanh(x) * a.item())",
         None,
     ),
+    "an element, in an iteration that calls a model": (
+        "for i in range(n):\n    out.append(opt(x, y[i].item()))",
+        None,
+    ),
+    "an element, for a function of the host": (
+        "for i in range(n):\n    out.append(opt(y[i].item()))",
+        Remedy.ELEMENTS,
+    ),
     "read before": (
         "for a in xs:\n    out.append(a.item())\n    out.append(y * a.item())",
         None,

@@ -15,8 +15,8 @@ from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.syntax.trees import names_below, walk
-from embercoach.analysis.values.joins import holds_arrays
-from embercoach.analysis.values.lattice import LibraryObject
+from embercoach.analysis.values.joins import as_array, holds_arrays
+from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
 from embercoach.checks.arrays.lazy.step_loops import is_step
 from embercoach.checks.arrays.pulls.invariance import is_invariant
@@ -40,6 +40,8 @@ class Remedy(Enum):
     MOVE_CHECK = "Check it outside of the model's forward pass, or drop the check"
 
 
+#: Functions that compute no arrays of MLX.
+_HOSTS = ("builtins", "math.", "numpy.")
 #: Calls of the same method in a body that are looked at.
 _MOST_ALIKE = 32
 
@@ -155,6 +157,9 @@ def _computes(loop: cst.For | cst.While, module: Module) -> bool:
         if fact is None:
             continue
         if (fact.symbol or "").startswith("mlx.") or isinstance(fact.callee, LibraryObject):
+            return True
+        is_foreign = fact.callee is UNKNOWN or not (fact.symbol or "builtins").startswith(_HOSTS)
+        if is_foreign and any(as_array(argument.value) for argument in fact.arguments):
             return True
         if fact.array is not None and fact.entry is not None and holds_arrays(fact.result):
             return True
