@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import socket
-import sys
 import time
 from functools import lru_cache
 from hashlib import blake2b
@@ -56,7 +55,7 @@ def _remove_abandoned(folder: Path) -> None:
 def _is_abandoned(path: Path, host: str, process: int) -> bool:
     if path.lstat().st_mtime < time.time() - _OLD:
         return True
-    if host != _host() or sys.platform == "win32":  # where asking for a process would end it
+    if host != _host() or os.name == "nt":  # where asking for a process would end it
         return False
     try:
         os.kill(process, 0)
