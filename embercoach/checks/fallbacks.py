@@ -170,7 +170,8 @@ def _handles(
 ) -> bool:
     if isinstance(outer, cst.With):
         names = {name for item in outer.items for name in names_below(item)}
-        return "suppress" in names and bool(names & (errors | _BROAD if broadly else errors))
+        suppresses = "suppress" in names and names & (errors | _BROAD if broadly else errors)
+        return bool(suppresses) or any("patch" in name.lower() for name in names)
     if not isinstance(outer, (cst.Try, cst.TryStar)) or inner is outer.finalbody or outer is inner:
         return False
     broadly = broadly or inner in outer.handlers  # it is the fallback

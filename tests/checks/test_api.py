@@ -111,6 +111,7 @@ def test_reported(expression: str, code: str) -> None:
         "assert mx.__version__ == '0.10.0'\nreturn mx.foo(x)",
         "if MLX_VERSION > 3:\n    pass\nelse:\n    return mx.foo(x)",
         "with contextlib.suppress(AttributeError):\n    mx.foo(x)",
+        "with mock.patch.object(mx, name, len):\n    mx.foo(x)",
         "mx.foo = len\nreturn mx.foo(x)",
         "setattr(mx, 'foo', len)\nreturn mx.foo(x)",
         "mx.array.clone = mx.array\nreturn x.clone()",
