@@ -145,8 +145,7 @@ def _assign_item(frame: Frame, target: cst.Subscript, value: Value) -> None:
         text = key.text if isinstance(key, Str) else None
         if text is not None and len(base.known) < 64:
             known = {**dict(base.known), text: value}
-            exact = base.exact and frame.module.mentions_kernels
-            frame.assign_path(path, Dict(base.item, tuple(known.items()), exact))
+            frame.assign_path(path, Dict(base.item, tuple(known.items()), base.exact))
         else:
             item = value if base.item is UNKNOWN and not base.known else join(base.item, value)
             frame.assign_path(path, Dict(item, base.known))

@@ -202,8 +202,8 @@ def _dict(frame: Frame, node: cst.Dict) -> Value:
                 other.append(value.item)
         else:
             other.append(UNKNOWN)
-    if not other:
-        exact = frame.module.mentions_kernels or not known
+    if not other and (known or frame.module.mentions_kernels):
+        exact = frame.module.mentions_kernels
         return Dict(join_all(known.values()), tuple(known.items()), exact)
     return Dict(join_all(other), tuple(known.items()))
 

@@ -141,11 +141,9 @@ def _merge(a: Value, b: Value) -> Value:
     if isinstance(a, Dict) and isinstance(b, Dict):
         known = tuple((k, v if (o := b.get(k)) is None else join(v, o)) for k, v in a.known)
         known += tuple((k, v) for k, v in b.known if a.get(k) is None)
+        item = b.item if not a.known and a.item is UNKNOWN else a.item
         exact = a.exact and b.exact and {k for k, _ in a.known} == {k for k, _ in b.known}
-        # An empty dictionary says nothing of what it will hold.
-        if a.exact and not a.known:
-            return Dict(b.item, known, exact)
-        return Dict(a.item if b.exact and not b.known else join(a.item, b.item), known, exact)
+        return Dict(item if a.item == b.item or not b.known else join(a.item, b.item), known, exact)
     if isinstance(a, Numpy) and isinstance(b, Numpy):
         return Numpy(
             a.kind if a.kind == b.kind else None,

@@ -216,8 +216,7 @@ class Sequence(Value):
 class Dict(Value):
     """A dictionary: known string keys, and what any other value is.
 
-    exact: it certainly has the known keys and no others. Of those that have keys, this is known in
-        files that build kernels only.
+    exact: it certainly has the known keys and no others. Known in files that build kernels only.
     """
 
     item: Value

@@ -174,11 +174,10 @@ def _dict(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         pair = element_of(frame, first)
         if isinstance(pair, Sequence) and pair.items is not None and len(pair.items) == 2:
             return Dict(pair.items[1], known)
-        return Dict(UNKNOWN, known)
+        return Dict(UNKNOWN, known) if known else UNKNOWN
     if spread:
         return Dict(UNKNOWN, known)
-    exact = frame.module.mentions_kernels or not known
-    return Dict(join_all(v for _, v in known), known, exact)
+    return Dict(join_all(v for _, v in known), known, frame.module.mentions_kernels)
 
 
 def _extreme(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
