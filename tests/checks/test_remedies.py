@@ -97,11 +97,11 @@ LOOPS = {
     ),
     "collected": ("for a in xs:\n    out.append(mx.abs(a).max().item())", None),
     "the same array, as it is": ("for i in range(n):\n    out.append(i + y.item())", None),
-    "summed": ("for a in xs:\n    total += float((a * a).sum())", Remedy.SUM),
+    "summed": ("for a in xs:\n    total += float((a * a).sum())", None),
     "summed, of a model": ("for a in xs:\n    total += mx.mean(model(a)).item()", None),
     "summed, of entries": (
         "for k in ws:\n    d = ws[k] - y\n    total += float(mx.sum(d * d))",
-        Remedy.SUM,
+        None,
     ),
     "shown": ("for a in xs:\n    print(f'{a.sum().item():.2f}')", None),
     "collected, of a model": ("for a in xs:\n    out.append(mx.mean(model(a)).item())", None),

@@ -9,12 +9,12 @@ import libcst as cst
 
 from embercoach.analysis.facts.call_effects import is_pull
 from embercoach.analysis.facts.contexts import EFFECTS, context_of, error_of, is_traced
+from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import CallFact
 from embercoach.analysis.facts.hot_functions import is_forward
 from embercoach.analysis.syntax.trees import around, names_below, small_statements, walk
 from embercoach.analysis.values.joins import holds_arrays, options
 from embercoach.analysis.values.lattice import UNKNOWN, Tree
-from embercoach.checks.arrays.pulls.remedies import has_operations_only
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def eval_in_loop(fact: CallFact, module: Module) -> Iterator[Report]:
         where = "every iteration, before the next one is started"
         help_text = "Compute the next result, and call mx.async_eval on it, before this one is read"
     elif is_carried and fact.place.loops > 1:
-        if loop is None or not has_operations_only(loop, module):
+        if loop is None or not _has_operations_only(loop, module):
             return  # such as a step of a model
         where, help_text = "every iteration of an inner loop", "Evaluate once per outer iteration"
         context = context_of(fact.place, module)
@@ -142,6 +142,17 @@ def _is_carried(names: set[str], loop: cst.For | cst.While) -> bool:
                 return True
             fresh |= targets
     return False
+
+
+def _has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
+    """Test whether a loop only computes by MLX's operations, which take less time than a wait."""
+    calls = evaluation_of(module).calls
+    facts = [calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call)]
+    return all(
+        fact is not None
+        and (fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins.")))
+        for fact in facts
+    )
 
 
 def _reads(names: set[str], loop: cst.For | cst.While) -> bool:

@@ -82,14 +82,16 @@ def _is_operation(call: cst.Call, module: Module) -> bool:
 
 def _is_from_before(name: str, place: FactPlace, module: Module) -> bool:
     """Test whether a name is bound before the innermost loop, which does not change its items."""
+    if name in place.loop_names:
+        return False
     layout = layout_of(module, place.function)
     loop = next(layout.loops(place.statement), None)
     if loop is None:
-        return name not in place.loop_names  # in a comprehension alone
+        return True  # in a comprehension alone
     if _is_changed(name, loop.body):
         return False
     reaching = scope_of(module, place.function).reaching
     found = reaching.before(place.statement, name)
     if found is None:
-        return name not in reaching.bindings and name not in place.loop_names
+        return name not in reaching.bindings
     return all(b.statement is not loop and not layout.is_inside(b.statement, loop) for b in found)

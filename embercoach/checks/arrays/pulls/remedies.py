@@ -18,7 +18,6 @@ from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.values.joins import as_array, holds_arrays
 from embercoach.analysis.values.lattice import UNKNOWN, LibraryObject
 from embercoach.checks.arrays.lazy.loop_lengths import is_long, is_short
-from embercoach.checks.arrays.lazy.step_loops import is_step
 from embercoach.checks.arrays.pulls.invariance import is_invariant
 from embercoach.checks.arrays.pulls.value_uses import Use, region_of, uses_of
 
@@ -34,7 +33,6 @@ class Remedy(Enum):
     COMPUTE = "Compute with mx functions: the result returns to the device"
     HOIST = "Read it once, before the loop"
     ELEMENTS = "Read the elements at once, before the loop: x.tolist() or x[indices].tolist()"
-    SUM = "Sum the arrays, and read the sum once after the loop"
     FIRST_COPY = "Keep the first copy: this reads the same array again"
     METADATA = "Ask the mx.array for its size, shape or dtype: that needs no evaluation"
     MOVE_CHECK = "Check it outside of the model's forward pass, or drop the check"
@@ -81,7 +79,7 @@ def remedy_of(
         number = None if is_loose else Remedy.PASS_ON
         return number if _is_number(pull) else Remedy.COMPUTE
     if in_loop:
-        return _of_loop(place, pull, subject, uses, module, evaluated=evaluated)
+        return _of_loop(place, pull, subject, module, evaluated=evaluated)
     if uses == {Use.CHECKED} and is_forward(function) and not evaluated:
         return Remedy.MOVE_CHECK
     return Remedy.FIRST_COPY if _is_read_again(pull, body, place, module) else None
@@ -91,7 +89,6 @@ def _of_loop(
     place: FactPlace,
     pull: cst.CSTNode,
     subject: cst.CSTNode | None,
-    uses: frozenset[Use],
     module: Module,
     *,
     evaluated: bool,
@@ -107,26 +104,7 @@ def _of_loop(
         return None if evaluated else Remedy.HOIST
     if in_comprehension or loop is None:
         return None
-    if _is_read_again(pull, loop.body, place, module):
-        return Remedy.FIRST_COPY
-    if uses == {Use.SUMMED} and not evaluated and has_operations_only(loop, module):
-        # The end of a step evaluates, or has to.
-        return None if is_step(loop, module, by_evaluation=True) else Remedy.SUM
-    return None
-
-
-def has_operations_only(loop: cst.For | cst.While, module: Module) -> bool:
-    """Test whether a loop only computes by MLX's own operations, which take less time than a wait.
-
-    A model takes more, and the graphs of all iterations would be kept until the sum is read.
-    """
-    calls = evaluation_of(module).calls
-    facts = [calls.get(node) for node in walk(loop.body) if isinstance(node, cst.Call)]
-    return all(
-        fact is not None
-        and (fact.array is not None or (fact.symbol or "").startswith(("mlx.core.", "builtins.")))
-        for fact in facts
-    )
+    return Remedy.FIRST_COPY if _is_read_again(pull, loop.body, place, module) else None
 
 
 def _is_loose_element(place: FactPlace, subject: cst.CSTNode | None, module: Module) -> bool:
@@ -154,6 +132,9 @@ def _computes(loop: cst.For | cst.While, module: Module) -> bool:
     evaluation = evaluation_of(module)
     for node in walk(loop.body):
         fact = evaluation.calls.get(node)
+        other = evaluation.elsewhere.get(node)
+        if other is not None and any(as_array(argument.value) for argument in other.arguments):
+            return True
         if fact is None:
             continue
         if (fact.symbol or "").startswith("mlx.") or isinstance(fact.callee, LibraryObject):

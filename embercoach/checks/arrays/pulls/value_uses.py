@@ -32,8 +32,6 @@ class Use(Enum):
 
     #: An operation of arrays takes it: it returns to the device.
     DEVICE = auto()
-    #: It is added to a number of earlier iterations.
-    SUMMED = auto()
     #: Only the size, shape or dtype of its copy is read.
     METADATA = auto()
     #: It decides only if an exception is raised.
@@ -134,7 +132,7 @@ class _Uses:
             if parent.iter is node:
                 self._bind(parent.target, parent)
         elif kind is cst.AugAssign:
-            self._found.add(Use.DEVICE if self._is_array(parent) else Use.SUMMED)
+            self._found.add(Use.DEVICE if self._is_array(parent) else Use.HOST)
         elif not isinstance(parent, cst.BaseSuite):
             self._within(parent)
 
