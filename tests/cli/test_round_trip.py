@@ -31,9 +31,9 @@ PULLS = """\
 def total_{0}(xs: list[mx.array]) -> float:
     found = 0.0
     for x in xs:
-        found += mx.sum(x).item()
+        y = x * mx.sum(x).item()
     for x in xs:
-        found += mx.max(x).item()
+        z = x / mx.max(x).item()
     y = xs[0] * 2 + 1
     return mx.full((2,), y.max().item() + found)
 

@@ -259,7 +259,8 @@ def test_an_id_in_use_is_refused(client: RawClient) -> None:
         "textDocument": {"uri": client.uri("model.py")},
         "position": {"line": 4, "character": 15},
     }
-    client.change(client.uri("model.py"), 1, PULL)  # so that the request waits
+    # A long file, so that the request waits.
+    client.change(client.uri("model.py"), 1, PULL + "y = mx.exp(mx.ones(3))\n" * 2000)
     for _ in range(2):
         client.start("textDocument/hover", params, 77)
     assert failure(client.answer(77)) == (INVALID_REQUEST, "id is in use: 77")
