@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from embercoach.checks import Project, check_source
 from tests.checks.findings import codes, effect, findings
 
 LOOP = "def f(xs, x: mx.array):\n    first = None\n    for i, y in enumerate(xs):\n"
@@ -97,3 +100,104 @@ def test_a_key_that_is_not_known_is_no_module() -> None:
 def test_a_string_is_a_key_of_a_dictionary(test: str, expected: list[str]) -> None:
     program = f"def f(x: mx.array, name):\n    return {test}\n"
     assert codes(program, "GRAPH-BREAK-006") == expected
+
+
+def loud(program: str) -> list[str]:
+    """The codes of what is more than a cost that nothing saves."""
+    found = findings(program, ("GRAPH-BREAK", "HOST-PULL", "INDEX", "API", "NN", "TORCH"))
+    return [one.code for one in found if one.context != "minor"]
+
+
+SCAN = """
+def by_rows(x: mx.array):
+    return mx.cumsum(x * x.max().item())
+
+def scan(x: mx.array, fast=True, trained=False):
+    return by_rows(x) if fast and not trained else mx.cumsum(x)
+
+gradient = mx.grad(lambda x: scan(x, trained={}).sum())
+"""
+
+
+@pytest.mark.parametrize(("argument", "expected"), [("True", []), ("False", ["GRAPH-BREAK-001"])])
+def test_a_path_that_a_constant_argument_excludes(argument: str, expected: list[str]) -> None:
+    assert loud(SCAN.format(argument)) == expected
+
+
+NOISE = """
+class Noise(nn.Module):
+    def __call__(self, args, labels: mx.array):
+        ratio, shift = args
+        if ratio {}:
+            labels = labels + shift
+        return labels
+"""
+
+
+def test_elements_of_a_parameter_without_annotation_may_be_numbers() -> None:
+    assert loud(NOISE.format("> 0")) == []
+
+
+PENALTY = """
+def penalty(strength):
+    def process(tokens, logits: mx.array):
+        {}
+        logits[..., 0] -= strength
+        return logits
+    return process
+
+process, logits = penalty(0.5), mx.array([1.0, 2.0])
+result = process([], logits)
+print(mx.allclose(result, logits))
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [("if not tokens:\n            return logits", []), ("print(tokens)", ["INDEX-005"])],
+)
+def test_a_function_that_returns_before_it_changes_an_array(
+    start: str, expected: list[str]
+) -> None:
+    assert codes(PENALTY.format(start), "INDEX-005") == expected
+
+
+CHOICE = """
+def choose(x: mx.array, k: float):
+    return mx.take(x, mx.array(-k))
+
+def use(x: mx.array, k: {}):
+    return choose(x, k)
+"""
+
+
+def test_callers_pass_an_int_where_float_is_annotated() -> None:
+    assert codes(CHOICE.format("int = 2"), "INDEX-006") == []
+
+
+def test_a_stub_is_checked_for_names_of_the_api_alone() -> None:
+    source = """
+import mlx.core as mx
+import mlx.nn as nn
+
+class Layer(nn.Module):
+    def __init__(self, n: int) -> None: ...
+    def __call__(self, x: mx.array = mx.norm(mx.ones(3))) -> mx.array: ...
+"""
+    for name, expected in (("layer.pyi", ["API-001"]), ("layer.py", ["API-001"])):
+        found = check_source(source, Path(name), Project()).findings
+        assert [one.code for one in found if one.context == "default"] == expected
+
+
+def test_pure_torch_code_is_silent() -> None:
+    program = """
+import torch
+
+def moe(x, experts, gates):
+    x = x.to("mps")
+    for expert, gate in zip(experts, gates):
+        if (gate > 0).any():
+            x = x + expert(x) * gate.sum().item()
+    return x
+"""
+    assert loud(program) == []

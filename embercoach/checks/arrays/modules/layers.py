@@ -58,8 +58,10 @@ def _initializes(node: cst.FunctionDef) -> bool:
 
 
 def _last(node: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
-    last = node.body.body[-1]
-    return tuple(last.body) if isinstance(last, cst.SimpleStatementLine) else ()
+    suite = node.body
+    last = suite if isinstance(suite, cst.SimpleStatementSuite) else suite.body[-1]
+    simple = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+    return tuple(last.body) if isinstance(last, simple) else ()
 
 
 def _call_first(info: FunctionInfo, cls: ClassInfo, module: Module) -> ProposedFix | None:
