@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
+    from embercoach.analysis.shapes.machine import SourceFile
     from embercoach.analysis.syntax.source_tree import SourceTree
     from embercoach.analysis.values.summaries import Attributes
 
@@ -86,6 +87,7 @@ class Module:
         self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}
         self.is_test = is_test_file(path)
+        self.shape_source: SourceFile | None = None
         #: The context of what costs time in the file: a test or a benchmark; None elsewhere.
         self.purpose = "test" if self.is_test else "benchmark" if is_benchmark_file(path) else None
         self.frame = Frame(self, record=True)

@@ -59,7 +59,7 @@ def read_tree(source: str, outline: ast.Module | None = None) -> SourceTree:
     if outline is not None:
         try:
             with unvalidated():
-                return SourceTree(source, convert(source, outline))
+                return SourceTree(source, convert(source, outline), outline)
         except UnconvertibleError:
             pass
     return SourceTree(source, Converted(parse(source), None))
@@ -98,6 +98,8 @@ class SourceTree:
 
     source: str
     converted: Converted
+    #: What ``ast.parse`` makes of it, None where libcst alone can read it.
+    outline: ast.Module | None = None
     _exact: dict[int, _Exact] = field(default_factory=dict)
     #: The top-level statement that holds a node, for those of the first ``_walked`` ones.
     _holders: dict[int, int] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Sizes, shapes and dtypes of arrays: what is known of them before the program runs."""

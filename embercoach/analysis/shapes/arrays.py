@@ -1,0 +1,335 @@
+"""Arrays as inference knows them: shapes of known and symbolic sizes, and dtypes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    AnyInt,
+    Integer,
+    SizeExpr,
+    SizeSymbol,
+    product,
+    substituted,
+)
+from embercoach.analysis.values import promotion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WeakKind = Literal["bool", "int", "float", "complex"]
+
+_serial = count(1)
+
+
+class AxesSymbol:
+    """An unknown number of axes: ``*x.shape[:-1]``, or the whole shape of a parameter ``x``."""
+
+    __slots__ = ("name", "serial")
+
+    def __init__(self, name: str = "") -> None:
+        """Make a symbol that differs from all others; one without a name is written ``...``."""
+        self.name = name
+        self.serial = next(_serial)
+
+    def __repr__(self) -> str:
+        """As jaxtyping writes it."""
+        return f"*{self.name}" if self.name else "..."
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """Sizes of axes; with ``middle``, unknown axes stand between ``head`` and ``tail``."""
+
+    head: tuple[Integer, ...] = ()
+    middle: AxesSymbol | None = None
+    tail: tuple[Integer, ...] = ()
+
+    @property
+    def rank(self) -> int | None:
+        """The number of axes, None if it is unknown."""
+        return len(self.head) if self.middle is None else None
+
+    @property
+    def least_rank(self) -> int:
+        """The number of axes that there are at least."""
+        return len(self.head) + len(self.tail)
+
+    @property
+    def sizes(self) -> tuple[Integer, ...] | None:
+        """The sizes of all axes, None if their number is unknown."""
+        return self.head if self.middle is None else None
+
+    def size(self, axis: int) -> Integer:
+        """The size of an axis, from the end if negative; ``ANY_INT`` where it isn't known."""
+        if self.middle is None:
+            return self.head[axis]
+        if axis >= 0:
+            return self.head[axis] if axis < len(self.head) else ANY_INT
+        return self.tail[axis] if -axis <= len(self.tail) else ANY_INT
+
+    @property
+    def elements(self) -> Integer:
+        """The number of elements."""
+        return ANY_INT if self.middle is not None else product(self.head)
+
+    def __repr__(self) -> str:
+        """``(B, S, 64)``, ``(*x, 64)``."""
+        parts = [_written(n) for n in self.head]
+        if self.middle is not None:
+            parts += [repr(self.middle), *(_written(n) for n in self.tail)]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def _written(size: Integer) -> str:
+    return "?" if size is ANY_INT else str(size)
+
+
+def unknown_shape(name: str = "") -> ArrayShape:
+    """A shape of which nothing is known."""
+    return ArrayShape((), AxesSymbol(name))
+
+
+def shape_of_rank(rank: int) -> ArrayShape:
+    """A shape of unknown sizes."""
+    return ArrayShape((ANY_INT,) * rank)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DTypeSymbol:
+    """The unknown dtype of one place: of a parameter ``x``, or of a model's parameters.
+
+    is_floating: it is float16, bfloat16 or float32 (MLX casts a model's floating parameters only).
+    """
+
+    name: str
+    is_floating: bool = False
+
+
+#: The dtype that a model's floating parameters are loaded, cast or created in.
+PARAMETER_DTYPE = DTypeSymbol("parameters", is_floating=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PromotedDType:
+    """The dtype in which arrays of unknown dtypes meet each other, a known one, or a number."""
+
+    symbols: frozenset[DTypeSymbol]
+    name: str | None = None
+    weak: WeakKind | None = None
+
+    def __repr__(self) -> str:
+        """``dtype of x``; ``dtype of x, y and float16``."""
+        names = [*sorted(symbol.name for symbol in self.symbols)]
+        if self.name:
+            names.append(self.name)
+        if self.weak:
+            names.append(f"a Python {self.weak}")
+        last = names.pop()
+        return "dtype of " + (f"{', '.join(names)} and {last}" if names else last)
+
+
+#: What is known of a dtype: MLX's name, an expression of unknown ones, or nothing.
+DType = str | PromotedDType | None
+
+
+def dtype_symbol(symbol: DTypeSymbol) -> DType:
+    """The dtype that a symbol stands for."""
+    return PromotedDType(frozenset((symbol,)))
+
+
+PARAMETERS: DType = dtype_symbol(PARAMETER_DTYPE)
+
+
+def is_floating(dtype: DType) -> bool | None:
+    """Return whether a dtype is floating (not complex), None if that is unknown."""
+    if dtype is None:
+        return None
+    if isinstance(dtype, str):
+        return dtype in FLOATS
+    if all(symbol.is_floating for symbol in dtype.symbols):
+        return True
+    return None
+
+
+FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
+_KINDS: tuple[WeakKind, ...] = ("bool", "int", "float", "complex")
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype in which two arrays meet."""
+    if a == b:
+        return a
+    if a is None or b is None:
+        return None
+    if isinstance(a, str) and isinstance(b, str):
+        return promotion.promote(a, b)
+    if _hides_number(a, b) or _hides_number(b, a):
+        return None
+    symbols: frozenset[DTypeSymbol] = frozenset()
+    names: list[str] = []
+    weak: WeakKind | None = None
+    for dtype in (a, b):
+        if isinstance(dtype, str):
+            names.append(dtype)
+            continue
+        symbols |= dtype.symbols
+        if dtype.name is not None:
+            names.append(dtype.name)
+        if dtype.weak is not None:
+            weak = dtype.weak if weak is None else max(weak, dtype.weak, key=_KINDS.index)
+    name = None
+    for one in names:
+        name = one if name is None else promotion.promote(name, one)
+    return _promoted(symbols, name, weak)
+
+
+def _hides_number(a: DType, b: DType) -> bool:
+    """Return whether a number that ``a`` has met matters to what it and ``b`` meet in.
+
+    For integers, ``x * 0.5`` is float32, and stays so beside float16.
+    """
+    if not isinstance(a, PromotedDType) or a.weak is None or a.name in FLOATS:
+        return False
+    if isinstance(b, str):
+        if a.weak == "float":
+            return b in ("float16", "bfloat16", "float64")
+        return b != "bool" and b not in FLOATS
+    return b is None or not b.symbols <= a.symbols or b.name is not None
+
+
+def _promoted(symbols: frozenset[DTypeSymbol], name: str | None, weak: WeakKind | None) -> DType:
+    if name == "complex64":
+        return name
+    floating = any(symbol.is_floating for symbol in symbols)
+    if name == "float32" and all(symbol.is_floating for symbol in symbols):
+        return name  # float64 is for the CPU alone, and not what parameters have
+    if floating and name is not None and name not in FLOATS:
+        name = None
+    if floating and weak != "complex":
+        weak = None
+    if name in FLOATS and weak in ("float", "int", "bool"):
+        weak = None
+    return PromotedDType(symbols, name, weak)
+
+
+def promote_weak(dtype: DType, kind: WeakKind) -> DType:
+    """The dtype in which an array meets a Python number."""
+    if kind == "complex":
+        return "complex64"
+    if dtype is None:
+        return None
+    if isinstance(dtype, str):
+        return promotion.promote_weak(dtype, kind)
+    if kind == "bool":
+        return dtype
+    weak = kind if dtype.weak is None else max(kind, dtype.weak, key=_KINDS.index)
+    return _promoted(dtype.symbols, dtype.name, weak)
+
+
+def floating(dtype: DType) -> DType:
+    """The dtype of ``mx.exp`` and the like: float32 for integers."""
+    if isinstance(dtype, str):
+        return promotion.floating(dtype)
+    return promote_weak(dtype, "float")
+
+
+def concrete(dtype: DType, values: Mapping[DTypeSymbol, str]) -> str | None:
+    """The dtype with symbols replaced by MLX's names, None if it isn't known then."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    result = dtype.name
+    for symbol in dtype.symbols:
+        value = values.get(symbol)
+        if value is None:
+            return None
+        result = value if result is None else promotion.promote(result, value)
+    return promotion.promote_weak(result, dtype.weak) if dtype.weak else result
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedArray:
+    """An ``mx.array`` of a shape and a dtype.
+
+    line: where the program has made it, for messages; not compared.
+    """
+
+    shape: ArrayShape
+    dtype: DType = None
+    line: int = field(default=0, compare=False)
+
+    def __repr__(self) -> str:
+        """``float32[B, S, 64]``; without a dtype that is known ``[B, S, 64]``."""
+        text = repr(self.shape)[1:-1].removesuffix(",")
+        return f"{self.dtype if isinstance(self.dtype, str) else ''}[{text}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A float that is the quotient of two integers: ``D / 2``, ``0.5 * D``."""
+
+    numerator: Integer
+    denominator: Integer
+
+
+@dataclass(frozen=True, slots=True)
+class AnyScalar:
+    """A Python number or string that is not known; integers are ``ANY_INT``."""
+
+    kind: Literal["bool", "float", "complex", "str"]
+
+
+ANY_BOOL = AnyScalar("bool")
+ANY_FLOAT = AnyScalar("float")
+ANY_COMPLEX = AnyScalar("complex")
+ANY_STR = AnyScalar("str")
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeValue:
+    """A dtype as a value of the program: ``mx.float16``, ``x.dtype``."""
+
+    dtype: DType
+
+
+class Unknown:
+    """The type of ``UNKNOWN``, of which nothing is known, not even whether it is an array."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """A question mark."""
+        return "?"
+
+
+UNKNOWN = Unknown()
+
+
+def weak_kind(value: object) -> WeakKind | None:
+    """The kind of a Python number, None for anything else."""
+    kind = type(value)
+    if kind is bool:
+        return "bool"
+    if kind is int or kind is SizeExpr or kind is AnyInt:
+        return "int"
+    if kind is float or kind is Ratio:
+        return "float"
+    if kind is complex:
+        return "complex"
+    if isinstance(value, AnyScalar) and value.kind != "str":
+        return value.kind
+    return None
+
+
+def shape_substituted(shape: ArrayShape, sizes: Mapping[SizeSymbol, Integer]) -> ArrayShape:
+    """The shape where symbols of sizes are replaced."""
+    if not sizes:
+        return shape
+    head = tuple(substituted(n, sizes) for n in shape.head)
+    tail = tuple(substituted(n, sizes) for n in shape.tail)
+    return (
+        shape if head == shape.head and tail == shape.tail else ArrayShape(head, shape.middle, tail)
+    )

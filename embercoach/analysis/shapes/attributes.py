@@ -1,0 +1,270 @@
+"""Attributes of values."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.shapes.arrays import (
+    ANY_FLOAT,
+    UNKNOWN,
+    DTypeValue,
+    PromotedDType,
+    ShapedArray,
+)
+from embercoach.analysis.shapes.integers import ANY_INT
+from embercoach.analysis.shapes.objects import (
+    Attributes,
+    BoundFunction,
+    ClassValue,
+    FunctionValue,
+    LibraryMethod,
+    LibraryName,
+    ModuleValue,
+    ObjectReference,
+    Options,
+    PartialCall,
+    Place,
+    Reference,
+    SuperValue,
+    TransformedFunction,
+    one_of,
+)
+from embercoach.analysis.shapes.operations import array_of_place, call_table, shape_value
+from embercoach.analysis.values.promotion import DTYPES
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.frames import Frame
+    from embercoach.analysis.shapes.machine import Machine
+
+#: What an array has, and hardly anything else.
+ARRAY_MEMBERS = frozenset(
+    """
+    shape ndim astype reshape transpose swapaxes flatten squeeze moveaxis T dtype argmax argmin
+    logsumexp cumsum diag diagonal nbytes size
+    """.split()
+)
+_CONSTANTS: dict[str, Any] = {
+    "mlx.core.newaxis": None,
+    "numpy.newaxis": None,
+    "mlx.core.pi": math.pi,
+    "mlx.core.e": math.e,
+    "mlx.core.inf": math.inf,
+    "mlx.core.nan": math.nan,
+    "math.pi": math.pi,
+    "math.e": math.e,
+    "math.inf": math.inf,
+    "numpy.pi": math.pi,
+    "numpy.inf": math.inf,
+}
+
+
+def attribute_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
+    """``owner.name``."""
+    kind = type(owner)
+    if kind is Place:
+        owner = machine.heap.value(owner)
+        kind = type(owner)
+    if kind is ObjectReference:
+        return _of_object(machine, frame, node, owner, name)
+    if kind is LibraryName:
+        return library_name(f"{owner.name}.{name}")
+    if kind is ShapedArray:
+        return _of_array(machine, frame, node, owner, name)
+    if kind is Place:
+        return _of_place(machine, frame, node, owner, name)
+    if kind is Options:
+        return _of_options(machine, frame, node, owner, name)
+    if kind is ModuleValue:
+        found = owner.frame.names.get(name, UNKNOWN)
+        return machine.heap.value(found) if type(found) is Place else found
+    if kind is ClassValue:
+        found = class_member(owner, name)
+        return UNKNOWN if found is None else _static(found, owner)
+    if kind is SuperValue:
+        return _of_super(owner, name)
+    if kind is TransformedFunction and name in ("vjp", "jvp", "vmap"):
+        return LibraryName("builtins.decorator")
+    if kind in (FunctionValue, BoundFunction, PartialCall, TransformedFunction):
+        return UNKNOWN
+    if kind is DTypeValue:
+        return ANY_INT if name == "size" else UNKNOWN
+    if isinstance(owner, Reference) or kind in (tuple, str):
+        return LibraryMethod(owner, name)
+    return UNKNOWN
+
+
+def library_name(name: str) -> Any:
+    """The value of a library's name."""
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
+    last = name.rpartition(".")[2]
+    if last in DTYPES and name.startswith("mlx.core."):
+        return DTypeValue(last)
+    if last == "bool_" and name.startswith("mlx.core."):
+        return DTypeValue("bool")
+    return LibraryName(mlx_api.canonical(name) if name.startswith("mlx.") else name)
+
+
+def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, name: str) -> Any:
+    from embercoach.analysis.shapes.frames import Facts, Joiner
+
+    found = [
+        attribute_of(machine, frame, node, option, name)
+        for option in owner.values
+        if option is not None and type(option) is not str
+    ]
+    if not found:
+        return UNKNOWN
+    empty = Facts({}, {}, {}, {})
+    result = found[0]
+    for value in found[1:]:
+        result = Joiner(empty, empty).value(result, value, "")
+    return result
+
+
+def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray, name: str) -> Any:
+    if name == "shape":
+        return shape_value(machine.heap.shape(owner.shape))
+    if name == "ndim":
+        return machine.heap.rank_of(owner.shape)
+    entry = mlx_api.array_member(name)
+    if entry is not None and entry.kind == "property":
+        return call_table(machine, frame, node, f"mlx.core.array.{name}", (owner,), {})
+    return LibraryMethod(owner, name)
+
+
+def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, name: str) -> Any:
+    """An attribute of something unknown: of an array, where only arrays have it."""
+    if name in ARRAY_MEMBERS and not owner.is_setting:
+        if frame.module.has_other_arrays:
+            return UNKNOWN
+        array = array_of_place(owner)
+        machine.heap.facts.places[owner] = array
+        return _of_array(machine, frame, node, array, name)
+    key = (id(owner), name)
+    found = machine.open_attributes.get(key)
+    if found is None:
+        if mlx_api.array_member(name) is not None and not owner.is_setting:
+            return UNKNOWN
+        found = Place(name, is_setting=True, scope=owner)
+        machine.open_attributes[key] = found
+        machine.open_attributes[id(owner), "self"] = owner
+    return machine.heap.value(found)
+
+
+def class_member(cls: ClassValue, name: str) -> Any:
+    """What a class or its bases define under a name, None if nothing."""
+    if name in cls.members:
+        return cls.members[name]
+    for base in cls.bases:
+        if type(base) is ClassValue:
+            found = class_member(base, name)
+            if found is not None:
+                return found
+    return None
+
+
+def classes_of(cls: ClassValue) -> list[ClassValue]:
+    """A class and its bases of the program, the derived ones first."""
+    found = [cls]
+    for base in cls.bases:
+        if type(base) is ClassValue:
+            found += [one for one in classes_of(base) if one not in found]
+    return found
+
+
+def library_base(cls: ClassValue) -> str:
+    """The first library class that a class derives from, empty if none."""
+    for one in classes_of(cls):
+        for base in one.bases:
+            if type(base) is LibraryName and base.name not in ("abc.ABC", "typing.Generic"):
+                return base.name
+    return ""
+
+
+def has_unknown_base(cls: ClassValue) -> bool:
+    """Return whether a class may inherit what is not in sight."""
+    return any(
+        type(base) is not ClassValue
+        and not (type(base) is LibraryName and base.name in _KNOWN_BASES)
+        for one in classes_of(cls)
+        for base in one.bases
+    )
+
+
+_KNOWN_BASES = frozenset(
+    ("mlx.nn.Module", "builtins.object", "abc.ABC", "typing.Generic", "typing.NamedTuple")
+)
+
+
+def member_of(machine: Machine, frame: Frame, owner: ObjectReference, name: str) -> Any:
+    """A method of an object's class, bound to it; None if there is none."""
+    found = None if owner.cls is None else class_member(owner.cls, name)
+    return BoundFunction(found, owner) if type(found) is FunctionValue else None
+
+
+def _static(found: Any, owner: Any) -> Any:
+    if type(found) is FunctionValue and "builtins.classmethod" in found.decorators:
+        return BoundFunction(found, owner)
+    return found
+
+
+def _of_object(
+    machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, name: str
+) -> Any:
+    held = machine.heap.objects.get(owner.number)
+    if type(held) is Attributes and name in held.values:
+        found = held.values[name]
+        return machine.heap.value(found) if type(found) is Place else found
+    if owner.cls is not None:
+        found = class_member(owner.cls, name)
+        if found is not None:
+            return _bound(machine, frame, node, owner, found)
+    if owner.library and mlx_api.member(owner.library, name) is not None:
+        return LibraryMethod(owner, name)
+    if owner.cls is not None and name == "__class__":
+        return owner.cls
+    if owner.is_open:
+        key = (owner.number, name)
+        if key not in machine.open_attributes:
+            machine.open_attributes[key] = Place(name, is_setting=True, scope=owner)
+        return machine.heap.value(machine.open_attributes[key])
+    return UNKNOWN
+
+
+def _bound(machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, found: Any) -> Any:
+    if type(found) is not FunctionValue:
+        return found
+    if "builtins.staticmethod" in found.decorators:
+        return found
+    if any(one in _PROPERTIES for one in found.decorators):
+        from embercoach.analysis.shapes.calls import call
+
+        return call(machine, frame, node, BoundFunction(found, owner), (), {})
+    if "builtins.classmethod" in found.decorators:
+        return BoundFunction(found, owner.cls)
+    return BoundFunction(found, owner)
+
+
+_PROPERTIES = ("builtins.property", "functools.cached_property")
+
+
+def _of_super(owner: SuperValue, name: str) -> Any:
+    for base in owner.cls.bases:
+        if type(base) is ClassValue:
+            found = class_member(base, name)
+            if type(found) is FunctionValue:
+                return BoundFunction(found, owner.owner)
+        elif type(base) is LibraryName:
+            return LibraryMethod(SuperValue(owner.cls, owner.owner), f"{base.name}.{name}")
+    return LibraryMethod(SuperValue(owner.cls, owner.owner), f"builtins.object.{name}")
+
+
+def dtype_value(array: ShapedArray) -> DTypeValue:
+    """The dtype of an array as a value."""
+    return DTypeValue(array.dtype)
+
+

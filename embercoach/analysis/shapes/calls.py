@@ -1,0 +1,619 @@
+"""Calls of functions, classes and objects of the program, and of values of libraries."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis import mlx_api
+from embercoach.analysis.shapes import library_calls
+from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray, unknown_shape
+from embercoach.analysis.shapes.attributes import (
+    attribute_of,
+    class_member,
+    classes_of,
+    has_unknown_base,
+    library_base,
+)
+from embercoach.analysis.shapes.frames import Facts, Frame, Joiner
+from embercoach.analysis.shapes.machine import DEEPEST
+from embercoach.analysis.shapes.objects import (
+    Attributes,
+    BoundFunction,
+    ClassValue,
+    DictReference,
+    Entries,
+    FunctionValue,
+    Items,
+    Iterator,
+    LibraryMethod,
+    LibraryName,
+    ListReference,
+    ObjectReference,
+    Options,
+    PartialCall,
+    Place,
+    Reference,
+    TransformedFunction,
+    new_number,
+)
+from embercoach.analysis.shapes.operations import (
+    array_of_place,
+    call_transfer,
+    new_dict,
+)
+from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.machine import Machine
+
+
+def builtin(name: str) -> Any:
+    """The value of a name that the program does not bind."""
+    if name == "__name__":
+        return UNKNOWN
+    return LibraryName(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
+
+
+def function_of(
+    machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+) -> FunctionValue:
+    """The value of a definition; its defaults are evaluated here."""
+    arguments = node.args
+    defaults = tuple(machine.evaluate(frame, one) for one in arguments.defaults)
+    keyword_defaults = tuple(
+        UNKNOWN if one is None else machine.evaluate(frame, one) for one in arguments.kw_defaults
+    )
+    decorators = []
+    for one in getattr(node, "decorator_list", ()):
+        value = machine.evaluate(frame, one.func if isinstance(one, ast.Call) else one)
+        decorators.append(value.name if type(value) is LibraryName else "")
+    # Names in a class's body are not seen from its methods.
+    outer = frame
+    while outer.cls is not None and outer.outer is not None:
+        outer = outer.outer
+    return FunctionValue(
+        node, outer, frame.cls, defaults, keyword_defaults, tuple(decorators)
+    )
+
+
+#: Decorators that leave what a function computes as it is.
+TRANSPARENT = frozenset(
+    """
+    builtins.staticmethod builtins.classmethod builtins.property functools.wraps functools.cache
+    functools.lru_cache functools.cached_property mlx.core.compile mlx.core.custom_function
+    mlx.core.checkpoint mlx.nn.utils.checkpoint abc.abstractmethod typing.no_type_check
+    typing.override typing.overload jaxtyping.jaxtyped beartype.beartype builtins.decorator
+    functools.partial
+    """.split()
+)
+
+
+def decorated(
+    machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Any:
+    """The value that a definition binds its name to."""
+    function = function_of(machine, frame, node)
+    value: Any = function
+    for name, one in zip(
+        reversed(function.decorators), reversed(node.decorator_list), strict=True
+    ):
+        if name in TRANSPARENT or (name == "" and _is_property_part(one)):
+            continue
+        if name in library_calls.TRANSFORMS and not isinstance(one, ast.Call):
+            value = TransformedFunction(name, value)
+        else:
+            return UNKNOWN if frame.cls is None else None
+    return value
+
+
+def _is_property_part(node: ast.expr) -> bool:
+    """``@x.setter``, ``@f.vjp``."""
+    return isinstance(node, ast.Attribute) and node.attr in ("vjp", "jvp", "vmap")
+
+
+def method_of_unknown(machine: Machine, owner: Any, name: str) -> Any:
+    """A method of something unknown, where its name says enough."""
+    if name in library_calls.PROTOCOLS:
+        return LibraryMethod(owner, name)
+    return UNKNOWN
+
+
+def call(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: Any,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> Any:
+    """Call a value.
+
+    Args:
+        machine: the interpreter.
+        frame: of the caller.
+        node: the call.
+        callee: what is called.
+        arguments: by position.
+        keywords: by name.
+        is_complete: whether these are all arguments; else others are unknown.
+    """
+    kind = type(callee)
+    if kind is Place:
+        callee = machine.heap.value(callee)
+        kind = type(callee)
+    if kind is LibraryName:
+        if not is_complete:
+            return _any_result(callee.name)
+        return library_calls.call_name(machine, frame, node, callee.name, arguments, keywords)
+    if kind is LibraryMethod:
+        if not is_complete:
+            return UNKNOWN
+        return library_calls.call_method(machine, frame, node, callee, arguments, keywords)
+    if kind is BoundFunction:
+        return call_function(
+            machine, frame, node, callee.function, (callee.owner, *arguments), keywords,
+            is_complete=is_complete,
+        )
+    if kind is FunctionValue:
+        return call_function(
+            machine, frame, node, callee, arguments, keywords, is_complete=is_complete
+        )
+    if kind is ObjectReference:
+        return call_object(
+            machine, frame, node, callee, arguments, keywords, is_complete=is_complete
+        )
+    if kind is ClassValue:
+        return instantiate(
+            machine, frame, node, callee, arguments, keywords, is_complete=is_complete
+        )
+    if kind is PartialCall:
+        given = {**dict(callee.keywords), **keywords}
+        return call(
+            machine, frame, node, callee.function, (*callee.arguments, *arguments), given,
+            is_complete=is_complete,
+        )
+    if kind is TransformedFunction:
+        return library_calls.call_transformed(machine, frame, node, callee, arguments, keywords)
+    if kind is Options:
+        return _call_options(machine, frame, node, callee, arguments, keywords, is_complete)
+    escape(machine, (*arguments, *keywords.values()))
+    return UNKNOWN
+
+
+def _call_options(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: Options,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    is_complete: bool,
+) -> Any:
+    heap = machine.heap
+    results: list[Any] = []
+    state = None
+    start = heap.snapshot(frame)
+    machine.trials += 1
+    try:
+        from embercoach.analysis.shapes.expressions import heap_copy
+
+        failed = []
+        for option in callee.values:
+            if option is None:
+                continue
+            heap.restore(frame, heap_copy(start))
+            value = call(machine, frame, node, option, arguments, keywords, is_complete=is_complete)
+            ended = heap.snapshot(frame)
+            if ended.facts.failed and not start.facts.failed:
+                failed.append(ended)
+                continue
+            results.append(value)
+            state = ended if state is None else heap.join(state, ended)
+    finally:
+        machine.trials -= 1
+    if state is None:
+        heap.restore(frame, failed[0] if failed else start)
+        return UNKNOWN
+    heap.restore(frame, state)
+    return joined(results)
+
+
+def joined(values: list[Any]) -> Any:
+    """The join of values of one place, on different paths of which nothing else is known."""
+    empty = Facts({}, {}, {}, {})
+    found = values[0]
+    for value in values[1:]:
+        found = Joiner(empty, empty).value(found, value, "")
+    return found
+
+
+def _any_result(name: str) -> Any:
+    """The result of a function of MLX with unknown arguments."""
+    entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
+    if entry is not None and entry.kind == "function" and entry.returns == "array":
+        return ShapedArray(unknown_shape())
+    return UNKNOWN
+
+
+def escape(machine: Machine, values: tuple[Any, ...]) -> None:
+    """What code out of sight gets: it may change lists and dictionaries."""
+    for value in values:
+        if type(value) is ListReference:
+            machine.heap.write(value.number, Items(None, UNKNOWN))
+        elif type(value) is DictReference:
+            held = machine.heap.objects.get(value.number)
+            if type(held) is Entries:
+                machine.heap.write(value.number, Entries({}, is_open=True))
+
+
+# -- objects ---------------------------------------------------------------------------------
+
+
+def call_object(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: ObjectReference,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> Any:
+    """``layer(x)``."""
+    method = None if callee.cls is None else class_member(callee.cls, "__call__")
+    if type(method) is FunctionValue:
+        return call_function(
+            machine, frame, node, method, (callee, *arguments), keywords, is_complete=is_complete
+        )
+    if not callee.library or not is_complete:
+        return UNKNOWN
+    if callee.library == "mlx.nn.Sequential":
+        return _call_sequence(machine, frame, node, callee, arguments)
+    handler = LAYER_CALLS.get(callee.library)
+    if handler is None:
+        return UNKNOWN
+    held = machine.heap.objects.get(callee.number)
+    values = held.values if type(held) is Attributes else {}
+    attributes = {name: machine.heap.value(value) for name, value in values.items()}
+    given = tuple(
+        as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
+    )
+    return call_transfer(
+        machine, frame, node, callee.library,
+        lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
+        given, keywords,
+    )
+
+
+def as_array(machine: Machine, frame: Frame, value: Any) -> Any:
+    """An argument that must be an array: an unknown value of a place becomes one."""
+    value = machine.heap.value(value)
+    if type(value) is Place and not value.is_setting:
+        array = array_of_place(value)
+        machine.heap.facts.places[value] = array
+        return array
+    return value
+
+
+def _call_sequence(
+    machine: Machine, frame: Frame, node: ast.AST, callee: ObjectReference, arguments: tuple[Any, ...]
+) -> Any:
+    held = machine.heap.objects.get(callee.number)
+    layers = held.values.get("layers") if type(held) is Attributes else None
+    items = machine.heap.objects.get(getattr(layers, "number", -1))
+    if type(items) is not Items or items.items is None or len(arguments) != 1:
+        return UNKNOWN
+    value = arguments[0]
+    for layer in items.items:
+        value = call(machine, frame, node, layer, (value,), {})
+    return value
+
+
+def instantiate(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    cls: ClassValue,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> Any:
+    """``Class(arguments)``."""
+    library = library_base(cls)
+    if library == "enum.Enum" or library == "typing.NamedTuple":
+        return UNKNOWN
+    made = ObjectReference(new_number(), cls, library if library.startswith("mlx.") else "")
+    machine.heap.objects[made.number] = Attributes({})
+    init = class_member(cls, "__init__")
+    if type(init) is FunctionValue:
+        call_function(
+            machine, frame, node, init, (made, *arguments), keywords, is_complete=is_complete
+        )
+    elif any(one.is_dataclass for one in classes_of(cls)):
+        fill_fields(machine, frame, node, made, arguments, keywords, is_complete=is_complete)
+    elif made.library in LAYERS:
+        set_layer(machine, frame, node, made, arguments, keywords)
+    elif has_unknown_base(cls):
+        return UNKNOWN
+    return made
+
+
+def set_layer(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    made: ObjectReference,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> None:
+    """Set what the constructor of a layer of MLX sets."""
+    handler = LAYERS[made.library]
+    found = call_transfer(machine, frame, node, made.library, handler, arguments, keywords)
+    held = machine.heap.objects.get(made.number)
+    values = held.values if type(held) is Attributes else {}
+    entries = machine.heap.objects.get(getattr(found, "number", -1))
+    if type(entries) is Entries:
+        machine.heap.write(made.number, Attributes({**values, **entries.known}))
+
+
+def make_layer(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    name: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """``nn.Linear(64, 128)``."""
+    made = ObjectReference(new_number(), None, name)
+    machine.heap.objects[made.number] = Attributes({})
+    if name == "mlx.nn.Sequential":
+        from embercoach.analysis.shapes.operations import new_list
+
+        layers = new_list(machine, Items(arguments))
+        machine.heap.objects[made.number] = Attributes({"layers": layers})
+    elif name in LAYERS:
+        set_layer(machine, frame, node, made, arguments, keywords)
+    else:
+        return UNKNOWN
+    return made
+
+
+def fields_of(cls: ClassValue) -> list[tuple[str, ast.AnnAssign, ClassValue]]:
+    """The fields of a dataclass, those of its bases first."""
+    found: dict[str, tuple[str, ast.AnnAssign, ClassValue]] = {}
+    for one in reversed(classes_of(cls)):
+        for statement in one.node.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                name = statement.target.id
+                found[name] = (name, statement, one)
+    return list(found.values())
+
+
+def default_of(machine: Machine, cls: ClassValue, statement: ast.AnnAssign) -> Any:
+    """The default of a field; ``UNKNOWN`` without one."""
+    value = statement.value
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, ast.Call):
+        named = {keyword.arg: keyword.value for keyword in value.keywords}
+        if "default" in named:
+            return machine.evaluate(cls.frame, named["default"])
+        if "default_factory" in named:
+            factory = machine.evaluate(cls.frame, named["default_factory"])
+            return call(machine, cls.frame, value, factory, (), {})
+    return machine.evaluate(cls.frame, value)
+
+
+def fill_fields(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    made: ObjectReference,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> None:
+    """Set the fields of a dataclass, and run ``__post_init__``."""
+    assert made.cls is not None
+    values: dict[str, Any] = {}
+    for at, (name, statement, cls) in enumerate(fields_of(made.cls)):
+        if at < len(arguments):
+            values[name] = arguments[at]
+        elif name in keywords:
+            values[name] = keywords[name]
+        elif is_complete:
+            values[name] = default_of(machine, cls, statement)
+        else:
+            values[name] = UNKNOWN
+    machine.heap.write(made.number, Attributes(values))
+    after = class_member(made.cls, "__post_init__")
+    if type(after) is FunctionValue:
+        call_function(machine, frame, node, after, (made,), {})
+
+
+# -- functions -------------------------------------------------------------------------------
+
+
+def call_function(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    function: FunctionValue,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> Any:
+    """Run a function of the program with these arguments."""
+    heap = machine.heap
+    if frame.depth >= DEEPEST or any(one.node is function.node for one in machine.active):
+        escape(machine, (*arguments, *keywords.values()))
+        return UNKNOWN
+    names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
+    if names is None:
+        escape(machine, (*arguments, *keywords.values()))
+        return UNKNOWN
+    given = function.node.args
+    for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+        if parameter.annotation is not None and names[parameter.arg] is UNKNOWN:
+            from embercoach.analysis.shapes.program import annotated
+
+            names[parameter.arg] = annotated(
+                machine, function.frame, parameter.annotation, parameter.arg, function, 0
+            )
+    key = None
+    if not machine.keeps_records and not heap.facts.failed:
+        key = _memo_key(machine, function, names)
+        found = machine.memo.get(key)
+        if found is not None and found[0] == heap.version:
+            heap.facts.events = (*heap.facts.events, *found[4])
+            heap.facts.failed = found[5]
+            for symbol, value in found[2]:
+                from embercoach.analysis.shapes.integers import of_atom
+
+                heap.learn_equal(of_atom(symbol), value)
+            for axes, shape in found[3]:
+                heap.bind_axes(axes, shape)
+            return found[1]
+    before = heap.facts.copy() if key is not None else heap.facts
+    version = heap.version
+    result = run_function(machine, frame, node, function, names)
+    if key is not None and heap.version == version and _is_plain(result):
+        after = heap.facts
+        machine.memo[key] = (
+            version,
+            result,
+            [(s, v) for s, v in after.sizes.items() if s not in before.sizes],
+            [(a, v) for a, v in after.axes.items() if a not in before.axes],
+            tuple(event for event in after.events if event not in before.events),
+            after.failed,
+        )
+    return result
+
+
+def _memo_key(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> Any:
+    values = tuple(machine.heap.value(value) for value in names.values())
+    key = (function, machine.trials > 0, *values)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple or type(value) is Options:
+        return all(map(_is_plain, value if type(value) is tuple else value.values))
+    return not isinstance(value, (Reference, Iterator, FunctionValue, BoundFunction, PartialCall))
+
+
+def bound_names(
+    machine: Machine,
+    function: FunctionValue,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> dict[str, Any] | None:
+    """The parameters' values, None if the arguments don't fit."""
+    given = function.node.args
+    positional = [*given.posonlyargs, *given.args]
+    names: dict[str, Any] = {}
+    for parameter, value in zip(positional, arguments, strict=False):
+        names[parameter.arg] = value
+    extra = arguments[len(positional) :]
+    if given.vararg is not None:
+        names[given.vararg.arg] = tuple(extra) if is_complete else UNKNOWN
+    elif extra:
+        return None
+    others: dict[str, Any] = {}
+    known = {p.arg for p in (*given.args, *given.kwonlyargs)}
+    for name, value in keywords.items():
+        if name in known:
+            names[name] = value
+        elif given.kwarg is not None:
+            others[name] = value
+        else:
+            return None
+    if given.kwarg is not None:
+        names[given.kwarg.arg] = new_dict(machine, Entries(others, is_open=not is_complete))
+    first_default = len(positional) - len(function.defaults)
+    for at, parameter in enumerate(positional):
+        if parameter.arg not in names:
+            if not is_complete:
+                names[parameter.arg] = UNKNOWN
+            elif at >= first_default:
+                names[parameter.arg] = function.defaults[at - first_default]
+            else:
+                return None
+    for parameter, default in zip(given.kwonlyargs, function.keyword_defaults, strict=True):
+        if parameter.arg not in names:
+            names[parameter.arg] = default if is_complete else UNKNOWN
+    return names
+
+
+def run_function(
+    machine: Machine,
+    caller: Frame,
+    node: ast.AST,
+    function: FunctionValue,
+    names: dict[str, Any],
+    *,
+    is_root: bool = False,
+) -> Any:
+    """Run a function's body, and return the value that it returns.
+
+    ``is_root``: nothing calls it: what one of its branches does counts.
+    """
+    heap = machine.heap
+    frame = Frame(
+        names,
+        function.frame,
+        function.frame.module,
+        function,
+        caller,
+        getattr(node, "lineno", 0),
+        caller.depth + 1,
+        returns=[],
+        is_root=is_root,
+    )
+    if not machine.trials:
+        machine.reached.add(function.node)
+    machine.active.append(function)
+    outer_root, heap.is_root = heap.is_root, is_root
+    try:
+        if isinstance(function.node, ast.Lambda):
+            return heap.value(machine.evaluate(frame, function.node.body))
+        if machine.keeps_records:
+            frame.logged = []
+        goes_on = machine.execute(frame, function.node.body)
+        assert frame.returns is not None
+        results = list(frame.returns)
+        if goes_on:
+            results.append((None, heap.snapshot(frame)))
+        if not results:
+            return UNKNOWN
+        value, state = results[0]
+        for other, ended in results[1:]:
+            if state.facts.failed is ended.facts.failed:
+                value = Joiner(state.facts, ended.facts).value(value, other, "")
+            elif state.facts.failed:
+                value = other
+            state = heap.join(state, ended)
+        heap.restore(frame, state)
+    finally:
+        machine.active.pop()
+        heap.is_root = outer_root
+    machine.note_records(frame)
+    if frame.yielded:
+        return Iterator(None, joined(frame.yielded))
+    return heap.value(value)
+
+

@@ -1,0 +1,599 @@
+"""Values of expressions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes import attributes, calls
+from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
+    ANY_FLOAT,
+    ANY_STR,
+    UNKNOWN,
+    AxesSymbol,
+    ShapedArray,
+    weak_kind,
+)
+from embercoach.analysis.shapes.frames import Facts, Frame, Joiner, is_invariant
+from embercoach.analysis.shapes.integers import ANY_INT, add, multiply, subtract, symbol
+from embercoach.analysis.shapes.iteration import elements_of, summarized
+from embercoach.analysis.shapes.machine import Machine, evaluates
+from embercoach.analysis.shapes.narrowing import assume
+from embercoach.analysis.shapes.objects import (
+    Entries,
+    FunctionValue,
+    Items,
+    Iterator,
+    LibraryName,
+    ListReference,
+    DictReference,
+    ObjectReference,
+    Options,
+    Place,
+    SuperValue,
+    Truth,
+    one_of,
+    options_of,
+)
+from embercoach.analysis.shapes.operations import (
+    MOST_ITEMS,
+    array_of_place,
+    as_integer,
+    binary,
+    call_table,
+    compared,
+    negated,
+    new_dict,
+    new_list,
+    truth_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@evaluates(ast.Constant)
+def _constant(machine: Machine, frame: Frame, node: ast.Constant) -> Any:
+    value = node.value
+    if type(value) is int and abs(value) > 1 << 62:
+        return ANY_INT
+    if type(value) is bytes:
+        return UNKNOWN
+    return value
+
+
+@evaluates(ast.Name)
+def _name(machine: Machine, frame: Frame, node: ast.Name) -> Any:
+    name = node.id
+    names = frame.names
+    if name in names:
+        value = names[name]
+    else:
+        found = frame.find(name)
+        if found is None:
+            return calls.builtin(name)
+        value = found.names[name]
+    if type(value) is Place:
+        return machine.heap.value(value)
+    return value
+
+
+@evaluates(ast.Attribute)
+def _attribute(machine: Machine, frame: Frame, node: ast.Attribute) -> Any:
+    owner = machine.evaluate(frame, node.value)
+    return attributes.attribute_of(machine, frame, node, owner, node.attr)
+
+
+@evaluates(ast.BinOp)
+def _binary(machine: Machine, frame: Frame, node: ast.BinOp) -> Any:
+    left = machine.evaluate(frame, node.left)
+    right = machine.evaluate(frame, node.right)
+    return binary(machine, frame, node, type(node.op), left, right)
+
+
+@evaluates(ast.UnaryOp)
+def _unary(machine: Machine, frame: Frame, node: ast.UnaryOp) -> Any:
+    value = machine.heap.value(machine.evaluate(frame, node.operand))
+    kind = type(node.op)
+    if kind is ast.Not:
+        return negated(truth_of(machine, value))
+    if type(value) is ShapedArray:
+        if kind is ast.UAdd:
+            return value
+        name = "mlx.core.negative" if kind is ast.USub else "mlx.core.array.__invert__"
+        return call_table(machine, frame, node, name, (value,), {})
+    number = as_integer(machine, value)
+    if number is not None:
+        if kind is ast.USub:
+            return multiply(number, -1)
+        return subtract(-1, number) if kind is ast.Invert else number
+    if type(value) is float:
+        return -value if kind is ast.USub else value
+    return ANY_FLOAT if weak_kind(value) == "float" else UNKNOWN
+
+
+@evaluates(ast.BoolOp)
+def _boolean(machine: Machine, frame: Frame, node: ast.BoolOp) -> Any:
+    """``a and b``, ``a or b``: later operands are evaluated where the earlier ones lead to them."""
+    is_and = type(node.op) is ast.And
+    saved = machine.heap.snapshot(frame)
+    results: list[Any] = []
+    invariant = True
+    for operand in node.values:
+        value = machine.evaluate(frame, operand)
+        truth = truth_of(machine, value)
+        if truth is (not is_and):  # it decides
+            results.append(value)
+            break
+        if truth is is_and and operand is not node.values[-1]:
+            continue
+        results.append(value)
+        if operand is not node.values[-1]:
+            invariant = invariant and is_invariant(machine.heap.value(value))
+            assume(machine, frame, operand, is_and, truth)
+    machine.heap.restore(frame, saved)
+    if len(results) == 1:
+        return results[0]
+    if not is_and and len(results) == 2:
+        # ``x or default``: ``None`` and zero don't remain of ``x``.
+        first = [v for v in options_of(results[0]) if v is not None and v is not False]
+        if not first:
+            return results[1]
+        results = [*first, results[1]]
+    if all(type(v) is bool or v is ANY_BOOL or type(v) is Truth for v in results):
+        return results[0] if len(results) == 1 else ANY_BOOL
+    return _joined(results, invariant=invariant)
+
+
+def _joined(values: list[Any], *, invariant: bool = False) -> Any:
+    empty = Facts({}, {}, {}, {})
+    found = values[0]
+    for value in values[1:]:
+        found = Joiner(empty, empty, is_invariant=invariant).value(found, value, "")
+    return found
+
+
+@evaluates(ast.Compare)
+def _compare(machine: Machine, frame: Frame, node: ast.Compare) -> Any:
+    left = machine.evaluate(frame, node.left)
+    results: list[Any] = []
+    for operator, comparator in zip(node.ops, node.comparators, strict=True):
+        right = machine.evaluate(frame, comparator)
+        results.append(compared(machine, frame, node, type(operator), left, right))
+        left = right
+    if len(results) == 1:
+        return results[0]
+    if False in [r for r in results if type(r) is bool]:
+        return False
+    return True if all(r is True for r in results) else ANY_BOOL
+
+
+@evaluates(ast.IfExp)
+def _conditional(machine: Machine, frame: Frame, node: ast.IfExp) -> Any:
+    truth = truth_of(machine, machine.evaluate(frame, node.test))
+    if type(truth) is bool:
+        return machine.evaluate(frame, node.body if truth else node.orelse)
+    heap = machine.heap
+    start = heap.snapshot(frame)
+    values, states = [], []
+    for branch, holds in ((node.body, True), (node.orelse, False)):
+        heap.restore(frame, start if not holds else heap_copy(start))
+        if not assume(machine, frame, node.test, holds, truth):
+            continue
+        values.append(heap.value(machine.evaluate(frame, branch)))
+        states.append(heap.snapshot(frame))
+    if not values:
+        return UNKNOWN
+    if len(values) == 1:
+        heap.restore(frame, states[0])
+        return values[0]
+    if states[0].facts.failed is not states[1].facts.failed:
+        values = [values[1 if states[0].facts.failed else 0]]
+    heap.restore(frame, heap.join(states[0], states[1]))
+    return _joined(values, invariant=is_invariant(truth))
+
+
+def heap_copy(state: Any) -> Any:
+    """A copy of a state, to restore it twice."""
+    from embercoach.analysis.shapes.frames import Snapshot
+
+    return Snapshot(dict(state.names), dict(state.heap), state.facts.copy(), state.version)
+
+
+@evaluates(ast.Tuple)
+def _tuple(machine: Machine, frame: Frame, node: ast.Tuple) -> Any:
+    items = sequence_items(machine, frame, node.elts)
+    return UNKNOWN if items.items is None else items.items
+
+
+@evaluates(ast.List)
+def _list(machine: Machine, frame: Frame, node: ast.List) -> Any:
+    return new_list(machine, sequence_items(machine, frame, node.elts))
+
+
+@evaluates(ast.Set)
+def _set(machine: Machine, frame: Frame, node: ast.Set) -> Any:
+    items = sequence_items(machine, frame, node.elts)
+    return UNKNOWN if items.items is None else items.items
+
+
+def sequence_items(machine: Machine, frame: Frame, nodes: list[ast.expr]) -> Items:
+    """The items of a display, with ``*parts`` in it."""
+    found: list[Any] = []
+    is_known = True
+    for node in nodes:
+        if type(node) is ast.Starred:
+            value = machine.heap.value(machine.evaluate(frame, node.value))
+            if type(value) is tuple:
+                found += value
+                continue
+            held = elements_of(machine, value)
+            if held.items is None:
+                is_known = False
+                found.append(held.common)
+            else:
+                found += held.items
+        else:
+            found.append(machine.evaluate(frame, node))
+    if is_known:
+        return Items(tuple(found))
+    first = found[0]
+    return Items(None, first if all(item is first for item in found) else UNKNOWN)
+
+
+@evaluates(ast.Dict)
+def _dict(machine: Machine, frame: Frame, node: ast.Dict) -> Any:
+    known: dict[Any, Any] = {}
+    is_open = False
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        value = machine.evaluate(frame, value_node)
+        if key_node is None:
+            held = machine.heap.objects.get(getattr(value, "number", -1))
+            if type(held) is Entries:
+                known.update(held.known)
+                is_open = is_open or held.is_open
+            else:
+                is_open = True
+            continue
+        key = machine.heap.value(machine.evaluate(frame, key_node))
+        if type(key) in (str, int):
+            known[key] = value
+        else:
+            is_open = True
+    return new_dict(machine, Entries(known, is_open))
+
+
+@evaluates(ast.JoinedStr)
+def _formatted(machine: Machine, frame: Frame, node: ast.JoinedStr) -> Any:
+    parts: list[str] = []
+    for piece in node.values:
+        if type(piece) is ast.Constant:
+            parts.append(str(piece.value))
+            continue
+        assert isinstance(piece, ast.FormattedValue)
+        value = machine.heap.value(machine.evaluate(frame, piece.value))
+        if type(value) not in (str, int) or piece.format_spec is not None or piece.conversion > 0:
+            return ANY_STR
+        parts.append(str(value))
+    text = "".join(parts)
+    return text if len(text) < 1000 else ANY_STR
+
+
+@evaluates(ast.Lambda)
+def _lambda(machine: Machine, frame: Frame, node: ast.Lambda) -> Any:
+    return calls.function_of(machine, frame, node)
+
+
+@evaluates(ast.Starred)
+def _starred(machine: Machine, frame: Frame, node: ast.Starred) -> Any:
+    machine.evaluate(frame, node.value)
+    return UNKNOWN
+
+
+@evaluates(ast.NamedExpr)
+def _walrus(machine: Machine, frame: Frame, node: ast.NamedExpr) -> Any:
+    value = machine.evaluate(frame, node.value)
+    if isinstance(node.target, ast.Name):
+        frame.names[node.target.id] = value
+    return value
+
+
+@evaluates(ast.Await)
+def _await(machine: Machine, frame: Frame, node: ast.Await) -> Any:
+    machine.evaluate(frame, node.value)
+    return UNKNOWN
+
+
+@evaluates(ast.Yield, ast.YieldFrom)
+def _yield(machine: Machine, frame: Frame, node: ast.Yield) -> Any:
+    if node.value is not None:
+        value = machine.heap.value(machine.evaluate(frame, node.value))
+        if type(node) is ast.Yield and frame.returns is not None:
+            frame.yielded.append(value)
+    return UNKNOWN
+
+
+@evaluates(ast.Call)
+def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
+    func = node.func
+    if type(func) is ast.Name and func.id == "super" and not node.args:
+        return _super(machine, frame)
+    if type(func) is ast.Attribute:
+        owner = machine.evaluate(frame, func.value)
+        callee = attributes.attribute_of(machine, frame, func, owner, func.attr)
+        if callee is UNKNOWN:
+            callee = calls.method_of_unknown(machine, owner, func.attr)
+    else:
+        callee = machine.evaluate(frame, func)
+    arguments, keywords, is_complete = call_arguments(machine, frame, node)
+    return calls.call(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
+
+
+def _super(machine: Machine, frame: Frame) -> Any:
+    at: Frame | None = frame
+    while at is not None and (at.function is None or at.function.cls is None):
+        at = at.outer
+    if at is None or at.function is None or not isinstance(at.function.node, ast.FunctionDef):
+        return UNKNOWN
+    parameters = [*at.function.node.args.posonlyargs, *at.function.node.args.args]
+    owner = at.names.get(parameters[0].arg, UNKNOWN) if parameters else UNKNOWN
+    assert at.function.cls is not None
+    return SuperValue(at.function.cls, owner)
+
+
+def call_arguments(
+    machine: Machine, frame: Frame, node: ast.Call
+) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
+    """The arguments of a call, and whether these are all."""
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    is_complete = True
+    for argument in node.args:
+        if type(argument) is ast.Starred:
+            value = machine.heap.value(machine.evaluate(frame, argument.value))
+            if type(value) is tuple:
+                positional += value
+                continue
+            held = elements_of(machine, value)
+            if held.items is None:
+                is_complete = False
+                break
+            positional += held.items
+        else:
+            positional.append(machine.evaluate(frame, argument))
+    for keyword in node.keywords:
+        value = machine.evaluate(frame, keyword.value)
+        if keyword.arg is not None:
+            keywords[keyword.arg] = value
+            continue
+        held = machine.heap.objects.get(getattr(value, "number", -1))
+        if type(held) is Entries and not held.is_open and all(type(k) is str for k in held.known):
+            keywords.update(held.known)
+        else:
+            is_complete = False
+    return tuple(positional), keywords, is_complete
+
+
+# -- subscripts ------------------------------------------------------------------------------
+
+
+@evaluates(ast.Slice)
+def _slice(machine: Machine, frame: Frame, node: ast.Slice) -> Any:
+    parts = [
+        None if part is None else machine.heap.value(machine.evaluate(frame, part))
+        for part in (node.lower, node.upper, node.step)
+    ]
+    return slice(*parts)
+
+
+@evaluates(ast.Subscript)
+def _subscript(machine: Machine, frame: Frame, node: ast.Subscript) -> Any:
+    owner = machine.heap.value(machine.evaluate(frame, node.value))
+    index = machine.heap.value(machine.evaluate(frame, node.slice))
+    return subscript_of(machine, frame, node, owner, index)
+
+
+def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
+    """``owner[index]``."""
+    kind = type(owner)
+    if kind is Options:
+        found = [
+            subscript_of(machine, frame, node, option, index)
+            for option in owner.values
+            if option is not None
+        ]
+        return _joined(found) if found else UNKNOWN
+    if kind is ShapedArray:
+        return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
+    if kind is tuple:
+        return _item_of_tuple(owner, index)
+    if kind is ListReference:
+        return _item_of_list(machine, machine.heap.objects.get(owner.number), index)
+    if kind is DictReference:
+        held = machine.heap.objects.get(owner.number)
+        if type(held) is Entries and type(index) in (str, int) and index in held.known:
+            return held.known[index]
+        return UNKNOWN
+    if kind is ObjectReference:
+        if type(index) is str and owner.library:
+            return attributes.attribute_of(machine, frame, node, owner, index)
+        method = attributes.member_of(machine, frame, owner, "__getitem__")
+        if method is not None:
+            return calls.call(machine, frame, node, method, (index,), {})
+    if kind is Place and owner.is_setting:
+        key = (id(owner), f"[{index!r}]")
+        found = machine.open_attributes.get(key)
+        if found is None and type(index) in (int, str):
+            found = Place(f"{owner.name}[{index}]", is_setting=True, scope=owner)
+            machine.open_attributes[key] = found
+        return UNKNOWN if found is None else found
+    if kind is str and type(index) is int and -len(owner) <= index < len(owner):
+        return owner[index]
+    if kind is LibraryName:
+        return owner  # ``list[int]``, ``Optional[x]``: a type
+    return UNKNOWN
+
+
+def _item_of_tuple(owner: tuple[Any, ...], index: Any) -> Any:
+    places = [at for at, item in enumerate(owner) if type(item) is AxesSymbol]
+    if not places:
+        if type(index) is int and -len(owner) <= index < len(owner):
+            return owner[index]
+        if type(index) is slice and all(type(v) in (int, type(None)) for v in _parts(index)):
+            return owner[index]
+        return ANY_INT if owner and all(weak_kind(v) == "int" for v in owner) else UNKNOWN
+    return _item_of_open_tuple(owner, index, places[0])
+
+
+def _parts(index: slice) -> tuple[Any, Any, Any]:
+    return index.start, index.stop, index.step
+
+
+def _item_of_open_tuple(owner: tuple[Any, ...], index: Any, place: int) -> Any:
+    """An item or a slice of a shape of which some axes are unknown."""
+    after = len(owner) - place - 1
+    if type(index) is int:
+        if 0 <= index < place or -after <= index < 0:
+            return owner[index]
+        return ANY_INT
+    if type(index) is slice and index.step is None:
+        start, stop = index.start, index.stop
+        if type(start) in (int, type(None)) and type(stop) in (int, type(None)):
+            # Both ends must be known to be on one side of the unknown axes.
+            first = 0 if start is None else start
+            if first <= place and first >= 0 and (stop is None or -after <= stop < 0):
+                return owner[first:stop]
+            if 0 <= first and stop is not None and 0 <= stop <= place:
+                return owner[first:stop]
+            if -after <= first < 0 and (stop is None or stop < 0):
+                return owner[first:stop]
+            # ``x.shape[:-1]`` of unknown axes alone: one axis less.
+            return (AxesSymbol(),)
+    return (AxesSymbol(),) if type(index) is slice else ANY_INT
+
+
+def _item_of_list(machine: Machine, held: Any, index: Any) -> Any:
+    if type(held) is not Items:
+        return UNKNOWN
+    if type(index) is slice:
+        if held.items is not None and all(type(v) in (int, type(None)) for v in _parts(index)):
+            return new_list(machine, Items(held.items[index]))
+        items = held.items if held.items is not None else [held.common]
+        return new_list(machine, Items(None, _same(items)))
+    if held.items is None:
+        return summarized(machine, held.common)
+    if type(index) is int:
+        in_range = -len(held.items) <= index < len(held.items)
+        return held.items[index] if in_range else UNKNOWN
+    if not held.items:
+        return UNKNOWN
+    return _joined(list(held.items))
+
+
+def _same(items: Any) -> Any:
+    items = list(items)
+    if not items:
+        return UNKNOWN
+    return items[0] if all(item is items[0] or item == items[0] for item in items) else UNKNOWN
+
+
+# -- comprehensions --------------------------------------------------------------------------
+
+
+@evaluates(ast.ListComp, ast.GeneratorExp, ast.SetComp)
+def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
+    inner = Frame({}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth)
+    inner.logged = None
+    items = _generated(machine, inner, node.generators, lambda: machine.evaluate(inner, node.elt))
+    if type(node) is ast.ListComp:
+        return new_list(machine, items)
+    return Iterator(items.items, items.common)
+
+
+@evaluates(ast.DictComp)
+def _dict_comprehension(machine: Machine, frame: Frame, node: ast.DictComp) -> Any:
+    inner = Frame({}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth)
+
+    def pair() -> Any:
+        key = machine.heap.value(machine.evaluate(inner, node.key))
+        return (key, machine.evaluate(inner, node.value))
+
+    items = _generated(machine, inner, node.generators, pair)
+    if items.items is not None and all(
+        type(item) is tuple and type(item[0]) in (str, int) for item in items.items
+    ):
+        return new_dict(machine, Entries(dict(items.items)))
+    return new_dict(machine, Entries({}, is_open=True))
+
+
+def _generated(
+    machine: Machine,
+    frame: Frame,
+    generators: list[ast.comprehension],
+    element: Callable[[], Any],
+) -> Items:
+    """What a comprehension makes."""
+    generator, *others = generators
+    held = elements_of(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
+    from embercoach.analysis.shapes.statements import assign
+
+    if held.items is not None and len(held.items) <= MOST_ITEMS:
+        found: list[Any] = []
+        for item in held.items:
+            assign(machine, frame, generator.target, item)
+            tests = [truth_of(machine, machine.evaluate(frame, test)) for test in generator.ifs]
+            if any(test is False for test in tests):
+                continue
+            if not all(test is True for test in tests):
+                return _any_element(machine, frame, generator, others, element, item)
+            if others:
+                inner = _generated(machine, frame, others, element)
+                if inner.items is None:
+                    return Items(None, inner.common)
+                found += inner.items
+            else:
+                found.append(machine.heap.value(element()))
+            if len(found) > MOST_ITEMS:
+                return Items(None, UNKNOWN)
+        return Items(tuple(found))
+    return _any_element(machine, frame, generator, others, element, held.common)
+
+
+def _any_element(
+    machine: Machine,
+    frame: Frame,
+    generator: ast.comprehension,
+    others: list[ast.comprehension],
+    element: Callable[[], Any],
+    item: Any,
+) -> Items:
+    """Any element: what is made here and differs between elements is unknown in it."""
+    from embercoach.analysis.shapes.statements import assign
+
+    start = _next_serials()
+    outer = machine.heap.snapshot(frame)
+    assign(machine, frame, generator.target, item)
+    for test in generator.ifs:
+        truth = truth_of(machine, machine.evaluate(frame, test))
+        assume(machine, frame, test, True, truth)
+    if others:
+        inner = _generated(machine, frame, others, element)
+        value = inner.common if inner.items is None else _same(inner.items)
+    else:
+        value = machine.heap.value(element())
+    value = machine.heap.generalize(value, start)
+    facts = outer.facts
+    machine.heap.facts = facts
+    return Items(None, value)
+
+
+def _next_serials() -> tuple[int, int]:
+    """Numbers that separate what exists from what will be made: symbols and objects."""
+    from embercoach.analysis.shapes.objects import new_number
+
+    made = symbol("")
+    (found,) = made.symbols
+    return found.serial, new_number()
+
+

@@ -1,0 +1,687 @@
+"""The state of a program on one path: names, objects, and what is learned of symbols."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
+    ANY_FLOAT,
+    UNKNOWN,
+    AnyScalar,
+    ArrayShape,
+    AxesSymbol,
+    DType,
+    DTypeSymbol,
+    DTypeValue,
+    PromotedDType,
+    ShapedArray,
+    dtype_symbol,
+    is_floating,
+    weak_kind,
+)
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    AnyInt,
+    Integer,
+    SizeExpr,
+    SizeOperation,
+    SizeSymbol,
+    common_factors,
+    exact_quotient,
+    floor_divide,
+    multiply,
+    of_atom,
+    substituted,
+    subtract,
+    symbol,
+)
+from embercoach.analysis.shapes.objects import (
+    Attributes,
+    Entries,
+    FunctionValue,
+    Items,
+    Iterator,
+    ListReference,
+    Options,
+    Place,
+    Truth,
+    one_of,
+    options_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(eq=False, repr=False)
+class Frame:
+    """The names of a function's activation or of a module.
+
+    Attributes:
+        names: the local names.
+        outer: the frame that free names are looked up in.
+        file: the path of the module, as it is shown.
+        function: the function, None for a module or a class.
+        caller: what runs when this frame ends, and where.
+    """
+
+    names: dict[str, Any]
+    outer: Frame | None
+    module: Any
+    function: FunctionValue | None = None
+    caller: Frame | None = None
+    call_line: int = 0
+    depth: int = 0
+    cls: Any = None
+    returns: list[tuple[Any, Snapshot]] | None = None
+    globals_named: frozenset[str] = frozenset()
+    is_root: bool = False
+    splits: int = 0
+    logged: list[tuple[ast.AST, str, Any]] | None = None
+    yielded: list[Any] = field(default_factory=list)
+    loops: list[Any] = field(default_factory=list)
+
+    def find(self, name: str) -> Frame | None:
+        """The frame that a name is bound in."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names and not (frame is not self and frame.function is None
+                                            and frame.cls is not None):
+                return frame
+            frame = frame.outer
+        return None
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is learned of symbols on a path."""
+
+    sizes: dict[SizeSymbol, Integer]
+    axes: dict[AxesSymbol, ArrayShape]
+    places: dict[Place, Any]
+    truths: dict[Truth, bool]
+    #: What happens on the path for certain, in order.
+    events: tuple[Any, ...] = ()
+    #: Whether something on the path raises.
+    failed: bool = False
+
+    def copy(self) -> Facts:
+        """A copy that is changed separately."""
+        return Facts(
+            dict(self.sizes),
+            dict(self.axes),
+            dict(self.places),
+            dict(self.truths),
+            self.events,
+            self.failed,
+        )
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A path's state: the names of the frame at hand, the heap, and the facts."""
+
+    names: dict[str, Any]
+    heap: dict[int, Any]
+    facts: Facts
+    version: int = 0
+
+
+class Heap:
+    """The state that is common to all frames, on the path at hand.
+
+    Attributes:
+        objects: what each reference stands for.
+        facts: what is learned of symbols.
+        version: changes with every change of an object.
+        ranks: for unknown axes, the symbol that stands for their number.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.objects: dict[int, Any] = {}
+        self.facts = Facts({}, {}, {}, {})
+        #: Whether the function at hand was not called: all of its branches count.
+        self.is_root = True
+        #: Equal versions are equal contents of all objects that both know.
+        self._versions = count(1)
+        self.version = 0
+        self.ranks: dict[AxesSymbol, SizeSymbol] = {}
+        self.axes_of_rank: dict[SizeSymbol, AxesSymbol] = {}
+        #: Pairs of symbols that the program compares with each other.
+        self.compared: set[frozenset[SizeSymbol]] = set()
+
+    # -- paths -------------------------------------------------------------------------------
+
+    def snapshot(self, frame: Frame) -> Snapshot:
+        """The state at hand, to come back to."""
+        return Snapshot(dict(frame.names), dict(self.objects), self.facts.copy(), self.version)
+
+    def restore(self, frame: Frame, state: Snapshot) -> None:
+        """Go on from a state, which is not used otherwise again."""
+        frame.names = state.names
+        self.objects = state.heap
+        self.facts = state.facts
+        self.version = state.version
+
+    def write(self, number: int, value: Any) -> None:
+        """Change an object."""
+        if self.objects.get(number) != value:
+            self.version = next(self._versions)
+        self.objects[number] = value
+
+    # -- resolution --------------------------------------------------------------------------
+
+    def integer(self, number: Integer) -> Integer:
+        """The integer with all that is known of its symbols."""
+        if type(number) is SizeExpr and self.facts.sizes:
+            return substituted(number, self.facts.sizes)
+        return number
+
+    def shape(self, shape: ArrayShape) -> ArrayShape:
+        """The shape with all that is known of its symbols."""
+        return shape_under(self.facts, shape)
+
+    def value(self, value: Any) -> Any:
+        """The value with all that is known of its symbols."""
+        kind = type(value)
+        if kind is ShapedArray:
+            shape = self.shape(value.shape)
+            return value if shape is value.shape else replace(value, shape=shape)
+        if kind is SizeExpr:
+            return self.integer(value)
+        if kind is Place:
+            found = self.facts.places.get(value)
+            return value if found is None else self.value(found)
+        if kind is Truth:
+            return self.truth(value)
+        if kind is tuple:
+            items = []
+            for item in value:
+                if type(item) is AxesSymbol and item in self.facts.axes:
+                    found = self.shape(ArrayShape((), item))
+                    items += [*found.head, *([found.middle] if found.middle else ()), *found.tail]
+                else:
+                    items.append(self.value(item))
+            return tuple(items)
+        if kind is Options:
+            return one_of([self.value(option) for option in value.values])
+        return value
+
+    def truth(self, value: Truth) -> Any:
+        """Whether a condition is true, itself if that is not known."""
+        key = replace(value, is_negated=False) if value.is_negated else value
+        found = self.facts.truths.get(key)
+        return value if found is None else found != value.is_negated
+
+    # -- learning ----------------------------------------------------------------------------
+
+    def learn_equal(self, a: Integer, b: Integer) -> bool:
+        """Learn that two integers are equal; False if they can't be."""
+        a, b = self.integer(a), self.integer(b)
+        if a is ANY_INT or b is ANY_INT or a == b:
+            return True
+        difference = subtract(a, b)
+        if type(difference) is int:
+            return difference == 0
+        if type(difference) is not SizeExpr:
+            return True
+        for candidates in ((a, b), (b, a)):
+            left, right = candidates
+            if type(left) is not SizeExpr:
+                continue
+            found = left.symbol
+            other = right.symbol if type(right) is SizeExpr else None
+            if found is None or (other is not None and other.serial > found.serial):
+                continue
+            if type(right) is SizeExpr and found in right.symbols:
+                continue
+            self.bind(found, right)
+            return True
+        return self._learn_difference(difference)
+
+    def _learn_difference(self, difference: SizeExpr) -> bool:
+        """Learn that a sum is zero, from a symbol that occurs in it once."""
+        common = common_factors(difference)
+        if common is not None:
+            # ``B * S * D == B * S * H * E``: sizes are not zero.
+            rest = exact_quotient(difference, common)
+            if type(rest) is int:
+                return rest == 0
+            if type(rest) is SizeExpr:
+                difference = rest
+        for factors, times in difference.terms.items():
+            if abs(times) != 1 or len(factors) != 1 or not isinstance(factors[0], SizeSymbol):
+                continue
+            found = factors[0]
+            rest = subtract(of_atom(found), multiply(difference, times))
+            if type(rest) is not SizeExpr or found not in rest.symbols:
+                self.bind(found, rest)
+                return True
+            # ``D - H * (D // H) == 0``: D is a multiple of H.
+            divisor = _sole_divisor(rest, found)
+            if divisor is not None:
+                named = SizeSymbol(
+                    f"{found.name} // {divisor}", place=found.place, is_local=found.is_local
+                )
+                if isinstance(divisor, SizeExpr):
+                    named.quotient = found, divisor
+                self.bind(found, multiply(divisor, of_atom(named)))
+                return True
+        # ``2 * D == 6`` and the like.
+        if len(difference.terms) == 2 and difference.constant:
+            ((factors, times),) = [t for t in difference.terms.items() if t[0]]
+            if len(factors) == 1 and isinstance(factors[0], SizeSymbol):
+                whole = exact_quotient(-difference.constant, times)
+                if whole is None:
+                    return False
+                self.bind(factors[0], whole)
+        return True
+
+    def bind(self, found: SizeSymbol, value: Integer) -> None:
+        """Learn what a symbol is."""
+        facts = self.facts
+        one = {found: value}
+        for held, number in facts.sizes.items():
+            if type(number) is SizeExpr and found in number.symbols:
+                facts.sizes[held] = substituted(number, one)
+        facts.sizes[found] = value
+        axes = self.axes_of_rank.get(found)
+        if axes is not None and type(value) is int and 0 <= value <= 8:
+            self.bind_axes(axes, ArrayShape(
+                tuple(symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=axes)
+                      for at in range(value))))
+
+    def bind_axes(self, axes: AxesSymbol, shape: ArrayShape) -> None:
+        """Learn what unknown axes are."""
+        known = self.shape(ArrayShape((), axes))
+        if known.middle is None:
+            if shape.middle is None and len(shape.head) == len(known.head):
+                for a, b in zip(known.head, shape.head, strict=True):
+                    self.learn_equal(a, b)
+            return
+        if known.middle is not axes or shape.middle is axes:
+            return
+        self.facts.axes[axes] = shape
+
+    def rank_of(self, shape: ArrayShape) -> Integer:
+        """The number of axes."""
+        shape = self.shape(shape)
+        if shape.middle is None:
+            return len(shape.head)
+        found = self.ranks.get(shape.middle)
+        if found is None:
+            found = self.ranks[shape.middle] = SizeSymbol(f"{shape.middle.name}.ndim", is_named=False)
+            self.axes_of_rank[found] = shape.middle
+        known = self.facts.sizes.get(found)
+        number: Integer = of_atom(found) if known is None else known
+        return subtract(number, -shape.least_rank)
+
+    def generalize(self, value: Any, start: tuple[int, int]) -> Any:
+        """The value as one of many of its kind: what was made for it alone is unknown.
+
+        Args:
+            value: what a body that runs many times makes.
+            start: the serial numbers of the first symbol and object that it may have made.
+        """
+        return _Generalization(self, start).value(value)
+
+    # -- joins -------------------------------------------------------------------------------
+
+    def join(
+        self,
+        a: Snapshot,
+        b: Snapshot,
+        fresh: set[SizeSymbol | DTypeSymbol] | None = None,
+        *,
+        is_invariant: bool = False,
+    ) -> Snapshot:
+        """The state of a program that comes from one of two.
+
+        Args:
+            a: one of them; the head of a loop, where there is one.
+            b: the other.
+            fresh: gets the symbols made for sizes that differ; those in it stay as they are.
+            is_invariant: what decides between the paths is the same whenever they are reached.
+        """
+        if a.facts.failed is not b.facts.failed:
+            return self._without_failed(a, b)
+        joiner = Joiner(a.facts, b.facts, fresh, is_invariant=is_invariant)
+        names = joiner.mapping(a.names, b.names)
+        if a.version == b.version:
+            facts = self._common(a.facts, b.facts)
+            return Snapshot(names, {**b.heap, **a.heap}, facts, a.version)
+        heap = {}
+        for number, held in a.heap.items():
+            other = b.heap.get(number)
+            heap[number] = held if other is None or other is held else joiner.object(held, other)
+        for number, held in b.heap.items():
+            heap.setdefault(number, held)
+        return Snapshot(names, heap, self._common(a.facts, b.facts), next(self._versions))
+
+    def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
+        """The one of two states in which nothing raises."""
+        failed, other = (a, b) if a.facts.failed else (b, a)
+        if self.is_root:
+            other.facts.events = _united(other.facts.events, failed.facts.events)
+        return other
+
+    def _common(self, a: Facts, b: Facts) -> Facts:
+        """What is learned on both paths."""
+        facts = _common(a, b)
+        if self.is_root or a.failed:
+            facts.events = _united(a.events, b.events)
+        else:
+            facts.events = tuple(event for event in a.events if event in b.events)
+        return facts
+
+
+def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
+    """The divisor ``H`` of ``H * (D // H)``."""
+    if len(number.terms) != 1:
+        return None
+    ((factors, times),) = number.terms.items()
+    for atom in factors:
+        if isinstance(atom, SizeOperation) and atom.kind == "//" and atom.operands[0].symbol is found:
+            rest = exact_quotient(number, of_atom(atom))
+            divisor = atom.operands[1]
+            if rest is not None and (rest == divisor or rest == divisor.constant):
+                return rest
+    return None
+
+
+def shape_under(facts: Facts, shape: ArrayShape) -> ArrayShape:
+    """A shape with all that is learned of its symbols."""
+    middle = shape.middle
+    while middle is not None and middle in facts.axes:
+        found = facts.axes[middle]
+        head = (*shape.head, *found.head)
+        middle = found.middle
+        if middle is None:
+            shape = ArrayShape((*head, *shape.tail))
+        else:
+            shape = ArrayShape(head, middle, (*found.tail, *shape.tail))
+    sizes = facts.sizes
+    if not sizes:
+        return shape
+    head = tuple([substituted(n, sizes) if type(n) is SizeExpr else n for n in shape.head])
+    tail = tuple([substituted(n, sizes) if type(n) is SizeExpr else n for n in shape.tail])
+    if head == shape.head and tail == shape.tail:
+        return shape
+    return ArrayShape(head, middle, tail)
+
+
+def _united(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    return a if a is b else (*a, *(event for event in b if event not in a))
+
+
+def _common(a: Facts, b: Facts) -> Facts:
+    if a.sizes == b.sizes and a.axes == b.axes and a.places == b.places and a.truths == b.truths:
+        return a.copy()
+    return Facts(
+        {k: v for k, v in a.sizes.items() if b.sizes.get(k) == v},
+        {k: v for k, v in a.axes.items() if b.axes.get(k) == v},
+        {k: v for k, v in a.places.items() if k in b.places and b.places[k] == v},
+        {k: v for k, v in a.truths.items() if b.truths.get(k) is v},
+        failed=a.failed,
+    )
+
+
+class Joiner:
+    """The join of values of two paths; sizes that differ get new symbols."""
+
+    def __init__(
+        self, a: Facts, b: Facts, fresh: set[SizeSymbol | DTypeSymbol] | None = None, *, is_invariant: bool = False
+    ) -> None:
+        """Make the join of two paths with these facts.
+
+        Args:
+            a: of one path.
+            b: of the other.
+            fresh: for the head of a loop, the symbols made for it, which get more.
+            is_invariant: what decides between the paths is the same whenever they are reached.
+        """
+        self.a, self.b, self.is_loop = a, b, fresh is not None
+        self.fresh: set[SizeSymbol | DTypeSymbol] = set() if fresh is None else fresh
+        self.is_invariant = is_invariant
+        self.made: dict[tuple[Any, Any], SizeExpr] = {}
+        self.made_dtypes: dict[tuple[DType, DType], DTypeSymbol] = {}
+
+    def mapping(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+        """The join of names, or of attributes; one that is bound on one path is used there."""
+        result = dict(a)
+        for name, value in b.items():
+            held = result.get(name, value)
+            if held is not value:
+                result[name] = self.value(held, value, name)
+        return result
+
+    def object(self, a: Any, b: Any) -> Any:
+        """The join of what a reference stands for."""
+        if a is b or a == b:
+            return a
+        if type(a) is Attributes and type(b) is Attributes:
+            doubtful = a.doubtful | b.doubtful | (a.values.keys() ^ b.values.keys())
+            values = self.mapping(a.values, b.values)
+            return Attributes(values, a.is_summary or b.is_summary, doubtful)
+        if type(a) is Items and type(b) is Items:
+            if a.items is not None and b.items is not None and len(a.items) == len(b.items):
+                items = tuple(self.value(x, y, "") for x, y in zip(a.items, b.items, strict=True))
+                return Items(items)
+            return Items(None, self.any_of([*_held(a), *_held(b)]))
+        if type(a) is Entries and type(b) is Entries:
+            known = {}
+            for key in {**a.known, **b.known}:
+                if key in a.known and key in b.known:
+                    known[key] = self.value(a.known[key], b.known[key], str(key))
+                else:
+                    known[key] = a.known.get(key, b.known.get(key))
+            same = a.known.keys() == b.known.keys()
+            return Entries(known, a.is_open or b.is_open or not same)
+        return UNKNOWN
+
+    def any_of(self, values: list[Any]) -> Any:
+        """What any of some values is; ``UNKNOWN`` for none."""
+        if not values:
+            return UNKNOWN
+        result = values[0]
+        for value in values[1:]:
+            result = self.value(result, value, "")
+        return result
+
+    def value(self, a: Any, b: Any, name: str) -> Any:
+        """The join of two values of one place."""
+        if a is b or (type(a) is type(b) and a == b):
+            return a
+        if type(a) is Place:
+            a = self.a.places.get(a, a)
+        if type(b) is Place:
+            b = self.b.places.get(b, b)
+        kinds = type(a), type(b)
+        if a is UNKNOWN or b is UNKNOWN:
+            return UNKNOWN
+        if kinds == (ShapedArray, ShapedArray):
+            return self.array(a, b, name)
+        if Options not in kinds:
+            weak = weak_kind(a), weak_kind(b)
+            if weak == ("int", "int"):
+                return self.integer(a, b, name)
+            if weak == ("float", "float"):
+                return ANY_FLOAT
+            if weak == ("bool", "bool"):
+                return ANY_BOOL
+            if kinds == (tuple, tuple) and len(a) == len(b):
+                return tuple(self.value(x, y, name) for x, y in zip(a, b, strict=True))
+            if kinds == (str, str) or (AnyScalar in kinds and str in kinds):
+                return one_of([a, b])
+            if kinds == (DTypeValue, DTypeValue):
+                return DTypeValue(None)
+            if kinds == (Iterator, Iterator):
+                return Iterator(None, self.any_of([*_held(a), *_held(b)]))
+        return self.options([*options_of(a), *options_of(b)], name)
+
+    def options(self, values: list[Any], name: str) -> Any:
+        """One of some values, of which arrays and numbers are joined."""
+        arrays = [value for value in values if type(value) is ShapedArray]
+        integers = [value for value in values if weak_kind(value) == "int"]
+        others = [v for v in values if type(v) is not ShapedArray and weak_kind(v) != "int"]
+        if arrays:
+            joined = arrays[0]
+            for array in arrays[1:]:
+                joined = self.array(joined, array, name)
+            others.append(joined)
+        if integers:
+            number = integers[0]
+            for other in integers[1:]:
+                number = self.integer(number, other, name)
+            others.append(number)
+        return one_of(others)
+
+    def integer(self, a: Integer, b: Integer, name: str) -> Integer:
+        """The join of two integers of one place: a new symbol, if they differ."""
+        if a == b and type(a) is type(b):
+            return a
+        if type(a) is SizeExpr and a.symbol in self.fresh:
+            return a
+        if a is ANY_INT or b is ANY_INT:
+            return ANY_INT
+        key = (a, b)
+        made = self.made.get(key)
+        if made is None:
+            known = a.symbol if type(a) is SizeExpr else None
+            other = b.symbol if type(b) is SizeExpr else None
+            # Sizes of one name on both paths, ``B`` of two calls, are one of that name.
+            if known is not None and other is not None and known.name == other.name:
+                name, is_named = known.name, known.is_named and not self.is_loop
+            else:
+                is_named = bool(name) and not self.is_loop
+            made = self.made[key] = symbol(
+                name or "n",
+                is_named=is_named,
+                is_local=not (self.is_invariant and _is_invariant(a) and _is_invariant(b)),
+            )
+            self.fresh.update(made.symbols)
+        return made
+
+    def array(self, a: ShapedArray, b: ShapedArray, name: str) -> ShapedArray:
+        """The join of two arrays of one place."""
+        if a == b:
+            return a
+        shapes = shape_under(self.a, a.shape), shape_under(self.b, b.shape)
+        return ShapedArray(self.shape(*shapes, ""), self.dtype(a.dtype, b.dtype, name), a.line)
+
+    def dtype(self, a: DType, b: DType, name: str) -> DType:
+        """The join of two dtypes of one place: a new symbol, if they differ."""
+        if a == b:
+            return a
+        if a is None or b is None:
+            return None
+        if isinstance(a, PromotedDType) and a.symbols <= self.fresh:
+            return a
+        key = (a, b)
+        found = self.made_dtypes.get(key)
+        if found is None:
+            is_float = is_floating(a) is True and is_floating(b) is True
+            found = DTypeSymbol(name or "one of several", is_floating=is_float)
+            self.made_dtypes[key] = found
+            self.fresh.add(found)
+        return dtype_symbol(found)
+
+    def shape(self, a: ArrayShape, b: ArrayShape, name: str) -> ArrayShape:
+        """The join of two shapes."""
+        if a == b:
+            return a
+        if a.middle is b.middle and (len(a.head), len(a.tail)) == (len(b.head), len(b.tail)):
+            head = [self.integer(m, n, name) for m, n in zip(a.head, b.head, strict=True)]
+            tail = [self.integer(m, n, name) for m, n in zip(a.tail, b.tail, strict=True)]
+            return ArrayShape(tuple(head), a.middle, tuple(tail))
+        # The last axes of which both are known.
+        tail = []
+        for m, n in zip(reversed(_end(a)), reversed(_end(b)), strict=False):
+            tail.insert(0, self.integer(m, n, name))
+        # A head in common stays as well, as long as no axis counts twice.
+        return ArrayShape((), AxesSymbol(), tuple(tail)) if tail else ArrayShape((), AxesSymbol())
+
+
+def _is_invariant(number: Integer) -> bool:
+    return type(number) is not SizeExpr or not any(one.is_local for one in number.symbols)
+
+
+def is_invariant(value: Any) -> bool:
+    """Return whether a condition is the same whenever it is reached."""
+    kind = type(value)
+    if kind is Truth:
+        return is_invariant(value.left) and is_invariant(value.right)
+    if kind is SizeExpr:
+        return _is_invariant(value)
+    if kind is Place:
+        return bool(value.is_setting)
+    if kind is tuple or kind is Options:
+        return all(map(is_invariant, value if kind is tuple else value.values))
+    return value is None or kind in (int, str, float, bool)
+
+
+def _end(shape: ArrayShape) -> tuple[Integer, ...]:
+    return shape.head if shape.middle is None else shape.tail
+
+
+def _held(value: Items | Iterator) -> list[Any]:
+    if value.items is not None:
+        return list(value.items)
+    return [value.common]
+
+
+
+
+class _Generalization:
+    """Forget the symbols that differ between the elements of a list."""
+
+    def __init__(self, heap: Heap, start: tuple[int, int]) -> None:
+        self.heap = heap
+        self.first_symbol, self.first_object = start
+        self.seen: set[int] = set()
+
+    def value(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is SizeExpr:
+            return self.integer(value)
+        if kind is ShapedArray:
+            shape = value.shape
+            head = tuple(map(self.integer, shape.head))
+            tail = tuple(map(self.integer, shape.tail))
+            middle = shape.middle
+            if middle is not None and middle.serial >= self.first_symbol:
+                middle = AxesSymbol()
+            return replace(value, shape=ArrayShape(head, middle, tail))
+        if kind is tuple:
+            return tuple(map(self.value, value))
+        if kind is Options:
+            return one_of([self.value(option) for option in value.values])
+        number = getattr(value, "number", None)
+        if number is not None and number >= self.first_object and number not in self.seen:
+            self.seen.add(number)
+            self.object(number)
+        return value
+
+    def integer(self, number: Integer) -> Integer:
+        if type(number) is SizeExpr and any(
+            symbol.serial >= self.first_symbol and symbol.is_local for symbol in number.symbols
+        ):
+            return ANY_INT
+        return number
+
+    def object(self, number: int) -> None:
+        held = self.heap.objects.get(number)
+        if type(held) is Attributes:
+            values = {name: self.value(item) for name, item in held.values.items()}
+            self.heap.objects[number] = Attributes(values, True, held.doubtful)
+        elif type(held) is Items:
+            items = None if held.items is None else tuple(map(self.value, held.items))
+            self.heap.objects[number] = Items(items, self.value(held.common))
+        elif type(held) is Entries:
+            known = {key: self.value(item) for key, item in held.known.items()}
+            self.heap.objects[number] = Entries(known, held.is_open)

@@ -1,0 +1,626 @@
+"""Integers of a program: known ones, symbolic ones, and unknown ones.
+
+A known integer is an ``int``. A symbolic one is a polynomial, ``SizeExpr``, over atoms: symbols, of
+which each stands for one integer of one place, floor quotients, minima and maxima. Equal
+polynomials are equal integers; others may still be equal. ``ANY_INT`` is an integer of which
+nothing is known, and is never equal to itself.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import count
+from math import gcd
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+#: More terms in a sum, factors in a product or operations inside each other are not computed with.
+MAX_TERMS, MAX_FACTORS, MAX_NESTED = 12, 8, 5
+#: A number beyond this is no size.
+LARGEST = 1 << 62
+
+_serial = count(1)
+
+
+class AnyInt(Enum):
+    """The type of ``ANY_INT``."""
+
+    ANY = "?"
+
+
+ANY_INT = AnyInt.ANY
+
+
+class SizeSymbol:
+    """One unknown integer of one place: an element of a shape, an argument, an attribute.
+
+    Attributes:
+        name: as the program calls it.
+        serial: distinguishes it from all others; older ones have smaller numbers.
+        is_named: whether the program gives it its name (``B, S = x.shape``, a parameter).
+        place: what reads it: the scope and kind of its name; sizes whose names stand side by side
+            in one scope are meant to differ.
+        is_local: whether it is made anew whenever its place is reached again, so that the rounds
+            of a loop have different ones; that of a configuration's field is not.
+        quotient: for one that is a whole symbol divided by a divisor of it, these two.
+    """
+
+    __slots__ = ("is_local", "is_named", "key", "name", "place", "quotient", "serial")
+
+    def __init__(
+        self, name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
+    ) -> None:
+        """Make a symbol that differs from all others."""
+        self.is_local = is_local
+        self.quotient: tuple[SizeSymbol, SizeExpr] | None = None
+        self.name = name
+        self.serial = next(_serial)
+        self.is_named = is_named
+        self.place = place
+        self.key: tuple[object, ...] = (0, self.serial)
+
+    @property
+    def nested(self) -> int:
+        """How many operations are inside each other: none."""
+        return 0
+
+    @property
+    def symbols(self) -> frozenset[SizeSymbol]:
+        """The symbol itself."""
+        return frozenset((self,))
+
+    def __repr__(self) -> str:
+        """The name."""
+        return self.name
+
+
+class SizeOperation:
+    """A quotient that is rounded down (``//``), or the least (``min``) or greatest of integers."""
+
+    __slots__ = ("key", "kind", "nested", "operands", "symbols")
+
+    def __init__(self, kind: str, operands: tuple[SizeExpr, ...]) -> None:
+        """Make the operation of these operands."""
+        self.kind = kind
+        self.operands = operands
+        self.key: tuple[object, ...] = (1, kind, tuple(o.key for o in operands))
+        self.nested = 1 + max(o.nested for o in operands)
+        self.symbols: frozenset[SizeSymbol] = frozenset().union(*(o.symbols for o in operands))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content."""
+        return isinstance(other, SizeOperation) and self.key == other.key
+
+    def __hash__(self) -> int:
+        """Hash by content."""
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        """As Python writes it."""
+        if self.kind == "//":
+            left, right = self.operands
+            return f"{_grouped(left)} // {_grouped(right)}"
+        return f"{self.kind}({', '.join(map(str, self.operands))})"
+
+
+Atom = SizeSymbol | SizeOperation
+#: Factors in order, each as often as it occurs.
+Monomial = tuple[Atom, ...]
+
+
+class SizeExpr:
+    """A polynomial with integer coefficients; a constant one occurs in operands only."""
+
+    __slots__ = ("_hash", "key", "nested", "symbols", "terms")
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        """Make the sum of monomials, each times its coefficient; none is zero."""
+        self.terms = terms
+        self.key = tuple(
+            sorted((tuple(atom.key for atom in factors), times) for factors, times in terms.items())
+        )
+        self._hash = hash(self.key)
+        atoms = [atom for factors in terms for atom in factors]
+        self.nested: int = max((atom.nested for atom in atoms), default=0)
+        self.symbols: frozenset[SizeSymbol] = frozenset().union(*(a.symbols for a in atoms))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content."""
+        return isinstance(other, SizeExpr) and self._hash == other._hash and self.key == other.key
+
+    def __hash__(self) -> int:
+        """Hash by content."""
+        return self._hash
+
+    @property
+    def symbol(self) -> SizeSymbol | None:
+        """The symbol that this is, if it is nothing else."""
+        if len(self.terms) != 1:
+            return None
+        ((factors, times),) = self.terms.items()
+        alone = times == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol)
+        return factors[0] if alone else None  # type: ignore[return-value]
+
+    @property
+    def atom(self) -> Atom | None:
+        """The atom that this is, if it is nothing else."""
+        if len(self.terms) != 1:
+            return None
+        ((factors, times),) = self.terms.items()
+        return factors[0] if times == 1 and len(factors) == 1 else None
+
+    @property
+    def constant(self) -> int:
+        """The number that is added to the other terms."""
+        return self.terms.get((), 0)
+
+    def __repr__(self) -> str:
+        """As Python writes it, positive terms first."""
+        return _written(self)
+
+
+#: What a program knows of an integer.
+Integer = int | SizeExpr | AnyInt
+
+
+def symbol(
+    name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
+) -> SizeExpr:
+    """A new symbol."""
+    return of_atom(SizeSymbol(name, is_named=is_named, place=place, is_local=is_local))
+
+
+def of_atom(atom: Atom) -> SizeExpr:
+    """The integer that is one atom."""
+    return SizeExpr({(atom,): 1})
+
+
+def _terms_of(number: int | SizeExpr) -> Mapping[Monomial, int]:
+    if isinstance(number, SizeExpr):
+        return number.terms
+    return {(): number} if number else {}
+
+
+def _made(terms: dict[Monomial, int]) -> Integer:
+    """The integer of a sum; ``ANY_INT`` if it is too long or too large."""
+    found = {factors: times for factors, times in terms.items() if times}
+    if not found:
+        return 0
+    if len(found) > MAX_TERMS or any(abs(times) > LARGEST for times in found.values()):
+        return ANY_INT
+    if len(found) == 1 and () in found:
+        return found[()]
+    if any(len(factors) > MAX_FACTORS for factors in found):
+        return ANY_INT
+    return SizeExpr(found)
+
+
+def add(a: Integer, b: Integer) -> Integer:
+    """Return ``a + b``."""
+    if type(a) is int and type(b) is int:
+        return a + b
+    if a is ANY_INT or b is ANY_INT:
+        return ANY_INT
+    terms = dict(_terms_of(a))  # type: ignore[arg-type]
+    for factors, times in _terms_of(b).items():  # type: ignore[arg-type]
+        terms[factors] = terms.get(factors, 0) + times
+    return _made(terms)
+
+
+def subtract(a: Integer, b: Integer) -> Integer:
+    """Return ``a - b``."""
+    if type(a) is int and type(b) is int:
+        return a - b
+    return add(a, multiply(b, -1))
+
+
+def multiply(a: Integer, b: Integer) -> Integer:
+    """Return ``a * b``."""
+    if type(a) is int and type(b) is int:
+        return a * b
+    if (type(a) is int and a == 0) or (type(b) is int and b == 0):
+        return 0
+    if a is ANY_INT or b is ANY_INT:
+        return ANY_INT
+    if type(a) is int and a == 1:
+        return b
+    if type(b) is int and b == 1:
+        return a
+    terms: dict[Monomial, int] = {}
+    for left, m in _terms_of(a).items():  # type: ignore[arg-type]
+        for right, n in _terms_of(b).items():  # type: ignore[arg-type]
+            factors = tuple(sorted(left + right, key=_key)) if left and right else left + right
+            terms[factors] = terms.get(factors, 0) + m * n
+    return _made(terms)
+
+
+def _key(atom: Atom) -> tuple[object, ...]:
+    return atom.key
+
+
+def product(numbers: Iterable[Integer]) -> Integer:
+    """Return the product of integers; of none it is 1."""
+    result: Integer = 1
+    for number in numbers:
+        result = multiply(result, number)
+    return result
+
+
+def floor_divide(a: Integer, b: Integer) -> Integer:
+    """Return ``a // b``; ``ANY_INT`` for a zero divisor."""
+    if type(a) is int and type(b) is int:
+        return a // b if b else ANY_INT
+    if a is ANY_INT or b is ANY_INT or b == 0:
+        return ANY_INT
+    whole = exact_quotient(a, b)
+    if whole is not None:
+        return whole
+    a, b = without_common_factors(a, b)
+    if b == 1:
+        return a
+    # ``(3 * D + r) // 3`` is ``D + r // 3``: what the divisor divides leaves the quotient.
+    taken: dict[Monomial, int] = {}
+    left: dict[Monomial, int] = {}
+    for factors, times in _terms_of(a).items():  # type: ignore[arg-type]
+        part = _monomial_quotient(factors, times, b)
+        if part is None:
+            left[factors] = times
+        else:
+            taken[part[0]] = taken.get(part[0], 0) + part[1]
+    rest = _made(left)
+    if rest is ANY_INT:
+        return ANY_INT
+    if type(b) is int and type(rest) is int:
+        return add(_made(taken), rest // b)
+    if type(b) is int and isinstance(rest, SizeExpr):
+        common = gcd(b, *rest.terms.values())
+        if common > 1:
+            inner = floor_divide(_scaled_down(rest, common), b // common)
+            return add(_made(taken), inner)
+        sole = rest.atom
+        if isinstance(sole, SizeOperation) and sole.kind == "//" and b > 0:
+            divisor = sole.operands[1]
+            if set(divisor.terms) == {()} and divisor.constant > 0:
+                return add(
+                    _made(taken), floor_divide(_plain(sole.operands[0]), divisor.constant * b)
+                )
+    return add(_made(taken), _operation("//", (rest, b)))
+
+
+def without_common_factors(
+    a: int | SizeExpr, b: int | SizeExpr
+) -> tuple[int | SizeExpr, int | SizeExpr]:
+    """Two integers without the symbols that are factors of both, which are not zero."""
+    if not isinstance(a, SizeExpr) or not isinstance(b, SizeExpr) or len(b.terms) != 1:
+        return a, b
+    ((divisor, _),) = b.terms.items()
+    common: list[Atom] = []
+    left = list(divisor)
+    for atom in divisor:
+        often = common.count(atom) + 1
+        if all(factors.count(atom) >= often for factors in a.terms):
+            common.append(atom)
+            left.remove(atom)
+    if not common:
+        return a, b
+    factor = SizeExpr({tuple(common): 1})
+    parts = exact_quotient(a, factor), exact_quotient(b, factor)
+    if parts[0] is None or parts[1] is None or parts[0] is ANY_INT or parts[1] is ANY_INT:
+        return a, b
+    return parts[0], parts[1]
+
+
+def common_factors(number: SizeExpr) -> SizeExpr | None:
+    """The product of the symbols that are factors of all terms, None if there are none."""
+    first, *others = number.terms
+    common = list(first)
+    for factors in others:
+        left = list(factors)
+        kept = []
+        for atom in common:
+            if atom in left:
+                left.remove(atom)
+                kept.append(atom)
+        common = kept
+    return SizeExpr({tuple(common): 1}) if common else None
+
+
+def _plain(number: SizeExpr) -> Integer:
+    """The integer of an operand, which may be a constant."""
+    return number.constant if set(number.terms) <= {()} else number
+
+
+def _scaled_down(number: SizeExpr, divisor: int) -> Integer:
+    return _made({factors: times // divisor for factors, times in number.terms.items()})
+
+
+def _monomial_quotient(
+    factors: Monomial, times: int, divisor: int | SizeExpr
+) -> tuple[Monomial, int] | None:
+    """A monomial divided by a number or a monomial, None if something is left over."""
+    if isinstance(divisor, int):
+        return (factors, times // divisor) if times % divisor == 0 else None
+    if len(divisor.terms) != 1:
+        return None
+    ((others, number),) = divisor.terms.items()
+    if times % number:
+        return None
+    left = list(factors)
+    for atom in others:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left), times // number
+
+
+def exact_quotient(a: Integer, b: Integer) -> Integer | None:
+    """Return ``a / b`` where ``b`` certainly divides ``a``, None where that is not known."""
+    if a is ANY_INT or b is ANY_INT or b == 0:
+        return None
+    if type(a) is int and type(b) is int:
+        return a // b if a % b == 0 else None
+    if a == b:
+        return 1
+    if a == 0:
+        return 0
+    if isinstance(b, SizeExpr) and len(b.terms) > 1:
+        return _polynomial_quotient(a, b)
+    result: dict[Monomial, int] = {}
+    for factors, times in _terms_of(a).items():  # type: ignore[arg-type]
+        part = _monomial_quotient(factors, times, b)  # type: ignore[arg-type]
+        if part is None:
+            return None
+        result[part[0]] = result.get(part[0], 0) + part[1]
+    made = _made(result)
+    return None if made is ANY_INT else made
+
+
+def _polynomial_quotient(a: Integer, b: SizeExpr) -> Integer | None:
+    """Divide by a sum, term by term: ``(2 * C + 2 * D) / (C + D)``."""
+    if not isinstance(a, SizeExpr):
+        return None
+    lead, number = max(b.terms.items(), key=_lead)
+    left: Integer = a
+    result: Integer = 0
+    for _ in range(MAX_TERMS):
+        if left == 0:
+            return result
+        if not isinstance(left, SizeExpr):
+            return None
+        factors, times = max(left.terms.items(), key=_lead)
+        part = _monomial_quotient(factors, times, SizeExpr({lead: number}))
+        if part is None:
+            return None
+        step = _made({part[0]: part[1]})
+        result = add(result, step)
+        left = subtract(left, multiply(step, b))
+    return None
+
+
+def _lead(term: tuple[Monomial, int]) -> tuple[int, tuple[object, ...]]:
+    return len(term[0]), tuple(atom.key for atom in term[0])
+
+
+def modulo(a: Integer, b: Integer) -> Integer:
+    """Return ``a % b``."""
+    if type(a) is int and type(b) is int:
+        return a % b if b else ANY_INT
+    quotient = floor_divide(a, b)
+    return subtract(a, multiply(quotient, b))
+
+
+def ceil_divide(a: Integer, b: Integer) -> Integer:
+    """Return ``-(-a // b)``."""
+    return multiply(floor_divide(multiply(a, -1), b), -1)
+
+
+def least(numbers: Iterable[Integer]) -> Integer:
+    """Return the least of integers."""
+    return _extreme("min", tuple(numbers))
+
+
+def greatest(numbers: Iterable[Integer]) -> Integer:
+    """Return the greatest of integers."""
+    return _extreme("max", tuple(numbers))
+
+
+def _extreme(kind: str, numbers: tuple[Integer, ...]) -> Integer:
+    choose: Callable[[int, int], int] = min if kind == "min" else max
+    found: dict[Integer, None] = {}
+    known: int | None = None
+    for number in numbers:
+        if number is ANY_INT:
+            return ANY_INT
+        if type(number) is int:
+            known = number if known is None else choose(known, number)
+        else:
+            found[number] = None
+    kept: list[Integer] = list(found)
+    if known is not None:
+        kept.append(known)
+    # ``min(S, S + 1)`` is ``S``.
+    dominated = {
+        i
+        for i, a in enumerate(kept)
+        for j, b in enumerate(kept)
+        if i != j and type(d := subtract(a, b)) is int and (d > 0 if kind == "min" else d < 0)
+    }
+    kept = [number for i, number in enumerate(kept) if i not in dominated]
+    return kept[0] if len(kept) == 1 else _operation(kind, tuple(kept))
+
+
+def _operation(kind: str, operands: tuple[Integer, ...]) -> Integer:
+    given = []
+    for operand in operands:
+        if operand is ANY_INT:
+            return ANY_INT
+        given.append(operand if isinstance(operand, SizeExpr) else SizeExpr({(): operand}))
+    if kind != "//":
+        given.sort(key=lambda operand: operand.key)
+    if len(given) > MAX_TERMS or max(operand.nested for operand in given) >= MAX_NESTED:
+        return ANY_INT
+    return of_atom(SizeOperation(kind, tuple(given)))
+
+
+def substituted(number: Integer, values: Mapping[SizeSymbol, Integer]) -> Integer:
+    """The integer where symbols are replaced."""
+    if not isinstance(number, SizeExpr) or not values or number.symbols.isdisjoint(values):
+        return number
+    result: Integer = 0
+    for factors, times in number.terms.items():
+        part: Integer = times
+        for atom in factors:
+            part = multiply(part, _atom_substituted(atom, values))
+        result = add(result, part)
+    return result
+
+
+def _atom_substituted(atom: Atom, values: Mapping[SizeSymbol, Integer]) -> Integer:
+    if isinstance(atom, SizeSymbol):
+        found = values.get(atom)
+        return of_atom(atom) if found is None else found
+    operands = [substituted(_plain(operand), values) for operand in atom.operands]
+    if atom.kind == "//":
+        return floor_divide(*operands)
+    return least(operands) if atom.kind == "min" else greatest(operands)
+
+
+class Comparison(Enum):
+    """What is known of two sizes, which are not negative.
+
+    EQUAL, DIFFERENT: for all values of the symbols.
+    DEGENERATE: different unless a symbol is 0 or 1.
+    POSSIBLE: equal for some values.
+    """
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    DEGENERATE = "degenerate"
+    POSSIBLE = "possible"
+
+
+def compare(a: Integer, b: Integer) -> Comparison:
+    """Compare two sizes."""
+    if a is ANY_INT or b is ANY_INT:
+        return Comparison.POSSIBLE
+    if a == b:
+        return Comparison.EQUAL
+    difference = subtract(a, b)
+    if type(difference) is int:
+        return Comparison.EQUAL if difference == 0 else Comparison.DIFFERENT
+    if isinstance(difference, SizeExpr):
+        if _never_divides(difference):
+            return Comparison.DIFFERENT
+        if sign_above_one(difference):
+            return Comparison.DEGENERATE
+    return Comparison.POSSIBLE
+
+
+def _never_divides(difference: SizeExpr) -> bool:
+    """Return whether it is never zero, as ``2 * D + 1``: all but the constant share a factor."""
+    constant = difference.constant
+    if not constant:
+        return False
+    common = gcd(*(times for factors, times in difference.terms.items() if factors))
+    return constant % common != 0
+
+
+def sign_above_one(number: SizeExpr) -> int:
+    """The sign that a polynomial has wherever its symbols are above 1; 0 if that is not known."""
+    if any(not isinstance(atom, SizeSymbol) for factors in number.terms for atom in factors):
+        return 0
+    # With ``s = t + 2`` for each symbol, coefficients of one sign decide.
+    terms: dict[Monomial, int] = {}
+    for factors, times in number.terms.items():
+        expanded: dict[Monomial, int] = {(): times}
+        for atom in factors:
+            step: dict[Monomial, int] = {}
+            for held, n in expanded.items():
+                step[held] = step.get(held, 0) + 2 * n
+                more = tuple(sorted((*held, atom), key=_key))
+                step[more] = step.get(more, 0) + n
+            expanded = step
+        if len(expanded) > 1 << MAX_FACTORS:
+            return 0
+        for held, n in expanded.items():
+            terms[held] = terms.get(held, 0) + n
+    if terms.get((), 0) > 0 and all(times >= 0 for times in terms.values()):
+        return 1
+    if terms.get((), 0) < 0 and all(times <= 0 for times in terms.values()):
+        return -1
+    return 0
+
+
+def at_least(a: Integer, b: Integer) -> bool:
+    """Return whether ``a >= b`` for all values of the symbols, which are not negative."""
+    difference = subtract(a, b)
+    if type(difference) is int:
+        return difference >= 0
+    if not isinstance(difference, SizeExpr):
+        return False
+    return all(
+        times >= 0 and all(_is_size(atom) for atom in factors)
+        for factors, times in difference.terms.items()
+    )
+
+
+def _is_size(atom: Atom) -> bool:
+    """Return whether an atom is certainly not negative, if symbols are not."""
+    if isinstance(atom, SizeSymbol):
+        return True
+    parts = [
+        all(times >= 0 and all(map(_is_size, factors)) for factors, times in operand.terms.items())
+        for operand in atom.operands
+    ]
+    return any(parts) if atom.kind == "max" else all(parts)
+
+
+def _written(number: SizeExpr) -> str:
+    parts: list[tuple[str, str]] = []
+    ordered = sorted(number.terms.items(), key=lambda term: (term[1] < 0, not term[0], _lead(term)))
+    for factors, times in ordered:
+        factors = _with_wholes(factors)
+        alone = len(number.terms) == 1 and len(factors) == 1 and times == 1
+        names = [_factor(atom, alone=alone) for atom in factors]
+        if abs(times) != 1 or not factors:
+            names.insert(0, str(abs(times)))
+        parts.append(("-" if times < 0 else "+", " * ".join(names)))
+    text = "".join(f" {sign} {part}" for sign, part in parts)
+    return text.removeprefix(" + ") if text.startswith(" + ") else "-" + text.removeprefix(" - ")
+
+
+def _with_wholes(factors: Monomial) -> Monomial:
+    """The factors where a quotient times its divisor is the whole."""
+    for atom in factors:
+        if isinstance(atom, SizeSymbol) and atom.quotient is not None:
+            whole, divisor = atom.quotient
+            if len(divisor.terms) != 1:
+                continue
+            ((others, number),) = divisor.terms.items()
+            left = list(factors)
+            left.remove(atom)
+            if number == 1 and all(left.count(one) >= others.count(one) for one in others):
+                for one in others:
+                    left.remove(one)
+                return _with_wholes((whole, *left))
+    return factors
+
+
+def _factor(atom: Atom, *, alone: bool) -> str:
+    text = repr(atom)
+    return text if alone or " // " not in text or text.endswith(")") else f"({text})"
+
+
+def _grouped(number: SizeExpr) -> str:
+    text = repr(number)
+    return text if set(number.terms) <= {()} or number.atom in _plain_atoms(number) else f"({text})"
+
+
+def _plain_atoms(number: SizeExpr) -> tuple[Atom, ...]:
+    """The atom of an integer that needs no parentheses as an operand."""
+    atom = number.atom
+    if atom is None or (isinstance(atom, SizeOperation) and atom.kind == "//"):
+        return ()
+    return (atom,)

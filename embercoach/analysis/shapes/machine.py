@@ -1,0 +1,261 @@
+"""The abstract interpreter: its state, and the dispatch of nodes by type.
+
+``expressions``, ``statements`` and ``calls`` register what they evaluate here; ``Machine`` runs a
+module and asks for what they find. Nothing of the program is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.frames import Frame, Heap, Joiner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from embercoach.analysis.shapes.integers import SizeSymbol
+    from embercoach.analysis.shapes.objects import ClassValue, FunctionValue, ModuleValue
+    from embercoach.analysis.shapes.requirements import Condition
+
+#: Calls inside each other.
+DEEPEST = 24
+#: Nodes that are evaluated for a file, and for each character of it.
+STEPS, STEPS_OF_CHARACTER = 40_000, 6
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of the program: its path and tree, and how its imports are found.
+
+    Attributes:
+        path: of the file.
+        tree: as ``ast`` parses it.
+        find: the file that an import names (module, level), None for a library's.
+        has_other_arrays: whether it mentions libraries whose values have array methods, too.
+    """
+
+    path: Path
+    tree: ast.Module
+    find: Callable[[str, int], SourceFile | None]
+    has_other_arrays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeEvent:
+    """Something that a call or an operation does to its arguments' sizes.
+
+    Attributes:
+        node: the call or operation.
+        file: that holds it.
+        reason: one clause, with the sizes.
+        condition: under which it does not raise; None if it always does.
+        operation: what is called: ``matmul``, ``mlx.nn.Linear``.
+        callers: the lines of the calls that lead here, the nearest first, with their files.
+    """
+
+    node: ast.AST
+    file: SourceFile
+    reason: str
+    condition: Condition | None
+    operation: str
+    callers: tuple[tuple[SourceFile, int], ...] = ()
+
+
+class BudgetError(Exception):
+    """The steps for this file are used up."""
+
+
+class Machine:
+    """The interpreter of one file and what it imports.
+
+    Attributes:
+        heap: objects and facts on the path at hand.
+        events: what is found, by node and reason.
+        trials: above 0, alternatives are tried out: what they find is dropped.
+        records: values of assigned names, by node, of each activation.
+    """
+
+    def __init__(self, file: SourceFile, *, characters: int, records: bool = False) -> None:
+        """Prepare the run of a file."""
+        self.file = file
+        self.heap = Heap()
+        self.left = STEPS + STEPS_OF_CHARACTER * characters
+        self.events: dict[tuple[int, str], ShapeEvent] = {}
+        self.trials = 0
+        self.keeps_records = records
+        #: By function (None for a module) the values of its assigned names in all activations.
+        self.records: dict[ast.AST | None, dict[tuple[ast.AST, str], Any]] = {}
+        self._repeated: dict[int, frozenset[int]] = {}
+        self._bodies: list[list[ast.stmt]] = []
+        self.modules: dict[Path, ModuleValue | None] = {}
+        self.active: list[FunctionValue] = []
+        self.reached: set[ast.AST] = set()
+        self.instances: dict[ClassValue, Any] = {}
+        self.open_attributes: dict[tuple[int, str], Any] = {}
+        self.memo: dict[Any, Any] = {}
+        self.defaults: dict[SizeSymbol, int] = {}
+        self.silent = False
+
+    def evaluate(self, frame: Frame, node: ast.AST) -> Any:
+        """The value of an expression."""
+        self.left -= 1
+        if self.left < 0:
+            raise BudgetError
+        handler = EVALUATORS.get(type(node))
+        return UNKNOWN if handler is None else handler(self, frame, node)
+
+    def execute(self, frame: Frame, body: list[ast.stmt]) -> bool:
+        """Run statements; return whether the program can go on after them."""
+        repeated = self._repeated_tests(body)
+        for at, node in enumerate(body):
+            self.left -= 1
+            if self.left < 0:
+                raise BudgetError
+            if at in repeated and frame.splits < MOST_SPLITS:
+                return SPLIT[0](self, frame, node, body[at + 1 :])
+            handler = EXECUTORS.get(type(node))
+            if handler is not None and handler(self, frame, node) is False:
+                return False
+        return True
+
+    def _repeated_tests(self, body: list[ast.stmt]) -> frozenset[int]:
+        """The places of ``if`` statements whose condition a later one of the body has as well."""
+        found = self._repeated.get(id(body))
+        if found is None:
+            found = self._repeated[id(body)] = repeated_tests(body)
+            self._bodies.append(body)  # keeps its id
+        return found
+
+    def note_records(self, frame: Frame) -> None:
+        """Keep the values of assigned names, with all that is learned by the end of the frame.
+
+        Activations with different sizes are one with symbols that stand for either.
+        """
+        if not frame.logged or self.silent:
+            return
+        values: dict[tuple[ast.AST, str], Any] = {}
+        joiner = Joiner(self.heap.facts, self.heap.facts)
+        for node, name, value in frame.logged:
+            value = self.heap.value(value)
+            key = (node, name)
+            values[key] = joiner.value(values[key], value, name) if key in values else value
+        function = None if frame.function is None else frame.function.node
+        known = self.records.get(function)
+        if known is None:
+            self.records[function] = values
+            return
+        joiner = Joiner(self.heap.facts, self.heap.facts)
+        for key, value in values.items():
+            known[key] = joiner.value(known[key], value, key[1]) if key in known else value
+
+    def add_event(
+        self, frame: Frame, node: ast.AST, reason: str, condition: Condition | None, operation: str
+    ) -> None:
+        """Note what a call does on the path at hand."""
+        facts = self.heap.facts
+        if condition is None:
+            facts.failed = True
+        if self.trials or len(facts.events) >= MOST_EVENTS:
+            return
+        callers = []
+        at: Frame | None = frame
+        while at is not None and at.caller is not None:
+            callers.append((at.caller.module, at.call_line))
+            at = at.caller
+        event = ShapeEvent(node, frame.module, reason, condition, operation, tuple(callers))
+        facts.events = (*facts.events, event)
+
+    def commit(self) -> None:
+        """Keep what happens on the path at hand; the first of its kind at each node."""
+        for event in self.heap.facts.events:
+            condition = event.condition
+            kind = "" if condition is None else f"{condition.left} {condition.right}"
+            self.events.setdefault((id(event.node), kind), event)
+        self.heap.facts.events = ()
+        self.heap.facts.failed = False
+
+
+#: Events of one path that are kept.
+MOST_EVENTS = 200
+
+#: Conditions of a function on which all that follows is run twice.
+MOST_SPLITS = 2
+
+
+def repeated_tests(body: list[ast.stmt]) -> frozenset[int]:
+    """The places of ``if`` statements whose condition a later one of the body has as well."""
+    if sum(type(node) is ast.If for node in body) < 1:
+        return frozenset()
+    keys = [_test_keys(node) for node in body]
+    found = set()
+    later: set[str] = set()
+    for at in range(len(body) - 1, -1, -1):
+        node = body[at]
+        if isinstance(node, ast.If) and (key := _key_of(node.test)) and key in later:
+            found.add(at)
+        later |= keys[at]
+    return frozenset(found)
+
+
+def _test_keys(node: ast.stmt) -> set[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return set()
+    return {
+        key
+        for one in ast.walk(node)
+        if isinstance(one, (ast.If, ast.IfExp)) and (key := _key_of(one.test))
+    }
+
+
+def _key_of(test: ast.expr) -> str:
+    """A name or an attribute that is tested, whether for truth or for ``None``."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        if isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+            test = test.left
+        else:
+            return ast.dump(test.left)[:200] + type(test.comparators[0]).__name__
+    if isinstance(test, (ast.Name, ast.Attribute)):
+        return ast.dump(test)[:200]
+    return ""
+
+
+Evaluator = "Callable[[Machine, Frame, Any], Any]"
+#: By type of node: expressions give values, statements False where the program can't go on.
+EVALUATORS: dict[type[ast.AST], Callable[[Machine, Frame, Any], Any]] = {}
+EXECUTORS: dict[type[ast.AST], Callable[[Machine, Frame, Any], bool | None]] = {}
+
+
+#: Runs an ``if`` and all that follows it, once for each branch.
+SPLIT: list[Callable[[Machine, Frame, ast.If, list[ast.stmt]], bool]] = []
+
+
+def evaluates(
+    *kinds: type[ast.AST],
+) -> Callable[[Callable[[Machine, Frame, Any], Any]], Callable[[Machine, Frame, Any], Any]]:
+    """Register the evaluation of expressions of some types."""
+
+    def register(function: Callable[[Machine, Frame, Any], Any]) -> Any:
+        for kind in kinds:
+            EVALUATORS[kind] = function
+        return function
+
+    return register
+
+
+def executes(
+    *kinds: type[ast.AST],
+) -> Callable[[Callable[[Machine, Frame, Any], bool | None]], Any]:
+    """Register the execution of statements of some types."""
+
+    def register(function: Callable[[Machine, Frame, Any], bool | None]) -> Any:
+        for kind in kinds:
+            EXECUTORS[kind] = function
+        return function
+
+    return register

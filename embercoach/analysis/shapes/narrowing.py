@@ -1,0 +1,215 @@
+"""What a condition that holds, or doesn't, says of names, places and sizes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ShapedArray
+from embercoach.analysis.shapes.integers import SizeExpr
+from embercoach.analysis.shapes.objects import (
+    Attributes,
+    LibraryName,
+    ObjectReference,
+    Options,
+    Place,
+    Truth,
+    one_of,
+)
+from embercoach.analysis.shapes.operations import array_of_place, negated, truth_of
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.frames import Frame
+    from embercoach.analysis.shapes.machine import Machine
+
+
+def assume(machine: Machine, frame: Frame, test: ast.expr, holds: bool, truth: Any) -> bool:
+    """Go on where a condition holds, or doesn't; False if it can't be so.
+
+    Args:
+        machine: the interpreter.
+        frame: the frame at hand.
+        test: the condition, which was evaluated here.
+        holds: whether it is to be true.
+        truth: what is known of it: what ``truth_of`` gives.
+    """
+    kind = type(test)
+    if kind is ast.UnaryOp and type(test.op) is ast.Not:  # type: ignore[attr-defined]
+        return assume(machine, frame, test.operand, not holds, negated(truth))  # type: ignore[attr-defined]
+    if kind is ast.BoolOp:
+        return _assume_parts(machine, frame, test, holds)  # type: ignore[arg-type]
+    if kind is ast.Compare and len(test.ops) == 1:  # type: ignore[attr-defined]
+        _narrow_none(machine, frame, test, holds)  # type: ignore[arg-type]
+    elif kind is ast.Call:
+        _narrow_type(machine, frame, test, holds)  # type: ignore[arg-type]
+    elif kind in (ast.Name, ast.Attribute):
+        _narrow_true(machine, frame, test, holds)
+    if type(truth) is bool:
+        return truth is holds
+    return learn_truth(machine, truth, holds) if type(truth) is Truth else True
+
+
+def _assume_parts(machine: Machine, frame: Frame, test: ast.BoolOp, holds: bool) -> bool:
+    """``a and b`` that holds, ``a or b`` that doesn't: so does each part."""
+    is_and = type(test.op) is ast.And
+    if is_and is not holds:
+        return True
+    for part in test.values:
+        truth: Any = ANY_BOOL
+        if not any(isinstance(one, (ast.Call, ast.NamedExpr)) for one in ast.walk(part)):
+            machine.trials += 1
+            try:
+                truth = truth_of(machine, machine.evaluate(frame, part))
+            finally:
+                machine.trials -= 1
+        if not assume(machine, frame, part, holds, truth):
+            return False
+    return True
+
+
+def learn_truth(machine: Machine, value: Truth, holds: bool) -> bool:
+    """Learn that a condition holds, or doesn't; False if it can't be so."""
+    heap = machine.heap
+    is_true = holds != value.is_negated
+    key = Truth(value.operator, value.left, value.right)
+    heap.facts.truths[key] = is_true
+    if is_true and value.operator == "==":
+        if type(value.left) is SizeExpr:
+            return heap.learn_equal(value.left, value.right)
+        for place, other in ((value.left, value.right), (value.right, value.left)):
+            if type(place) is Place and type(other) in (str, int, float, bool, type(None)):
+                heap.facts.places[place] = other
+    if value.operator == "is" and type(value.left) is Place:
+        if is_true:
+            heap.facts.places[value.left] = None
+        else:
+            heap.facts.truths[Truth("is", value.left, None)] = False
+    if value.operator == "true" and type(value.left) is Place and not is_true:
+        pass  # None, zero, or empty
+    return True
+
+
+def _place_of(machine: Machine, frame: Frame, node: ast.expr) -> tuple[str, Any, Any] | None:
+    """Where a name or an attribute keeps its value: (kind, holder, name)."""
+    if type(node) is ast.Name:
+        found = frame.find(node.id)
+        return None if found is None else ("name", found, node.id)
+    if type(node) is ast.Attribute:
+        machine.trials += 1
+        try:
+            owner = machine.heap.value(machine.evaluate(frame, node.value))
+        finally:
+            machine.trials -= 1
+        if type(owner) is ObjectReference:
+            return ("attribute", owner, node.attr)
+    return None
+
+
+def _read(machine: Machine, place: tuple[str, Any, Any]) -> Any:
+    kind, holder, name = place
+    if kind == "name":
+        return holder.names[name]
+    held = machine.heap.objects.get(holder.number)
+    return held.values.get(name, UNKNOWN) if type(held) is Attributes else UNKNOWN
+
+
+def _write(machine: Machine, frame: Frame, place: tuple[str, Any, Any], value: Any) -> None:
+    kind, holder, name = place
+    if kind == "name":
+        if holder is frame:
+            holder.names[name] = value
+        elif frame.function is not None:
+            frame.names[name] = value  # for this path only
+        return
+    held = machine.heap.objects.get(holder.number)
+    if type(held) is Attributes and name in held.values:
+        machine.heap.objects[holder.number] = Attributes(
+            {**held.values, name: value}, held.is_summary, held.doubtful
+        )
+
+
+def _narrow_none(machine: Machine, frame: Frame, test: ast.Compare, holds: bool) -> None:
+    """``x is None``, ``x is not None``."""
+    (operator,), (right,) = test.ops, test.comparators
+    if not (type(right) is ast.Constant and right.value is None):
+        return
+    is_none = (type(operator) in (ast.Is, ast.Eq)) is holds
+    place = _place_of(machine, frame, test.left)
+    if place is None:
+        return
+    value = machine.heap.value(_read(machine, place))
+    if type(value) is Options:
+        left = [v for v in value.values if (v is None) is is_none]
+        if left:
+            _write(machine, frame, place, one_of(left))
+    elif value is UNKNOWN and is_none:
+        _write(machine, frame, place, None)
+
+
+def _narrow_true(machine: Machine, frame: Frame, test: ast.expr, holds: bool) -> None:
+    """``if x:``."""
+    place = _place_of(machine, frame, test)
+    value = UNKNOWN if place is None else machine.heap.value(_read(machine, place))
+    if place is not None and value is ANY_BOOL:
+        _write(machine, frame, place, holds)
+    if place is not None and type(value) is Options and holds:
+        left = [v for v in value.values if v is not None and v is not False and v != 0]
+        if left:
+            _write(machine, frame, place, one_of(left))
+
+
+def _narrow_type(machine: Machine, frame: Frame, test: ast.Call, holds: bool) -> None:
+    """``isinstance(x, mx.array)``, ``isinstance(x, str)``."""
+    if not (type(test.func) is ast.Name and test.func.id == "isinstance" and len(test.args) == 2):
+        return
+    place = _place_of(machine, frame, test.args[0])
+    if place is None:
+        return
+    machine.trials += 1
+    try:
+        cls = machine.evaluate(frame, test.args[1])
+    finally:
+        machine.trials -= 1
+    value = machine.heap.value(_read(machine, place))
+    if type(value) is Options:
+        left = [v for v in value.values if is_instance(v, cls) is not (not holds)]
+        if left and len(left) < len(value.values):
+            _write(machine, frame, place, one_of(left))
+    elif type(value) is Place and holds and cls == LibraryName("mlx.core.array"):
+        machine.heap.facts.places[value] = array_of_place(value)
+
+
+def is_instance(value: Any, cls: Any) -> bool | None:
+    """Return whether a value is of a class, None if that is not known."""
+    if type(cls) is tuple:
+        results = [is_instance(value, one) for one in cls]
+        if True in results:
+            return True
+        return None if None in results else False
+    if type(cls) is not LibraryName:
+        if type(value) is ObjectReference and value.cls is not None:
+            from embercoach.analysis.shapes.attributes import classes_of
+
+            if cls in classes_of(value.cls):
+                return True
+            return None
+        return False if type(value) is ShapedArray or value is None else None
+    kind = _KINDS.get(cls.name)
+    if value is UNKNOWN or type(value) in (Place, Options) or kind is None:
+        return None
+    if type(value) is ObjectReference:
+        if value.library == cls.name:
+            return True
+        return None if value.library or value.cls else None
+    return type(value) in kind
+
+
+_INTEGERS = (int, SizeExpr)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "mlx.core.array": (ShapedArray,),
+    "builtins.int": (*_INTEGERS, bool),
+    "builtins.float": (float,),
+    "builtins.str": (str,),
+    "builtins.bool": (bool,),
+    "builtins.tuple": (tuple,),
+}

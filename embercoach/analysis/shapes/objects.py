@@ -1,0 +1,248 @@
+"""Values of Python that are no numbers and no arrays: objects, containers, functions, classes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import UNKNOWN
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.frames import Frame
+
+_serial = count(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """An unknown value of one place, such as a parameter; what it is may be learned later.
+
+    is_setting: of a constructor's argument, or of a configuration's field: no array.
+    """
+
+    name: str
+    is_setting: bool = False
+    scope: object = None
+
+    def __repr__(self) -> str:
+        """A question mark, and the name."""
+        return f"?{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A mutable object on the heap, by its number."""
+
+    number: int
+
+
+class ListReference(Reference):
+    """A list; the heap has ``Items``."""
+
+
+class DictReference(Reference):
+    """A dictionary; the heap has ``Entries``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference(Reference):
+    """An instance of a class of a program or of ``mlx.nn``; the heap has ``Attributes``.
+
+    cls: the class of the program, None for a library's, or where it is unknown.
+    library: MLX's name of the class, or of the base that the program's class derives from.
+    is_open: it was not made in sight: attributes that were never set exist, too.
+    """
+
+    cls: ClassValue | None = None
+    library: str = ""
+    is_open: bool = False
+    name: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What a list holds: known ``items``, or ``common`` for any of an unknown number."""
+
+    items: tuple[Any, ...] | None
+    common: Any = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a dictionary holds: known keys, and with ``is_open`` others."""
+
+    known: dict[Any, Any]
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of an object.
+
+    is_summary: it stands for several objects.
+    doubtful: those that it has on some of the paths.
+    """
+
+    values: dict[str, Any]
+    is_summary: bool = False
+    doubtful: frozenset[str] = frozenset()
+
+
+def new_number() -> int:
+    """A number for a new object; later ones are larger."""
+    return next(_serial)
+
+
+@dataclass(frozen=True, slots=True)
+class Iterator:
+    """Something that is iterated over: known ``items``, or ``common`` for any."""
+
+    items: tuple[Any, ...] | None
+    common: Any = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One of several values, at most ``MOST_OPTIONS``."""
+
+    values: tuple[Any, ...]
+
+
+MOST_OPTIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A condition that is not decided; equal ones are true together.
+
+    is_negated: it is true where the comparison is false.
+    """
+
+    operator: str
+    left: Any
+    right: Any
+    is_negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionValue:
+    """A function or lambda of a program, with the frame that it was defined in."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    frame: Frame
+    cls: ClassValue | None = None
+    defaults: tuple[Any, ...] = ()
+    keyword_defaults: tuple[Any, ...] = ()
+    decorators: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """The name."""
+        return f"<function {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name, ``lambda`` for one without."""
+        return getattr(self.node, "name", "lambda")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunction:
+    """A method of a program with its first argument."""
+
+    function: FunctionValue
+    owner: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassValue:
+    """A class of a program."""
+
+    name: str
+    node: ast.ClassDef
+    frame: Frame
+    bases: tuple[Any, ...]
+    members: dict[str, Any]
+    is_dataclass: bool = False
+
+    def __repr__(self) -> str:
+        """The name."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryName:
+    """A name of a library: ``mlx.core.add``, ``builtins.len``, ``numpy``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryMethod:
+    """A method of a value that is not the program's: ``x.reshape``, ``d.items``."""
+
+    owner: Any
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartialCall:
+    """``functools.partial`` of a callable."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformedFunction:
+    """``mx.grad(f)`` and the like, with the arguments of the transformation."""
+
+    transform: str
+    function: Any
+    arguments: tuple[Any, ...] = ()
+    keywords: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleValue:
+    """A module of the program; its names are those of its frame."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class SuperValue:
+    """``super()`` in a method of a class."""
+
+    cls: ClassValue
+    owner: Any
+
+
+def options_of(value: Any) -> tuple[Any, ...]:
+    """The values that a value may be."""
+    return value.values if type(value) is Options else (value,)
+
+
+def one_of(values: list[Any]) -> Any:
+    """One of some values; ``UNKNOWN`` of too many, or of an unknown one."""
+    found: list[Any] = []
+    for value in values:
+        for option in options_of(value):
+            if option is UNKNOWN:
+                return UNKNOWN
+            if not any(option is held or _equal(option, held) for held in found):
+                found.append(option)
+    if len(found) == 1:
+        return found[0]
+    return Options(tuple(found)) if 0 < len(found) <= MOST_OPTIONS else UNKNOWN
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Compare by type and content: 1, 1.0 and True are different values."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b)

@@ -1,0 +1,648 @@
+"""Operations of Python on values: arithmetic, comparison, indexing, and calls of the table."""
+
+from __future__ import annotations
+
+import ast
+import math
+from fractions import Fraction
+from itertools import product as combinations
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
+    ANY_COMPLEX,
+    ANY_FLOAT,
+    ANY_STR,
+    UNKNOWN,
+    AnyScalar,
+    ArrayShape,
+    AxesSymbol,
+    DTypeValue,
+    PromotedDType,
+    DTypeSymbol,
+    Ratio,
+    ShapedArray,
+    unknown_shape,
+    weak_kind,
+)
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    Comparison,
+    Integer,
+    SizeExpr,
+    add,
+    compare,
+    floor_divide,
+    modulo,
+    multiply,
+    subtract,
+    symbol,
+)
+from embercoach.analysis.shapes.objects import (
+    Attributes,
+    DictReference,
+    Entries,
+    Items,
+    Iterator,
+    ListReference,
+    ObjectReference,
+    Options,
+    Place,
+    Reference,
+    Truth,
+    new_number,
+    one_of,
+    options_of,
+)
+from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer
+from embercoach.analysis.shapes.table.registry import TRANSFERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.analysis.shapes.frames import Frame
+    from embercoach.analysis.shapes.machine import Machine
+
+#: Alternatives of all arguments of a call that are tried out.
+MOST_ALTERNATIVES = 6
+
+_ARRAY_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "mlx.core.add",
+    ast.Sub: "mlx.core.subtract",
+    ast.Mult: "mlx.core.multiply",
+    ast.Div: "mlx.core.divide",
+    ast.FloorDiv: "mlx.core.floor_divide",
+    ast.Mod: "mlx.core.remainder",
+    ast.Pow: "mlx.core.power",
+    ast.MatMult: "mlx.core.matmul",
+    ast.BitAnd: "mlx.core.array.__and__",
+    ast.BitOr: "mlx.core.array.__or__",
+    ast.BitXor: "mlx.core.array.__xor__",
+    ast.LShift: "mlx.core.array.__lshift__",
+    ast.RShift: "mlx.core.array.__rshift__",
+    ast.Eq: "mlx.core.equal",
+    ast.NotEq: "mlx.core.not_equal",
+    ast.Lt: "mlx.core.less",
+    ast.LtE: "mlx.core.less_equal",
+    ast.Gt: "mlx.core.greater",
+    ast.GtE: "mlx.core.greater_equal",
+    ast.Invert: "mlx.core.array.__invert__",
+    ast.USub: "mlx.core.negative",
+}
+_SYMBOLS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.MatMult: "@", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=",
+    ast.Gt: ">", ast.GtE: ">=",
+}
+
+
+def as_integer(machine: Machine, value: Any) -> Integer | None:
+    """The integer that a value is; of a setting, the symbol of its place."""
+    if type(value) is Place and value.is_setting:
+        return integer_of_place(machine, value)
+    if is_integer(value):
+        return value  # type: ignore[no-any-return]
+    return None
+
+
+def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
+    """The symbol of the integer that a place holds."""
+    found = machine.open_attributes.get((id(place), "int"))
+    if found is None:
+        found = symbol(place.name, place=place.scope, is_local=False)
+        machine.open_attributes[id(place), "int"] = found
+        machine.open_attributes[id(place), "place"] = place  # keeps its id
+    return found  # type: ignore[no-any-return]
+
+
+def array_of_place(place: Place) -> ShapedArray:
+    """An array of which nothing is known."""
+    dtype = PromotedDType(frozenset((DTypeSymbol(place.name),)))
+    return ShapedArray(unknown_shape(place.name), dtype)
+
+
+def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any) -> Any:
+    """``a OP b``."""
+    a, b = machine.heap.value(a), machine.heap.value(b)
+    if type(a) is ShapedArray or type(b) is ShapedArray:
+        name = _ARRAY_OPERATORS.get(kind)
+        for other in (a, b):
+            if not (type(other) in (ShapedArray, Place, Options) or other is UNKNOWN
+                    or weak_kind(other) is not None):
+                return UNKNOWN
+        return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
+    if type(a) is Options or type(b) is Options:
+        return one_of([
+            binary(machine, frame, node, kind, x, y)
+            for x, y in combinations(options_of(a), options_of(b))
+            if x is not None and y is not None
+        ] or [UNKNOWN])
+    m, n = as_integer(machine, a), as_integer(machine, b)
+    if m is not None and n is not None:
+        return _integers(kind, m, n)
+    x, y = weak_kind(a), weak_kind(b)
+    if x is not None and y is not None:
+        return _numbers(kind, a, b, x, y)
+    if (x == "float" and n is not None) or (y == "float" and m is not None):
+        return ANY_FLOAT
+    if kind is ast.Add:
+        return _joined(machine, a, b)
+    if kind is ast.Mult and (m is not None or n is not None):
+        return _repeated(machine, a if n is not None else b, n if n is not None else m)
+    if kind is ast.Mod and (type(a) is str or a is ANY_STR):
+        return ANY_STR
+    return UNKNOWN
+
+
+def _integers(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
+    if kind is ast.Add:
+        return add(m, n)
+    if kind is ast.Sub:
+        return subtract(m, n)
+    if kind is ast.Mult:
+        return multiply(m, n)
+    if kind is ast.FloorDiv:
+        return floor_divide(m, n)
+    if kind is ast.Mod:
+        return modulo(m, n)
+    if kind is ast.Div:
+        return Ratio(m, n)
+    if kind is ast.Pow and type(n) is int:
+        if 0 <= n <= 64 and type(m) is int and abs(m) < 1 << 16:
+            return m**n
+        if 0 <= n <= 3:
+            result: Integer = 1
+            for _ in range(n):
+                result = multiply(result, m)
+            return result
+        return ANY_FLOAT if n < 0 else ANY_INT
+    if type(m) is int and type(n) is int and kind in (ast.BitAnd, ast.BitOr, ast.BitXor):
+        return {ast.BitAnd: m & n, ast.BitOr: m | n, ast.BitXor: m ^ n}[kind]
+    if type(m) is int and type(n) is int and kind is ast.LShift and 0 <= n <= 64:
+        return m << n
+    if type(m) is int and type(n) is int and kind is ast.RShift and n >= 0:
+        return m >> n
+    return ANY_INT
+
+
+def _numbers(kind: type[ast.AST], a: Any, b: Any, x: str, y: str) -> Any:
+    """Arithmetic where one of the numbers, at least, is no integer."""
+    if "complex" in (x, y):
+        return ANY_COMPLEX
+    if kind in (ast.Mult, ast.Div):
+        left, right = _ratio(a), _ratio(b)
+        if left is not None and right is not None:
+            if kind is ast.Div:
+                right = Ratio(right.denominator, right.numerator)
+            if type(a) is not float or type(b) is not float:
+                return Ratio(
+                    multiply(left.numerator, right.numerator),
+                    multiply(left.denominator, right.denominator),
+                )
+    if type(a) in (int, float, bool) and type(b) in (int, float, bool):
+        return _computed(kind, a, b)
+    if x == "bool" and y == "bool" and kind in (ast.BitAnd, ast.BitOr, ast.BitXor):
+        return ANY_BOOL
+    return ANY_FLOAT if "float" in (x, y) or kind is ast.Div else ANY_INT
+
+
+def _computed(kind: type[ast.AST], a: float, b: float) -> Any:
+    try:
+        if kind is ast.Add:
+            return a + b
+        if kind is ast.Sub:
+            return a - b
+        if kind is ast.Mult:
+            return a * b
+        if kind is ast.Div:
+            return a / b
+        if kind is ast.FloorDiv:
+            return a // b
+        if kind is ast.Mod:
+            return a % b
+        if kind is ast.Pow and abs(b) <= 64 and abs(a) < 1e6:
+            return a**b
+    except (ArithmeticError, ValueError):
+        return ANY_FLOAT
+    return ANY_FLOAT
+
+
+def _ratio(value: Any) -> Ratio | None:
+    if type(value) is Ratio:
+        return value
+    if type(value) is bool:
+        return Ratio(int(value), 1)
+    if is_integer(value):
+        return Ratio(value, 1)
+    if type(value) is float and math.isfinite(value):
+        exact = Fraction(value)
+        if exact.denominator <= 1 << 12:
+            return Ratio(exact.numerator, exact.denominator)
+    return None
+
+
+def _joined(machine: Machine, a: Any, b: Any) -> Any:
+    """``[1] + [2]``, ``(1,) + (2,)``, ``"a" + "b"``."""
+    if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
+        return a + b
+    if type(a) is ListReference and type(b) is ListReference:
+        left, right = machine.heap.objects.get(a.number), machine.heap.objects.get(b.number)
+        if type(left) is Items and type(right) is Items:
+            return new_list(machine, joined_items(left, right))
+    if type(a) is str and type(b) is str and len(a) + len(b) < 1000:
+        return a + b
+    if type(a) in (str, AnyScalar) and type(b) in (str, AnyScalar):
+        return ANY_STR
+    return UNKNOWN
+
+
+def joined_items(left: Items, right: Items) -> Items:
+    """What two lists hold together."""
+    if left.items is not None and right.items is not None:
+        if len(left.items) + len(right.items) <= MOST_ITEMS:
+            return Items(left.items + right.items)
+        return Items(None, UNKNOWN)
+    if left.items == ():
+        return right
+    if right.items == ():
+        return left
+    parts = [x for one in (left, right) for x in (one.items if one.items is not None else [one.common])]
+    first = parts[0]
+    return Items(None, first if all(part == first for part in parts) else UNKNOWN)
+
+
+#: Items of a list that are known one by one.
+MOST_ITEMS = 64
+
+
+def _repeated(machine: Machine, value: Any, times: Integer | None) -> Any:
+    """``[0] * n``."""
+    if type(value) is tuple:
+        if type(times) is int and 0 <= times * len(value) <= MOST_ITEMS:
+            return value * times
+        return UNKNOWN
+    if type(value) is ListReference:
+        held = machine.heap.objects.get(value.number)
+        if type(held) is not Items or held.items is None:
+            return UNKNOWN
+        if type(times) is int and 0 <= times * len(held.items) <= MOST_ITEMS:
+            return new_list(machine, Items(held.items * times))
+        common = held.items[0] if len(held.items) == 1 else UNKNOWN
+        return new_list(machine, Items(None, common))
+    return ANY_STR if type(value) is str else UNKNOWN
+
+
+def new_list(machine: Machine, items: Items) -> ListReference:
+    """A new list."""
+    made = ListReference(new_number())
+    machine.heap.objects[made.number] = items
+    return made
+
+
+def new_dict(machine: Machine, entries: Entries) -> DictReference:
+    """A new dictionary."""
+    made = DictReference(new_number())
+    machine.heap.objects[made.number] = entries
+    return made
+
+
+# -- comparison ------------------------------------------------------------------------------
+
+
+def compared(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any) -> Any:
+    """``a < b`` and the like; a ``Truth`` where it is not decided."""
+    a, b = machine.heap.value(a), machine.heap.value(b)
+    if kind in (ast.Is, ast.IsNot):
+        return _is_same(kind is ast.IsNot, a, b)
+    if kind in (ast.In, ast.NotIn):
+        return _is_in(machine, kind is ast.NotIn, a, b)
+    if type(a) is ShapedArray or type(b) is ShapedArray:
+        if a is None or b is None or type(a) is str or type(b) is str:
+            return kind is ast.NotEq
+        name = _ARRAY_OPERATORS.get(kind)
+        return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
+    if a is UNKNOWN or b is UNKNOWN or type(a) is Options or type(b) is Options:
+        return ANY_BOOL if (a is not UNKNOWN or b is not UNKNOWN) else UNKNOWN
+    m = a if not (type(a) is Place and is_integer(b)) else as_integer(machine, a)
+    n = b if not (type(b) is Place and is_integer(a)) else as_integer(machine, b)
+    if is_integer(m) and is_integer(n):
+        note_comparison(machine, m, n)
+        return _integers_compared(kind, m, n)
+    if _is_plain(a) and _is_plain(b):
+        return _plain_compared(kind, a, b)
+    if type(a) is tuple and type(b) is tuple and kind in (ast.Eq, ast.NotEq):
+        return _tuples_compared(machine, frame, node, kind, a, b)
+    if kind in (ast.Eq, ast.NotEq) and _is_hashable(a) and _is_hashable(b):
+        return Truth("==", a, b, is_negated=kind is ast.NotEq)
+    return ANY_BOOL
+
+
+def note_comparison(machine: Machine, m: Any, n: Any) -> None:
+    """Note that the program compares two sizes: it knows that they may be equal, or differ."""
+    if type(m) is SizeExpr and type(n) is SizeExpr and m.symbol and n.symbol:
+        machine.heap.compared.add(frozenset((m.symbol, n.symbol)))
+
+
+def _is_hashable(value: Any) -> bool:
+    return type(value) in (Place, str, int, float, bool, type(None), DTypeValue) or isinstance(
+        value, Reference
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _plain_compared(kind: type[ast.AST], a: Any, b: Any) -> Any:
+    try:
+        if kind is ast.Eq:
+            return a == b
+        if kind is ast.NotEq:
+            return a != b
+        if kind is ast.Lt:
+            return a < b
+        if kind is ast.LtE:
+            return a <= b
+        if kind is ast.Gt:
+            return a > b
+        if kind is ast.GtE:
+            return a >= b
+    except TypeError:
+        return UNKNOWN
+    return UNKNOWN
+
+
+def _tuples_compared(
+    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
+) -> Any:
+    if any(type(item) is AxesSymbol for item in (*a, *b)):
+        return ANY_BOOL
+    if len(a) != len(b):
+        return kind is ast.NotEq
+    parts = [compared(machine, frame, node, ast.Eq, x, y) for x, y in zip(a, b, strict=True)]
+    if False in parts:
+        return kind is ast.NotEq
+    return kind is ast.Eq if all(part is True for part in parts) else ANY_BOOL
+
+
+_NEGATED = {ast.NotEq: ast.Eq, ast.GtE: ast.Lt, ast.Gt: ast.LtE}
+
+
+def _integers_compared(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
+    difference = subtract(m, n)
+    if type(difference) is int:
+        return _plain_compared(kind, difference, 0)
+    if difference is ANY_INT:
+        return ANY_BOOL
+    if kind in (ast.Eq, ast.NotEq) and compare(m, n) is Comparison.DIFFERENT:
+        return kind is ast.NotEq
+    plain = _NEGATED.get(kind, kind)
+    return Truth(_SYMBOLS[plain], difference, 0, is_negated=plain is not kind)
+
+
+def _is_same(negated: bool, a: Any, b: Any) -> Any:
+    for value, other in ((a, b), (b, a)):
+        if other is not None:
+            continue
+        if value is None:
+            return not negated
+        if value is UNKNOWN:
+            return ANY_BOOL
+        if type(value) is Place:
+            return Truth("is", value, None, is_negated=negated)
+        if type(value) is Options:
+            return ANY_BOOL if None in value.values else negated
+        return negated
+    if type(a) is bool and type(b) is bool:
+        return (a is b) != negated
+    return ANY_BOOL
+
+
+def _is_in(machine: Machine, negated: bool, a: Any, b: Any) -> Any:
+    items: Any = b
+    if type(b) is ListReference:
+        held = machine.heap.objects.get(b.number)
+        items = held.items if type(held) is Items else None
+    elif type(b) is DictReference:
+        held = machine.heap.objects.get(b.number)
+        if type(held) is Entries and not held.is_open and type(a) in (str, int):
+            return (a in held.known) != negated
+        return ANY_BOOL
+    elif type(b) is ObjectReference:
+        held = machine.heap.objects.get(b.number)
+        if type(held) is not Attributes or not b.library or a in held.doubtful:
+            return ANY_BOOL
+        return (a in held.values) != negated if type(a) is str else ANY_BOOL
+    if type(items) is tuple and type(a) in (str, int):
+        if any(type(item) is type(a) and item == a for item in items):
+            return not negated
+        if all(_is_plain(item) for item in items):
+            return negated
+    if type(a) is str and type(b) is str:
+        return (a in b) != negated
+    if type(a) is Place and type(items) is tuple and all(map(_is_plain, items)):
+        return Truth("in", a, items, is_negated=negated)
+    return ANY_BOOL
+
+
+def truth_of(machine: Machine, value: Any) -> Any:
+    """Whether a value is true: ``True``, ``False``, a ``Truth``, or ``ANY_BOOL``."""
+    value = machine.heap.value(value)
+    kind = type(value)
+    if kind is bool or kind is Truth:
+        return value
+    if value is None:
+        return False
+    if kind in (int, float, str, tuple):
+        return bool(value)
+    if kind is SizeExpr:
+        return Truth("==", value, 0, is_negated=True)
+    if kind is Place:
+        return Truth("true", value, None)
+    if kind is ListReference:
+        held = machine.heap.objects.get(value.number)
+        return bool(held.items) if type(held) is Items and held.items is not None else ANY_BOOL
+    return ANY_BOOL
+
+
+def negated(value: Any) -> Any:
+    """``not value`` of what ``truth_of`` gives."""
+    if type(value) is bool:
+        return not value
+    if type(value) is Truth:
+        return Truth(value.operator, value.left, value.right, not value.is_negated)
+    return ANY_BOOL
+
+
+# -- calls of the table ----------------------------------------------------------------------
+
+
+def lowered(machine: Machine, value: Any) -> Any:
+    """A value as transfer functions take it."""
+    value = machine.heap.value(value)
+    kind = type(value)
+    if kind is ShapedArray or value is None or kind in (int, bool, float, str, SizeExpr):
+        return value
+    if kind is tuple:
+        return tuple(lowered(machine, item) for item in value)
+    if kind is ListReference:
+        held = machine.heap.objects.get(value.number)
+        if type(held) is Items and held.items is not None:
+            return [lowered(machine, item) for item in held.items]
+        return UNKNOWN
+    if kind is DictReference:
+        held = machine.heap.objects.get(value.number)
+        if type(held) is Entries and not held.is_open:
+            return {key: lowered(machine, item) for key, item in held.known.items()}
+        return UNKNOWN
+    if kind is Place:
+        return integer_of_place(machine, value) if value.is_setting else UNKNOWN
+    if kind is Truth:
+        return ANY_BOOL
+    if kind is slice:
+        return slice(*(lowered(machine, v) for v in (value.start, value.stop, value.step)))
+    if kind is Options or kind in _TAKEN or is_integer(value):
+        return value
+    if kind is Iterator and value.items is not None:
+        return [lowered(machine, item) for item in value.items]
+    return UNKNOWN
+
+
+_TAKEN = (Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...), complex)
+
+
+def raised_value(machine: Machine, result: Any) -> Any:
+    """The value of a transfer function's result: its lists are new lists."""
+    if type(result) is list:
+        return new_list(machine, Items(tuple(raised_value(machine, item) for item in result)))
+    if type(result) is tuple:
+        return tuple(raised_value(machine, item) for item in result)
+    if type(result) is dict:
+        return new_dict(machine, Entries({k: raised_value(machine, v) for k, v in result.items()}))
+    return result
+
+
+def call_table(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    name: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """Call a transfer function by its name."""
+    function = TRANSFERS.get(name)
+    if function is None:
+        return UNKNOWN
+    return call_transfer(machine, frame, node, name, function, arguments, keywords)
+
+
+def call_transfer(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    name: str,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """Call a transfer function, for each combination of what its arguments may be."""
+    given = [_alternatives(machine, value) for value in (*arguments, *keywords.values())]
+    number = math.prod(map(len, given))
+    if number == 1:
+        values = [one[0] for one in given]
+        return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
+    if number > MOST_ALTERNATIVES:
+        given = [one if len(one) == 1 else [UNKNOWN] for one in given]
+        values = [one[0] for one in given]
+        return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
+    results: list[Any] = []
+    failure: ShapeError | None = None
+    for values in combinations(*given):
+        requirements = Requirements()
+        try:
+            positional, named = _split(list(values), len(arguments), keywords)
+            results.append(function(requirements, *positional, **named))
+        except ShapeError as error:
+            failure = error
+        except TypeError:
+            results.append(UNKNOWN)
+    if not results:
+        if failure is not None:
+            machine.add_event(frame, node, failure.reason, None, name)
+        return UNKNOWN
+    return _either(machine, results, frame, node)
+
+
+def _either(machine: Machine, results: list[Any], frame: Frame, node: ast.AST) -> Any:
+    from embercoach.analysis.shapes.frames import Facts, Joiner
+
+    empty = Facts({}, {}, {}, {})
+    found = results[0]
+    for other in results[1:]:
+        found = Joiner(empty, empty).value(found, other, "")
+    return raised_value(machine, _stamped(found, node))
+
+
+def _alternatives(machine: Machine, value: Any) -> list[Any]:
+    value = lowered(machine, value)
+    return list(value.values) if type(value) is Options else [value]
+
+
+def _split(
+    values: list[Any], positional: int, keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    return values[:positional], dict(zip(keywords, values[positional:], strict=True))
+
+
+def _call_once(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    name: str,
+    function: Callable[..., Any],
+    values: list[Any],
+    positional: int,
+    keywords: dict[str, Any],
+) -> Any:
+    requirements = Requirements()
+    given, named = _split(values, positional, keywords)
+    try:
+        result = function(requirements, *given, **named)
+    except ShapeError as error:
+        machine.add_event(frame, node, error.reason, None, name)
+        return UNKNOWN
+    except TypeError:
+        return UNKNOWN
+    if requirements.axes or requirements.conditions:
+        learn(machine, frame, node, name, requirements)
+    return raised_value(machine, _stamped(result, node))
+
+
+def _stamped(result: Any, node: ast.AST) -> Any:
+    if type(result) is ShapedArray and not result.line:
+        return ShapedArray(result.shape, result.dtype, getattr(node, "lineno", 0))
+    return result
+
+
+def learn(
+    machine: Machine, frame: Frame, node: ast.AST, name: str, requirements: Requirements
+) -> None:
+    """Learn what a call that did not raise requires, and note what it may raise for."""
+    heap = machine.heap
+    for axes, shape in requirements.axes:
+        heap.bind_axes(axes, shape)
+    for condition in requirements.conditions:
+        left, right = heap.integer(condition.left), heap.integer(condition.right)
+        if compare(left, right) is Comparison.EQUAL:
+            continue
+        machine.add_event(frame, node, condition.reason, condition, name)
+        if not condition.allows_one:
+            heap.learn_equal(left, right)
+
+
+def shape_value(shape: ArrayShape) -> tuple[Any, ...]:
+    """The value of ``x.shape``."""
+    if shape.middle is None:
+        return shape.head
+    return (*shape.head, shape.middle, *shape.tail)

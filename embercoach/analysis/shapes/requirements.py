@@ -1,0 +1,256 @@
+"""What a call requires of the sizes of its arguments, for it not to raise.
+
+A transfer function computes the shape that a function of MLX returns, for known and for symbolic
+sizes alike, and asks here for what MLX checks. What fails for all values of the symbols raises
+``ShapeError``; what may fail is kept as a ``Condition``, which holds wherever the program goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    ShapedArray,
+    shape_of_rank,
+    unknown_shape,
+    weak_kind,
+)
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    AnyInt,
+    Comparison,
+    Integer,
+    SizeExpr,
+    compare,
+    symbol,
+)
+
+
+class ShapeError(Exception):
+    """MLX raises for all values of the symbols.
+
+    Attributes:
+        reason: one clause, with the sizes: ``the inner sizes are 3 and 4``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Make the error of a reason."""
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Two sizes that must be equal, or the call raises.
+
+    comparison: DEGENERATE or POSSIBLE.
+    allows_one: it doesn't raise where one of them is 1, either.
+    reason: as that of ``ShapeError``.
+    """
+
+    left: Integer
+    right: Integer
+    comparison: Comparison
+    reason: str
+    allows_one: bool = False
+
+
+class Requirements:
+    """The requirements of one call.
+
+    Attributes:
+        conditions: that may not hold, in order.
+        axes: what unknown axes must be, for the call not to raise.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.conditions: list[Condition] = []
+        self.axes: list[tuple[AxesSymbol, ArrayShape]] = []
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raise ``ShapeError``."""
+        raise ShapeError(reason)
+
+    def equal(self, a: Integer, b: Integer, reason: str) -> Integer:
+        """Require two sizes to be equal, and return the one of which more is known."""
+        comparison = compare(a, b)
+        if comparison is Comparison.EQUAL:
+            return a
+        if comparison is Comparison.DIFFERENT:
+            raise ShapeError(reason)
+        if a is ANY_INT or b is ANY_INT:
+            return b if a is ANY_INT else a
+        self.conditions.append(Condition(a, b, comparison, reason))
+        return a if type(a) is int else b
+
+    def broadcast(self, *shapes: ArrayShape) -> ArrayShape:
+        """Require shapes to broadcast, and return the common one."""
+        result = shapes[0]
+        for shape in shapes[1:]:
+            result = self._broadcast(result, shape)
+        return result
+
+    def _broadcast(self, a: ArrayShape, b: ArrayShape) -> ArrayShape:
+        if a == b or b.rank == 0:
+            return a
+        if a.rank == 0:
+            return b
+        if a.middle is None and b.middle is None:
+            longer, shorter = (a.head, b.head) if len(a.head) >= len(b.head) else (b.head, a.head)
+            ahead = len(longer) - len(shorter)
+            sizes = [self._common(m, n, a, b) for m, n in zip(longer[ahead:], shorter, strict=True)]
+            return ArrayShape((*longer[:ahead], *sizes))
+        if a.middle is b.middle and len(a.head) == len(b.head) and len(a.tail) == len(b.tail):
+            head = [self._common(m, n, a, b) for m, n in zip(a.head, b.head, strict=True)]
+            tail = [self._common(m, n, a, b) for m, n in zip(a.tail, b.tail, strict=True)]
+            return ArrayShape(tuple(head), a.middle, tuple(tail))
+        # The last axes meet; how many precede them is unknown, unless one shape covers the other.
+        mine, other = (a.tail if a.middle else a.head), (b.tail if b.middle else b.head)
+        common = min(len(mine), len(other))
+        tail = [
+            self._common(m, n, a, b)
+            for m, n in zip(mine[len(mine) - common :], other[len(other) - common :], strict=True)
+        ]
+        for longer, shorter in ((a, b), (b, a)):
+            if longer.middle is not None and shorter.middle is None:
+                rest = len(shorter.head)
+                if rest <= len(longer.tail):
+                    kept = longer.tail[: len(longer.tail) - rest]
+                    return ArrayShape(longer.head, longer.middle, (*kept, *tail))
+        return ArrayShape((), AxesSymbol(), tuple(tail))
+
+    def _common(self, m: Integer, n: Integer, a: ArrayShape, b: ArrayShape) -> Integer:
+        """The size of an axis, of two that are equal unless one is 1."""
+        if type(m) is int and m == 1:
+            return n
+        if type(n) is int and n == 1:
+            return m
+        if m is ANY_INT or n is ANY_INT:
+            # Whatever the other is, a size above 1 remains.
+            known = n if m is ANY_INT else m
+            return known if type(known) is int and known > 1 else ANY_INT
+        comparison = compare(m, n)
+        if comparison is Comparison.EQUAL:
+            return m
+        reason = f"the shapes {a} and {b} don't broadcast"
+        if type(m) is int and type(n) is int:
+            raise ShapeError(reason)
+        if comparison is Comparison.DIFFERENT:
+            comparison = Comparison.DEGENERATE
+        self.conditions.append(Condition(m, n, comparison, reason, allows_one=True))
+        for known in (m, n):
+            if type(known) is int and known > 1:
+                return known
+        return ANY_INT
+
+    def rank(self, array: ShapedArray, rank: int, reason: str) -> tuple[Integer, ...]:
+        """Require a number of axes, and return their sizes."""
+        shape = array.shape
+        if shape.middle is None:
+            if len(shape.head) != rank:
+                raise ShapeError(reason)
+            return shape.head
+        missing = rank - shape.least_rank
+        if missing < 0:
+            raise ShapeError(reason)
+        between = axis_symbols(shape.middle, missing)
+        self.axes.append((shape.middle, ArrayShape(between)))
+        return (*shape.head, *between, *shape.tail)
+
+    def least_rank(self, array: ShapedArray, rank: int, reason: str) -> ArrayShape:
+        """Require at least so many axes."""
+        shape = array.shape
+        if shape.middle is None and len(shape.head) < rank:
+            raise ShapeError(reason)
+        return shape
+
+    def axis(self, axis: object, shape: ArrayShape, added: int = 0) -> int | None:
+        """The axis that an argument names, None if that is unknown.
+
+        Where the number of axes is known it is at least 0; else it may count from the end.
+
+        Args:
+            axis: the argument.
+            shape: the array's.
+            added: how many more axes the result has (1 for ``mx.expand_dims`` and ``mx.stack``).
+        """
+        if type(axis) is not int:
+            return None
+        if shape.rank is None:
+            return axis
+        rank = shape.rank + added
+        if not -rank <= axis < rank:
+            raise ShapeError(f"axis {axis} is out of bounds for the shape {shape}")
+        return axis % rank
+
+
+def axis_symbols(middle: AxesSymbol, number: int) -> tuple[Integer, ...]:
+    """New symbols for so many axes that were unknown."""
+    return tuple(
+        symbol(f"{middle.name or 'n'}.{at}", is_named=False, place=middle) for at in range(number)
+    )
+
+
+def is_integer(value: object) -> bool:
+    """Return whether a value is an integer, of whatever size; ``True`` is none."""
+    return type(value) is int or type(value) is SizeExpr or type(value) is AnyInt
+
+
+def integers_of(value: object) -> tuple[Integer, ...] | None:
+    """The integers that a tuple or list holds, or of a lone one; None if some are unknown values."""
+    if is_integer(value):
+        return (value,)  # type: ignore[return-value]
+    if not isinstance(value, (tuple, list)) or not all(map(is_integer, value)):
+        return None
+    return tuple(value)
+
+
+def array_of(value: object) -> ShapedArray | None:
+    """The array that an argument is; of an unknown one any; None for what is no array.
+
+    A Python number stands for an array without axes, and without a dtype of its own.
+    """
+    if isinstance(value, ShapedArray):
+        return value
+    if value is UNKNOWN:
+        return ShapedArray(unknown_shape())
+    return ShapedArray(ArrayShape()) if weak_kind(value) is not None else None
+
+
+def arrays_of(value: object) -> tuple[ShapedArray, ...] | None:
+    """The arrays of a tuple or list, None if it is something else."""
+    if not isinstance(value, (tuple, list)):
+        return None
+    found = [array_of(item) for item in value]
+    return None if None in found else tuple(found)  # type: ignore[arg-type]
+
+
+def shape_of(value: object) -> ArrayShape | None:
+    """The shape that an argument asks for; one ``AxesSymbol`` in it stands for unknown axes.
+
+    None for a value that may be of any length.
+    """
+    if is_integer(value):
+        return ArrayShape((value,))  # type: ignore[arg-type]
+    if not isinstance(value, (tuple, list)):
+        return None
+    places = [at for at, item in enumerate(value) if isinstance(item, AxesSymbol)]
+    items = tuple(item if is_integer(item) else ANY_INT for item in value)
+    if not places:
+        return ArrayShape(items)
+    if len(places) > 1:
+        return ArrayShape(items[: places[0]], AxesSymbol(), items[places[-1] + 1 :])
+    at = places[0]
+    return ArrayShape(items[:at], value[at], items[at + 1 :])
+
+
+def sizes_of(shape: ArrayShape) -> tuple[object, ...]:
+    """The value of ``x.shape``: sizes, and an ``AxesSymbol`` where axes are unknown."""
+    if shape.middle is None:
+        return shape.head
+    return (*shape.head, shape.middle, *shape.tail)

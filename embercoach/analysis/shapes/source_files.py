@@ -1,0 +1,58 @@
+"""The files of a project as the inference of shapes reads them, and what it finds in one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.evaluate.imports import LIBRARIES
+from embercoach.analysis.shapes.machine import Machine, SourceFile
+from embercoach.analysis.shapes.program import analysed
+
+if TYPE_CHECKING:
+    from embercoach.analysis.project.module import Module
+
+#: Libraries whose values have methods of arrays, with other parameters.
+OTHER_ARRAYS = ("import torch", "from torch", "import jax", "from jax", "import tensorflow")
+
+
+def source_file(module: Module) -> SourceFile | None:
+    """A module as the inference of shapes reads it; None where Python can't parse it."""
+    if module.parsed.outline is None:
+        return None
+    if module.shape_source is None:
+        found = _SourceFiles(module)
+        module.shape_source = SourceFile(
+            module.path,
+            module.parsed.outline,
+            found.find,
+            has_other_arrays=any(name in module.source for name in OTHER_ARRAYS),
+        )
+    return module.shape_source
+
+
+class _SourceFiles:
+    """The files that a module imports."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def find(self, name: str, level: int) -> SourceFile | None:
+        """The file that ``import name`` reads, None for one that is not the project's."""
+        module = self.module
+        if level == 0 and name.partition(".")[0] in LIBRARIES:
+            return None
+        path = module.project.resolve(module.path, name, level, set())
+        if path is None:
+            return None
+        if path == module.path:
+            return source_file(module)
+        found = module.project.load(path, module.path.parent)
+        return None if found is None else source_file(found)
+
+
+def shapes_of(module: Module, *, records: bool = False) -> Machine | None:
+    """Run the inference of shapes on a module; None where there is nothing to infer."""
+    file = source_file(module)
+    if file is None or "mlx" not in module.source:
+        return None
+    return analysed(file, len(module.source), records=records)

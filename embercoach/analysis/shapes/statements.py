@@ -1,0 +1,772 @@
+"""Execution of statements, path by path."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes import attributes, calls, imports
+from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ArrayShape, AxesSymbol, DTypeSymbol, ShapedArray, weak_kind
+from embercoach.analysis.shapes.expressions import _joined, heap_copy, subscript_of
+from embercoach.analysis.shapes.frames import Frame, Snapshot, is_invariant
+from embercoach.analysis.shapes.integers import ANY_INT, SizeExpr, SizeSymbol, symbol
+from embercoach.analysis.shapes.iteration import elements_of
+from embercoach.analysis.shapes.machine import SPLIT, Machine, executes
+from embercoach.analysis.shapes.narrowing import assume
+from embercoach.analysis.shapes.objects import (
+    Attributes,
+    ClassValue,
+    DictReference,
+    Entries,
+    FunctionValue,
+    Items,
+    LibraryName,
+    ListReference,
+    ObjectReference,
+    Options,
+    Place,
+    SuperValue,
+)
+from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, call_table, truth_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Rounds of a loop that are run one by one, where their number is known.
+MOST_ROUNDS = 12
+
+
+@executes(ast.Expr)
+def _expression(machine: Machine, frame: Frame, node: ast.Expr) -> bool:
+    value = node.value
+    if type(value) is not ast.Constant:
+        machine.evaluate(frame, value)
+        if type(value) is ast.Call and _exits(machine, frame, value):
+            return False
+    return True
+
+
+def _exits(machine: Machine, frame: Frame, node: ast.Call) -> bool:
+    """``sys.exit()``, ``exit()``."""
+    func = node.func
+    if type(func) is ast.Name:
+        return func.id in ("exit", "quit") and frame.find(func.id) is None
+    return (
+        type(func) is ast.Attribute
+        and type(func.value) is ast.Name
+        and (func.value.id, func.attr) in (("sys", "exit"), ("os", "_exit"), ("parser", "error"))
+    )
+
+
+# -- assignment ------------------------------------------------------------------------------
+
+
+@executes(ast.Assign)
+def _assign(machine: Machine, frame: Frame, node: ast.Assign) -> bool:
+    value = machine.evaluate(frame, node.value)
+    for target in node.targets:
+        assign(machine, frame, target, value)
+    return True
+
+
+@executes(ast.AnnAssign)
+def _annotated(machine: Machine, frame: Frame, node: ast.AnnAssign) -> bool:
+    if node.value is not None:
+        assign(machine, frame, node.target, machine.evaluate(frame, node.value))
+    return True
+
+
+@executes(ast.AugAssign)
+def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
+    target = node.target
+    old = machine.heap.value(machine.evaluate(frame, _read_form(target)))
+    right = machine.evaluate(frame, node.value)
+    if type(old) is ListReference and type(node.op) is ast.Add:
+        extend(machine, old, machine.heap.value(right))
+        return True
+    value = binary(machine, frame, node, type(node.op), old, right)
+    if isinstance(target, ast.Subscript) and type(old) is ShapedArray:
+        return True  # keeps the shape of what it is written to
+    assign(machine, frame, target, value)
+    return True
+
+
+def _read_form(target: ast.expr) -> ast.expr:
+    return target  # the context of a name does not matter to the evaluation
+
+
+def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None:
+    """Bind a target to a value."""
+    kind = type(target)
+    if kind is ast.Name:
+        name = target.id  # type: ignore[attr-defined]
+        _name_number(value, name)
+        bind_name(machine, frame, name, value)
+        if frame.logged is not None:
+            frame.logged.append((target, name, value))
+    elif kind in (ast.Tuple, ast.List):
+        _unpack(machine, frame, target.elts, machine.heap.value(value))  # type: ignore[attr-defined]
+    elif kind is ast.Attribute:
+        owner = machine.heap.value(machine.evaluate(frame, target.value))  # type: ignore[attr-defined]
+        _name_number(value, target.attr)  # type: ignore[attr-defined]
+        set_attribute(machine, owner, target.attr, value)  # type: ignore[attr-defined]
+    elif kind is ast.Subscript:
+        _set_item(machine, frame, target, value)  # type: ignore[arg-type]
+    elif kind is ast.Starred:
+        assign(machine, frame, target.value, value)  # type: ignore[attr-defined]
+
+
+def bind_name(machine: Machine, frame: Frame, name: str, value: Any) -> None:
+    """Bind a name in the frame that it belongs to."""
+    if name in frame.globals_named:
+        found = frame.outer.find(name) if frame.outer is not None else None
+        (found or frame).names[name] = UNKNOWN  # other calls may change it as well
+    else:
+        frame.names[name] = value
+
+
+def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any) -> None:
+    if type(value) is tuple and any(type(item) is AxesSymbol for item in value):
+        value = _unpacked_shape(machine, targets, value)
+    held = elements_of(machine, value)
+    star = next((at for at, t in enumerate(targets) if type(t) is ast.Starred), None)
+    if held.items is None or (star is None and len(held.items) != len(targets)):
+        for target in targets:
+            many = type(target) is ast.Starred
+            assign(machine, frame, target, UNKNOWN if many else held.common)
+        return
+    items = list(held.items)
+    if star is not None:
+        after = len(targets) - star - 1
+        if len(items) < len(targets) - 1:
+            for target in targets:
+                assign(machine, frame, target, UNKNOWN)
+            return
+        items[star : len(items) - after] = [tuple(items[star : len(items) - after])]
+    for target, item in zip(targets, items, strict=True):
+        if type(target) is ast.Name:
+            _name_symbol(item, target)
+        assign(machine, frame, target, item)
+
+
+def _name_number(value: Any, name: str) -> None:
+    """Name a number that is one of two, ``a or b``, as the program does."""
+    found = value.symbol if type(value) is SizeExpr else None
+    if found is not None and not found.is_named and found.name == "n":
+        found.name, found.is_named = name, True
+
+
+def _name_symbol(item: Any, target: ast.Name) -> None:
+    """Name a size as the program does: ``B, S, D = x.shape``."""
+    found = item.symbol if type(item) is SizeExpr else None
+    if found is not None and not found.is_named and target.id != "_":
+        found.name = target.id
+        found.is_named = True
+        found.place = found.place or target
+
+
+def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any, ...]) -> Any:
+    """The sizes of a shape that is unpacked: it has as many axes as there are names."""
+    place = next(at for at, item in enumerate(value) if type(item) is AxesSymbol)
+    axes = value[place]
+    if any(type(target) is ast.Starred for target in targets):
+        star = next(at for at, t in enumerate(targets) if type(t) is ast.Starred)
+        before, after = star - place, (len(targets) - star - 1) - (len(value) - place - 1)
+        if before < 0 or after < 0:
+            return tuple(ANY_INT for _ in targets)
+        return _open_unpacked(machine, targets, value, place, before, after)
+    missing = len(targets) - (len(value) - 1)
+    if missing < 0:
+        return UNKNOWN
+    group = object()
+    names = [getattr(target, "id", "_") for target in targets[place : place + missing]]
+    sizes = tuple(
+        symbol(name if name != "_" else f"{axes.name or 'n'}.{place + at}",
+               is_named=name != "_", place=group)
+        for at, name in enumerate(names)
+    )
+    machine.heap.bind_axes(axes, ArrayShape(sizes))
+    return machine.heap.value((*value[:place], *sizes, *value[place + 1 :]))
+
+
+def _open_unpacked(
+    machine: Machine,
+    targets: list[ast.expr],
+    value: tuple[Any, ...],
+    place: int,
+    before: int,
+    after: int,
+) -> Any:
+    """``*rest, L, D = x.shape``: the unknown axes but for those that are named."""
+    group = object()
+
+    def named(part: list[ast.expr]) -> tuple[SizeExpr, ...]:
+        return tuple(symbol(getattr(t, "id", "_"), place=group) for t in part)
+
+    star = next(at for at, t in enumerate(targets) if type(t) is ast.Starred)
+    head = named(targets[place : place + before])
+    tail = named(targets[star + 1 : star + 1 + after])
+    middle = AxesSymbol(getattr(targets[star].value, "id", ""))  # type: ignore[attr-defined]
+    axes = value[place]
+    machine.heap.bind_axes(axes, ArrayShape(head, middle, tail))
+    whole = (*value[:place], *head, middle, *tail, *value[place + 1 :])
+    return _Unpacked((*whole[:star], (middle,), *whole[star + 1 :]))
+
+
+class _Unpacked(tuple):  # type: ignore[type-arg]
+    """Values that are assigned one to one, the starred one as a tuple."""
+
+    __slots__ = ()
+
+
+def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
+    """``owner.name = value``."""
+    if type(owner) is Options:
+        for option in owner.values:
+            if type(option) is ObjectReference:
+                _weaken(machine, option, name, value)
+        return
+    if type(owner) is SuperValue:
+        owner = owner.owner
+    if type(owner) is not ObjectReference:
+        return
+    held = machine.heap.objects.get(owner.number)
+    values = dict(held.values) if type(held) is Attributes else {}
+    is_summary = type(held) is Attributes and held.is_summary
+    if is_summary and name in values:
+        value = _joined([values[name], value])
+    value = _as_parameter(owner, name, machine.heap.value(value))
+    values[name] = value
+    doubtful = held.doubtful if type(held) is Attributes else frozenset()
+    if is_summary and name not in held.values:
+        doubtful = doubtful | {name}
+    elif not is_summary:
+        doubtful = doubtful - {name}
+    machine.heap.write(owner.number, Attributes(values, is_summary, doubtful))
+
+
+def _weaken(machine: Machine, owner: ObjectReference, name: str, value: Any) -> None:
+    held = machine.heap.objects.get(owner.number)
+    if type(held) is Attributes and name in held.values:
+        values = {**held.values, name: _joined([held.values[name], value])}
+        machine.heap.write(
+            owner.number, Attributes(values, held.is_summary, held.doubtful)
+        )
+
+
+def _as_parameter(owner: ObjectReference, name: str, value: Any) -> Any:
+    """A floating array of a module is a parameter: a program may cast it."""
+    from embercoach.analysis.shapes.arrays import PARAMETERS, is_floating
+
+    if (
+        type(value) is ShapedArray
+        and owner.library.startswith("mlx.nn")
+        and not name.startswith("_")
+        and is_floating(value.dtype) is not False
+    ):
+        return ShapedArray(value.shape, PARAMETERS, value.line)
+    return value
+
+
+def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any) -> None:
+    owner = machine.heap.value(machine.evaluate(frame, target.value))
+    index = machine.heap.value(machine.evaluate(frame, target.slice))
+    if type(owner) is ShapedArray:
+        call_table(
+            machine, frame, target, "mlx.core.array.__setitem__", (owner, index, value), {}
+        )
+    elif type(owner) is ListReference:
+        held = machine.heap.objects.get(owner.number)
+        if type(held) is not Items:
+            return
+        if held.items is not None and type(index) is int and -len(held.items) <= index < len(held.items):
+            items = list(held.items)
+            items[index] = value
+            machine.heap.write(owner.number, Items(tuple(items)))
+        else:
+            parts = held.items if held.items is not None else (held.common,)
+            machine.heap.write(owner.number, Items(None, _joined([*parts, value])))
+    elif type(owner) is DictReference:
+        held = machine.heap.objects.get(owner.number)
+        if type(held) is Entries:
+            if type(index) in (str, int):
+                machine.heap.write(owner.number, Entries({**held.known, index: value}, held.is_open))
+            else:
+                machine.heap.write(owner.number, Entries({}, is_open=True))
+    elif type(owner) is ObjectReference and owner.library and type(index) is str:
+        set_attribute(machine, owner, index, value)
+
+
+def extend(machine: Machine, owner: ListReference, value: Any) -> None:
+    """``items += value``."""
+    from embercoach.analysis.shapes.operations import joined_items
+
+    held = machine.heap.objects.get(owner.number)
+    added = elements_of(machine, value)
+    if type(held) is Items:
+        machine.heap.write(owner.number, joined_items(held, added))
+
+
+# -- branches --------------------------------------------------------------------------------
+
+
+@executes(ast.If)
+def _if(machine: Machine, frame: Frame, node: ast.If) -> bool:
+    truth = truth_of(machine, machine.evaluate(frame, node.test))
+    if type(truth) is bool:
+        assume(machine, frame, node.test, truth, truth)
+        return machine.execute(frame, node.body if truth else node.orelse)
+    return _branches(
+        machine,
+        frame,
+        [
+            lambda: assume(machine, frame, node.test, True, truth)
+            and machine.execute(frame, node.body),
+            lambda: assume(machine, frame, node.test, False, truth)
+            and machine.execute(frame, node.orelse),
+        ],
+        invariant=is_invariant(truth),
+    )
+
+
+def _branches(
+    machine: Machine,
+    frame: Frame,
+    branches: list[Callable[[], bool]],
+    *,
+    invariant: bool = False,
+) -> bool:
+    """Run alternatives from the state at hand, and go on with what they have in common."""
+    heap = machine.heap
+    start = heap.snapshot(frame)
+    result: Snapshot | None = None
+    for at, branch in enumerate(branches):
+        heap.restore(frame, start if at == len(branches) - 1 else heap_copy(start))
+        if branch():
+            ended = heap.snapshot(frame)
+            result = (
+                ended if result is None else heap.join(result, ended, is_invariant=invariant)
+            )
+    if result is None:
+        return False
+    heap.restore(frame, result)
+    return True
+
+
+def _split(machine: Machine, frame: Frame, node: ast.If, rest: list[ast.stmt]) -> bool:
+    """Run an ``if`` and all that follows it, once for each branch: it is tested there again."""
+    truth = truth_of(machine, machine.evaluate(frame, node.test))
+    if type(truth) is bool:
+        assume(machine, frame, node.test, truth, truth)
+        return machine.execute(frame, node.body if truth else node.orelse) and machine.execute(
+            frame, rest
+        )
+
+    def run(holds: bool, body: list[ast.stmt]) -> Callable[[], bool]:
+        return lambda: (
+            assume(machine, frame, node.test, holds, truth)
+            and machine.execute(frame, body)
+            and machine.execute(frame, rest)
+        )
+
+    frame.splits += 1
+    try:
+        return _branches(
+            machine,
+            frame,
+            [run(True, node.body), run(False, node.orelse)],
+            invariant=is_invariant(truth),
+        )
+    finally:
+        frame.splits -= 1
+
+
+SPLIT.append(_split)
+
+
+@executes(ast.Match)
+def _match(machine: Machine, frame: Frame, node: ast.Match) -> bool:
+    machine.evaluate(frame, node.subject)
+
+    def case(one: ast.match_case) -> Callable[[], bool]:
+        def run() -> bool:
+            for part in ast.walk(one.pattern):
+                name = getattr(part, "name", None) or getattr(part, "rest", None)
+                if isinstance(name, str):
+                    bind_name(machine, frame, name, UNKNOWN)
+            return machine.execute(frame, one.body)
+
+        return run
+
+    return _branches(machine, frame, [*map(case, node.cases), lambda: True])
+
+
+# -- loops -----------------------------------------------------------------------------------
+
+
+class _Loop:
+    """The states in which the rounds of a loop end by ``break`` and ``continue``."""
+
+    __slots__ = ("breaks", "continues", "frame")
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.breaks: list[Snapshot] = []
+        self.continues: list[Snapshot] = []
+
+
+@executes(ast.Break)
+def _break(machine: Machine, frame: Frame, node: ast.Break) -> bool:
+    frame.loops[-1].breaks.append(machine.heap.snapshot(frame))
+    return False
+
+
+@executes(ast.Continue)
+def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
+    frame.loops[-1].continues.append(machine.heap.snapshot(frame))
+    return False
+
+
+@executes(ast.For, ast.AsyncFor)
+def _for(machine: Machine, frame: Frame, node: ast.For) -> bool:
+    value = machine.heap.value(machine.evaluate(frame, node.iter))
+    held = elements_of(machine, value)
+    loop = _Loop(frame)
+    frame.loops.append(loop)
+    try:
+        if held.items is not None and len(held.items) <= MOST_ROUNDS:
+            goes_on = _known_rounds(machine, frame, node, held.items, loop)
+        else:
+            item = held.common if held.items is None else _any(held.items)
+            goes_on = _rounds(
+                machine, frame, node.body, loop, lambda: _next_item(machine, frame, node, item)
+            )
+    finally:
+        frame.loops.pop()
+    if goes_on and node.orelse:
+        goes_on = machine.execute(frame, node.orelse)
+    return _after(machine, frame, loop, goes_on=goes_on)
+
+
+def _any(items: tuple[Any, ...]) -> Any:
+    if all(type(item) is int for item in items):
+        return ANY_INT
+    first = items[0]
+    return first if all(item is first or item == first for item in items) else _joined(list(items))
+
+
+def _next_item(machine: Machine, frame: Frame, node: ast.For, item: Any) -> bool:
+    assign(machine, frame, node.target, item)
+    return True
+
+
+def _known_rounds(
+    machine: Machine, frame: Frame, node: ast.For, items: tuple[Any, ...], loop: _Loop
+) -> bool:
+    for item in items:
+        assign(machine, frame, node.target, item)
+        goes_on = machine.execute(frame, node.body)
+        if not _after(machine, frame, loop, goes_on=goes_on, continues=True):
+            return False
+    return True
+
+
+def _after(
+    machine: Machine, frame: Frame, loop: _Loop, *, goes_on: bool, continues: bool = False
+) -> bool:
+    """Go on after a round, or after the loop, in any of the states that lead there."""
+    heap = machine.heap
+    states = loop.continues if continues else loop.breaks
+    if goes_on:
+        if not states:
+            return True
+        states = [heap.snapshot(frame), *states]
+    if continues:
+        loop.continues = []
+    else:
+        loop.breaks = []
+    if not states:
+        return False
+    result = states[0]
+    for state in states[1:]:
+        result = heap.join(result, state)
+    heap.restore(frame, result)
+    return True
+
+
+def _rounds(
+    machine: Machine,
+    frame: Frame,
+    body: list[ast.stmt],
+    loop: _Loop,
+    begin: Callable[[], bool],
+) -> bool:
+    """Run the body until the state at its head changes no more; go on with that state."""
+    heap = machine.heap
+    head = heap.snapshot(frame)
+    fresh: set[SizeSymbol | DTypeSymbol] = set()
+    for at in range(4):
+        heap.restore(frame, heap_copy(head))
+        if not begin():
+            break
+        goes_on = machine.execute(frame, body)
+        if not _after(machine, frame, loop, goes_on=goes_on, continues=True):
+            break
+        before = head
+        # How many axes an array has does not depend on whether there is a round.
+        known = head.facts.axes
+        for axes, shape in heap.facts.axes.items():
+            if axes not in known:
+                known[axes] = heap.shape(shape)
+        if heap.facts.failed and not head.facts.failed:
+            # A loop whose rounds raise is one that raises.
+            head = heap.snapshot(frame)
+            break
+        head = heap.join(head, heap.snapshot(frame), fresh)
+        # What is learned of the sizes of one round does not hold in the next one.
+        head.facts.sizes = {
+            k: v for k, v in head.facts.sizes.items() if k not in fresh
+        }
+        if _is_same_state(before, head):
+            break
+        if at == 2:
+            _forget_changes(before, head)
+    heap.restore(frame, head)
+    return True
+
+
+def _is_same_state(a: Snapshot, b: Snapshot) -> bool:
+    return a.names == b.names and (a.version == b.version or a.heap == b.heap)
+
+
+def _forget_changes(before: Snapshot, head: Snapshot) -> None:
+    """What still changes after some rounds is unknown."""
+    for name, value in head.names.items():
+        if name in before.names and before.names[name] != value:
+            head.names[name] = _widened(before.names[name], value)
+    for number, value in head.heap.items():
+        old = before.heap.get(number)
+        if old is not None and old != value:
+            head.heap[number] = _widened_object(old, value)
+
+
+def _widened(old: Any, value: Any) -> Any:
+    """What two rounds' values of one place have in common."""
+    if type(value) is ShapedArray:
+        rank = value.shape.rank
+        if rank is None or type(old) is not ShapedArray or old.shape.rank != rank:
+            return ShapedArray(ArrayShape((), AxesSymbol()), None, value.line)
+        sizes = [
+            m if m == n else ANY_INT for m, n in zip(old.shape.head, value.shape.head, strict=True)
+        ]
+        dtype = value.dtype if value.dtype == old.dtype else None
+        return ShapedArray(ArrayShape(tuple(sizes)), dtype, value.line)
+    return ANY_INT if weak_kind(value) == "int" else UNKNOWN
+
+
+def _widened_object(old: Any, value: Any) -> Any:
+    if type(value) is Items:
+        return Items(None, UNKNOWN)
+    if type(value) is Entries:
+        return Entries({}, is_open=True)
+    if type(value) is Attributes and type(old) is Attributes:
+        values = {
+            k: v if k in old.values and old.values[k] == v else _widened(old.values.get(k), v)
+            for k, v in value.values.items()
+        }
+        return Attributes(values, value.is_summary, value.doubtful)
+    return UNKNOWN
+
+
+@executes(ast.While)
+def _while(machine: Machine, frame: Frame, node: ast.While) -> bool:
+    truth = truth_of(machine, machine.evaluate(frame, node.test))
+    if truth is False:
+        return machine.execute(frame, node.orelse)
+    is_endless = type(node.test) is ast.Constant and bool(node.test.value)
+    loop = _Loop(frame)
+    frame.loops.append(loop)
+    try:
+        _rounds(machine, frame, node.body, loop, lambda: _begins(machine, frame, node))
+    finally:
+        frame.loops.pop()
+    goes_on = not is_endless
+    if goes_on:
+        assume(machine, frame, node.test, False, ANY_BOOL)
+        goes_on = machine.execute(frame, node.orelse)
+    return _after(machine, frame, loop, goes_on=goes_on)
+
+
+def _begins(machine: Machine, frame: Frame, node: ast.While) -> bool:
+    truth = truth_of(machine, machine.evaluate(frame, node.test))
+    return assume(machine, frame, node.test, True, truth)
+
+
+# -- the rest --------------------------------------------------------------------------------
+
+
+@executes(ast.Return)
+def _return(machine: Machine, frame: Frame, node: ast.Return) -> bool:
+    value = None if node.value is None else machine.evaluate(frame, node.value)
+    if frame.returns is not None:
+        value = machine.heap.value(value)
+        if frame.logged is not None:
+            frame.logged.append((node, "", value))
+        frame.returns.append((value, machine.heap.snapshot(frame)))
+    return False
+
+
+@executes(ast.Raise)
+def _raise(machine: Machine, frame: Frame, node: ast.Raise) -> bool:
+    return False
+
+
+@executes(ast.Assert)
+def _assert(machine: Machine, frame: Frame, node: ast.Assert) -> bool:
+    truth = truth_of(machine, machine.evaluate(frame, node.test))
+    if truth is False:
+        return False
+    return assume(machine, frame, node.test, True, truth)
+
+
+@executes(ast.With, ast.AsyncWith)
+def _with(machine: Machine, frame: Frame, node: ast.With) -> bool:
+    expects_error = False
+    for item in node.items:
+        value = machine.evaluate(frame, item.context_expr)
+        called = item.context_expr
+        if type(called) is ast.Call:
+            func = called.func
+            name = getattr(func, "attr", getattr(func, "id", ""))
+            expects_error = expects_error or name.lower() in _EXPECTING or "raise" in name.lower()
+        if item.optional_vars is not None:
+            assign(machine, frame, item.optional_vars, value if type(value) is ListReference else UNKNOWN)
+    if not expects_error:
+        return machine.execute(frame, node.body)
+    return _tried(machine, frame, node.body)
+
+
+_EXPECTING = ("raises", "assertraises", "assertraisesregex", "suppress")
+
+
+def _tried(machine: Machine, frame: Frame, body: list[ast.stmt]) -> bool:
+    """Run what may raise at any point: what it finds is dropped, and what it changes may hold."""
+    heap = machine.heap
+    before = heap.snapshot(frame)
+    machine.trials += 1
+    try:
+        goes_on = machine.execute(frame, body)
+    finally:
+        machine.trials -= 1
+    if goes_on:
+        heap.restore(frame, heap.join(before, heap.snapshot(frame)))
+    else:
+        heap.restore(frame, before)
+    return True
+
+
+@executes(ast.Try)
+def _try(machine: Machine, frame: Frame, node: ast.Try) -> bool:
+    heap = machine.heap
+    before = heap.snapshot(frame)
+    catches = any(_catches_shapes(handler) for handler in node.handlers)
+    machine.trials += catches
+    try:
+        goes_on = machine.execute(frame, node.body)
+    finally:
+        machine.trials -= catches
+    if goes_on and node.orelse:
+        goes_on = machine.execute(frame, node.orelse)
+    states = [heap.snapshot(frame)] if goes_on else []
+    after = heap.snapshot(frame)
+    for handler in node.handlers:
+        heap.restore(frame, heap.join(heap_copy(before), heap_copy(after)))
+        if handler.name:
+            bind_name(machine, frame, handler.name, UNKNOWN)
+        if machine.execute(frame, handler.body):
+            states.append(heap.snapshot(frame))
+    if not states:
+        if node.finalbody:
+            machine.execute(frame, node.finalbody)
+        return False
+    result = states[0]
+    for state in states[1:]:
+        result = heap.join(result, state)
+    heap.restore(frame, result)
+    return machine.execute(frame, node.finalbody)
+
+
+if hasattr(ast, "TryStar"):
+    executes(ast.TryStar)(_try)
+
+
+def _catches_shapes(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches what MLX raises for shapes."""
+    if handler.type is None:
+        return True
+    names = [n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)]
+    names += [n.attr for n in ast.walk(handler.type) if isinstance(n, ast.Attribute)]
+    return not names or any(name not in _OTHER_ERRORS for name in names)
+
+
+_OTHER_ERRORS = frozenset(
+    """
+    ImportError ModuleNotFoundError KeyError OSError FileNotFoundError KeyboardInterrupt EOFError
+    StopIteration ImportWarning PermissionError UnicodeDecodeError JSONDecodeError TimeoutError
+    """.split()
+)
+
+
+@executes(ast.Delete)
+def _delete(machine: Machine, frame: Frame, node: ast.Delete) -> bool:
+    for target in node.targets:
+        if type(target) is ast.Name:
+            frame.names.pop(target.id, None)
+    return True
+
+
+@executes(ast.Global, ast.Nonlocal)
+def _global(machine: Machine, frame: Frame, node: ast.Global) -> bool:
+    frame.globals_named = frame.globals_named | frozenset(node.names)
+    return True
+
+
+@executes(ast.FunctionDef, ast.AsyncFunctionDef)
+def _function(machine: Machine, frame: Frame, node: ast.FunctionDef) -> bool:
+    frame.names[node.name] = calls.decorated(machine, frame, node)
+    return True
+
+
+@executes(ast.ClassDef)
+def _class(machine: Machine, frame: Frame, node: ast.ClassDef) -> bool:
+    bases = tuple(machine.evaluate(frame, base) for base in node.bases)
+    decorators = [_decorator_name(machine, frame, one) for one in node.decorator_list]
+    inner = Frame({}, frame, frame.module, None, None, 0, frame.depth)
+    members: dict[str, Any] = inner.names
+    is_dataclass = any(name.startswith("dataclasses.dataclass") for name in decorators)
+    cls = ClassValue(node.name, node, frame, bases, members, is_dataclass=is_dataclass)
+    inner.cls = cls
+    machine.execute(inner, node.body)
+    cls.members.update(inner.names)
+    frame.names[node.name] = cls
+    return True
+
+
+def _decorator_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
+    value = machine.evaluate(frame, node.func if isinstance(node, ast.Call) else node)
+    return value.name if type(value) is LibraryName else ""
+
+
+@executes(ast.Import)
+def _import(machine: Machine, frame: Frame, node: ast.Import) -> bool:
+    for alias in node.names:
+        imports.import_name(machine, frame, alias)
+    return True
+
+
+@executes(ast.ImportFrom)
+def _import_from(machine: Machine, frame: Frame, node: ast.ImportFrom) -> bool:
+    imports.import_from(machine, frame, node)
+    return True
+
+

@@ -1,0 +1,320 @@
+"""Activations of ``mlx.nn``, as functions and as layers: the shape stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
+    ArrayShape,
+    DType,
+    ShapedArray,
+    floating,
+    promote_weak,
+    unknown_shape,
+)
+from embercoach.analysis.shapes.requirements import Requirements, array_of
+from embercoach.analysis.shapes.table import reductions
+from embercoach.analysis.shapes.table.elementwise import broadcast, meeting_dtype
+from embercoach.analysis.shapes.table.layers import parameter, size_of
+from embercoach.analysis.shapes.table.products import divisible, operand
+from embercoach.analysis.shapes.table.registry import (
+    LAYER_CALLS,
+    LAYERS,
+    layer,
+    layer_call,
+    transfer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Attributes = dict[str, Any]
+
+
+def of_dtype(x: object, dtype: Callable[[DType], DType]) -> object:
+    """An array like ``x``."""
+    given = array_of(x)
+    return UNKNOWN if given is None else ShapedArray(given.shape, dtype(meeting_dtype((x,))))
+
+
+def with_int(dtype: DType) -> DType:
+    """The dtype in which an array meets a Python integer."""
+    return promote_weak(dtype, "int")
+
+
+_FLOATING = ("relu6", "softplus", "softsign", "gelu_approx", "selu", "mish", "tanh", "hardswish")
+_REAL = ("sigmoid", "silu", "gelu", "gelu_fast_approx")
+
+
+def not_of(requirements: Requirements, x: object, dtype: str) -> None:
+    """Fail for an array of a dtype that a function doesn't take."""
+    if isinstance(x, ShapedArray) and x.dtype == dtype:
+        requirements.fail(f"the input is {dtype}")
+
+
+@transfer(*(f"mlx.nn.{name}" for name in _FLOATING))
+def floating_activation(requirements: Requirements, x: object) -> object:
+    """``nn.tanh`` and the like: floating."""
+    return of_dtype(x, floating)
+
+
+@transfer(*(f"mlx.nn.{name}" for name in _REAL))
+def real_activation(requirements: Requirements, x: object) -> object:
+    """``nn.gelu`` and the like: floating, not complex."""
+    not_of(requirements, x, "complex64")
+    return of_dtype(x, floating)
+
+
+@transfer("mlx.nn.log_sigmoid")
+def log_sigmoid(requirements: Requirements, x: object) -> object:
+    """``nn.log_sigmoid``: bools have no sign."""
+    not_of(requirements, x, "bool")
+    return of_dtype(x, floating)
+
+
+@transfer("mlx.nn.relu", "mlx.nn.relu2")
+def relu(requirements: Requirements, x: object) -> object:
+    """``nn.relu``: the dtype of ``x``."""
+    return of_dtype(x, with_int)
+
+
+@transfer("mlx.nn.leaky_relu")
+def leaky_relu(requirements: Requirements, x: object, negative_slope: object = 0.01) -> object:
+    """``nn.leaky_relu``."""
+    return broadcast(requirements, x, negative_slope)
+
+
+@transfer("mlx.nn.elu")
+def elu(requirements: Requirements, x: object, alpha: object = 1.0) -> object:
+    """``nn.elu``."""
+    return of_dtype(x, floating)
+
+
+@transfer("mlx.nn.celu")
+def celu(requirements: Requirements, x: object, alpha: object = 1.0) -> object:
+    """``nn.celu``."""
+    return of_dtype(x, floating)
+
+
+@transfer("mlx.nn.softshrink")
+def softshrink(requirements: Requirements, x: object, lambd: object = 0.5) -> object:
+    """``nn.softshrink``."""
+    return of_dtype(x, floating)
+
+
+@transfer("mlx.nn.hard_shrink")
+def hard_shrink(requirements: Requirements, x: object, lambd: object = 0.5) -> object:
+    """``nn.hard_shrink``."""
+    return of_dtype(x, with_int)
+
+
+@transfer("mlx.nn.hard_tanh")
+def hard_tanh(
+    requirements: Requirements, x: object, min_val: object = -1.0, max_val: object = 1.0
+) -> object:
+    """``nn.hard_tanh``."""
+    found = broadcast(requirements, x, min_val)
+    return broadcast(requirements, found, max_val)
+
+
+@transfer("mlx.nn.step")
+def step(requirements: Requirements, x: object, threshold: object = 0.0) -> object:
+    """``nn.step``: 0 or 1."""
+    found = broadcast(requirements, x, threshold)
+    return ShapedArray(found.shape, "int32") if isinstance(found, ShapedArray) else UNKNOWN
+
+
+@transfer("mlx.nn.softmax")
+def softmax(requirements: Requirements, x: object, axis: object = -1) -> object:
+    """``nn.softmax``: the same as ``mx.softmax``."""
+    return reductions.softmax(requirements, operand(requirements, x), axis)
+
+
+@transfer("mlx.nn.softmin")
+def softmin(requirements: Requirements, x: object, axis: object = -1) -> object:
+    """``nn.softmin``: bools have no sign."""
+    not_of(requirements, x, "bool")
+    return softmax(requirements, x, axis)
+
+
+@transfer("mlx.nn.log_softmax")
+def log_softmax(requirements: Requirements, x: object, axis: object = -1) -> object:
+    """``nn.log_softmax``: floating."""
+    given = operand(requirements, x)
+    for one in axis if isinstance(axis, (tuple, list)) else (axis,):
+        requirements.axis(one, given.shape)
+    return of_dtype(given, floating)
+
+
+@transfer("mlx.nn.glu")
+def glu(requirements: Requirements, x: object, axis: object = -1) -> object:
+    """``nn.glu``: one half of an axis times the sigmoid of the other."""
+    given = operand(requirements, x)
+    not_of(requirements, given, "complex64")
+    shape, at = given.shape, requirements.axis(axis, given.shape)
+    dtype = floating(given.dtype)
+    if at is None:
+        return UNKNOWN
+    half = divisible(requirements, shape.size(at), 2, f"axis {axis} of {shape} has no two halves")
+    return ShapedArray(with_size(shape, at, half), dtype)
+
+
+def with_size(shape: ArrayShape, axis: int, size: Any) -> ArrayShape:
+    """The shape where one axis has another size."""
+    if shape.middle is None:
+        sizes = list(shape.head)
+        sizes[axis] = size
+        return ArrayShape(tuple(sizes))
+    head, tail = list(shape.head), list(shape.tail)
+    if 0 <= axis < len(head):
+        head[axis] = size
+    elif -len(tail) <= axis < 0:
+        tail[axis] = size
+    else:
+        return unknown_shape()
+    return ArrayShape(tuple(head), shape.middle, tuple(tail))
+
+
+@transfer("mlx.nn.prelu")
+def prelu(requirements: Requirements, x: object, alpha: object) -> object:
+    """``nn.prelu``: ``alpha`` broadcasts."""
+    given = of_dtype(x, with_int)
+    return broadcast(requirements, given, alpha)
+
+
+# Layers
+
+_LAYERS = {
+    "Sigmoid": real_activation,
+    "Mish": floating_activation,
+    "ReLU": relu,
+    "ReLU2": relu,
+    "ReLU6": floating_activation,
+    "Softmax": softmax,
+    "Softplus": floating_activation,
+    "Softsign": floating_activation,
+    "SiLU": real_activation,
+    "LogSoftmax": log_softmax,
+    "LogSigmoid": log_sigmoid,
+    "Tanh": floating_activation,
+    "Hardswish": floating_activation,
+    "SELU": floating_activation,
+    "HardTanh": hard_tanh,
+    "Softmin": softmin,
+}
+
+
+def no_attributes(requirements: Requirements) -> Attributes:
+    """The constructor of an activation without arguments."""
+    return {}
+
+
+def _called(function: Callable[..., object]) -> Callable[..., object]:
+    def call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+        return function(requirements, x)
+
+    return call
+
+
+for _name, _function in _LAYERS.items():
+    LAYERS[f"mlx.nn.{_name}"] = no_attributes
+    LAYER_CALLS[f"mlx.nn.{_name}"] = _called(_function)
+
+
+@layer("LeakyReLU")
+def leaky_relu_layer(requirements: Requirements, negative_slope: object = 1e-2) -> Attributes:
+    """``nn.LeakyReLU``."""
+    return {"_negative_slope": negative_slope}
+
+
+@layer_call("LeakyReLU")
+def leaky_relu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.leaky_relu`` of the slope."""
+    return leaky_relu(requirements, x, attributes.get("_negative_slope", UNKNOWN))
+
+
+@layer("ELU")
+@layer("CELU")
+def elu_layer(requirements: Requirements, alpha: object = 1.0) -> Attributes:
+    """``nn.ELU``."""
+    return {"_alpha": alpha}
+
+
+@layer_call("ELU", "CELU")
+def elu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.elu``."""
+    return elu(requirements, x)
+
+
+@layer("Softshrink")
+@layer("HardShrink")
+def shrink_layer(requirements: Requirements, lambd: object = 0.5) -> Attributes:
+    """``nn.Softshrink``."""
+    return {"lambd": lambd}
+
+
+@layer_call("Softshrink")
+def softshrink_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.softshrink``."""
+    return softshrink(requirements, x)
+
+
+@layer_call("HardShrink")
+def hard_shrink_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.hard_shrink``."""
+    return hard_shrink(requirements, x)
+
+
+@layer("Step")
+def step_layer(requirements: Requirements, threshold: object = 0.0) -> Attributes:
+    """``nn.Step``."""
+    return {"threshold": threshold}
+
+
+@layer_call("Step")
+def step_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.step`` of the threshold."""
+    return step(requirements, x, attributes.get("threshold", UNKNOWN))
+
+
+@layer("GLU")
+def glu_layer(requirements: Requirements, axis: object = -1) -> Attributes:
+    """``nn.GLU``."""
+    return {"axis": axis}
+
+
+@layer_call("GLU")
+def glu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.glu`` of the axis."""
+    return glu(requirements, x, attributes.get("axis", UNKNOWN))
+
+
+@layer("GELU")
+def gelu_layer(requirements: Requirements, approx: object = "none") -> Attributes:
+    """``nn.GELU``: of one of four kinds."""
+    if isinstance(approx, str) and approx not in ("none", "precise", "tanh", "fast"):
+        requirements.fail(f"approx is {approx!r}")
+    return {"_approx": approx}
+
+
+@layer_call("GELU")
+def gelu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.gelu`` or an approximation."""
+    if attributes.get("_approx") in ("none", "fast"):
+        return real_activation(requirements, x)
+    return floating_activation(requirements, x)
+
+
+@layer("PReLU")
+def prelu_layer(
+    requirements: Requirements, num_parameters: object = 1, init: object = 0.25
+) -> Attributes:
+    """``nn.PReLU``: a weight of (num_parameters,)."""
+    return {"weight": parameter(size_of(requirements, num_parameters, "num_parameters"))}
+
+
+@layer_call("PReLU")
+def prelu_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``nn.prelu`` of the weight."""
+    return prelu(requirements, x, attributes.get("weight", UNKNOWN))

@@ -1,0 +1,654 @@
+"""Layers of ``mlx.nn``: what their constructors set, and what calling them returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from embercoach.analysis.shapes.arrays import (
+    FLOATS,
+    PARAMETERS,
+    UNKNOWN,
+    AnyScalar,
+    ArrayShape,
+    AxesSymbol,
+    DType,
+    DTypeValue,
+    Ratio,
+    ShapedArray,
+    floating,
+    is_floating,
+    promote,
+    unknown_shape,
+)
+from embercoach.analysis.shapes.integers import ANY_INT, Integer, multiply, product
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
+from embercoach.analysis.shapes.table.products import (
+    addmm,
+    broadcast_into,
+    divisible,
+    integral,
+    inexact,
+    matmul,
+    operand,
+    with_last,
+    without_first,
+    without_last,
+)
+from embercoach.analysis.shapes.table.registry import LAYER_CALLS, layer, layer_call, transfer
+
+Attributes = dict[str, Any]
+
+
+@dataclass(slots=True)
+class MadeLayer:
+    """A layer that the constructor of another one makes.
+
+    name: its class in full (``mlx.nn.Linear``); attributes: as ``LAYERS`` returns them.
+    """
+
+    name: str
+    attributes: Attributes = field(default_factory=dict)
+
+
+def call_made(requirements: Requirements, made: object, *args: object) -> object:
+    """What calling a layer in an attribute returns; ``UNKNOWN`` if the program replaced it."""
+    name, attributes = getattr(made, "name", None), getattr(made, "attributes", None)
+    call = LAYER_CALLS.get(name) if isinstance(name, str) else None
+    if call is None or not isinstance(attributes, dict):
+        return UNKNOWN
+    return call(requirements, attributes, *args)
+
+
+def size_of(requirements: Requirements, value: object, name: str) -> Integer:
+    """The size that an argument of a constructor is."""
+    if is_integer(value):
+        if type(value) is int and value < 0:
+            requirements.fail(f"{name} is {value}, which is negative")
+        return value  # type: ignore[return-value]
+    is_other = value is None or isinstance(value, (float, Ratio, str, tuple, list, AnyScalar))
+    if is_other and not isinstance(value, bool):
+        requirements.fail(f"{name} is {value!r}, not an integer")
+    return ANY_INT
+
+
+def positive(requirements: Requirements, value: object, name: str) -> Integer:
+    """A size that a constructor divides by."""
+    size = size_of(requirements, value, name)
+    if size == 0:
+        requirements.fail(f"{name} is 0")
+    return size
+
+
+def is_set(flag: object) -> bool:
+    """Whether a flag is set; one that isn't known is taken for set."""
+    return bool(flag) if isinstance(flag, (bool, int, float)) or flag is None else True
+
+
+def parameter(*sizes: Integer) -> ShapedArray:
+    """A parameter of a layer."""
+    return ShapedArray(ArrayShape(sizes), PARAMETERS)
+
+
+def scaled_and_shifted(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``self.weight * x + self.bias`` where the layer has them."""
+    if "weight" not in attributes:
+        return x
+    found = broadcast(requirements, attributes["weight"], x)
+    return broadcast(requirements, found, attributes.get("bias", UNKNOWN))
+
+
+# Linear layers
+
+
+@layer("Linear")
+def linear(
+    requirements: Requirements, input_dims: object, output_dims: object, bias: object = True
+) -> Attributes:
+    """``nn.Linear``: a weight of (output_dims, input_dims)."""
+    inner = positive(requirements, input_dims, "input_dims")
+    outer = size_of(requirements, output_dims, "output_dims")
+    attributes: Attributes = {"weight": parameter(outer, inner)}
+    if is_set(bias):
+        attributes["bias"] = parameter(outer)
+    return attributes
+
+
+def transposed(weight: object) -> object:
+    """``weight.T``."""
+    if not isinstance(weight, ShapedArray):
+        return UNKNOWN
+    shape = weight.shape
+    return ShapedArray(
+        ArrayShape(shape.tail[::-1], shape.middle, shape.head[::-1])
+        if shape.middle
+        else ArrayShape(shape.head[::-1]),
+        weight.dtype,
+    )
+
+
+@layer_call("Linear", "AllToShardedLinear")
+def linear_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``x @ weight.T + bias``."""
+    weight = transposed(attributes.get("weight"))
+    if "bias" in attributes:
+        return addmm(requirements, attributes["bias"], x, weight)
+    return matmul(requirements, x, weight)
+
+
+@layer("AllToShardedLinear")
+def all_to_sharded(
+    requirements: Requirements,
+    input_dims: object,
+    output_dims: object,
+    bias: object = True,
+    group: object = None,
+) -> Attributes:
+    """A linear layer whose output is divided by the number of processes."""
+    made = linear(requirements, input_dims, output_dims, bias)
+    made["weight"] = parameter(ANY_INT, made["weight"].shape.head[1])
+    if "bias" in made:
+        made["bias"] = parameter(ANY_INT)
+    return {**made, "group": UNKNOWN}
+
+
+@layer("ShardedToAllLinear")
+def sharded_to_all(
+    requirements: Requirements,
+    input_dims: object,
+    output_dims: object,
+    bias: object = True,
+    group: object = None,
+) -> Attributes:
+    """A linear layer whose input is divided by the number of processes."""
+    made = linear(requirements, input_dims, output_dims, bias)
+    made["weight"] = parameter(made["weight"].shape.head[0], ANY_INT)
+    return {**made, "group": UNKNOWN}
+
+
+@layer_call("ShardedToAllLinear")
+def sharded_to_all_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``x @ weight.T``, summed over processes, and the bias."""
+    found = matmul(requirements, x, transposed(attributes.get("weight")))
+    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+
+
+@layer("Bilinear")
+def bilinear(
+    requirements: Requirements,
+    input1_dims: object,
+    input2_dims: object,
+    output_dims: object,
+    bias: object = True,
+) -> Attributes:
+    """``nn.Bilinear``: a weight of (output_dims, input2_dims, input1_dims)."""
+    first = positive(requirements, input1_dims, "input1_dims")
+    second = size_of(requirements, input2_dims, "input2_dims")
+    outer = size_of(requirements, output_dims, "output_dims")
+    attributes: Attributes = {"weight": parameter(outer, second, first)}
+    if is_set(bias):
+        attributes["bias"] = parameter(outer)
+    return attributes
+
+
+@layer_call("Bilinear")
+def bilinear_call(
+    requirements: Requirements, attributes: Attributes, x1: object, x2: object
+) -> object:
+    """Rows of ``x1`` and ``x2`` meet one by one."""
+    weight = operand(requirements, attributes.get("weight"))
+    a, b = operand(requirements, x1), operand(requirements, x2)
+    reason = f"the weight is {weight.shape}, and the inputs are {a.shape} and {b.shape}"
+    outer, second, first = requirements.rank(weight, 3, reason)
+    if a.shape.rank == 0:
+        requirements.fail(reason)
+    requirements.equal(a.shape.size(-1), first, reason)
+    rest = without_last(a.shape)
+    rows = divisible(requirements, b.shape.elements, second, reason)
+    broadcast_into(requirements, ArrayShape((rows,)), ArrayShape((rest.elements,)), reason)
+    dtype = inexact(requirements, promote(promote(a.dtype, weight.dtype), b.dtype))
+    found = ShapedArray(with_last(rest, outer), dtype)
+    return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
+
+
+@layer("Identity")
+def identity(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+    """``nn.Identity`` takes any arguments."""
+    return {}
+
+
+@layer_call("Identity")
+def identity_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The input."""
+    return x
+
+
+@layer("Embedding")
+def embedding(requirements: Requirements, num_embeddings: object, dims: object) -> Attributes:
+    """``nn.Embedding``: a weight of (num_embeddings, dims)."""
+    rows = size_of(requirements, num_embeddings, "num_embeddings")
+    return {"weight": parameter(rows, positive(requirements, dims, "dims"))}
+
+
+def rows_of(requirements: Requirements, weight: object, indices: object) -> object:
+    """``weight[indices]``, for indices that are an array or an integer."""
+    table = operand(requirements, weight)
+    if is_integer(indices):
+        return ShapedArray(without_first(table.shape), table.dtype)
+    if not isinstance(indices, ShapedArray):
+        return ShapedArray(unknown_shape(), table.dtype)
+    integral(requirements, indices)
+    rest = without_first(table.shape)
+    if rest.middle is not None:
+        return ShapedArray(unknown_shape(), table.dtype)
+    return ShapedArray(with_last(indices.shape, *rest.head), table.dtype)
+
+
+@layer_call("Embedding")
+def embedding_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``weight[x]``."""
+    return rows_of(requirements, attributes.get("weight"), x)
+
+
+@transfer("mlx.nn.Embedding.as_linear")
+def embedding_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``x @ weight.T``."""
+    return matmul(requirements, x, transposed(attributes.get("weight")))
+
+
+@transfer("mlx.nn.Linear.to_quantized", "mlx.nn.Embedding.to_quantized")
+def to_quantized(
+    requirements: Requirements, attributes: Attributes, *args: object, **kwargs: object
+) -> object:
+    """A layer that isn't followed."""
+    return UNKNOWN
+
+
+# Normalization
+
+
+def _check_eps(requirements: Requirements, eps: object) -> None:
+    if type(eps) in (int, float) and eps <= 0:  # type: ignore[operator]
+        requirements.fail(f"eps is {eps}, which is not positive")
+
+
+@layer("LayerNorm")
+def layer_norm_layer(
+    requirements: Requirements,
+    dims: object,
+    eps: object = 1e-5,
+    affine: object = True,
+    bias: object = True,
+) -> Attributes:
+    """``nn.LayerNorm``: weight and bias of (dims,)."""
+    _check_eps(requirements, eps)
+    attributes: Attributes = {"eps": eps, "dims": dims}
+    if is_set(affine):
+        size = size_of(requirements, dims, "dims")
+        attributes["weight"] = parameter(size)
+        if is_set(bias):
+            attributes["bias"] = parameter(size)
+    return attributes
+
+
+@layer_call("LayerNorm")
+def layer_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``mx.fast.layer_norm`` with the parameters."""
+    weight, bias = attributes.get("weight"), attributes.get("bias")
+    return layer_norm(requirements, x, weight, bias, attributes.get("eps"))
+
+
+@layer("RMSNorm")
+def rms_norm_layer(requirements: Requirements, dims: object, eps: object = 1e-5) -> Attributes:
+    """``nn.RMSNorm``: a weight of (dims,)."""
+    _check_eps(requirements, eps)
+    return {"weight": parameter(size_of(requirements, dims, "dims")), "eps": eps}
+
+
+@layer_call("RMSNorm")
+def rms_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """``mx.fast.rms_norm`` with the weight."""
+    return rms_norm(requirements, x, attributes.get("weight", UNKNOWN), attributes.get("eps"))
+
+
+@layer("InstanceNorm")
+def instance_norm(
+    requirements: Requirements, dims: object, eps: object = 1e-5, affine: object = False
+) -> Attributes:
+    """``nn.InstanceNorm``: weight and bias of (dims,) if affine."""
+    _check_eps(requirements, eps)
+    attributes: Attributes = {"dims": dims, "eps": eps}
+    if affine is not False and is_set(affine):
+        size = size_of(requirements, dims, "dims")
+        attributes |= {"weight": parameter(size), "bias": parameter(size)}
+    return attributes
+
+
+@layer_call("InstanceNorm")
+def instance_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The shape of ``x``, which is (N, ..., C)."""
+    given = operand(requirements, x)
+    requirements.least_rank(given, 3, f"{given.shape} has fewer than 3 axes")
+    if isinstance(given.dtype, str) and given.dtype not in FLOATS:
+        requirements.fail(f"the input is {given.dtype}")
+    return scaled_and_shifted(requirements, attributes, given)
+
+
+@layer("GroupNorm")
+def group_norm(
+    requirements: Requirements,
+    num_groups: object,
+    dims: object,
+    eps: object = 1e-5,
+    affine: object = True,
+    pytorch_compatible: object = False,
+) -> Attributes:
+    """``nn.GroupNorm``: the groups divide the features."""
+    _check_eps(requirements, eps)
+    groups, size = (
+        positive(requirements, value, name)
+        for value, name in ((num_groups, "num_groups"), (dims, "dims"))
+    )
+    divisible(requirements, size, groups, f"{groups} groups don't divide {size} features")
+    attributes: Attributes = {"num_groups": num_groups, "dims": dims, "eps": eps}
+    attributes["pytorch_compatible"] = pytorch_compatible
+    if is_set(affine):
+        attributes |= {"weight": parameter(size), "bias": parameter(size)}
+    return attributes
+
+
+@layer_call("GroupNorm")
+def group_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The shape of ``x``, whose features are last."""
+    given = operand(requirements, x)
+    requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
+    groups = attributes.get("num_groups")
+    if is_integer(groups) and given.shape.rank is not None:
+        inner = product(given.shape.head[1:])
+        reason = f"the sizes of {given.shape} can't be divided into {groups} groups"
+        divisible(requirements, inner, groups, reason)  # type: ignore[arg-type]
+    found = ShapedArray(given.shape, floating(given.dtype))
+    return scaled_and_shifted(requirements, attributes, found)
+
+
+@layer("BatchNorm")
+def batch_norm(
+    requirements: Requirements,
+    num_features: object,
+    eps: object = 1e-5,
+    momentum: object = 0.1,
+    affine: object = True,
+    track_running_stats: object = True,
+) -> Attributes:
+    """``nn.BatchNorm``: parameters and statistics of (num_features,)."""
+    _check_eps(requirements, eps)
+    attributes: Attributes = {"num_features": num_features, "eps": eps, "momentum": momentum}
+    attributes["track_running_stats"] = track_running_stats
+    size = ANY_INT
+    if is_set(affine) or is_set(track_running_stats):
+        size = size_of(requirements, num_features, "num_features")  # type: ignore[assignment]
+    if is_set(affine):
+        attributes |= {"weight": parameter(size), "bias": parameter(size)}
+    if is_set(track_running_stats):
+        attributes |= {"running_mean": parameter(size), "running_var": parameter(size)}
+    return attributes
+
+
+@layer_call("BatchNorm")
+def batch_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The shape of ``x``, which has 2 to 4 axes, features last."""
+    given = operand(requirements, x)
+    requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
+    if given.shape.least_rank > 4:
+        requirements.fail(f"{given.shape} has more than 4 axes")
+    dtype: DType = floating(given.dtype)
+    if "running_mean" in attributes:
+        # While it is trained, the statistics of the input are used, which have its dtype.
+        statistics = operand(requirements, attributes["running_mean"])
+        requirements.broadcast(statistics.shape, ArrayShape((given.shape.size(-1),)))
+        if promote(dtype, PARAMETERS) != dtype:
+            dtype = None if "weight" not in attributes else dtype
+    return scaled_and_shifted(requirements, attributes, ShapedArray(given.shape, dtype))
+
+
+# Dropout, positions
+
+
+@layer("Dropout")
+@layer("Dropout2d")
+@layer("Dropout3d")
+def dropout(requirements: Requirements, p: object = 0.5) -> Attributes:
+    """``nn.Dropout``: a probability below 1."""
+    if type(p) in (int, float) and not 0 <= p < 1:  # type: ignore[operator]
+        requirements.fail(f"p is {p}, which is not in [0, 1)")
+    if isinstance(p, (str, tuple, list)) or p is None:
+        requirements.fail(f"p is {p!r}")
+    return {"_p_1": 1 - p if type(p) in (int, float) else UNKNOWN}  # type: ignore[operator]
+
+
+def _dropped(x: ShapedArray, attributes: Attributes) -> ShapedArray:
+    """The input, floating while the layer is trained."""
+    if is_floating(x.dtype) or x.dtype == "complex64" or attributes.get("_p_1") == 1:
+        return x
+    return ShapedArray(x.shape)
+
+
+@layer_call("Dropout")
+def dropout_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The shape of ``x``."""
+    if not isinstance(x, ShapedArray):
+        return UNKNOWN
+    return _dropped(x, attributes)
+
+
+@layer_call("Dropout2d")
+def dropout_2d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The shape of ``x``, which has 3 or 4 axes."""
+    return _dropped_with_axes(requirements, attributes, operand(requirements, x), 3)
+
+
+@layer_call("Dropout3d")
+def dropout_3d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """The shape of ``x``, which has 4 or 5 axes."""
+    return _dropped_with_axes(requirements, attributes, operand(requirements, x), 4)
+
+
+def _dropped_with_axes(
+    requirements: Requirements, attributes: Attributes, x: ShapedArray, axes: int
+) -> ShapedArray:
+    reason = f"{x.shape} has neither {axes} nor {axes + 1} axes"
+    requirements.least_rank(x, axes, reason)
+    if x.shape.least_rank > axes + 1:
+        requirements.fail(reason)
+    return _dropped(x, attributes)
+
+
+@layer("RoPE")
+def rope_layer(
+    requirements: Requirements,
+    dims: object,
+    traditional: object = False,
+    base: object = 10000,
+    scale: object = 1.0,
+) -> Attributes:
+    """``nn.RoPE``."""
+    return {"dims": dims, "traditional": traditional, "base": base, "scale": scale}
+
+
+@layer_call("RoPE")
+def rope_call(
+    requirements: Requirements, attributes: Attributes, x: object, offset: object = 0
+) -> object:
+    """``mx.fast.rope`` with the attributes."""
+    return rope(
+        requirements,
+        x,
+        attributes.get("dims", UNKNOWN),
+        traditional=False,
+        base=attributes.get("base", UNKNOWN),
+        scale=1.0,
+        offset=offset,
+    )
+
+
+@layer("SinusoidalPositionalEncoding")
+def sinusoidal(
+    requirements: Requirements,
+    dims: object,
+    min_freq: object = 0.0001,
+    max_freq: object = 1,
+    scale: object = None,
+    cos_first: object = False,
+    full_turns: object = False,
+) -> Attributes:
+    """``nn.SinusoidalPositionalEncoding``: an even number of positive dims."""
+    size = positive(requirements, dims, "dims")
+    half = divisible(requirements, size, 2, f"dims is {size}, which is odd")
+    # A name that begins with an underscore is no parameter: its dtype stays.
+    sigmas = ShapedArray(ArrayShape((half,)), "float32")
+    return {"_sigmas": sigmas, "scale": UNKNOWN if scale is None else scale, "cos_first": cos_first}
+
+
+@layer_call("SinusoidalPositionalEncoding")
+def sinusoidal_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
+    """One more axis, of dims."""
+    given, sigmas = operand(requirements, x), operand(requirements, attributes.get("_sigmas"))
+    size = multiply(2, sigmas.shape.size(-1))
+    return ShapedArray(with_last(given.shape, size), promote(given.dtype, sigmas.dtype))
+
+
+@layer("ALiBi")
+def alibi(requirements: Requirements) -> Attributes:
+    """``nn.ALiBi`` has no attributes."""
+    return {}
+
+
+@layer_call("ALiBi")
+def alibi_call(
+    requirements: Requirements,
+    attributes: Attributes,
+    attention_scores: object,
+    offset: object = 0,
+    mask: object = None,
+) -> object:
+    """The shape of the scores, (B, H, S, T)."""
+    scores = operand(requirements, attention_scores)
+    requirements.least_rank(scores, 2, f"{scores.shape} has fewer than 2 axes")
+    shape = scores.shape
+    heads = shape.size(1) if shape.rank is not None or len(shape.head) > 1 else ANY_INT
+    if heads == 0:
+        requirements.fail(f"the scores {shape} have no heads")
+    slopes = ShapedArray(ArrayShape((1, heads, shape.size(-2), shape.size(-1))), scores.dtype)
+    added: object = slopes if mask is None else broadcast(requirements, slopes, mask)
+    if shape.middle is not None and mask is None:
+        if shape.least_rank >= 4:
+            return scores
+        return ShapedArray(ArrayShape((), AxesSymbol(), shape.tail[-2:]), scores.dtype)
+    return broadcast(requirements, scores, added)
+
+
+# Initializers
+
+
+def _initializer(requirements: Requirements, dtype: object) -> Attributes:
+    return {"dtype": dtype}
+
+
+FLOAT32 = DTypeValue("float32")
+
+
+@layer("mlx.nn.init.constant")
+def init_constant(requirements: Requirements, value: object, dtype: object = FLOAT32) -> Attributes:
+    """``nn.init.constant``."""
+    return _initializer(requirements, dtype)
+
+
+@layer("mlx.nn.init.normal")
+def init_normal(
+    requirements: Requirements, mean: object = 0.0, std: object = 1.0, dtype: object = FLOAT32
+) -> Attributes:
+    """``nn.init.normal``."""
+    return _initializer(requirements, dtype)
+
+
+@layer("mlx.nn.init.uniform")
+def init_uniform(
+    requirements: Requirements, low: object = 0.0, high: object = 1.0, dtype: object = FLOAT32
+) -> Attributes:
+    """``nn.init.uniform``."""
+    return _initializer(requirements, dtype)
+
+
+@layer("mlx.nn.init.orthogonal")
+def init_orthogonal(
+    requirements: Requirements, gain: object = 1.0, dtype: object = FLOAT32
+) -> Attributes:
+    """``nn.init.orthogonal``."""
+    return _initializer(requirements, dtype)
+
+
+@layer("mlx.nn.init.sparse")
+def init_sparse(
+    requirements: Requirements,
+    sparsity: object,
+    mean: object = 0.0,
+    std: object = 1.0,
+    dtype: object = FLOAT32,
+) -> Attributes:
+    """``nn.init.sparse``."""
+    return _initializer(requirements, dtype)
+
+
+@layer("mlx.nn.init.identity")
+@layer("mlx.nn.init.glorot_normal")
+@layer("mlx.nn.init.glorot_uniform")
+@layer("mlx.nn.init.he_normal")
+@layer("mlx.nn.init.he_uniform")
+def init_of_dtype(requirements: Requirements, dtype: object = FLOAT32) -> Attributes:
+    """``nn.init.identity`` and those that look at the fan."""
+    return _initializer(requirements, dtype)
+
+
+def _initialized(attributes: Attributes, a: ShapedArray) -> ShapedArray:
+    dtype = attributes.get("dtype")
+    return ShapedArray(a.shape, dtype.dtype if isinstance(dtype, DTypeValue) else None)
+
+
+@layer_call("mlx.nn.init.constant", "mlx.nn.init.normal", "mlx.nn.init.uniform")
+def initialized(requirements: Requirements, attributes: Attributes, a: object) -> object:
+    """An array like the argument."""
+    return _initialized(attributes, operand(requirements, a))
+
+
+@layer_call("mlx.nn.init.orthogonal", "mlx.nn.init.sparse")
+def initialized_matrix(requirements: Requirements, attributes: Attributes, a: object) -> object:
+    """A matrix like the argument."""
+    given = operand(requirements, a)
+    sizes = requirements.rank(given, 2, f"{given.shape} is not a matrix")
+    return _initialized(attributes, ShapedArray(ArrayShape(sizes)))
+
+
+@layer_call("mlx.nn.init.identity")
+def initialized_identity(requirements: Requirements, attributes: Attributes, a: object) -> object:
+    """A square matrix like the argument."""
+    given = operand(requirements, a)
+    reason = f"{given.shape} is not a square matrix"
+    size = requirements.equal(*requirements.rank(given, 2, reason), reason)
+    return _initialized(attributes, ShapedArray(ArrayShape((size, size))))
+
+
+@layer_call(
+    "mlx.nn.init.glorot_normal",
+    "mlx.nn.init.glorot_uniform",
+    "mlx.nn.init.he_normal",
+    "mlx.nn.init.he_uniform",
+)
+def initialized_by_fan(
+    requirements: Requirements, attributes: Attributes, a: object, *args: object, **kwargs: object
+) -> object:
+    """An array like the argument, of 2 or more axes."""
+    given = operand(requirements, a)
+    requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
+    return _initialized(attributes, given)

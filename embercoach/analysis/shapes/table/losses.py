@@ -1,0 +1,304 @@
+"""``nn.losses``: what they check themselves, and what a reduction leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
+    ArrayShape,
+    DType,
+    ShapedArray,
+    floating,
+    promote,
+    promote_weak,
+)
+from embercoach.analysis.shapes.integers import ANY_INT
+from embercoach.analysis.shapes.requirements import Requirements
+from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.fast import same_shape
+from embercoach.analysis.shapes.table.products import integral, operand
+from embercoach.analysis.shapes.table.registry import transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def losses(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function under names of ``nn.losses``."""
+    return transfer(*(f"mlx.nn.losses.{name}" for name in names))
+
+
+def summed(dtype: DType) -> DType:
+    """The dtype of ``mx.sum``: small integers and bools are summed as int32."""
+    if dtype in ("bool", "int8", "int16"):
+        return "int32"
+    if dtype in ("uint8", "uint16"):
+        return "uint32"
+    return dtype if isinstance(dtype, str) or dtype is None or not dtype.symbols else _open(dtype)
+
+
+def _open(dtype: DType) -> DType:
+    return dtype if promote_weak(dtype, "float") == dtype else None
+
+
+def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) -> object:
+    """The loss, or its mean or sum."""
+    if reduction == "none":
+        return loss
+    if reduction == "mean":
+        return ShapedArray(ArrayShape(), floating(loss.dtype))
+    if reduction == "sum":
+        return ShapedArray(ArrayShape(), summed(loss.dtype))
+    if isinstance(reduction, str) or reduction is None:
+        requirements.fail(f"the reduction is {reduction!r}")
+    return UNKNOWN
+
+
+def met(requirements: Requirements, *values: object) -> ShapedArray:
+    """The array in which arguments meet, element by element."""
+    found = broadcast(requirements, *values)
+    return found if isinstance(found, ShapedArray) else operand(requirements, UNKNOWN)
+
+
+def alike(requirements: Requirements, first: object, *others: object) -> ShapedArray:
+    """Require arrays of one shape, and return it with the dtype in which they meet."""
+    result = operand(requirements, first)
+    for other in others:
+        array = operand(requirements, other)
+        reason = f"the shapes {result.shape} and {array.shape} differ"
+        shape = same_shape(requirements, result.shape, array.shape, reason)
+        result = ShapedArray(shape, promote(result.dtype, array.dtype))
+    return result
+
+
+def weighted(requirements: Requirements, loss: ShapedArray, weights: object) -> ShapedArray:
+    """The loss times weights of its shape."""
+    return loss if weights is None else alike(requirements, loss, weights)
+
+
+def removed(requirements: Requirements, shape: ArrayShape, axis: object) -> ArrayShape:
+    """The shape without one axis."""
+    at = requirements.axis(axis, shape)
+    if at is None:
+        sizes = (ANY_INT,) * (shape.rank - 1) if shape.rank else ()
+        return ArrayShape(sizes) if shape.rank else operand(requirements, UNKNOWN).shape
+    if shape.middle is None:
+        return ArrayShape((*shape.head[:at], *shape.head[at + 1 :]))
+    if -len(shape.tail) <= at < 0:
+        at += len(shape.tail)
+        return ArrayShape(shape.head, shape.middle, (*shape.tail[:at], *shape.tail[at + 1 :]))
+    if 0 <= at < len(shape.head):
+        return ArrayShape((*shape.head[:at], *shape.head[at + 1 :]), shape.middle, shape.tail)
+    return operand(requirements, UNKNOWN).shape
+
+
+@losses("cross_entropy")
+def cross_entropy(  # noqa: PLR0913
+    requirements: Requirements,
+    logits: object,
+    targets: object,
+    weights: object = None,
+    axis: object = -1,
+    label_smoothing: object = 0.0,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.cross_entropy``: targets are classes, or probabilities of the logits' shape."""
+    if type(label_smoothing) in (int, float) and not 0 <= label_smoothing < 1:  # type: ignore[operator]
+        requirements.fail(f"label_smoothing is {label_smoothing}, not in [0, 1)")
+    given, wanted = operand(requirements, logits), operand(requirements, targets)
+    reason = f"the shape of the targets is {wanted.shape}, and that of the logits {given.shape}"
+    dtype = floating(given.dtype)
+    rest = removed(requirements, given.shape, axis)
+    ranks = given.shape.rank, wanted.shape.rank
+    if None in ranks:
+        # Whether the targets are classes is not known.
+        is_class = isinstance(wanted.dtype, str) and "int" in wanted.dtype
+        if is_class and wanted.shape.rank is not None and given.shape.least_rank:
+            rest = wanted.shape
+        loss = ShapedArray(rest, dtype if is_class else None)
+    elif ranks[0] == ranks[1]:
+        same_shape(requirements, given.shape, wanted.shape, reason)
+        loss = ShapedArray(rest, floating(promote(given.dtype, wanted.dtype)))
+    else:
+        rest = same_shape(requirements, rest, wanted.shape, reason)
+        integral(requirements, wanted)
+        loss = ShapedArray(rest, dtype)
+    return reduced(requirements, weighted(requirements, loss, weights), reduction)
+
+
+@losses("binary_cross_entropy")
+def binary_cross_entropy(  # noqa: PLR0913
+    requirements: Requirements,
+    inputs: object,
+    targets: object,
+    weights: object = None,
+    with_logits: object = True,
+    reduction: object = "mean",
+) -> object:
+    """``nn.losses.binary_cross_entropy``: of arrays of one shape."""
+    found = alike(requirements, inputs, targets)
+    given, wanted = operand(requirements, inputs), operand(requirements, targets)
+    loss = ShapedArray(found.shape, promote(floating(given.dtype), wanted.dtype))
+    return reduced(requirements, weighted(requirements, loss, weights), reduction)
+
+
+@losses("l1_loss", "mse_loss")
+def l1_loss(
+    requirements: Requirements, predictions: object, targets: object, reduction: object = "mean"
+) -> object:
+    """``nn.losses.mse_loss``: of arrays of one shape."""
+    return reduced(requirements, alike(requirements, predictions, targets), reduction)
+
+
+@losses("smooth_l1_loss")
+def smooth_l1_loss(
+    requirements: Requirements,
+    predictions: object,
+    targets: object,
+    beta: object = 1.0,
+    reduction: object = "mean",
+) -> object:
+    """``nn.losses.smooth_l1_loss``: of arrays of one shape."""
+    found = alike(requirements, predictions, targets)
+    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
+
+
+@losses("nll_loss")
+def nll_loss(
+    requirements: Requirements,
+    inputs: object,
+    targets: object,
+    axis: object = -1,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.nll_loss``: classes choose along an axis; other axes broadcast."""
+    given, classes = operand(requirements, inputs), operand(requirements, targets)
+    integral(requirements, classes)
+    rest = removed(requirements, given.shape, axis)
+    if None not in (rest.rank, classes.shape.rank) and rest.rank != classes.shape.rank:
+        requirements.fail(
+            f"the shape of the targets is {classes.shape}, and that of the inputs {given.shape}"
+        )
+    shape = requirements.broadcast(rest, classes.shape)
+    return reduced(requirements, ShapedArray(shape, given.dtype), reduction)
+
+
+@losses("gaussian_nll_loss")
+def gaussian_nll_loss(  # noqa: PLR0913
+    requirements: Requirements,
+    inputs: object,
+    targets: object,
+    vars: object,  # noqa: A002
+    full: object = False,
+    eps: object = 1e-6,
+    reduction: object = "mean",
+) -> object:
+    """``nn.losses.gaussian_nll_loss``: of arrays of one shape."""
+    found = alike(requirements, inputs, targets, vars)
+    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
+
+
+@losses("kl_div_loss")
+def kl_div_loss(
+    requirements: Requirements,
+    inputs: object,
+    targets: object,
+    axis: object = -1,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.kl_div_loss``: a sum over an axis."""
+    found = met(requirements, inputs, targets)
+    loss = ShapedArray(removed(requirements, found.shape, axis), floating(found.dtype))
+    return reduced(requirements, loss, reduction)
+
+
+@losses("triplet_loss")
+def triplet_loss(  # noqa: PLR0913
+    requirements: Requirements,
+    anchors: object,
+    positives: object,
+    negatives: object,
+    axis: object = -1,
+    p: object = 2,
+    margin: object = 1.0,
+    eps: object = 1e-6,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.triplet_loss``: distances along an axis."""
+    near, far = met(requirements, anchors, positives), met(requirements, anchors, negatives)
+    distances = [
+        ShapedArray(removed(requirements, one.shape, axis), floating(one.dtype))
+        for one in (near, far)
+    ]
+    return reduced(requirements, met(requirements, *distances), reduction)
+
+
+@losses("hinge_loss")
+def hinge_loss(
+    requirements: Requirements, inputs: object, targets: object, reduction: object = "none"
+) -> object:
+    """``nn.losses.hinge_loss``: element by element."""
+    found = met(requirements, inputs, targets)
+    loss = ShapedArray(found.shape, promote_weak(found.dtype, "int"))
+    return reduced(requirements, loss, reduction)
+
+
+@losses("huber_loss")
+def huber_loss(
+    requirements: Requirements,
+    inputs: object,
+    targets: object,
+    delta: object = 1.0,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.huber_loss``: element by element."""
+    found = met(requirements, inputs, targets)
+    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
+
+
+@losses("log_cosh_loss")
+def log_cosh_loss(
+    requirements: Requirements, inputs: object, targets: object, reduction: object = "none"
+) -> object:
+    """``nn.losses.log_cosh_loss``: element by element."""
+    found = met(requirements, inputs, targets)
+    return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
+
+
+@losses("cosine_similarity_loss")
+def cosine_similarity_loss(  # noqa: PLR0913
+    requirements: Requirements,
+    x1: object,
+    x2: object,
+    axis: object = 1,
+    eps: object = 1e-8,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.cosine_similarity_loss``: along an axis."""
+    first, second = operand(requirements, x1), operand(requirements, x2)
+    norms = met(
+        requirements,
+        *(
+            ShapedArray(removed(requirements, one.shape, axis), one.dtype)
+            for one in (first, second)
+        ),
+    )
+    found = met(requirements, first, second)
+    products = ShapedArray(removed(requirements, found.shape, axis), floating(found.dtype))
+    return reduced(requirements, met(requirements, products, norms), reduction)
+
+
+@losses("margin_ranking_loss")
+def margin_ranking_loss(
+    requirements: Requirements,
+    inputs1: object,
+    inputs2: object,
+    targets: object,
+    margin: object = 0.0,
+    reduction: object = "none",
+) -> object:
+    """``nn.losses.margin_ranking_loss``: of arrays of one shape."""
+    found = alike(requirements, inputs1, inputs2, targets)
+    dtype = floating(found.dtype) if type(margin) is float else None
+    return reduced(requirements, ShapedArray(found.shape, dtype), reduction)

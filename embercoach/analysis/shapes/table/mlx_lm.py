@@ -1,0 +1,361 @@
+"""What models of the package mlx-lm take from it: masks, caches, attention, experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from embercoach.analysis.shapes.arrays import (
+    PARAMETERS,
+    UNKNOWN,
+    ArrayShape,
+    ShapedArray,
+    promote,
+    unknown_shape,
+)
+from embercoach.analysis.shapes.integers import ANY_INT, Integer, add
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.table.activations import real_activation
+from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
+from embercoach.analysis.shapes.table.layers import (
+    MadeLayer,
+    call_made,
+    is_set,
+    parameter,
+    positive,
+    rope_call,
+    rope_layer,
+    size_of,
+)
+from embercoach.analysis.shapes.table.products import (
+    batch_indices,
+    inexact,
+    integral,
+    operand,
+    with_last,
+    without_last,
+)
+from embercoach.analysis.shapes.table.registry import (
+    LAYER_CALLS,
+    LAYERS,
+    layer,
+    layer_call,
+    transfer,
+)
+
+Attributes = dict[str, Any]
+BASE, CACHE = "mlx_lm.models.base", "mlx_lm.models.cache"
+
+
+@transfer(f"{BASE}.create_causal_mask")
+def create_causal_mask(
+    requirements: Requirements,
+    N: object,  # noqa: N803
+    offset: object = 0,
+    window_size: object = None,
+    right_padding: object = None,
+    left_padding: object = None,
+) -> object:
+    """Bools of (N, offset + N); of (B, 1, N, offset + N) with paddings."""
+    rows: Integer = N if is_integer(N) else ANY_INT  # type: ignore[assignment]
+    ahead: Integer = offset if is_integer(offset) else ANY_INT  # type: ignore[assignment]
+    mask: object = ShapedArray(ArrayShape((rows, add(ahead, rows))), "bool")
+    for padding in (right_padding, left_padding):
+        if padding is None:
+            continue
+        given = operand(requirements, padding)
+        if given.shape.rank != 1:
+            return ShapedArray(unknown_shape(), "bool")
+        mask = broadcast(
+            requirements, mask, ShapedArray(ArrayShape((*given.shape.head, 1, 1, 1)), "bool")
+        )
+    return mask
+
+
+@transfer(f"{BASE}.create_attention_mask", f"{BASE}.create_ssm_mask")
+def create_attention_mask(
+    requirements: Requirements,
+    h: object,
+    cache: object = None,
+    window_size: object = None,
+    return_array: object = False,
+) -> object:
+    """None, "causal" or an array, by what the cache holds; it fits the attention."""
+    array = operand(requirements, h)
+    requirements.least_rank(array, 2, f"{array.shape} has no axis of steps")
+    return UNKNOWN
+
+
+@transfer(f"{BASE}.scaled_dot_product_attention")
+def attention(
+    requirements: Requirements,
+    queries: object,
+    keys: object,
+    values: object,
+    cache: object,
+    scale: object,
+    mask: object,
+    sinks: object = None,
+) -> object:
+    """``mx.fast.scaled_dot_product_attention``; a quantized cache holds tuples."""
+    if all(isinstance(value, ShapedArray) for value in (keys, values)):
+        return scaled_dot_product_attention(
+            requirements, queries, keys, values, scale=scale, mask=mask, sinks=sinks
+        )
+    given = operand(requirements, queries)
+    sizes = requirements.rank(given, 4, f"the shape of the queries is {given.shape}")
+    return ShapedArray(ArrayShape((*sizes[:3], ANY_INT)), given.dtype)
+
+
+# Caches
+
+_CACHES = (
+    "KVCache",
+    "RotatingKVCache",
+    "QuantizedKVCache",
+    "ConcatenateKVCache",
+    "ChunkedKVCache",
+    "BatchKVCache",
+    "BatchRotatingKVCache",
+)
+
+
+def cache_attributes(requirements: Requirements, *args: object, **kwargs: object) -> Attributes:
+    """A cache: what it holds is not followed."""
+    return {"offset": ANY_INT, "keys": UNKNOWN, "values": UNKNOWN}
+
+
+def update_and_fetch(
+    requirements: Requirements, attributes: Attributes, keys: object, values: object
+) -> object:
+    """All keys and values so far: (B, H, ?, D) each."""
+    given = [operand(requirements, value) for value in (keys, values)]
+    shown = f"keys {given[0].shape}, values {given[1].shape}"
+    sizes = [requirements.rank(one, 4, f"the arrays are not 4-d: {shown}") for one in given]
+    found = [
+        ShapedArray(ArrayShape((*size[:2], ANY_INT, size[3])), one.dtype)
+        for size, one in zip(sizes, given, strict=True)
+    ]
+    return tuple(found)
+
+
+def quantized_update_and_fetch(
+    requirements: Requirements, attributes: Attributes, keys: object, values: object
+) -> object:
+    """Words, scales and biases of both, which aren't followed."""
+    return UNKNOWN, UNKNOWN
+
+
+for _name in _CACHES:
+    LAYERS[f"{CACHE}.{_name}"] = cache_attributes
+    transfer(f"{CACHE}.{_name}.update_and_fetch")(
+        quantized_update_and_fetch if _name == "QuantizedKVCache" else update_and_fetch
+    )
+
+
+@transfer(*(f"{CACHE}.{name}.make_mask" for name in _CACHES), f"{CACHE}.make_prompt_cache")
+def not_followed(requirements: Requirements, *args: object, **kwargs: object) -> object:
+    """A value that isn't known."""
+    return UNKNOWN
+
+
+# Positions, activations
+
+ROPE = "mlx_lm.models.rope_utils"
+
+
+@transfer(f"{ROPE}.initialize_rope")
+def initialize_rope(
+    requirements: Requirements,
+    dims: object,
+    base: object,
+    traditional: object,
+    scaling_config: object = None,
+    max_position_embeddings: object = None,
+) -> object:
+    """A layer that turns the first ``dims`` elements of the last axis."""
+    return MadeLayer("mlx.nn.RoPE", rope_layer(requirements, dims, traditional, UNKNOWN))
+
+
+def rope_attributes(
+    requirements: Requirements, dims: object, *args: object, **kwargs: object
+) -> Attributes:
+    """A layer of rotary positions."""
+    return {"dims": dims, "dim": dims, "base": UNKNOWN}
+
+
+def rope_kind_call(
+    requirements: Requirements,
+    attributes: Attributes,
+    x: object,
+    offset: object = 0,
+    *args: object,
+    **kwargs: object,
+) -> object:
+    """The shape of ``x``."""
+    return rope_call(requirements, attributes, x, offset)
+
+
+for _name in (
+    "SuScaledRoPE",
+    "Llama3RoPE",
+    "YarnRoPE",
+    "ProportionalRoPE",
+    "DynamicNTKScalingRoPE",
+):
+    LAYERS[f"{ROPE}.{_name}"] = rope_attributes
+    LAYER_CALLS[f"{ROPE}.{_name}"] = rope_kind_call
+
+
+@transfer("mlx_lm.models.activations.swiglu", "mlx_lm.models.switch_layers.swiglu")
+def swiglu(requirements: Requirements, gate: object, x: object) -> object:
+    """``nn.silu(gate) * x``."""
+    return broadcast(requirements, real_activation(requirements, gate), x)
+
+
+# Experts
+
+SWITCH = "mlx_lm.models.switch_layers"
+
+
+@layer(f"{SWITCH}.SwitchLinear")
+def switch_linear(
+    requirements: Requirements,
+    input_dims: object,
+    output_dims: object,
+    num_experts: object,
+    bias: object = True,
+) -> Attributes:
+    """A weight of (num_experts, output_dims, input_dims)."""
+    inner = positive(requirements, input_dims, "input_dims")
+    outer = size_of(requirements, output_dims, "output_dims")
+    experts = size_of(requirements, num_experts, "num_experts")
+    attributes: Attributes = {
+        "weight": parameter(experts, outer, inner),
+        "input_dims": inner,
+        "output_dims": outer,
+        "num_experts": experts,
+    }
+    if is_set(bias):
+        attributes["bias"] = parameter(experts, outer)
+    return attributes
+
+
+@layer_call(f"{SWITCH}.SwitchLinear")
+def switch_linear_call(
+    requirements: Requirements,
+    attributes: Attributes,
+    x: object,
+    indices: object,
+    sorted_indices: object = False,
+) -> object:
+    """``mx.gather_mm`` with the transposed weights of the chosen experts."""
+    left, chosen = operand(requirements, x), operand(requirements, indices)
+    weight = operand(requirements, attributes.get("weight", UNKNOWN))
+    if weight.shape.rank != 3:
+        return ShapedArray(unknown_shape())
+    _, outer, inner = weight.shape.head
+    reason = f"the input is {left.shape}, and the weight {weight.shape}"
+    requirements.least_rank(left, 2, reason)
+    requirements.equal(left.shape.size(-1), inner, f"the inner size is {inner}: {reason}")
+    if left.shape.rank is None and left.shape.least_rank < 2:
+        return ShapedArray(with_last(unknown_shape(), outer), promote(left.dtype, weight.dtype))
+    batch = batch_indices(requirements, left.shape, weight.shape, None, chosen)
+    dtype = inexact(requirements, promote(left.dtype, weight.dtype))
+    found = ShapedArray(with_last(batch, left.shape.size(-2), outer), dtype)
+    if "bias" not in attributes:
+        return found
+    bias = ShapedArray(with_last(chosen.shape, 1, outer), PARAMETERS)
+    return broadcast(requirements, found, bias)
+
+
+def _experts(
+    requirements: Requirements,
+    sizes: tuple[object, object, object],
+    names: tuple[tuple[str, bool], ...],
+    bias: object,
+) -> Attributes:
+    """Linear layers of experts, up to the hidden size or down from it."""
+    inner, hidden, experts = sizes
+    return {
+        name: MadeLayer(
+            f"{SWITCH}.SwitchLinear",
+            switch_linear(
+                requirements,
+                hidden if is_down else inner,
+                inner if is_down else hidden,
+                experts,
+                bias,
+            ),
+        )
+        for name, is_down in names
+    }
+
+
+@layer(f"{SWITCH}.SwitchGLU")
+def switch_glu(
+    requirements: Requirements,
+    input_dims: object,
+    hidden_dims: object,
+    num_experts: object,
+    activation: object = None,
+    bias: object = False,
+) -> Attributes:
+    """Three linear layers of experts."""
+    names = (("gate_proj", False), ("up_proj", False), ("down_proj", True))
+    made = _experts(requirements, (input_dims, hidden_dims, num_experts), names, bias)
+    return {**made, "activation": UNKNOWN}
+
+
+@layer(f"{SWITCH}.SwitchMLP")
+def switch_mlp(
+    requirements: Requirements,
+    input_dims: object,
+    hidden_dims: object,
+    num_experts: object,
+    activation: object = None,
+    bias: object = False,
+) -> Attributes:
+    """Two linear layers of experts."""
+    names = (("fc1", False), ("fc2", True))
+    made = _experts(requirements, (input_dims, hidden_dims, num_experts), names, bias)
+    return {**made, "activation": UNKNOWN}
+
+
+def _switched(
+    requirements: Requirements,
+    attributes: Attributes,
+    names: tuple[str, str],
+    x: object,
+    indices: object,
+) -> object:
+    """(..., D) and indices (..., K): (..., K, D)."""
+    given, chosen = operand(requirements, x), operand(requirements, indices)
+    integral(requirements, chosen)
+    requirements.least_rank(given, 1, "the input has no axes")
+    size = given.shape.size(-1)
+    rows = with_last(without_last(given.shape), 1, 1, size)
+    hidden = call_made(
+        requirements, attributes.get(names[0]), ShapedArray(rows, given.dtype), chosen
+    )
+    down = call_made(requirements, attributes.get(names[1]), hidden, chosen)
+    found = operand(requirements, down)
+    if found.shape.least_rank < 2 and found.shape.rank is None:
+        return ShapedArray(with_last(chosen.shape, ANY_INT), found.dtype)
+    return ShapedArray(with_last(without_last(found.shape, 2), found.shape.size(-1)), found.dtype)
+
+
+@layer_call(f"{SWITCH}.SwitchGLU")
+def switch_glu_call(
+    requirements: Requirements, attributes: Attributes, x: object, indices: object
+) -> object:
+    """(..., K, D) for indices (..., K) of experts."""
+    return _switched(requirements, attributes, ("up_proj", "down_proj"), x, indices)
+
+
+@layer_call(f"{SWITCH}.SwitchMLP")
+def switch_mlp_call(
+    requirements: Requirements, attributes: Attributes, x: object, indices: object
+) -> object:
+    """(..., K, D) for indices (..., K) of experts."""
+    return _switched(requirements, attributes, ("fc1", "fc2"), x, indices)

@@ -1,0 +1,465 @@
+"""Products of matrices: the inner sizes agree, the axes ahead of them broadcast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.shapes.arrays import (
+    FLOATS,
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    DType,
+    DTypeValue,
+    ShapedArray,
+    is_floating,
+    promote,
+    unknown_shape,
+    weak_kind,
+)
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    Comparison,
+    Integer,
+    ceil_divide,
+    compare,
+    floor_divide,
+    multiply,
+    product,
+)
+from embercoach.analysis.shapes.requirements import Condition, Requirements, integers_of, shape_of
+from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.values.promotion import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def operand(requirements: Requirements, value: object) -> ShapedArray:
+    """The array that an argument must be: MLX takes no Python number for it."""
+    if isinstance(value, ShapedArray):
+        return value
+    is_other = value is None or isinstance(value, (str, tuple, list, dict, DTypeValue))
+    if is_other or weak_kind(value) is not None:
+        requirements.fail(f"{value!r} is not an array")
+    return ShapedArray(unknown_shape())
+
+
+def optional_operand(requirements: Requirements, value: object) -> ShapedArray | None:
+    """The array that an argument is, None for none."""
+    return None if value is None else operand(requirements, value)
+
+
+def real_floating(requirements: Requirements, dtype: DType) -> DType:
+    """Require a dtype to be floating, and not complex."""
+    if isinstance(dtype, str) and dtype not in FLOATS:
+        requirements.fail(f"the dtype is {dtype}, which is not floating")
+    return dtype
+
+
+def inexact(requirements: Requirements, dtype: DType) -> DType:
+    """Require a dtype to be floating or complex."""
+    return dtype if dtype == "complex64" else real_floating(requirements, dtype)
+
+
+def is_real(dtype: DType) -> bool | None:
+    """Return whether a dtype is not complex, None if that is unknown."""
+    if isinstance(dtype, str):
+        return dtype != "complex64"
+    return is_floating(dtype)
+
+
+def integral(requirements: Requirements, array: ShapedArray | None) -> None:
+    """Require an array to hold integers."""
+    if array is not None and isinstance(array.dtype, str) and array.dtype not in INTEGERS:
+        requirements.fail(f"the indices are {array.dtype}")
+
+
+def without_last(shape: ArrayShape, count: int = 1) -> ArrayShape:
+    """The shape without its last axes."""
+    if shape.middle is None:
+        return ArrayShape(shape.head[: len(shape.head) - count])
+    if len(shape.tail) < count:
+        return unknown_shape()
+    return ArrayShape(shape.head, shape.middle, shape.tail[: len(shape.tail) - count])
+
+
+def without_first(shape: ArrayShape, count: int = 1) -> ArrayShape:
+    """The shape without its first axes."""
+    if shape.middle is None:
+        return ArrayShape(shape.head[count:])
+    if len(shape.head) < count:
+        return unknown_shape()
+    return ArrayShape(shape.head[count:], shape.middle, shape.tail)
+
+
+def with_last(shape: ArrayShape, *sizes: Integer) -> ArrayShape:
+    """The shape with more axes behind its own."""
+    if shape.middle is None:
+        return ArrayShape((*shape.head, *sizes))
+    return ArrayShape(shape.head, shape.middle, (*shape.tail, *sizes))
+
+
+def joined(a: ArrayShape, b: ArrayShape) -> ArrayShape:
+    """The axes of one shape and those of another."""
+    if a.middle is None:
+        return ArrayShape((*a.head, *b.head), b.middle, b.tail)
+    if b.middle is None:
+        return with_last(a, *b.head)
+    return ArrayShape(a.head, AxesSymbol(), b.tail)
+
+
+def broadcast_into(
+    requirements: Requirements, shape: ArrayShape, target: ArrayShape, reason: str
+) -> None:
+    """Require a shape to broadcast to another one, which doesn't grow."""
+    mine, other = shape.tail if shape.middle else shape.head, target.tail or target.head
+    if target.middle is None and shape.least_rank > len(target.head):
+        requirements.fail(reason)
+    if target.middle is not None:
+        other = target.tail
+    common = min(len(mine), len(other))
+    for m, n in zip(mine[len(mine) - common :], other[len(other) - common :], strict=True):
+        into(requirements, m, n, reason)
+
+
+def into(requirements: Requirements, size: Integer, target: Integer, reason: str) -> None:
+    """Require a size to be 1 or another one."""
+    if type(size) is int and size == 1:
+        return
+    comparison = compare(size, target)
+    if size is ANY_INT or target is ANY_INT or comparison is Comparison.EQUAL:
+        return
+    if type(size) is int and comparison is Comparison.DIFFERENT:
+        requirements.fail(reason)
+    if type(target) is int and target == 1:
+        requirements.equal(size, 1, reason)
+        return
+    if comparison is Comparison.DIFFERENT:
+        comparison = Comparison.DEGENERATE
+    requirements.conditions.append(Condition(size, target, comparison, reason, allows_one=True))
+
+
+def divisible(requirements: Requirements, size: Integer, divisor: Integer, reason: str) -> Integer:
+    """Require a size to be a multiple of another one, and return the quotient."""
+    if type(divisor) is int and divisor == 0:
+        requirements.fail(reason)
+    part = floor_divide(size, divisor)
+    if part is not ANY_INT:
+        requirements.equal(multiply(part, divisor), size, reason)
+    return part
+
+
+def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> ArrayShape:
+    """The shape of ``a @ b``."""
+    if a.rank == 0 or b.rank == 0:
+        requirements.fail(f"the shapes are {a} and {b}, and an array without axes has no product")
+    rows = b.head[0] if b.rank == 1 else b.size(-2)
+    if b.rank is None and b.least_rank < 2 and not b.tail[1:]:
+        # It may be a vector, whose only axis is the inner one.
+        return unknown_shape()
+    reason = f"the inner sizes of {a} and {b} are {a.size(-1)} and {rows}"
+    requirements.equal(a.size(-1), rows, reason)
+    if b.rank == 1:
+        return without_last(a)
+    if a.rank == 1:
+        return with_last(without_last(b, 2), b.size(-1))
+    if b.rank == 2:
+        return with_last(without_last(a), b.head[1])
+    if a.rank is None and a.least_rank < 2:
+        return ArrayShape((), AxesSymbol(), (b.size(-1),))
+    batch = requirements.broadcast(without_last(a, 2), without_last(b, 2))
+    return with_last(batch, a.size(-2), b.size(-1))
+
+
+@transfer("matmul", "array.__matmul__")
+def matmul(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+    """``mx.matmul``: a vector is a row on the left and a column on the right."""
+    left, right = operand(requirements, a), operand(requirements, b)
+    dtype = inexact(requirements, promote(left.dtype, right.dtype))
+    return ShapedArray(matmul_shape(requirements, left.shape, right.shape), dtype)
+
+
+@transfer("addmm")
+def addmm(
+    requirements: Requirements,
+    c: object,
+    a: object,
+    b: object,
+    alpha: object = 1.0,
+    beta: object = 1.0,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.addmm``: ``c`` broadcasts to the shape of the product."""
+    added = operand(requirements, c)
+    left, right = operand(requirements, a), operand(requirements, b)
+    dtype = inexact(requirements, promote(promote(left.dtype, right.dtype), added.dtype))
+    shape = matmul_shape(requirements, left.shape, right.shape)
+    if not is_real(dtype):
+        # A complex product is added to, and may grow.
+        if dtype == "complex64":
+            inexact(requirements, promote(left.dtype, right.dtype))
+        return ShapedArray(requirements.broadcast(shape, added.shape), dtype)
+    reason = f"{added.shape} doesn't broadcast to the product's shape {shape}"
+    broadcast_into(requirements, added.shape, shape, reason)
+    if right.shape.rank == 1 and added.shape.rank == 1 and left.shape.least_rank > 2:
+        # The product of many rows with a vector is a column, which a vector isn't added to.
+        requirements.equal(added.shape.head[0], 1, reason)
+    return ShapedArray(shape, dtype)
+
+
+@transfer("inner")
+def inner(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+    """``mx.inner``: a sum over the last axes."""
+    left, right = operand(requirements, a), operand(requirements, b)
+    dtype = promote(left.dtype, right.dtype)
+    if left.shape.rank == 0 or right.shape.rank == 0:
+        return ShapedArray(requirements.broadcast(left.shape, right.shape), dtype)
+    if not left.shape.least_rank or not right.shape.least_rank:
+        return ShapedArray(unknown_shape(), dtype)
+    m, n = left.shape.size(-1), right.shape.size(-1)
+    reason = f"the last sizes of {left.shape} and {right.shape} are {m} and {n}"
+    requirements.equal(m, n, reason)
+    shape = joined(without_last(left.shape), without_last(right.shape))
+    return ShapedArray(shape, inexact(requirements, dtype))
+
+
+@transfer("outer")
+def outer(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
+    """``mx.outer``: the arrays are flattened."""
+    left, right = operand(requirements, a), operand(requirements, b)
+    shape = ArrayShape((left.shape.elements, right.shape.elements))
+    return ShapedArray(shape, promote(left.dtype, right.dtype))
+
+
+@transfer("tensordot")
+def tensordot(
+    requirements: Requirements, a: object, b: object, axes: object = 2, *, stream: object = None
+) -> object:
+    """``mx.tensordot``: the last axes of ``a`` with the first of ``b``, or pairs of axes."""
+    left, right = operand(requirements, a), operand(requirements, b)
+    dtype = inexact(requirements, promote(left.dtype, right.dtype))
+    if isinstance(axes, (tuple, list)):
+        shape = _tensordot_axes(requirements, left.shape, right.shape, axes)
+        return ShapedArray(shape, dtype)
+    if type(axes) is not int:
+        return ShapedArray(unknown_shape(), dtype)
+    ranks = [shape.rank for shape in (left.shape, right.shape) if shape.rank is not None]
+    if axes < 0 or axes > min(ranks, default=axes):
+        requirements.fail(f"{axes} axes of {left.shape} and {right.shape} can't be contracted")
+    for at in range(axes):
+        _contracted(requirements, left.shape, right.shape, at - axes, at)
+    shape = joined(without_last(left.shape, axes), without_first(right.shape, axes))
+    return ShapedArray(shape, dtype)
+
+
+def _contracted(requirements: Requirements, a: ArrayShape, b: ArrayShape, i: int, j: int) -> None:
+    m, n = a.size(i), b.size(j)
+    requirements.equal(m, n, f"axis {i} of {a} is {m}, and axis {j} of {b} is {n}")
+
+
+def _tensordot_axes(
+    requirements: Requirements, a: ArrayShape, b: ArrayShape, axes: Sequence[object]
+) -> ArrayShape:
+    """The shape where pairs of axes are contracted."""
+    if len(axes) != 2:
+        requirements.fail(f"axes={axes!r} is not a pair of lists")
+    if not all(isinstance(part, (tuple, list)) for part in axes):
+        if any(type(part) is int for part in axes):
+            requirements.fail(f"axes={axes!r} is not a pair of lists")
+        return unknown_shape()
+    first, second = integers_of(axes[0]), integers_of(axes[1])
+    if len(axes[0]) != len(axes[1]):  # type: ignore[arg-type]
+        requirements.fail(f"the axes {first} and {second} are not as many")
+    if a.rank is None or b.rank is None or first is None or second is None:
+        return unknown_shape()
+    left = [requirements.axis(axis, a) for axis in first]
+    right = [requirements.axis(axis, b) for axis in second]
+    if None in left or None in right:
+        rank = a.rank + b.rank - 2 * len(left)
+        return ArrayShape((ANY_INT,) * rank) if rank >= 0 else unknown_shape()
+    if len(set(left)) < len(left) or len(set(right)) < len(right):
+        requirements.fail(f"the axes {first} and {second} name one twice")
+    for i, j in zip(left, right, strict=True):
+        _contracted(requirements, a, b, i or 0, j or 0)
+    kept = [n for at, n in enumerate(a.head) if at not in left]
+    kept += [n for at, n in enumerate(b.head) if at not in right]
+    return ArrayShape(tuple(kept))
+
+
+def batch_indices(
+    requirements: Requirements, a: ArrayShape, b: ArrayShape, lhs: object, rhs: object
+) -> ArrayShape:
+    """The batch axes of a product of gathered matrices: those of indices, else the operand's."""
+    parts: list[ArrayShape] = []
+    for shape, value in ((a, lhs), (b, rhs)):
+        indices = optional_operand(requirements, value)
+        integral(requirements, indices)
+        parts.append(without_last(shape, 2) if indices is None else indices.shape)
+    return requirements.broadcast(*parts)
+
+
+@transfer("gather_mm")
+def gather_mm(
+    requirements: Requirements,
+    a: object,
+    b: object,
+    lhs_indices: object = None,
+    rhs_indices: object = None,
+    *,
+    sorted_indices: object = False,
+    stream: object = None,
+) -> object:
+    """``mx.gather_mm``: indices choose matrices of both operands."""
+    left, right = operand(requirements, a), operand(requirements, b)
+    dtype = promote(left.dtype, right.dtype)
+    if lhs_indices is None and rhs_indices is None:
+        return matmul(requirements, left, right)
+    if left.shape.rank == 0 or right.shape.rank == 0:
+        requirements.fail(f"the shapes are {left.shape} and {right.shape}")
+    real_floating(requirements, dtype)
+    if any(one.shape.rank is None and one.shape.least_rank < 2 for one in (left, right)):
+        return ShapedArray(unknown_shape(), dtype)
+    left_vector, right_vector = left.shape.rank == 1, right.shape.rank == 1
+    x = ArrayShape((1, *left.shape.head)) if left_vector else left.shape
+    w = ArrayShape((*right.shape.head, 1)) if right_vector else right.shape
+    reason = f"the inner sizes of {x} and {w} are {x.size(-1)} and {w.size(-2)}"
+    requirements.equal(x.size(-1), w.size(-2), reason)
+    batch = batch_indices(requirements, x, w, lhs_indices, rhs_indices)
+    rows = () if left_vector else (x.size(-2),)
+    columns = () if right_vector else (w.size(-1),)
+    return ShapedArray(with_last(batch, *rows, *columns), dtype)
+
+
+@transfer("segmented_mm")
+def segmented_mm(
+    requirements: Requirements, a: object, b: object, segments: object, *, stream: object = None
+) -> object:
+    """``mx.segmented_mm``: a product for each pair of offsets into the inner axis."""
+    left, right = operand(requirements, a), operand(requirements, b)
+    given = operand(requirements, segments)
+    dtype = promote(left.dtype, right.dtype)
+    rows, _ = requirements.rank(left, 2, f"{left.shape} is not a matrix")
+    _, columns = requirements.rank(right, 2, f"{right.shape} is not a matrix")
+    real_floating(requirements, dtype)
+    integral(requirements, given)
+    if given.shape.rank == 0:
+        requirements.fail("the segments have no axes")
+    reason = f"the last size of the segments {given.shape} is not 2"
+    requirements.equal(given.shape.size(-1), 2, reason)
+    return ShapedArray(with_last(without_last(given.shape), rows, columns), dtype)
+
+
+@transfer("block_masked_mm")
+def block_masked_mm(
+    requirements: Requirements,
+    a: object,
+    b: object,
+    block_size: object = 64,
+    mask_out: object = None,
+    mask_lhs: object = None,
+    mask_rhs: object = None,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.block_masked_mm``: masks have an element for each block."""
+    found = matmul(requirements, a, b)
+    left, right = operand(requirements, a), operand(requirements, b)
+    masks = [optional_operand(requirements, mask) for mask in (mask_out, mask_lhs, mask_rhs)]
+    if not isinstance(found, ShapedArray) or masks == [None, None, None]:
+        return found
+    if type(block_size) is int and block_size not in (16, 32, 64):
+        requirements.fail(f"block_size is {block_size}, not 32 or 64")
+    for mask, of in zip(masks, (found, left, right), strict=True):
+        if mask is None or of.shape.least_rank < 2 or type(block_size) is not int:
+            continue
+        reason = f"the mask {mask.shape} doesn't fit the blocks of {of.shape}"
+        blocks = tuple(ceil_divide(of.shape.size(at), block_size) for at in (-2, -1))
+        batch = without_last(found.shape, 2)
+        broadcast_into(requirements, mask.shape, with_last(batch, *blocks), reason)
+    return found
+
+
+@transfer("hadamard_transform")
+def hadamard_transform(
+    requirements: Requirements, a: object, scale: object = None, stream: object = None
+) -> object:
+    """``mx.hadamard_transform``: the last size is a power of 2, times 1, 12, 20 or 28."""
+    x = operand(requirements, a)
+    size = x.shape.size(-1) if x.shape.rank != 0 else 1
+    if x.shape.elements == 0 or (type(size) is int and not _is_transformed(size)):
+        requirements.fail(f"the last size of {x.shape} is no power of 2 times 1, 12, 20 or 28")
+    if is_floating(x.dtype) or size == 1:
+        return x
+    is_known = isinstance(x.dtype, str) and type(size) is int
+    return ShapedArray(x.shape, "float32" if is_known else None)
+
+
+def _is_transformed(size: int) -> bool:
+    """Return whether a size is a power of 2 times 1, 12, 20 or 28."""
+    odd = size
+    while odd and odd % 2 == 0:
+        odd //= 2
+    return odd == 1 or (odd in (3, 5, 7) and size % 4 == 0)
+
+
+@transfer("distributed.all_sum", "distributed.all_max", "distributed.all_min")
+def all_reduced(
+    requirements: Requirements, x: object, *, group: object = None, stream: object = None
+) -> object:
+    """``mx.distributed.all_sum`` and the like: the shape stays."""
+    return x
+
+
+@transfer("distributed.all_gather", "distributed.sum_scatter")
+def gathered(
+    requirements: Requirements, x: object, *, group: object = None, stream: object = None
+) -> object:
+    """``mx.distributed.all_gather``: the first size times or by the number of processes."""
+    array = operand(requirements, x)
+    if array.shape.rank:
+        return ShapedArray(ArrayShape((ANY_INT, *array.shape.head[1:])), array.dtype)
+    return ShapedArray(unknown_shape(), array.dtype)
+
+
+@transfer("distributed.send")
+def send(
+    requirements: Requirements,
+    x: object,
+    dst: object,
+    *,
+    group: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.distributed.send``: the array that is sent."""
+    return x
+
+
+@transfer("distributed.recv_like")
+def receive_like(
+    requirements: Requirements,
+    x: object,
+    src: object,
+    *,
+    group: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.distributed.recv_like``: an array like another one."""
+    return x
+
+
+@transfer("distributed.recv")
+def receive(
+    requirements: Requirements,
+    shape: object,
+    dtype: object,
+    src: object,
+    *,
+    group: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.distributed.recv``: an array of a shape and dtype."""
+    found = shape_of(shape)
+    given = dtype.dtype if isinstance(dtype, DTypeValue) else None
+    return ShapedArray(unknown_shape() if found is None else found, given)

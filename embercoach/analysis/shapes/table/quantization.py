@@ -1,0 +1,298 @@
+"""Quantized matrices: words of 32 bits, and a scale (and a bias) for each group of elements."""
+
+from __future__ import annotations
+
+from embercoach.analysis.shapes.arrays import (
+    DType,
+    DTypeValue,
+    ShapedArray,
+    promote,
+    unknown_shape,
+)
+from embercoach.analysis.shapes.integers import ANY_INT, Integer, floor_divide, multiply
+from embercoach.analysis.shapes.requirements import Requirements
+from embercoach.analysis.shapes.table.fast import same_shape
+from embercoach.analysis.shapes.table.products import (
+    batch_indices,
+    divisible,
+    operand,
+    optional_operand,
+    real_floating,
+    with_last,
+    without_last,
+)
+from embercoach.analysis.shapes.table.registry import transfer
+
+#: The group size and bits of a mode.
+DEFAULTS = {"affine": (64, 4), "mxfp4": (32, 4), "nvfp4": (16, 4), "mxfp8": (32, 8)}
+
+
+def settings(
+    requirements: Requirements, group_size: object, bits: object, mode: object
+) -> tuple[Integer, Integer]:
+    """The group size and the bits of a quantized matrix."""
+    if not isinstance(mode, str):
+        return ANY_INT, ANY_INT
+    if mode not in DEFAULTS:
+        requirements.fail(f"the mode is {mode!r}")
+    groups, width = DEFAULTS[mode]
+    found = []
+    for value, default in ((group_size, groups), (bits, width)):
+        if value is None:
+            found.append(default)
+        else:
+            found.append(value if type(value) is int else ANY_INT)  # type: ignore[arg-type]
+    return found[0], found[1]
+
+
+def check_settings(
+    requirements: Requirements, group_size: Integer, bits: Integer, mode: object
+) -> None:
+    """Require settings that ``mx.quantize`` supports."""
+    if mode == "affine":
+        if group_size is not ANY_INT and group_size not in (32, 64, 128):
+            requirements.fail(f"the group size is {group_size}, not 32, 64 or 128")
+        if bits is not ANY_INT and bits not in (1, 2, 3, 4, 5, 6, 8):
+            requirements.fail(f"{bits} bits are not supported")
+    elif isinstance(mode, str):
+        for given, wanted in zip((group_size, bits), DEFAULTS[mode], strict=True):
+            if given is not ANY_INT and given != wanted:
+                requirements.fail(f"{mode} takes groups of {DEFAULTS[mode][0]} and {wanted} bits")
+
+
+def words(size: Integer, bits: Integer) -> Integer:
+    """How many words of 32 bits hold so many elements."""
+    return floor_divide(multiply(size, bits), 32)
+
+
+@transfer("quantize")
+def quantize(
+    requirements: Requirements,
+    w: object,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "affine",
+    *,
+    global_scale: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.quantize``: the words, the scales and, in affine mode, the biases."""
+    matrix = operand(requirements, w)
+    groups, width = settings(requirements, group_size, bits, mode)
+    real_floating(requirements, matrix.dtype)
+    requirements.least_rank(matrix, 2, f"{matrix.shape} has fewer than 2 axes")
+    check_settings(requirements, groups, width, mode)
+    last = matrix.shape.size(-1)
+    reason = f"the last size of {matrix.shape} is no multiple of the group size {groups}"
+    parts = divisible(requirements, last, groups, reason)
+    rest = without_last(matrix.shape)
+    if last is ANY_INT and matrix.shape.middle is not None:
+        rest = unknown_shape()
+    packed = ShapedArray(with_last(rest, words(last, width)), "uint32")
+    shape = with_last(rest, parts)
+    if mode == "affine":
+        scales = ShapedArray(shape, matrix.dtype)
+        return [packed, scales, scales]
+    return [packed, ShapedArray(shape, "uint8" if isinstance(mode, str) else None)]
+
+
+def _check_mode(
+    requirements: Requirements, scales: ShapedArray, biases: ShapedArray | None, mode: object
+) -> None:
+    """Require biases in affine mode, and scales of one byte in others."""
+    if mode == "affine":
+        if biases is None:
+            requirements.fail("there are no biases, which the affine mode needs")
+        real_floating(requirements, promote(scales.dtype, biases.dtype))
+    elif isinstance(mode, str):
+        if biases is not None:
+            requirements.fail(f"there are biases, which the mode {mode} hasn't")
+        if isinstance(scales.dtype, str) and scales.dtype != "uint8":
+            requirements.fail(f"the scales are {scales.dtype}, not uint8")
+
+
+@transfer("dequantize")
+def dequantize(  # noqa: PLR0913
+    requirements: Requirements,
+    w: object,
+    scales: object,
+    biases: object = None,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "affine",
+    global_scale: object = None,
+    dtype: object = None,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.dequantize``: the last size from the scales and the group size."""
+    packed, scaling = operand(requirements, w), operand(requirements, scales)
+    shift = optional_operand(requirements, biases)
+    groups, width = settings(requirements, group_size, bits, mode)
+    check_settings(requirements, groups, width, mode)
+    if isinstance(packed.dtype, str) and packed.dtype != "uint32":
+        requirements.fail(f"the matrix is {packed.dtype}, not uint32")
+    requirements.least_rank(packed, 2, f"{packed.shape} has fewer than 2 axes")
+    _check_mode(requirements, scaling, shift, mode)
+    result = _dequantized_dtype(scaling, shift, mode)
+    if isinstance(dtype, DTypeValue):
+        result = real_floating(requirements, dtype.dtype)
+    elif dtype is not None:
+        result = None
+    size = _expanded(requirements, packed, scaling, groups, width)
+    return ShapedArray(with_last(without_last(packed.shape), size), result)
+
+
+def _dequantized_dtype(scales: ShapedArray, biases: ShapedArray | None, mode: object) -> DType:
+    if mode == "affine" and biases is not None:
+        return promote(scales.dtype, biases.dtype)
+    return "bfloat16" if isinstance(mode, str) else None
+
+
+def _expanded(
+    requirements: Requirements,
+    packed: ShapedArray,
+    scales: ShapedArray,
+    groups: Integer,
+    bits: Integer,
+) -> Integer:
+    """The last size of the matrix, which scales and words must agree on."""
+    reason = f"the matrix {packed.shape} doesn't fit the scales {scales.shape}"
+    rest = without_last(packed.shape), without_last(scales.shape)
+    if packed.shape.rank is not None and scales.shape.rank == 0:
+        requirements.fail(reason)
+    same_shape(requirements, *rest, reason)
+    size = multiply(scales.shape.size(-1), groups)
+    shown = f"{reason} with groups of {groups} and {bits} bits"
+    needed, given = multiply(size, bits), multiply(packed.shape.size(-1), 32)
+    if needed is not ANY_INT and given is not ANY_INT:
+        requirements.equal(needed, given, shown)
+    return size if size is not ANY_INT else floor_divide(given, bits)
+
+
+@transfer("quantized_matmul")
+def quantized_matmul(  # noqa: PLR0913
+    requirements: Requirements,
+    x: object,
+    w: object,
+    scales: object,
+    biases: object = None,
+    transpose: object = True,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "affine",
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.quantized_matmul``: with the transposed matrix, unless told otherwise."""
+    left, packed = operand(requirements, x), operand(requirements, w)
+    inner, outer, dtype = _product(
+        requirements, (left, packed), (scales, biases), (group_size, bits, mode), transpose
+    )
+    shown = f"the input is {left.shape}, and the matrix {packed.shape}"
+    if left.shape.rank == 0:
+        requirements.fail(shown)
+    requirements.equal(left.shape.size(-1), inner, f"the inner size is {inner}: {shown}")
+    batch = without_last(packed.shape, 2)
+    rest = without_last(left.shape)
+    if batch.rank == 0 or (left.shape.rank is not None and left.shape.rank <= 2):
+        return ShapedArray(with_last(rest, outer), dtype)
+    if left.shape.rank is None and left.shape.least_rank < 2:
+        return ShapedArray(with_last(unknown_shape(), outer), dtype)
+    common = requirements.broadcast(without_last(left.shape, 2), batch)
+    return ShapedArray(with_last(common, left.shape.size(-2), outer), dtype)
+
+
+def _product(
+    requirements: Requirements,
+    arrays: tuple[ShapedArray, ShapedArray],
+    scaling: tuple[object, object],
+    options: tuple[object, object, object],
+    transpose: object,
+) -> tuple[Integer, Integer, DType]:
+    """The inner and outer size of a product with a quantized matrix, and the dtype."""
+    left, packed = arrays
+    scales = operand(requirements, scaling[0])
+    biases = optional_operand(requirements, scaling[1])
+    groups, bits = settings(requirements, *options)
+    if isinstance(packed.dtype, str) and packed.dtype != "uint32":
+        requirements.fail(f"the matrix is {packed.dtype}, not uint32")
+    requirements.least_rank(packed, 2, f"{packed.shape} has fewer than 2 axes")
+    _check_mode(requirements, scales, biases, options[2])
+    if biases is not None:
+        reason = f"the shapes of scales and biases are {scales.shape} and {biases.shape}"
+        same_shape(requirements, scales.shape, biases.shape, reason)
+    dtype = left.dtype
+    if options[2] == "affine" and biases is not None:
+        dtype = promote(promote(left.dtype, scales.dtype), biases.dtype)
+    elif not isinstance(options[2], str):
+        dtype = None
+    real_floating(requirements, dtype)
+    size = _expanded(requirements, packed, scales, groups, bits)
+    rows = packed.shape.size(-2)
+    if transpose is True:
+        return size, rows, dtype
+    return (rows, size, dtype) if transpose is False else (ANY_INT, ANY_INT, dtype)
+
+
+@transfer("gather_qmm")
+def gather_qmm(  # noqa: PLR0913
+    requirements: Requirements,
+    x: object,
+    w: object,
+    scales: object,
+    biases: object = None,
+    lhs_indices: object = None,
+    rhs_indices: object = None,
+    transpose: object = True,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "affine",
+    global_scale: object = None,
+    *,
+    sorted_indices: object = False,
+    stream: object = None,
+) -> object:
+    """``mx.gather_qmm``: indices choose matrices of both operands."""
+    if lhs_indices is None and rhs_indices is None:
+        return quantized_matmul(
+            requirements, x, w, scales, biases, transpose, group_size, bits, mode
+        )
+    left, packed = operand(requirements, x), operand(requirements, w)
+    inner, outer, dtype = _product(
+        requirements, (left, packed), (scales, biases), (group_size, bits, mode), transpose
+    )
+    requirements.least_rank(left, 2, f"{left.shape} has fewer than 2 axes")
+    reason = f"the inner size is {inner}: {left.shape}, the matrix {packed.shape}"
+    requirements.equal(left.shape.size(-1), inner, reason)
+    batch = batch_indices(requirements, left.shape, packed.shape, lhs_indices, rhs_indices)
+    return ShapedArray(with_last(batch, left.shape.size(-2), outer), dtype)
+
+
+@transfer("qqmm")
+def qqmm(  # noqa: PLR0913
+    requirements: Requirements,
+    x: object,
+    w: object,
+    scales: object = None,
+    group_size: object = None,
+    bits: object = None,
+    mode: object = "nvfp4",
+    global_scale_x: object = None,
+    global_scale_w: object = None,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.qqmm``: ``x @ w.T``, where ``x`` is quantized, too."""
+    left, matrix = operand(requirements, x), operand(requirements, w)
+    groups, width = settings(requirements, group_size, bits, mode)
+    shown = f"the input is {left.shape}, and the matrix {matrix.shape}"
+    if matrix.shape.least_rank > 2:
+        requirements.fail(shown)
+    if left.shape.rank == 0 or matrix.shape.rank in (0, 1):
+        requirements.fail(shown)
+    inner = matrix.shape.size(-1)
+    if scales is not None:
+        inner = floor_divide(multiply(inner, 32), width)
+    requirements.equal(left.shape.size(-1), inner, f"the inner size is {inner}: {shown}")
+    return ShapedArray(with_last(without_last(left.shape), matrix.shape.size(-2)), left.dtype)

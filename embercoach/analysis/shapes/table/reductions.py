@@ -1,0 +1,625 @@
+"""Reductions, scans and sorting: operations along axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.shapes.arrays import (
+    ArrayShape,
+    AxesSymbol,
+    DType,
+    ShapedArray,
+    floating,
+    is_floating,
+    unknown_shape,
+)
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    Integer,
+    add,
+    at_least,
+    greatest,
+    subtract,
+)
+from embercoach.analysis.shapes.requirements import (
+    Requirements,
+    integers_of,
+    is_integer,
+)
+from embercoach.analysis.shapes.table.elementwise import (
+    array_argument,
+    dtype_argument,
+    meeting_dtype,
+)
+from embercoach.analysis.shapes.table.registry import transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SUMMED = {
+    **dict.fromkeys(("bool", "int8", "int16", "int32"), "int32"),
+    **dict.fromkeys(("uint8", "uint16", "uint32"), "uint32"),
+}
+
+
+def axes_argument(
+    requirements: Requirements, axis: object, shape: ArrayShape
+) -> tuple[int, ...] | None:
+    """The axes that an int or a sequence of ints names, None if some are unknown.
+
+    Where the number of axes is known they are at least 0.
+    """
+    if isinstance(axis, (str, float)) or axis is None:
+        requirements.fail(f"{axis!r} is no axis")
+    given = integers_of(axis)
+    if given is None:
+        return None
+    found = [requirements.axis(one, shape) for one in given]
+    axes = tuple(one for one in found if one is not None)
+    if len(set(axes)) < len(axes):
+        requirements.fail(f"{axis} names an axis twice")
+    return axes if len(axes) == len(found) else None
+
+
+def axis_argument(
+    requirements: Requirements, axis: object, shape: ArrayShape, added: int = 0
+) -> int | None:
+    """The axis that an int names, None if it is unknown."""
+    if isinstance(axis, (str, float, tuple, list)) or axis is None:
+        requirements.fail(f"{axis!r} is no axis")
+    return requirements.axis(axis, shape, added)
+
+
+def replaced(shape: ArrayShape, axes: Sequence[int], sizes: Sequence[Integer | None]) -> ArrayShape:
+    """The shape where axes have other sizes; an axis of None is removed."""
+    if shape.middle is None:
+        head: list[Integer | None] = list(shape.head)
+        for axis, size in zip(axes, sizes, strict=True):
+            head[axis] = size
+        return ArrayShape(tuple(size for size in head if size is not None))
+    # An axis beyond the known ones may be any other on its side, too.
+    loses_tail = any(axis >= len(shape.head) for axis in axes)
+    loses_head = any(axis < -len(shape.tail) for axis in axes)
+    first: list[Integer | None] = [] if loses_head else list(shape.head)
+    last: list[Integer | None] = [] if loses_tail else list(shape.tail)
+    for axis, size in zip(axes, sizes, strict=True):
+        if 0 <= axis < len(first):
+            first[axis] = size
+        elif -len(last) <= axis < 0:
+            last[axis] = size
+    return ArrayShape(
+        tuple(size for size in first if size is not None),
+        AxesSymbol() if loses_head or loses_tail else shape.middle,
+        tuple(size for size in last if size is not None),
+    )
+
+
+def reduced(
+    requirements: Requirements,
+    array: ShapedArray,
+    axis: object,
+    keepdims: object,
+    *,
+    filled: bool = False,
+) -> ArrayShape:
+    """The shape of a reduction over axes, over all for None.
+
+    filled: it raises where an axis is empty.
+    """
+    shape = array.shape
+    if axis is None:
+        axes: tuple[int, ...] | None = None if shape.rank is None else tuple(range(shape.rank))
+        if axes is None and keepdims is False:
+            return ArrayShape()
+    else:
+        axes = axes_argument(requirements, axis, shape)
+    if axes is None:
+        return _reduced_somewhere(shape, axis, keepdims)
+    if filled and any(_size(shape, one) == 0 for one in axes):
+        requirements.fail(f"the shape {shape} has nothing to reduce")
+    if type(keepdims) not in (bool, int):
+        return unknown_shape()
+    return replaced(shape, axes, [1 if keepdims else None] * len(axes))
+
+
+def _reduced_somewhere(shape: ArrayShape, axis: object, keepdims: object) -> ArrayShape:
+    """The shape of a reduction over unknown axes."""
+    number = len(axis) if isinstance(axis, (tuple, list)) else 1
+    if not is_integer(axis) and not isinstance(axis, (tuple, list)):
+        number = -1
+    if shape.rank is None or (keepdims is not True and number < 0):
+        return unknown_shape()
+    kept = shape.rank if keepdims is True else shape.rank - number
+    if keepdims not in (True, False) or kept < 0:
+        return unknown_shape()
+    return ArrayShape((ANY_INT,) * kept)
+
+
+def _size(shape: ArrayShape, axis: int) -> Integer:
+    """The size of an axis, ``ANY_INT`` where it isn't known."""
+    return shape.size(axis)
+
+
+def is_whole(array: ShapedArray, axis: object) -> bool | None:
+    """Return whether a reduction has no axes, so that MLX returns the argument; None: unknown."""
+    if axis is None:
+        return (
+            None
+            if array.shape.rank is None and not array.shape.least_rank
+            else (array.shape.rank == 0)
+        )
+    if isinstance(axis, (tuple, list)):
+        return not axis
+    return False if is_integer(axis) else None
+
+
+@transfer("sum", "prod", "mlx.core.array.sum", "mlx.core.array.prod")
+def sum_(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.sum``: small integers and bool turn into 32 bits."""
+    array = array_argument(requirements, a)
+    shape = reduced(requirements, array, axis, keepdims)
+    return ShapedArray(shape, _summed(array, is_whole(array, axis)))
+
+
+def _summed(array: ShapedArray, whole: bool | None) -> DType:
+    dtype = array.dtype
+    if whole or is_floating(dtype):
+        return dtype
+    if not isinstance(dtype, str):
+        return None
+    result = SUMMED.get(dtype, dtype)
+    return None if whole is None and result != dtype else result
+
+
+@transfer("mean", "mlx.core.array.mean")
+def mean(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.mean``: floating."""
+    array = array_argument(requirements, a)
+    return ShapedArray(reduced(requirements, array, axis, keepdims), floating(array.dtype))
+
+
+@transfer("median")
+def median(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.median``: floating; there must be an axis, and elements."""
+    array = array_argument(requirements, a)
+    nothing = isinstance(axis, (tuple, list)) and not axis
+    if nothing and (array.shape.rank or array.shape.least_rank):
+        requirements.fail("there are no axes to reduce")
+    shape = reduced(requirements, array, axis, keepdims, filled=True)
+    return ShapedArray(shape, floating(array.dtype))
+
+
+@transfer("var", "std", "mlx.core.array.var", "mlx.core.array.std")
+def var(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    ddof: object = 0,
+    *,
+    correction: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.var``: floating and real."""
+    array = array_argument(requirements, a)
+    dtype = floating(array.dtype)
+    if not isinstance(dtype, str) and not is_floating(dtype):
+        dtype = None
+    shape = reduced(requirements, array, axis, keepdims)
+    return ShapedArray(shape, "float32" if dtype == "complex64" else dtype)
+
+
+@transfer("max", "min", "mlx.core.array.max", "mlx.core.array.min")
+def max_(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> ShapedArray:
+    """``mx.max``: no axis may be empty."""
+    array = array_argument(requirements, a)
+    return ShapedArray(reduced(requirements, array, axis, keepdims, filled=True), array.dtype)
+
+
+@transfer("minmax")
+def minmax(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.minmax``: a tuple of the least and the greatest."""
+    found = max_(requirements, a, axis, keepdims)
+    return (found, found)
+
+
+@transfer("all", "any", "mlx.core.array.all", "mlx.core.array.any")
+def all_(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.all``: bool."""
+    array = array_argument(requirements, a)
+    return ShapedArray(reduced(requirements, array, axis, keepdims), "bool")
+
+
+@transfer("count_nonzero")
+def count_nonzero(
+    requirements: Requirements,
+    a: object,
+    *,
+    axis: object = None,
+    keepdims: object = False,
+    stream: object = None,
+) -> object:
+    """``mx.count_nonzero``: int32."""
+    array = array_argument(requirements, a)
+    return ShapedArray(reduced(requirements, array, axis, keepdims), "int32")
+
+
+@transfer("logsumexp", "mlx.core.array.logsumexp")
+def logsumexp(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.logsumexp``: floating; the array must have elements."""
+    array = array_argument(requirements, a)
+    if array.shape.elements == 0:
+        requirements.fail(f"the shape {array.shape} has no elements")
+    return ShapedArray(reduced(requirements, array, axis, keepdims), floating(array.dtype))
+
+
+@transfer("softmax")
+def softmax(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    *,
+    precise: object = False,
+    stream: object = None,
+) -> object:
+    """``mx.softmax``: integers turn into float32 where the last axis alone is reduced."""
+    array = array_argument(requirements, a)
+    if array.shape.elements == 0:
+        return array
+    if axis is not None:
+        axes_argument(requirements, axis, array.shape)
+    dtype = array.dtype
+    if not (is_floating(dtype) or dtype == "complex64"):
+        made = _is_fused(array.shape, axis) if isinstance(dtype, str) else None
+        dtype = None if made is None else floating(dtype) if made else dtype
+    return ShapedArray(array.shape, dtype)
+
+
+def _is_fused(shape: ArrayShape, axis: object) -> bool | None:
+    """Return whether MLX reduces the last axis alone: those before it have the size 1."""
+    if any(size is ANY_INT or not isinstance(size, int) for size in shape.head + shape.tail):
+        return None
+    given = integers_of(axis) if axis is not None else None
+    if shape.sizes is None or (axis is not None and given is None):
+        return None
+    rank = len(shape.sizes)
+    axes = range(rank) if given is None else given
+    if not len(axes) or axes[-1] not in (rank - 1, -1):
+        return False
+    return all(
+        isinstance(one, int) and axes[at + 1] == one + 1 and shape.sizes[one] == 1
+        for at, one in enumerate(axes[:-1])
+    )
+
+
+@transfer("argmax", "argmin", "mlx.core.array.argmax", "mlx.core.array.argmin")
+def argmax(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    keepdims: object = False,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.argmax``: uint32; the array must have elements."""
+    array = array_argument(requirements, a)
+    shape = array.shape
+    if shape.elements == 0:
+        requirements.fail(f"the shape {shape} has no elements")
+    if axis is None and shape.rank == 0 and keepdims:
+        requirements.fail("an array without axes keeps none")
+    if axis is not None:
+        axis_argument(requirements, axis, shape)
+    return ShapedArray(reduced(requirements, array, axis, keepdims), "uint32")
+
+
+def flattened(shape: ArrayShape) -> ArrayShape:
+    """The shape of all elements in one axis."""
+    return ArrayShape((shape.elements,))
+
+
+def along(requirements: Requirements, array: ShapedArray, axis: object) -> ArrayShape:
+    """The shape of what is done along an axis; for None on all elements in one axis."""
+    if axis is None:
+        return flattened(array.shape)
+    axis_argument(requirements, axis, array.shape)
+    return array.shape
+
+
+@transfer("cummax", "cummin", "mlx.core.array.cummax", "mlx.core.array.cummin")
+def cummax(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    *,
+    reverse: object = False,
+    inclusive: object = True,
+    stream: object = None,
+) -> object:
+    """``mx.cummax``."""
+    array = array_argument(requirements, a)
+    return ShapedArray(along(requirements, array, axis), array.dtype)
+
+
+@transfer("logcumsumexp", "mlx.core.array.logcumsumexp")
+def logcumsumexp(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    *,
+    reverse: object = False,
+    inclusive: object = True,
+    stream: object = None,
+) -> object:
+    """``mx.logcumsumexp``: floating."""
+    array = array_argument(requirements, a)
+    return ShapedArray(along(requirements, array, axis), floating(array.dtype))
+
+
+@transfer("cumsum", "cumulative_sum", "mlx.core.array.cumsum")
+def cumsum(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    *,
+    reverse: object = False,
+    inclusive: object = True,
+    dtype: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.cumsum``: bool turns into int32."""
+    array = array_argument(requirements, a)
+    made = dtype_argument(requirements, dtype, array.dtype)
+    if not isinstance(made, str) and not is_floating(made):
+        made = None
+    shape = along(requirements, array, axis)
+    return ShapedArray(shape, "int32" if made == "bool" else made)
+
+
+@transfer("cumprod", "cumulative_prod", "mlx.core.array.cumprod")
+def cumprod(
+    requirements: Requirements,
+    a: object,
+    axis: object = None,
+    *,
+    reverse: object = False,
+    inclusive: object = True,
+    dtype: object = None,
+    stream: object = None,
+) -> object:
+    """``mx.cumprod``."""
+    array = array_argument(requirements, a)
+    made = dtype_argument(requirements, dtype, array.dtype)
+    return ShapedArray(along(requirements, array, axis), made)
+
+
+@transfer("sort")
+def sort(
+    requirements: Requirements, a: object, axis: object = -1, *, stream: object = None
+) -> object:
+    """``mx.sort``."""
+    array = array_argument(requirements, a)
+    return ShapedArray(along(requirements, array, axis), array.dtype)
+
+
+@transfer("argsort")
+def argsort(
+    requirements: Requirements, a: object, axis: object = -1, *, stream: object = None
+) -> object:
+    """``mx.argsort``: uint32."""
+    array = array_argument(requirements, a)
+    return ShapedArray(along(requirements, array, axis), "uint32")
+
+
+def _sorted_axis(
+    requirements: Requirements, array: ShapedArray, axis: object
+) -> tuple[ArrayShape, int | None]:
+    """The shape that is sorted, and the axis in it."""
+    if axis is None:
+        return flattened(array.shape), 0
+    return array.shape, axis_argument(requirements, axis, array.shape)
+
+
+def _partitioned(
+    requirements: Requirements, array: ShapedArray, kth: object, axis: object
+) -> ArrayShape:
+    shape, at = _sorted_axis(requirements, array, axis)
+    if at is not None and is_integer(kth):
+        size = _size(shape, at)
+        place = add(kth, size) if type(kth) is int and kth < 0 else kth
+        if (type(place) is int and place < 0) or at_least(place, size):  # type: ignore[arg-type]
+            requirements.fail(f"{kth} is out of bounds for the size {size}")
+    return shape
+
+
+@transfer("partition")
+def partition(
+    requirements: Requirements,
+    a: object,
+    kth: object,
+    axis: object = -1,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.partition``."""
+    array = array_argument(requirements, a)
+    return ShapedArray(_partitioned(requirements, array, kth, axis), array.dtype)
+
+
+@transfer("argpartition")
+def argpartition(
+    requirements: Requirements,
+    a: object,
+    kth: object,
+    axis: object = -1,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.argpartition``: uint32."""
+    array = array_argument(requirements, a)
+    return ShapedArray(_partitioned(requirements, array, kth, axis), "uint32")
+
+
+@transfer("topk")
+def topk(
+    requirements: Requirements,
+    a: object,
+    k: object,
+    axis: object = -1,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.topk``: the axis has ``k`` elements."""
+    array = array_argument(requirements, a)
+    shape, at = _sorted_axis(requirements, array, axis)
+    if at is None:
+        return ShapedArray(_reduced_somewhere(shape, axis, True), array.dtype)
+    many: Integer = k if is_integer(k) else ANY_INT  # type: ignore[assignment]
+    size = _size(shape, at)
+    if (type(many) is int and many < 0) or at_least(many, add(size, 1)):
+        requirements.fail(f"the axis has {size} elements, fewer than {many}")
+    return ShapedArray(replaced(shape, (at,), (many,)), array.dtype)
+
+
+@transfer("searchsorted")
+def searchsorted(
+    requirements: Requirements,
+    sorted_sequence: object,
+    values: object,
+    side: object = "left",
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.searchsorted``: a position for each value."""
+    sequence = array_argument(requirements, sorted_sequence)
+    found = array_argument(requirements, values)
+    if isinstance(side, str) and side not in ("left", "right"):
+        requirements.fail(f"the side is {side!r}")
+    requirements.rank(sequence, 1, f"the sorted sequence has the shape {sequence.shape}")
+    return ShapedArray(found.shape, "uint32")
+
+
+@transfer("diff")
+def diff(
+    requirements: Requirements,
+    a: object,
+    n: object = 1,
+    axis: object = -1,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.diff``: the axis has ``n`` elements less, and at least none."""
+    array = array_argument(requirements, a)
+    at = axis_argument(requirements, axis, array.shape)
+    if type(n) is int and n < 0:
+        requirements.fail(f"the order is {n}")
+    if at is None:
+        return ShapedArray(_reduced_somewhere(array.shape, axis, True), array.dtype)
+    size = subtract(_size(array.shape, at), n) if is_integer(n) else ANY_INT  # type: ignore[arg-type]
+    return ShapedArray(replaced(array.shape, (at,), (greatest((size, 0)),)), array.dtype)
+
+
+@transfer("vecdot")
+def vecdot(
+    requirements: Requirements,
+    a: object,
+    b: object,
+    *,
+    axis: object = -1,
+    stream: object = None,
+) -> object:
+    """``mx.vecdot``: products summed along an axis."""
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
+    if left.shape.rank == 0 or right.shape.rank == 0:
+        requirements.fail("an array has no axes")
+    for array in (left, right):
+        axis_argument(requirements, axis, array.shape)
+    shape = requirements.broadcast(left.shape, right.shape)
+    dtype = _summed(ShapedArray(shape, meeting_dtype((left, right))), False)
+    ranks = (left.shape.rank, right.shape.rank)
+    if type(axis) is not int or (axis >= 0 and None in ranks):
+        return ShapedArray(_reduced_somewhere(shape, axis, False), dtype)
+    if axis < 0 and None not in ranks and ranks[0] != ranks[1]:
+        requirements.fail(f"axis {axis} is not the same of {left.shape} and {right.shape}")
+    reason = f"axis {axis} of {left.shape} and {right.shape} differs"
+    requirements.equal(left.shape.size(axis), right.shape.size(axis), reason)
+    return ShapedArray(replaced(shape, (axis,), (None,)), dtype)
+
+
+@transfer("unique")
+def unique(
+    requirements: Requirements,
+    a: object,
+    size: object,
+    return_index: object = False,
+    return_inverse: object = False,
+    return_counts: object = False,
+    fill_value: object = None,
+    *,
+    stream: object = None,
+) -> object:
+    """``mx.unique``: ``size`` values, and what else is asked for."""
+    array = array_argument(requirements, a)
+    if type(size) is int and size < 0:
+        requirements.fail(f"the size is {size}")
+    if array.shape.elements == 0 and fill_value is None and type(size) is int and size > 0:
+        requirements.fail("an empty array needs a fill value")
+    many: Integer = size if is_integer(size) else ANY_INT  # type: ignore[assignment]
+    found = ArrayShape((many,))
+    parts: list[object] = [ShapedArray(found, array.dtype)]
+    if return_index:
+        parts.append(ShapedArray(found, "uint32"))
+    if return_inverse:
+        parts.append(ShapedArray(array.shape, "uint32"))
+    if return_counts:
+        parts.append(ShapedArray(found, "int32"))
+    return parts[0] if len(parts) == 1 else tuple(parts)

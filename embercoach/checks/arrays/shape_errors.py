@@ -1,0 +1,138 @@
+"""SHAPE-001 to SHAPE-003: shapes that raise, and shapes that broadcast by accident."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from embercoach.analysis.facts.stops import Stop
+from embercoach.analysis.shapes.integers import Comparison, SizeExpr
+from embercoach.analysis.shapes.source_files import shapes_of
+from embercoach.analysis.syntax.conversion.conversion_state import packed_range
+from embercoach.analysis.syntax.trees import walk
+from embercoach.checks.registry import Report, check
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from embercoach.analysis.facts.facts import Fact
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.shapes.integers import Integer, SizeSymbol
+    from embercoach.analysis.shapes.machine import Machine, ShapeEvent
+
+
+@check("SHAPE-001", "SHAPE-002", "SHAPE-003")
+def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """Operations that raise for the shapes that reach them."""
+    machine = shapes_of(module)
+    if machine is None:
+        return
+    nodes = _Nodes(module)
+    raised = {id(e.node) for e in machine.events.values() if e.condition is None}
+    for event in machine.events.values():
+        if event.file.path != module.path or (event.condition and id(event.node) in raised):
+            continue
+        found = nodes.find(event.node)
+        if found is None:
+            continue
+        node, statement = found
+        place = module.frame.place()._replace(statement=statement)
+        if event.condition is None:
+            yield Report(
+                "SHAPE-001",
+                node,
+                place,
+                message=_sentence(event),
+                help="Print the shapes with `embercoach shapes`",
+                context="default",
+                related=tuple(_callers(event, module, nodes)),
+            )
+            continue
+        doubt = doubtful(event, machine)
+        if doubt is not None:
+            code = "SHAPE-003" if event.condition.allows_one else "SHAPE-002"
+            yield Report(
+                code,
+                node,
+                place,
+                message=f"{_sentence(event)} {doubt}",
+                help="Print the shapes with `embercoach shapes`",
+                context="default",
+            )
+
+
+def _sentence(event: ShapeEvent) -> str:
+    name = event.operation.rpartition(".")[2]
+    return f"`{name}` raises: {event.reason}"
+
+
+def doubtful(event: ShapeEvent, machine: Machine) -> str | None:
+    """The condition under which a call does not raise, if it is one that nobody means."""
+    condition = event.condition
+    assert condition is not None
+    if condition.comparison is Comparison.DEGENERATE:
+        names = sorted({s.name for n in (condition.left, condition.right) for s in _symbols(n)})
+        if condition.allows_one:
+            return f"unless {_joined(names)} is at most 1" if names else None
+        return f"unless {_joined(names)} is 0"
+    pair = _named_apart(condition.left, condition.right, machine)
+    if pair is None:
+        return None
+    return f"unless {condition.left} equals {condition.right}"
+
+
+def _joined(names: list[str]) -> str:
+    return " or ".join(names)
+
+
+def _symbols(number: Integer) -> frozenset[SizeSymbol]:
+    return number.symbols if isinstance(number, SizeExpr) else frozenset()
+
+
+def _named_apart(
+    left: Integer, right: Integer, machine: Machine
+) -> tuple[SizeSymbol, SizeSymbol] | None:
+    """Two symbols that stand for different things, as their names in one scope say."""
+    for a in _symbols(left):
+        for b in _symbols(right):
+            if a is b or a.place is None or a.place is not b.place:
+                continue
+            if not (a.is_named and b.is_named) or a.name == b.name:
+                continue
+            if frozenset((a, b)) in machine.heap.compared:
+                continue
+            default = machine.defaults.get(a)
+            if default is not None and default == machine.defaults.get(b):
+                continue
+            if len(_symbols(left)) == len(_symbols(right)) == 1:
+                return a, b
+    return None
+
+
+def _callers(event: ShapeEvent, module: Module, nodes: _Nodes) -> Iterator[Stop]:
+    return iter(())
+
+
+class _Nodes:
+    """The nodes of a module's tree, by those of ``ast``."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.known: dict[int, list[cst.CSTNode]] | None = None
+        self.statements: dict[int, cst.CSTNode] = {}
+
+    def find(self, node: ast.AST) -> tuple[cst.CSTNode, cst.CSTNode] | None:
+        """The node at a place, and the statement around it."""
+        ranges = self.module.parsed.converted.ranges
+        if ranges is None:
+            return None
+        wanted = packed_range(node)  # type: ignore[arg-type]
+        statement: cst.CSTNode | None = None
+        for one in walk(self.module.tree):
+            if isinstance(one, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+                statement = one
+            if ranges.get(id(one)) == wanted and isinstance(one, cst.BaseExpression):
+                return None if statement is None else (one, statement)
+        return None
