@@ -184,6 +184,8 @@ def promote(a: DType, b: DType) -> DType:
     name = None
     for one in names:
         name = one if name is None else promotion.promote(name, one)
+    if name == "float32" and not any(one in FLOATS for one in names):
+        return None  # of int32 and uint64, which beside float16 make float16
     return _promoted(symbols, name, weak)
 
 

@@ -42,6 +42,7 @@ from embercoach.analysis.shapes.operations import (
     array_of_place,
     call_transfer,
     new_dict,
+    unset,
 )
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
 
@@ -280,8 +281,10 @@ def call_object(
     values = held.values if type(held) is Attributes else {}
     attributes = {name: machine.heap.value(value) for name, value in values.items()}
     given = tuple(
-        as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
+        as_array(machine, frame, value) if at == 0 else unset(machine, value)
+        for at, value in enumerate(arguments)
     )
+    keywords = {name: unset(machine, value) for name, value in keywords.items()}
     return call_transfer(
         machine, frame, node, callee.library,
         lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
@@ -431,7 +434,12 @@ def fill_fields(
         elif is_complete:
             values[name] = default_of(machine, cls, statement)
         else:
-            values[name] = UNKNOWN
+            from embercoach.analysis.shapes.program import general_value
+
+            default = default_of(machine, cls, statement)
+            values[name] = general_value(
+                machine, cls.frame, statement.annotation, name, default, made, is_setting=True
+            )
     machine.heap.write(made.number, Attributes(values))
     after = class_member(made.cls, "__post_init__")
     if type(after) is FunctionValue:
@@ -484,7 +492,18 @@ def call_function(
             return found[1]
     before = heap.facts.copy() if key is not None else heap.facts
     version = heap.version
-    result = run_function(machine, frame, node, function, names)
+    shared = _of_any_caller(machine, function, names, arguments, keywords)
+    if shared is not None:
+        # What is shown of it holds for callers in other files, too.
+        start = heap.snapshot(frame)
+        run_function(machine, frame, node, function, shared)
+        heap.restore(frame, start)
+        machine.silent = True
+    try:
+        result = run_function(machine, frame, node, function, names)
+    finally:
+        if shared is not None:
+            machine.silent = False
     if key is not None and heap.version == version and _is_plain(result):
         after = heap.facts
         machine.memo[key] = (
@@ -496,6 +515,42 @@ def call_function(
             after.failed,
         )
     return result
+
+
+def _of_any_caller(
+    machine: Machine,
+    function: FunctionValue,
+    names: dict[str, Any],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> dict[str, Any] | None:
+    """The parameters where other callers pass what this one leaves to defaults.
+
+    None where nothing is recorded, or nothing is left out, or all callers are in the file.
+    """
+    if not machine.keeps_records or machine.silent or function.cls is not None:
+        return None
+    if function.frame.function is not None or function.name.startswith(("_", "lambda")):
+        return None
+    from embercoach.analysis.shapes.program import general_value
+
+    given = function.node.args
+    parameters = [*given.posonlyargs, *given.args]
+    first = len(parameters) - len(function.defaults)
+    others = dict(names)
+    for at, parameter in enumerate(parameters):
+        if at < max(first, len(arguments)) or parameter.arg in keywords:
+            continue
+        others[parameter.arg] = general_value(
+            machine,
+            function.frame,
+            parameter.annotation,
+            parameter.arg,
+            function.defaults[at - first],
+            function,
+            is_setting=False,
+        )
+    return others if others != names else None
 
 
 def _memo_key(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     ANY_STR,
     UNKNOWN,
+    ArrayShape,
     AxesSymbol,
     ShapedArray,
     weak_kind,
@@ -407,7 +408,7 @@ def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, inde
     if kind is ShapedArray:
         return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
     if kind is tuple:
-        return _item_of_tuple(owner, index)
+        return _item_of_tuple(machine, owner, index)
     if kind is ListReference:
         return _item_of_list(machine, machine.heap.objects.get(owner.number), index)
     if kind is DictReference:
@@ -435,7 +436,7 @@ def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, inde
     return UNKNOWN
 
 
-def _item_of_tuple(owner: tuple[Any, ...], index: Any) -> Any:
+def _item_of_tuple(machine: Machine, owner: tuple[Any, ...], index: Any) -> Any:
     places = [at for at, item in enumerate(owner) if type(item) is AxesSymbol]
     if not places:
         if type(index) is int and -len(owner) <= index < len(owner):
@@ -443,34 +444,67 @@ def _item_of_tuple(owner: tuple[Any, ...], index: Any) -> Any:
         if type(index) is slice and all(type(v) in (int, type(None)) for v in _parts(index)):
             return owner[index]
         return ANY_INT if owner and all(weak_kind(v) == "int" for v in owner) else UNKNOWN
-    return _item_of_open_tuple(owner, index, places[0])
+    return _item_of_open_tuple(machine, owner, index, places[0])
 
 
 def _parts(index: slice) -> tuple[Any, Any, Any]:
     return index.start, index.stop, index.step
 
 
-def _item_of_open_tuple(owner: tuple[Any, ...], index: Any, place: int) -> Any:
+def _item_of_open_tuple(machine: Machine, owner: tuple[Any, ...], index: Any, place: int) -> Any:
     """An item or a slice of a shape of which some axes are unknown."""
     after = len(owner) - place - 1
     if type(index) is int:
         if 0 <= index < place or -after <= index < 0:
             return owner[index]
-        return ANY_INT
+        return _split_off(machine, owner, index, place)
     if type(index) is slice and index.step is None:
         start, stop = index.start, index.stop
         if type(start) in (int, type(None)) and type(stop) in (int, type(None)):
-            # Both ends must be known to be on one side of the unknown axes.
             first = 0 if start is None else start
-            if first <= place and first >= 0 and (stop is None or -after <= stop < 0):
-                return owner[first:stop]
-            if 0 <= first and stop is not None and 0 <= stop <= place:
-                return owner[first:stop]
-            if -after <= first < 0 and (stop is None or stop < 0):
-                return owner[first:stop]
-            # ``x.shape[:-1]`` of unknown axes alone: one axis less.
-            return (AxesSymbol(),)
+            if stop is not None and stop < -after and stop >= -8:
+                _split_off(machine, owner, stop, place)
+                owner = machine.heap.value(owner)
+            elif first > place and first <= 8:
+                _split_off(machine, owner, first - 1, place)
+                owner = machine.heap.value(owner)
+            elif stop is not None and place < stop <= 8:
+                _split_off(machine, owner, stop - 1, place)
+                owner = machine.heap.value(owner)
+            return _slice_of_open_tuple(owner, first, stop)
     return (AxesSymbol(),) if type(index) is slice else ANY_INT
+
+
+def _slice_of_open_tuple(owner: tuple[Any, ...], first: int, stop: int | None) -> Any:
+    places = [at for at, item in enumerate(owner) if type(item) is AxesSymbol]
+    if not places:
+        return owner[first:stop]
+    place, after = places[0], len(owner) - places[0] - 1
+    # Both ends must be known to be on one side of the unknown axes.
+    if 0 <= first <= place and (stop is None or -after <= stop < 0 or 0 <= stop <= place):
+        return owner[first:stop]
+    if -after <= first < 0 and (stop is None or stop < 0):
+        return owner[first:stop]
+    return (AxesSymbol(),)
+
+
+def _split_off(machine: Machine, owner: tuple[Any, ...], index: int, place: int) -> Any:
+    """Learn that there are axes up to an index, and return the size of the last of them."""
+    axes = owner[place]
+    after = len(owner) - place - 1
+    number = index - place + 1 if index >= 0 else -index - after
+    if not 0 < number <= 8 or (after if index >= 0 else place):
+        return ANY_INT  # it may be one of the sizes on the other side
+    rest = AxesSymbol(axes.name)
+    sizes = tuple(
+        symbol(f"{axes.name or 'n'}.{at + (place if index >= 0 else 0)}", is_named=False, place=axes)
+        for at in range(number)
+    )
+    if index >= 0:
+        machine.heap.bind_axes(axes, ArrayShape(sizes, rest))
+        return sizes[-1]
+    machine.heap.bind_axes(axes, ArrayShape((), rest, sizes))
+    return sizes[0]
 
 
 def _item_of_list(machine: Machine, held: Any, index: Any) -> Any:

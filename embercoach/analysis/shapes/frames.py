@@ -38,6 +38,7 @@ from embercoach.analysis.shapes.integers import (
     substituted,
     subtract,
     symbol,
+    with_wholes,
 )
 from embercoach.analysis.shapes.objects import (
     Attributes,
@@ -268,7 +269,7 @@ class Heap:
                 named = SizeSymbol(
                     f"{found.name} // {divisor}", place=found.place, is_local=found.is_local
                 )
-                if isinstance(divisor, SizeExpr):
+                if divisor is not ANY_INT:
                     named.quotient = found, divisor
                 self.bind(found, multiply(divisor, of_atom(named)))
                 return True
@@ -545,6 +546,9 @@ class Joiner:
         """The join of two integers of one place: a new symbol, if they differ."""
         if a == b and type(a) is type(b):
             return a
+        a, b = with_wholes(a), with_wholes(b)
+        if a == b and type(a) is type(b):
+            return a
         if type(a) is SizeExpr and a.symbol in self.fresh:
             return a
         if a is ANY_INT or b is ANY_INT:
@@ -564,6 +568,8 @@ class Joiner:
                 is_named=is_named,
                 is_local=not (self.is_invariant and _is_invariant(a) and _is_invariant(b)),
             )
+            for one in made.symbols:
+                one.is_loop = self.is_loop
             self.fresh.update(made.symbols)
         return made
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 from itertools import count
-from math import gcd
+from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,17 +44,19 @@ class SizeSymbol:
             in one scope are meant to differ.
         is_local: whether it is made anew whenever its place is reached again, so that the rounds
             of a loop have different ones; that of a configuration's field is not.
+        is_loop: whether it stands for a number that the rounds of a loop change.
         quotient: for one that is a whole symbol divided by a divisor of it, these two.
     """
 
-    __slots__ = ("is_local", "is_named", "key", "name", "place", "quotient", "serial")
+    __slots__ = ("is_local", "is_loop", "is_named", "key", "name", "place", "quotient", "serial")
 
     def __init__(
         self, name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
     ) -> None:
         """Make a symbol that differs from all others."""
         self.is_local = is_local
-        self.quotient: tuple[SizeSymbol, SizeExpr] | None = None
+        self.is_loop = False
+        self.quotient: tuple[SizeSymbol, int | SizeExpr] | None = None
         self.name = name
         self.serial = next(_serial)
         self.is_named = is_named
@@ -560,10 +562,42 @@ def at_least(a: Integer, b: Integer) -> bool:
         return difference >= 0
     if not isinstance(difference, SizeExpr):
         return False
+    return _is_sum_of_sizes(difference) or _is_sum_of_sizes(_without_quotients(difference))
+
+
+def _is_sum_of_sizes(number: Integer) -> bool:
+    """Return whether an integer is certainly not negative, if symbols are not."""
+    if not isinstance(number, SizeExpr):
+        return type(number) is int and number >= 0
     return all(
         times >= 0 and all(_is_size(atom) for atom in factors)
-        for factors, times in difference.terms.items()
+        for factors, times in number.terms.items()
     )
+
+
+def _without_quotients(number: SizeExpr) -> Integer:
+    """A multiple of a number that is not greater: ``n // k`` is subtracted as ``n / k``."""
+    scale = 1
+    quotients: dict[Monomial, tuple[SizeOperation, int]] = {}
+    for factors, times in number.terms.items():
+        found = [atom for atom in factors if isinstance(atom, SizeOperation) and atom.kind == "//"]
+        if times >= 0 or not found:
+            continue
+        divisor = found[0].operands[1]
+        known = divisor.constant if set(divisor.terms) == {()} else 1
+        if len(found) > 1 or known < 1 or not _is_size(found[0]):
+            return ANY_INT
+        scale = lcm(scale, known)
+        quotients[factors] = (found[0], known)
+    result: Integer = 0
+    for factors, times in number.terms.items():
+        part = _made({factors: times * scale})
+        if factors in quotients:
+            quotient, known = quotients[factors]
+            rest = tuple(atom for atom in factors if atom is not quotient)
+            part = multiply(_made({rest: times * scale // known}), _plain(quotient.operands[0]))
+        result = add(result, part)
+    return result
 
 
 def _is_size(atom: Atom) -> bool:
@@ -579,10 +613,11 @@ def _is_size(atom: Atom) -> bool:
 
 def _written(number: SizeExpr) -> str:
     parts: list[tuple[str, str]] = []
-    ordered = sorted(number.terms.items(), key=lambda term: (term[1] < 0, not term[0], _lead(term)))
+    whole = with_wholes(number)
+    terms = whole.terms if isinstance(whole, SizeExpr) else number.terms
+    ordered = sorted(terms.items(), key=lambda term: (term[1] < 0, not term[0], _lead(term)))
     for factors, times in ordered:
-        factors = _with_wholes(factors)
-        alone = len(number.terms) == 1 and len(factors) == 1 and times == 1
+        alone = len(terms) == 1 and len(factors) == 1 and times == 1
         names = [_factor(atom, alone=alone) for atom in factors]
         if abs(times) != 1 or not factors:
             names.insert(0, str(abs(times)))
@@ -591,21 +626,32 @@ def _written(number: SizeExpr) -> str:
     return text.removeprefix(" + ") if text.startswith(" + ") else "-" + text.removeprefix(" - ")
 
 
-def _with_wholes(factors: Monomial) -> Monomial:
-    """The factors where a quotient times its divisor is the whole."""
+def with_wholes(number: Integer) -> Integer:
+    """The integer where a quotient that is multiplied by its divisor is the whole again."""
+    if not isinstance(number, SizeExpr) or not any(s.quotient for s in number.symbols):
+        return number
+    terms: dict[Monomial, int] = {}
+    for factors, times in number.terms.items():
+        key, often = _with_wholes(factors, times)
+        terms[key] = terms.get(key, 0) + often
+    return _made(terms)
+
+
+def _with_wholes(factors: Monomial, times: int) -> tuple[Monomial, int]:
     for atom in factors:
-        if isinstance(atom, SizeSymbol) and atom.quotient is not None:
-            whole, divisor = atom.quotient
-            if len(divisor.terms) != 1:
-                continue
-            ((others, number),) = divisor.terms.items()
-            left = list(factors)
-            left.remove(atom)
-            if number == 1 and all(left.count(one) >= others.count(one) for one in others):
-                for one in others:
-                    left.remove(one)
-                return _with_wholes((whole, *left))
-    return factors
+        if not isinstance(atom, SizeSymbol) or atom.quotient is None:
+            continue
+        whole, divisor = atom.quotient
+        if isinstance(divisor, SizeExpr) and len(divisor.terms) != 1:
+            continue
+        ((others, number),) = _terms_of(divisor).items()
+        left = list(factors)
+        left.remove(atom)
+        if times % number == 0 and all(left.count(one) >= others.count(one) for one in others):
+            for one in others:
+                left.remove(one)
+            return _with_wholes(tuple(sorted((whole, *left), key=_key)), times // number)
+    return factors, times
 
 
 def _factor(atom: Atom, *, alone: bool) -> str:

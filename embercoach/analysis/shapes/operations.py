@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
+from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     ANY_COMPLEX,
@@ -126,6 +128,7 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
     a, b = machine.heap.value(a), machine.heap.value(b)
     if type(a) is ShapedArray or type(b) is ShapedArray:
         name = _ARRAY_OPERATORS.get(kind)
+        a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
         for other in (a, b):
             if not (type(other) in (ShapedArray, Place, Options) or other is UNKNOWN
                     or weak_kind(other) is not None):
@@ -138,6 +141,10 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
             if x is not None and y is not None
         ] or [UNKNOWN])
     m, n = as_integer(machine, a), as_integer(machine, b)
+    if m is None and type(a) is Place and type(b) is SizeExpr:
+        m = integer_of_place(machine, a)  # a number beside a size
+    if n is None and type(b) is Place and type(a) is SizeExpr:
+        n = integer_of_place(machine, b)
     if m is not None and n is not None:
         return _integers(kind, m, n)
     x, y = weak_kind(a), weak_kind(b)
@@ -152,6 +159,14 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
     if kind is ast.Mod and (type(a) is str or a is ANY_STR):
         return ANY_STR
     return UNKNOWN
+
+
+def _number_of(machine: Machine, kind: type[ast.AST], value: Any) -> Any:
+    """A setting beside an array: a number, but in a product of matrices."""
+    if type(value) is Place:
+        is_number = value.is_setting and kind is not ast.MatMult
+        return integer_of_place(machine, value) if is_number else UNKNOWN
+    return value
 
 
 def _integers(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
@@ -500,7 +515,8 @@ def lowered(machine: Machine, value: Any) -> Any:
     if kind is Truth:
         return ANY_BOOL
     if kind is slice:
-        return slice(*(lowered(machine, v) for v in (value.start, value.stop, value.step)))
+        parts = (value.start, value.stop, value.step)
+        return slice(*(lowered(machine, _as_size(machine, v)) for v in parts))
     if kind is Options or kind in _TAKEN or is_integer(value):
         return value
     if kind is Iterator and value.items is not None:
@@ -534,7 +550,67 @@ def call_table(
     function = TRANSFERS.get(name)
     if function is None:
         return UNKNOWN
+    arrays, integers = _parameters(name)
+    arguments = tuple(
+        unset(machine, value)
+        if at in arrays
+        else _as_size(machine, value, is_one=f"{at}!" in integers)
+        if at in integers or "*" in integers
+        else value
+        for at, value in enumerate(arguments)
+    )
+    keywords = {
+        key: unset(machine, value)
+        if key in arrays
+        else _as_size(machine, value, is_one=False)
+        if key in integers
+        else value
+        for key, value in keywords.items()
+    }
     return call_transfer(machine, frame, node, name, function, arguments, keywords)
+
+
+@cache
+def _parameters(name: str) -> tuple[frozenset[int | str], frozenset[int | str]]:
+    """The places and names of a function's parameters that take arrays, and of those for sizes."""
+    entry = mlx_api.lookup(name)
+    if entry is None:
+        return frozenset(), frozenset()
+    start = 1 if name.startswith("mlx.core.array.") else 0  # the array itself
+    arrays: set[int | str] = set()
+    integers: set[int | str] = set()
+    for at, one in enumerate(entry.params, start):
+        if "array" in one.accepts:
+            arrays |= {at, one.name}
+        elif one.takes_only_ints or one.name in ("shape", "stop"):
+            integers |= {"*"} if one.kind == "variadic" else {at, one.name}
+            if one.accepts == "int":
+                integers.add(f"{at}!")
+    if name == "mlx.core.arange":
+        integers |= {0, "0!", "1!"}
+    return frozenset(arrays), frozenset(integers)
+
+
+def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
+    """An argument for a size: an unknown one is an integer, if it can't be a tuple of them."""
+    value = machine.heap.value(value)
+    if type(value) is Place:
+        return integer_of_place(machine, value) if is_one or value.is_setting else value
+    if type(value) is tuple:
+        return tuple(_as_size(machine, item) for item in value)
+    if type(value) is ListReference:
+        held = machine.heap.objects.get(value.number)
+        if type(held) is Items and held.items is not None:
+            return tuple(_as_size(machine, item) for item in held.items)
+    if type(value) is Options and None in value.values:
+        return one_of([_as_size(machine, v) if type(v) is Place else v for v in value.values])
+    return value
+
+
+def unset(machine: Machine, value: Any) -> Any:
+    """A setting where an array may be meant as well: unknown."""
+    value = machine.heap.value(value)
+    return UNKNOWN if type(value) is Place else value
 
 
 def call_transfer(

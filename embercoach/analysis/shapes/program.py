@@ -188,7 +188,7 @@ def is_size_name(name: str) -> bool:
 
 _SIZE_NAMES = frozenset(
     """
-    dim dims n_heads heads hidden channels in_channels out_channels width height depth size
+    dim dims n_heads heads channels in_channels out_channels width height size
     in_features out_features input_dims output_dims vocab batch_size seq_len kernel_size stride
     config args cfg
     """.split()
@@ -229,6 +229,11 @@ def annotated(
 
 def _union(parts: list[Any]) -> Any:
     found: list[Any] = []
+    objects = [part for part in parts if type(part) is ObjectReference]
+    if len(objects) == 1 and all(
+        part is UNKNOWN or type(part) is Place for part in parts if part is not objects[0]
+    ):
+        return objects[0]  # ``Config | dict``: what it is made of
     for part in parts:
         if part is UNKNOWN:
             return UNKNOWN

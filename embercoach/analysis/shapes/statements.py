@@ -100,7 +100,7 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
     kind = type(target)
     if kind is ast.Name:
         name = target.id  # type: ignore[attr-defined]
-        _name_number(value, name)
+        _name_number(frame, value, name)
         bind_name(machine, frame, name, value)
         if frame.logged is not None:
             frame.logged.append((target, name, value))
@@ -108,7 +108,7 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
         _unpack(machine, frame, target.elts, machine.heap.value(value))  # type: ignore[attr-defined]
     elif kind is ast.Attribute:
         owner = machine.heap.value(machine.evaluate(frame, target.value))  # type: ignore[attr-defined]
-        _name_number(value, target.attr)  # type: ignore[attr-defined]
+        _name_number(frame, value, target.attr)  # type: ignore[attr-defined]
         set_attribute(machine, owner, target.attr, value)  # type: ignore[attr-defined]
     elif kind is ast.Subscript:
         _set_item(machine, frame, target, value)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def bind_name(machine: Machine, frame: Frame, name: str, value: Any) -> None:
 
 def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any) -> None:
     if type(value) is tuple and any(type(item) is AxesSymbol for item in value):
-        value = _unpacked_shape(machine, targets, value)
+        value = _unpacked_shape(machine, frame, targets, value)
     held = elements_of(machine, value)
     star = next((at for at, t in enumerate(targets) if type(t) is ast.Starred), None)
     if held.items is None or (star is None and len(held.items) != len(targets)):
@@ -144,28 +144,26 @@ def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any)
             return
         items[star : len(items) - after] = [tuple(items[star : len(items) - after])]
     for target, item in zip(targets, items, strict=True):
-        if type(target) is ast.Name:
-            _name_symbol(item, target)
         assign(machine, frame, target, item)
 
 
-def _name_number(value: Any, name: str) -> None:
-    """Name a number that is one of two, ``a or b``, as the program does."""
+def _name_number(frame: Frame, value: Any, name: str) -> None:
+    """Name a size as the program does, where it has no name: ``B = x.shape[0]``."""
     found = value.symbol if type(value) is SizeExpr else None
-    if found is not None and not found.is_named and found.name == "n":
-        found.name, found.is_named = name, True
-
-
-def _name_symbol(item: Any, target: ast.Name) -> None:
-    """Name a size as the program does: ``B, S, D = x.shape``."""
-    found = item.symbol if type(item) is SizeExpr else None
-    if found is not None and not found.is_named and target.id != "_":
-        found.name = target.id
+    if found is not None and not found.is_named and name != "_" and not found.is_loop:
+        found.name = name
         found.is_named = True
-        found.place = found.place or target
+        found.place = scope_of(frame)
 
 
-def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any, ...]) -> Any:
+def scope_of(frame: Frame) -> object:
+    """What names of a function have in common."""
+    return frame.module if frame.function is None else frame.function.node
+
+
+def _unpacked_shape(
+    machine: Machine, frame: Frame, targets: list[ast.expr], value: tuple[Any, ...]
+) -> Any:
     """The sizes of a shape that is unpacked: it has as many axes as there are names."""
     place = next(at for at, item in enumerate(value) if type(item) is AxesSymbol)
     axes = value[place]
@@ -174,11 +172,11 @@ def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any,
         before, after = star - place, (len(targets) - star - 1) - (len(value) - place - 1)
         if before < 0 or after < 0:
             return tuple(ANY_INT for _ in targets)
-        return _open_unpacked(machine, targets, value, place, before, after)
+        return _open_unpacked(machine, frame, targets, value, place, before, after)
     missing = len(targets) - (len(value) - 1)
     if missing < 0:
         return UNKNOWN
-    group = object()
+    group = scope_of(frame)
     names = [getattr(target, "id", "_") for target in targets[place : place + missing]]
     sizes = tuple(
         symbol(name if name != "_" else f"{axes.name or 'n'}.{place + at}",
@@ -191,6 +189,7 @@ def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any,
 
 def _open_unpacked(
     machine: Machine,
+    frame: Frame,
     targets: list[ast.expr],
     value: tuple[Any, ...],
     place: int,
@@ -198,7 +197,7 @@ def _open_unpacked(
     after: int,
 ) -> Any:
     """``*rest, L, D = x.shape``: the unknown axes but for those that are named."""
-    group = object()
+    group = scope_of(frame)
 
     def named(part: list[ast.expr]) -> tuple[SizeExpr, ...]:
         return tuple(symbol(getattr(t, "id", "_"), place=group) for t in part)

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
-    ArrayShape,
     DType,
     ShapedArray,
     floating,
     promote_weak,
-    unknown_shape,
 )
 from embercoach.analysis.shapes.requirements import Requirements, array_of
 from embercoach.analysis.shapes.table import reductions
-from embercoach.analysis.shapes.table.elementwise import broadcast, meeting_dtype
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast, meeting_dtype
 from embercoach.analysis.shapes.table.layers import parameter, size_of
-from embercoach.analysis.shapes.table.products import divisible, operand
+from embercoach.analysis.shapes.table.products import divisible
+from embercoach.analysis.shapes.table.reductions import axes_argument, axis_argument, replaced
 from embercoach.analysis.shapes.table.registry import (
     LAYER_CALLS,
     LAYERS,
@@ -121,14 +120,13 @@ def hard_tanh(
 @transfer("mlx.nn.step")
 def step(requirements: Requirements, x: object, threshold: object = 0.0) -> object:
     """``nn.step``: 0 or 1."""
-    found = broadcast(requirements, x, threshold)
-    return ShapedArray(found.shape, "int32") if isinstance(found, ShapedArray) else UNKNOWN
+    return ShapedArray(broadcast(requirements, x, threshold).shape, "int32")
 
 
 @transfer("mlx.nn.softmax")
 def softmax(requirements: Requirements, x: object, axis: object = -1) -> object:
     """``nn.softmax``: the same as ``mx.softmax``."""
-    return reductions.softmax(requirements, operand(requirements, x), axis)
+    return reductions.softmax(requirements, array_argument(requirements, x), axis)
 
 
 @transfer("mlx.nn.softmin")
@@ -141,39 +139,22 @@ def softmin(requirements: Requirements, x: object, axis: object = -1) -> object:
 @transfer("mlx.nn.log_softmax")
 def log_softmax(requirements: Requirements, x: object, axis: object = -1) -> object:
     """``nn.log_softmax``: floating."""
-    given = operand(requirements, x)
-    for one in axis if isinstance(axis, (tuple, list)) else (axis,):
-        requirements.axis(one, given.shape)
+    given = array_argument(requirements, x)
+    axes_argument(requirements, axis, given.shape)
     return of_dtype(given, floating)
 
 
 @transfer("mlx.nn.glu")
 def glu(requirements: Requirements, x: object, axis: object = -1) -> object:
     """``nn.glu``: one half of an axis times the sigmoid of the other."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     not_of(requirements, given, "complex64")
-    shape, at = given.shape, requirements.axis(axis, given.shape)
+    shape, at = given.shape, axis_argument(requirements, axis, given.shape)
     dtype = floating(given.dtype)
     if at is None:
         return UNKNOWN
     half = divisible(requirements, shape.size(at), 2, f"axis {axis} of {shape} has no two halves")
-    return ShapedArray(with_size(shape, at, half), dtype)
-
-
-def with_size(shape: ArrayShape, axis: int, size: Any) -> ArrayShape:
-    """The shape where one axis has another size."""
-    if shape.middle is None:
-        sizes = list(shape.head)
-        sizes[axis] = size
-        return ArrayShape(tuple(sizes))
-    head, tail = list(shape.head), list(shape.tail)
-    if 0 <= axis < len(head):
-        head[axis] = size
-    elif -len(tail) <= axis < 0:
-        tail[axis] = size
-    else:
-        return unknown_shape()
-    return ArrayShape(tuple(head), shape.middle, tuple(tail))
+    return ShapedArray(replaced(shape, (at,), (half,)), dtype)
 
 
 @transfer("mlx.nn.prelu")

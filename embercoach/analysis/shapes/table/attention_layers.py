@@ -13,7 +13,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.integers import Integer, multiply
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
-from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
 from embercoach.analysis.shapes.table.layers import (
     MadeLayer,
@@ -27,7 +27,7 @@ from embercoach.analysis.shapes.table.layers import (
     rows_of,
     size_of,
 )
-from embercoach.analysis.shapes.table.products import divisible, operand
+from embercoach.analysis.shapes.table.products import divisible
 from embercoach.analysis.shapes.table.quantization import (
     DEFAULTS,
     dequantize,
@@ -57,7 +57,7 @@ def _or(value: object, default: object) -> object:
 
 
 @layer("MultiHeadAttention")
-def multi_head_attention(  # noqa: PLR0913
+def multi_head_attention(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     dims: object,
     num_heads: object,
@@ -85,7 +85,7 @@ def multi_head_attention(  # noqa: PLR0913
 
 def split_heads(requirements: Requirements, x: object, heads: Integer) -> ShapedArray:
     """(B, S, H * D) as (B, H, S, D)."""
-    array = operand(requirements, x)
+    array = array_argument(requirements, x)
     batch, steps, size = requirements.rank(array, 3, f"{array.shape} has not 3 axes")
     part = divisible(requirements, size, heads, f"{heads} heads don't divide {array.shape}")
     return ShapedArray(ArrayShape((batch, heads, steps, part)), array.dtype)
@@ -112,7 +112,7 @@ def multi_head_attention_call(
     if split[0].shape.head[-1] == 0:
         requirements.fail(f"the heads of {split[0].shape} have no elements")
     found = scaled_dot_product_attention(requirements, *split, scale=1.0, mask=mask)
-    output = operand(requirements, found)
+    output = array_argument(requirements, found)
     batch, number, steps, part = output.shape.head
     flat = ShapedArray(ArrayShape((batch, steps, multiply(number, part))), output.dtype)
     return call_made(requirements, attributes.get("out_proj"), flat)
@@ -121,8 +121,8 @@ def multi_head_attention_call(
 @transfer("mlx.nn.MultiHeadAttention.create_additive_causal_mask")
 def additive_causal_mask(
     requirements: Requirements,
-    N: object,
-    dtype: object = DTypeValue("float32"),  # noqa: B008, N803
+    N: object,  # noqa: N803
+    dtype: object = DTypeValue("float32"),
 ) -> object:
     """(N, N)."""
     size = size_of(requirements, N, "N")
@@ -145,7 +145,7 @@ def _block(requirements: Requirements, dims: object, mlp_dims: object, p: object
 
 
 @layer("TransformerEncoderLayer")
-def encoder_layer(  # noqa: PLR0913
+def encoder_layer(
     requirements: Requirements,
     dims: object,
     num_heads: object,
@@ -190,7 +190,7 @@ def encoder_layer_call(
 
 
 @layer("TransformerEncoder")
-def encoder(  # noqa: PLR0913
+def encoder(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     num_layers: object,
     dims: object,
@@ -243,7 +243,7 @@ def encoder_call(
 
 
 @layer("TransformerDecoderLayer")
-def decoder_layer(  # noqa: PLR0913
+def decoder_layer(
     requirements: Requirements,
     dims: object,
     num_heads: object,
@@ -267,7 +267,7 @@ def decoder_layer(  # noqa: PLR0913
 
 
 @layer_call("TransformerDecoderLayer")
-def decoder_layer_call(  # noqa: PLR0913
+def decoder_layer_call(
     requirements: Requirements,
     attributes: Attributes,
     x: object,
@@ -286,7 +286,7 @@ def decoder_layer_call(  # noqa: PLR0913
 
 
 @layer("TransformerDecoder")
-def decoder(  # noqa: PLR0913
+def decoder(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     num_layers: object,
     dims: object,
@@ -304,7 +304,7 @@ def decoder(  # noqa: PLR0913
 
 
 @layer_call("TransformerDecoder")
-def decoder_call(  # noqa: PLR0913
+def decoder_call(
     requirements: Requirements,
     attributes: Attributes,
     x: object,
@@ -319,7 +319,7 @@ def decoder_call(  # noqa: PLR0913
 
 
 @layer("Transformer")
-def transformer(  # noqa: PLR0913
+def transformer(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     dims: object = 512,
     num_heads: object = 8,
@@ -346,7 +346,7 @@ def transformer(  # noqa: PLR0913
 
 
 @layer_call("Transformer")
-def transformer_call(  # noqa: PLR0913
+def transformer_call(
     requirements: Requirements,
     attributes: Attributes,
     src: object,
@@ -372,10 +372,10 @@ def _quantized(
     if isinstance(mode, str) and mode not in DEFAULTS:
         requirements.fail(f"the mode is {mode!r}")
     groups, width = (
-        DEFAULTS.get(mode, (UNKNOWN, UNKNOWN)) if isinstance(mode, str) else (UNKNOWN,) * 2
+        DEFAULTS.get(mode, (UNKNOWN, UNKNOWN)) if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
     )
     matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
-    packed, scales, *biases = quantize(requirements, matrix, group_size, bits, mode)  # type: ignore[misc]
+    packed, scales, *biases = quantize(requirements, matrix, group_size, bits, mode)
     return {
         "group_size": _or(group_size, groups),
         "bits": _or(bits, width),
@@ -387,11 +387,11 @@ def _quantized(
 
 
 def _options(attributes: Attributes) -> tuple[object, object, object]:
-    return tuple(attributes.get(name, UNKNOWN) for name in ("group_size", "bits", "mode"))  # type: ignore[return-value]
+    return tuple(attributes.get(name, UNKNOWN) for name in ("group_size", "bits", "mode"))
 
 
 @layer("QuantizedLinear")
-def quantized_linear(  # noqa: PLR0913
+def quantized_linear(
     requirements: Requirements,
     input_dims: object,
     output_dims: object,
@@ -426,7 +426,7 @@ def quantized_as_linear(requirements: Requirements, attributes: Attributes, x: o
         attributes.get("weight", UNKNOWN),
         attributes.get("scales", UNKNOWN),
         attributes.get("biases"),
-        True,  # noqa: FBT003
+        True,
         group_size,
         bits,
         mode,
@@ -434,7 +434,7 @@ def quantized_as_linear(requirements: Requirements, attributes: Attributes, x: o
 
 
 @layer("QuantizedEmbedding")
-def quantized_embedding(  # noqa: PLR0913
+def quantized_embedding(
     requirements: Requirements,
     num_embeddings: object,
     dims: object,

@@ -17,7 +17,8 @@ from embercoach.analysis.shapes.integers import (
     subtract,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
-from embercoach.analysis.shapes.table.products import divisible, operand, real_floating
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.products import divisible, real_floating
 from embercoach.analysis.shapes.table.registry import transfer
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _require_positive(requirements: Requirements, name: str, sizes: Sequence[Int
             requirements.fail(f"{name} is {size}, which is not positive")
 
 
-def convolve_shape(  # noqa: PLR0913
+def convolve_shape(
     requirements: Requirements,
     x: ShapedArray,
     weight: ShapedArray,
@@ -128,7 +129,7 @@ def _check_channels(
 
 def _input(requirements: Requirements, value: object, axes: int | None) -> ShapedArray | None:
     """The input with its rank, None where that isn't known."""
-    x = operand(requirements, value)
+    x = array_argument(requirements, value)
     real_floating(requirements, x.dtype)
     if x.shape.rank is None:
         if axes is None:
@@ -153,7 +154,7 @@ def _convolve(
     strides, pads, dilations = (
         per_axis(requirements, option, axes, name) for option, name in named
     )
-    x, kernel = _input(requirements, value, axes), operand(requirements, weight)
+    x, kernel = _input(requirements, value, axes), array_argument(requirements, weight)
     if x is None:
         return ShapedArray(ArrayShape((ANY_INT,) * (axes + 2)))
     found = len(x.shape.head) - 2
@@ -177,7 +178,7 @@ def _convolve(
 
 
 @transfer("conv1d")
-def conv1d(  # noqa: PLR0913
+def conv1d(
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -201,7 +202,7 @@ def lone_integers(requirements: Requirements, **options: object) -> None:
 
 
 @transfer("conv2d")
-def conv2d(  # noqa: PLR0913
+def conv2d(
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -217,7 +218,7 @@ def conv2d(  # noqa: PLR0913
 
 
 @transfer("conv3d")
-def conv3d(  # noqa: PLR0913
+def conv3d(
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -233,7 +234,7 @@ def conv3d(  # noqa: PLR0913
 
 
 @transfer("conv_general")
-def conv_general(  # noqa: PLR0913
+def conv_general(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     input: object,  # noqa: A002
     weight: object,
@@ -247,7 +248,7 @@ def conv_general(  # noqa: PLR0913
     stream: object = None,
 ) -> object:
     """``mx.conv_general``: padding may differ at both ends."""
-    x, kernel = _input(requirements, input, None), operand(requirements, weight)
+    x, kernel = _input(requirements, input, None), array_argument(requirements, weight)
     if x is None:
         if kernel.shape.rank is None:
             return ShapedArray(unknown_shape())
@@ -291,7 +292,7 @@ def _convolve_transposed(
         per_axis(requirements, option, axes, name)
         for option, name in zip(options, names, strict=True)
     )
-    x, kernel = _input(requirements, value, axes), operand(requirements, weight)
+    x, kernel = _input(requirements, value, axes), array_argument(requirements, weight)
     assert x is not None
     shown = f"the input is {x.shape}, and the weight {kernel.shape}"
     sizes = requirements.rank(kernel, axes + 2, shown)
@@ -372,7 +373,7 @@ def convolve(
     stream: object = None,
 ) -> object:
     """``mx.convolve``: of vectors; the shorter one is the kernel."""
-    x, kernel = operand(requirements, a), operand(requirements, v)
+    x, kernel = array_argument(requirements, a), array_argument(requirements, v)
     (m,) = requirements.rank(x, 1, f"{x.shape} is not a vector")
     (n,) = requirements.rank(kernel, 1, f"{kernel.shape} is not a vector")
     if 0 in (m, n):

@@ -221,13 +221,15 @@ def _range_dtype(parts: tuple[object, ...]) -> DType:
 def _range_length(start: Any, stop: Any, step: Any) -> Integer:
     """How many numbers a range has."""
     if all(type(part) in (int, float, bool) for part in (start, stop, step)):
-        return max(0, int(math.ceil((stop - start) / step)))
+        many: int = math.ceil((stop - start) / step)
+        return max(0, many)
     if not (is_integer(start) and is_integer(stop) and type(step) is int):
         return ANY_INT
     length = subtract(stop, start)
     if step < 0:
         length, step = subtract(start, stop), -step
-    return not_below_zero(length if step == 1 else ceil_divide(length, step))
+    size = not_below_zero(length)
+    return size if step == 1 else ceil_divide(size, step)
 
 
 @transfer("linspace")
@@ -520,8 +522,8 @@ def _chosen(
     if axis is None or logits.sizes is None:
         return
     size = logits.size(axis)
-    alone = logits.elements == size and target.rank != 0
-    if size == 0 or (target.elements == 0 and not alone):
+    several = type(logits.elements) is int and (logits.elements != size or target.rank == 0)
+    if size == 0 or (target.elements == 0 and several):
         requirements.fail(f"nothing of {logits} is chosen for {target}")
 
 
@@ -548,10 +550,10 @@ def multivariate_normal(
     reason = f"the mean {center.shape} and the covariance {spread.shape} don't fit"
     size = requirements.equal(requirements.equal(sizes[0], sizes[1], reason), sizes[2], reason)
     if center.shape.rank is None or spread.shape.rank is None:
-        return ShapedArray(ArrayShape((), AxesSymbol(), (size,)), made)
+        return ShapedArray(ArrayShape((), AxesSymbol(), (size,)), promote(center.dtype, made))
     matrices, vectors = ArrayShape(spread.shape.head[:-2]), ArrayShape(center.shape.head[:-1])
     rest = requirements.broadcast(matrices, vectors, target)
-    return ShapedArray(appended(rest, size), made)
+    return ShapedArray(appended(rest, size), promote(center.dtype, made))
 
 
 @transfer("random.permutation")

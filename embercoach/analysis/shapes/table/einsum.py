@@ -15,8 +15,10 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.integers import ANY_INT, Comparison, Integer, compare
 from embercoach.analysis.shapes.requirements import Condition, Requirements
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.indexing import chained
 from embercoach.analysis.shapes.table.losses import summed
-from embercoach.analysis.shapes.table.products import inexact, joined, operand, with_last
+from embercoach.analysis.shapes.table.products import inexact, with_last
 from embercoach.analysis.shapes.table.registry import transfer
 
 #: Longer subscripts are not parsed.
@@ -76,7 +78,7 @@ def einsum(
         if isinstance(subscripts, ShapedArray):
             requirements.fail("the first argument is an array, not the subscripts")
         return ShapedArray(unknown_shape())
-    arrays = [operand(requirements, value) for value in operands]
+    arrays = [array_argument(requirements, value) for value in operands]
     inputs, output = subscripts_of(requirements, subscripts)
     if len(inputs) != len(arrays):
         requirements.fail(
@@ -101,7 +103,7 @@ def einsum(
             dtype = summed(dtype) if wide == 1 else inexact(requirements, dtype)
     shape = ArrayShape(tuple(sizes[letter] for letter in output.ahead))
     if output.behind is not None:
-        shape = with_last(joined(shape, ellipsis), *(sizes[letter] for letter in output.behind))
+        shape = with_last(chained(shape, ellipsis), *(sizes[letter] for letter in output.behind))
     return ShapedArray(shape, dtype)
 
 

@@ -18,12 +18,12 @@ from embercoach.analysis.shapes.integers import (
     subtract,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.joins import fits
 from embercoach.analysis.shapes.table.products import (
-    broadcast_into,
     divisible,
     integral,
-    operand,
-    optional_operand,
+    optional_array,
     real_floating,
     without_last,
 )
@@ -54,8 +54,8 @@ def rms_norm(
     requirements: Requirements, x: object, weight: object, eps: object, *, stream: object = None
 ) -> object:
     """``mx.fast.rms_norm``: the weight has the last size of ``x``."""
-    given = operand(requirements, x)
-    dtype = _normalized(requirements, given, {"weight": optional_operand(requirements, weight)})
+    given = array_argument(requirements, x)
+    dtype = _normalized(requirements, given, {"weight": optional_array(requirements, weight)})
     return ShapedArray(given.shape, dtype)
 
 
@@ -70,16 +70,16 @@ def layer_norm(
     stream: object = None,
 ) -> object:
     """``mx.fast.layer_norm``: weight and bias have the last size of ``x``."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     parameters = {
-        "weight": optional_operand(requirements, weight),
-        "bias": optional_operand(requirements, bias),
+        "weight": optional_array(requirements, weight),
+        "bias": optional_array(requirements, bias),
     }
     return ShapedArray(given.shape, _normalized(requirements, given, parameters))
 
 
 @transfer("fast.rope")
-def rope(
+def rope(  # noqa: PLR0913
     requirements: Requirements,
     a: object,
     dims: object,
@@ -92,10 +92,10 @@ def rope(
     stream: object = None,
 ) -> object:
     """``mx.fast.rope``: turns the first ``dims`` elements of the last axis."""
-    x = operand(requirements, a)
+    x = array_argument(requirements, a)
     requirements.least_rank(x, 3, f"{x.shape} has fewer than 3 axes")
     real_floating(requirements, x.dtype)
-    frequencies = optional_operand(requirements, freqs)
+    frequencies = optional_array(requirements, freqs)
     if base is None and freqs is None:
         requirements.fail("neither base nor freqs is given")
     if freqs is not None and freqs is not UNKNOWN and base is not None and base is not UNKNOWN:
@@ -108,7 +108,7 @@ def rope(
             requirements.fail(f"the shape of offset is {offset.shape}")
         if offset.shape.rank == 1:
             reason = f"the shape of offset is {offset.shape}, and that of the input {x.shape}"
-            broadcast_into(requirements, offset.shape, ArrayShape((x.shape.size(0),)), reason)
+            fits(requirements, offset.shape, ArrayShape((x.shape.size(0),)), reason)
     return ShapedArray(x.shape, x.dtype)
 
 
@@ -136,7 +136,7 @@ def exceeds(a: Integer, b: Integer) -> bool:
 
 
 @transfer("fast.scaled_dot_product_attention")
-def scaled_dot_product_attention(
+def scaled_dot_product_attention(  # noqa: PLR0913
     requirements: Requirements,
     q: object,
     k: object,
@@ -150,7 +150,7 @@ def scaled_dot_product_attention(
 ) -> object:
     """``mx.fast.scaled_dot_product_attention``: (B, H, S, D), with as many or fewer key heads."""
     names = ("queries", "keys", "values")
-    arrays = [operand(requirements, value) for value in (q, k, v)]
+    arrays = [array_argument(requirements, value) for value in (q, k, v)]
     queries, keys, values = (
         requirements.rank(array, 4, f"the shape of the {name} is {array.shape}, which is not 4-d")
         for name, array in zip(names, arrays, strict=True)
@@ -171,7 +171,7 @@ def scaled_dot_product_attention(
         dtype = promote(dtype, array.dtype)
     real_floating(requirements, dtype)
     _mask(requirements, mask, ArrayShape((batch, *queries[1:3], keys[2])), dtype)
-    _sinks(requirements, optional_operand(requirements, sinks), queries[1], dtype)
+    _sinks(requirements, optional_array(requirements, sinks), queries[1], dtype)
     return ShapedArray(ArrayShape((batch, queries[1], queries[2], values[3])), dtype)
 
 
@@ -184,7 +184,7 @@ def _mask(requirements: Requirements, mask: object, scores: ArrayShape, dtype: D
     if not isinstance(mask, ShapedArray):
         return
     reason = f"the mask {mask.shape} doesn't broadcast to the scores {scores}"
-    broadcast_into(requirements, mask.shape, scores, reason)
+    fits(requirements, mask.shape, scores, reason)
     _promotes_into(requirements, "mask", mask.dtype, dtype)
 
 
@@ -212,7 +212,7 @@ def cross_entropy(
     requirements: Requirements, logits: object, targets: object, *, stream: object = None
 ) -> object:
     """``mx.fast.cross_entropy``: float32, of the shape of the targets."""
-    given, classes = operand(requirements, logits), operand(requirements, targets)
+    given, classes = array_argument(requirements, logits), array_argument(requirements, targets)
     if given.shape.rank == 0:
         requirements.fail("the logits have no axes")
     if given.shape.elements == 0:
@@ -240,7 +240,7 @@ def same_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape, reason:
 
 
 @transfer("fast.gated_delta_update")
-def gated_delta_update(
+def gated_delta_update(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     q: object,
     k: object,
@@ -252,7 +252,7 @@ def gated_delta_update(
     stream: object = None,
 ) -> object:
     """``mx.fast.gated_delta_update``: the output and the last state."""
-    queries, values = operand(requirements, q), operand(requirements, v)
+    queries, values = array_argument(requirements, q), array_argument(requirements, v)
     sizes = [array.shape.head if array.shape.rank == 4 else None for array in (queries, values)]
     state, output = unknown_shape(), values.shape
     if sizes[0] is not None and sizes[1] is not None:

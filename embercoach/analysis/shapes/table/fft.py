@@ -20,8 +20,9 @@ from embercoach.analysis.shapes.integers import (
     subtract,
 )
 from embercoach.analysis.shapes.requirements import Requirements, integers_of, is_integer
-from embercoach.analysis.shapes.table.activations import with_size
-from embercoach.analysis.shapes.table.products import is_real, operand, with_last, without_last
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.products import is_real, with_last, without_last
+from embercoach.analysis.shapes.table.reductions import replaced
 from embercoach.analysis.shapes.table.registry import transfer
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _transformed(
     requirements: Requirements, a: object, kind: str, sizes: object, axes: object
 ) -> object:
     """The result of a transform along axes, to the given sizes."""
-    x = operand(requirements, a)
+    x = array_argument(requirements, a)
     dtype = "float32" if kind == TO_REAL else "complex64"
     if axes is None and x.shape.rank is not None:
         if sizes is not None:
@@ -62,7 +63,7 @@ def _transformed(
     for number, axis in enumerate(found):
         is_last = number == len(found) - 1
         size = _size(requirements, x.shape.size(axis or 0), wanted, number, kind, is_last=is_last)
-        shape = with_size(shape, axis or 0, size)
+        shape = replaced(shape, (axis or 0,), (size,))
     return ShapedArray(shape, dtype)
 
 
@@ -70,9 +71,11 @@ def _wanted(requirements: Requirements, sizes: object, axes: int) -> tuple[Integ
     """The sizes that are asked for."""
     if sizes is None:
         return None
-    if is_integer(sizes):
+    if is_integer(sizes) and axes == 1:
         return (sizes,)  # type: ignore[return-value]
     if not isinstance(sizes, (tuple, list)):
+        if is_integer(sizes):
+            requirements.fail(f"s is {sizes}, for {axes} axes")
         return (ANY_INT,) * axes
     if any(isinstance(size, AxesSymbol) for size in sizes):
         return (ANY_INT,) * axes
@@ -185,14 +188,14 @@ def shift(
     requirements: Requirements, a: object, axes: object = None, stream: object = None
 ) -> object:
     """``mx.fft.fftshift``: the shape stays."""
-    x = operand(requirements, a)
+    x = array_argument(requirements, a)
     for axis in () if axes is None else integers_of(axes) or ():
         requirements.axis(axis, x.shape)
     return x
 
 
 @transfer("fft.stft")
-def stft(  # noqa: PLR0913
+def stft(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     x: object,
     n_fft: object = 2048,
@@ -206,7 +209,7 @@ def stft(  # noqa: PLR0913
     stream: object = None,
 ) -> object:
     """``mx.fft.stft``: (*x, frequencies, frames)."""
-    signal = operand(requirements, x)
+    signal = array_argument(requirements, x)
     requirements.least_rank(signal, 1, "the signal has no axes")
     width: Integer = n_fft if is_integer(n_fft) else ANY_INT  # type: ignore[assignment]
     hop: Integer = floor_divide(width, 4)
@@ -229,7 +232,7 @@ def stft(  # noqa: PLR0913
 @transfer("fft.istft")
 def istft(requirements: Requirements, stft_matrix: object, **options: object) -> object:
     """``mx.fft.istft``: a signal for each matrix."""
-    matrix = operand(requirements, stft_matrix)
+    matrix = array_argument(requirements, stft_matrix)
     requirements.least_rank(matrix, 2, f"{matrix.shape} has fewer than 2 axes")
     length = options.get("length")
     size: Integer = length if is_integer(length) else ANY_INT  # type: ignore[assignment]

@@ -104,15 +104,10 @@ def _backwards(start: Integer | None, stop: Integer | None, step: int, size: Int
     """How many elements a slice of a negative step has."""
     if start is None and stop is None:
         return ceil_divide(size, -step)
-    known = (size, size if start is None else start, size if stop is None else stop)
-    if not all(type(one) is int for one in known):
+    if type(size) is not int or not all(one is None or type(one) is int for one in (start, stop)):
         return ANY_INT
-    n, first, last = known
-    first = n - 1 if start is None else first + n if first < 0 else first  # type: ignore[operator]
-    last = -1 if stop is None else last + n if last < 0 else last  # type: ignore[operator]
-    first = min(first, n - 1)  # type: ignore[operator,type-var]
-    last = min(max(last, -1), first)  # type: ignore[type-var]
-    return (first - last - step - 1) // -step
+    known = slice(start, stop, step).indices(size)
+    return len(range(*known))
 
 
 # Entries

@@ -14,6 +14,7 @@ from embercoach.analysis.shapes.integers import (
     ANY_INT,
     Comparison,
     Integer,
+    SizeExpr,
     add,
     at_least,
     compare,
@@ -225,6 +226,9 @@ def not_below_zero(size: Integer) -> Integer:
 
 def slice_length(start: Integer, stop: Integer, size: Integer) -> Integer:
     """How many elements a slice of step 1 has."""
+    # ``x[-k:]``: for ``k`` of 0 these would be all, which no program means.
+    if isinstance(start, SizeExpr) and at_least(0, start) and stop == size:
+        return least((multiply(start, -1), size))
     last = size if stop == size else counted_from_start(stop, size)
     if not (type(stop) is int and stop < 0) and not at_least(size, last):
         last = size if at_least(last, size) else least((last, size))
@@ -266,9 +270,11 @@ def broadcast_to(
     return ShapedArray(target, dtype_of(a))
 
 
-def fits(requirements: Requirements, shape: ArrayShape, target: ArrayShape) -> None:
+def fits(
+    requirements: Requirements, shape: ArrayShape, target: ArrayShape, reason: str = ""
+) -> None:
     """Require that a shape broadcasts to another one."""
-    reason = f"{shape} doesn't broadcast to {target}"
+    reason = reason or f"{shape} doesn't broadcast to {target}"
     if target.rank is not None and shape.least_rank > target.rank:
         requirements.fail(reason)
     mine = shape.tail if shape.middle is not None else shape.head

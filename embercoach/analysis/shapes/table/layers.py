@@ -23,16 +23,15 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.integers import ANY_INT, Integer, multiply, product
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
-from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
+from embercoach.analysis.shapes.table.joins import fits
 from embercoach.analysis.shapes.table.products import (
     addmm,
-    broadcast_into,
     divisible,
-    integral,
     inexact,
+    integral,
     matmul,
-    operand,
     with_last,
     without_first,
     without_last,
@@ -198,8 +197,8 @@ def bilinear_call(
     requirements: Requirements, attributes: Attributes, x1: object, x2: object
 ) -> object:
     """Rows of ``x1`` and ``x2`` meet one by one."""
-    weight = operand(requirements, attributes.get("weight"))
-    a, b = operand(requirements, x1), operand(requirements, x2)
+    weight = array_argument(requirements, attributes.get("weight"))
+    a, b = array_argument(requirements, x1), array_argument(requirements, x2)
     reason = f"the weight is {weight.shape}, and the inputs are {a.shape} and {b.shape}"
     outer, second, first = requirements.rank(weight, 3, reason)
     if a.shape.rank == 0:
@@ -207,7 +206,7 @@ def bilinear_call(
     requirements.equal(a.shape.size(-1), first, reason)
     rest = without_last(a.shape)
     rows = divisible(requirements, b.shape.elements, second, reason)
-    broadcast_into(requirements, ArrayShape((rows,)), ArrayShape((rest.elements,)), reason)
+    fits(requirements, ArrayShape((rows,)), ArrayShape((rest.elements,)), reason)
     dtype = inexact(requirements, promote(promote(a.dtype, weight.dtype), b.dtype))
     found = ShapedArray(with_last(rest, outer), dtype)
     return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
@@ -234,7 +233,7 @@ def embedding(requirements: Requirements, num_embeddings: object, dims: object) 
 
 def rows_of(requirements: Requirements, weight: object, indices: object) -> object:
     """``weight[indices]``, for indices that are an array or an integer."""
-    table = operand(requirements, weight)
+    table = array_argument(requirements, weight)
     if is_integer(indices):
         return ShapedArray(without_first(table.shape), table.dtype)
     if not isinstance(indices, ShapedArray):
@@ -329,7 +328,7 @@ def instance_norm(
 @layer_call("InstanceNorm")
 def instance_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """The shape of ``x``, which is (N, ..., C)."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has fewer than 3 axes")
     if isinstance(given.dtype, str) and given.dtype not in FLOATS:
         requirements.fail(f"the input is {given.dtype}")
@@ -362,7 +361,7 @@ def group_norm(
 @layer_call("GroupNorm")
 def group_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """The shape of ``x``, whose features are last."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     groups = attributes.get("num_groups")
     if is_integer(groups) and given.shape.rank is not None:
@@ -399,14 +398,14 @@ def batch_norm(
 @layer_call("BatchNorm")
 def batch_norm_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """The shape of ``x``, which has 2 to 4 axes, features last."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     if given.shape.least_rank > 4:
         requirements.fail(f"{given.shape} has more than 4 axes")
     dtype: DType = floating(given.dtype)
     if "running_mean" in attributes:
         # While it is trained, the statistics of the input are used, which have its dtype.
-        statistics = operand(requirements, attributes["running_mean"])
+        statistics = array_argument(requirements, attributes["running_mean"])
         requirements.broadcast(statistics.shape, ArrayShape((given.shape.size(-1),)))
         if promote(dtype, PARAMETERS) != dtype:
             dtype = None if "weight" not in attributes else dtype
@@ -446,13 +445,13 @@ def dropout_call(requirements: Requirements, attributes: Attributes, x: object) 
 @layer_call("Dropout2d")
 def dropout_2d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """The shape of ``x``, which has 3 or 4 axes."""
-    return _dropped_with_axes(requirements, attributes, operand(requirements, x), 3)
+    return _dropped_with_axes(requirements, attributes, array_argument(requirements, x), 3)
 
 
 @layer_call("Dropout3d")
 def dropout_3d_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """The shape of ``x``, which has 4 or 5 axes."""
-    return _dropped_with_axes(requirements, attributes, operand(requirements, x), 4)
+    return _dropped_with_axes(requirements, attributes, array_argument(requirements, x), 4)
 
 
 def _dropped_with_axes(
@@ -514,7 +513,10 @@ def sinusoidal(
 @layer_call("SinusoidalPositionalEncoding")
 def sinusoidal_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """One more axis, of dims."""
-    given, sigmas = operand(requirements, x), operand(requirements, attributes.get("_sigmas"))
+    given, sigmas = (
+        array_argument(requirements, x),
+        array_argument(requirements, attributes.get("_sigmas")),
+    )
     size = multiply(2, sigmas.shape.size(-1))
     return ShapedArray(with_last(given.shape, size), promote(given.dtype, sigmas.dtype))
 
@@ -534,7 +536,7 @@ def alibi_call(
     mask: object = None,
 ) -> object:
     """The shape of the scores, (B, H, S, T)."""
-    scores = operand(requirements, attention_scores)
+    scores = array_argument(requirements, attention_scores)
     requirements.least_rank(scores, 2, f"{scores.shape} has fewer than 2 axes")
     shape = scores.shape
     heads = shape.size(1) if shape.rank is not None or len(shape.head) > 1 else ANY_INT
@@ -619,13 +621,13 @@ def _initialized(attributes: Attributes, a: ShapedArray) -> ShapedArray:
 @layer_call("mlx.nn.init.constant", "mlx.nn.init.normal", "mlx.nn.init.uniform")
 def initialized(requirements: Requirements, attributes: Attributes, a: object) -> object:
     """An array like the argument."""
-    return _initialized(attributes, operand(requirements, a))
+    return _initialized(attributes, array_argument(requirements, a))
 
 
 @layer_call("mlx.nn.init.orthogonal", "mlx.nn.init.sparse")
 def initialized_matrix(requirements: Requirements, attributes: Attributes, a: object) -> object:
     """A matrix like the argument."""
-    given = operand(requirements, a)
+    given = array_argument(requirements, a)
     sizes = requirements.rank(given, 2, f"{given.shape} is not a matrix")
     return _initialized(attributes, ShapedArray(ArrayShape(sizes)))
 
@@ -633,9 +635,10 @@ def initialized_matrix(requirements: Requirements, attributes: Attributes, a: ob
 @layer_call("mlx.nn.init.identity")
 def initialized_identity(requirements: Requirements, attributes: Attributes, a: object) -> object:
     """A square matrix like the argument."""
-    given = operand(requirements, a)
+    given = array_argument(requirements, a)
     reason = f"{given.shape} is not a square matrix"
-    size = requirements.equal(*requirements.rank(given, 2, reason), reason)
+    rows, columns = requirements.rank(given, 2, reason)
+    size = requirements.equal(rows, columns, reason)
     return _initialized(attributes, ShapedArray(ArrayShape((size, size))))
 
 
@@ -649,6 +652,6 @@ def initialized_by_fan(
     requirements: Requirements, attributes: Attributes, a: object, *args: object, **kwargs: object
 ) -> object:
     """An array like the argument, of 2 or more axes."""
-    given = operand(requirements, a)
+    given = array_argument(requirements, a)
     requirements.least_rank(given, 2, f"{given.shape} has fewer than 2 axes")
     return _initialized(attributes, given)

@@ -10,9 +10,10 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Integer, least
+from embercoach.analysis.shapes.integers import Integer, least
 from embercoach.analysis.shapes.requirements import Requirements, integers_of
-from embercoach.analysis.shapes.table.products import operand, with_last, without_last
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.products import with_last, without_last
 from embercoach.analysis.shapes.table.registry import transfer
 
 #: What decompositions take; others are the same with complex64.
@@ -24,7 +25,7 @@ def matrices(
     requirements: Requirements, a: object, dtypes: tuple[str, ...] = REAL
 ) -> tuple[ShapedArray, ArrayShape, Integer, Integer]:
     """The array of matrices, its axes ahead of them, their rows and columns."""
-    array = operand(requirements, a)
+    array = array_argument(requirements, a)
     if isinstance(array.dtype, str) and array.dtype not in dtypes:
         requirements.fail(f"the dtype is {array.dtype}, not {' or '.join(dtypes)}")
     requirements.least_rank(array, 2, f"{array.shape} has fewer than 2 axes")
@@ -103,19 +104,24 @@ def eig(requirements: Requirements, a: object, *, stream: object = None) -> obje
     return values, ShapedArray(with_last(batch, size, size), "complex64")
 
 
+def values_alone(found: object) -> object:
+    """The values, without the vectors."""
+    return found[0] if isinstance(found, tuple) else found
+
+
 @transfer("linalg.eigvals")
 def eigvals(requirements: Requirements, a: object, *, stream: object = None) -> object:
     """``mx.linalg.eigvals``."""
-    return eig(requirements, a)[0]  # type: ignore[index]
+    return values_alone(eig(requirements, a))
 
 
 @transfer("linalg.eigh")
 def eigh(
     requirements: Requirements,
     a: object,
-    UPLO: object = "L",
+    UPLO: object = "L",  # noqa: N803
     *,
-    stream: object = None,  # noqa: N803
+    stream: object = None,
 ) -> object:
     """``mx.linalg.eigh``: real values, and vectors."""
     array, batch, size = square(requirements, a, COMPLEX)
@@ -127,12 +133,12 @@ def eigh(
 def eigvalsh(
     requirements: Requirements,
     a: object,
-    UPLO: object = "L",
+    UPLO: object = "L",  # noqa: N803
     *,
-    stream: object = None,  # noqa: N803
+    stream: object = None,
 ) -> object:
     """``mx.linalg.eigvalsh``."""
-    return eigh(requirements, a)[0]  # type: ignore[index]
+    return values_alone(eigh(requirements, a))
 
 
 @transfer("linalg.lu")
@@ -158,7 +164,7 @@ def lu_factor(requirements: Requirements, a: object, *, stream: object = None) -
 @transfer("linalg.det")
 def det(requirements: Requirements, a: object, *, stream: object = None) -> object:
     """``mx.linalg.det``: one number for each matrix."""
-    array = operand(requirements, a)
+    array = array_argument(requirements, a)
     requirements.least_rank(array, 2, f"{array.shape} has fewer than 2 axes")
     reason = f"the matrices of {array.shape} are not square"
     size = requirements.equal(array.shape.size(-2), array.shape.size(-1), reason)
@@ -195,7 +201,7 @@ def solve_triangular(
 
 
 def _solved(requirements: Requirements, a: object, b: object, *, is_gathered: bool) -> object:
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = promote(left.dtype, right.dtype)
     for given in (dtype, left.dtype):
         if isinstance(given, str) and given not in REAL:
@@ -225,7 +231,7 @@ def cross(
     requirements: Requirements, a: object, b: object, axis: object = -1, *, stream: object = None
 ) -> object:
     """``mx.linalg.cross``: along an axis of 2 or 3 elements."""
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = promote(left.dtype, right.dtype)
     shapes, found = [], set()
     for array in (left, right):
@@ -254,7 +260,7 @@ def norm(
     stream: object = None,
 ) -> object:
     """``mx.linalg.norm``: of vectors along one axis, of matrices along two."""
-    array = operand(requirements, a)
+    array = array_argument(requirements, a)
     dtype = _norm_dtype(array.dtype, ord)
     if axis is None:
         return _whole_norm(requirements, array, ord, keepdims, dtype)
@@ -301,9 +307,10 @@ def _check_order(requirements: Requirements, order: object, axes: int) -> None:
             requirements.fail(f"the order {order!r} is for matrices, and {axes} axes are given")
         if order not in ("fro", "f", "nuc"):
             requirements.fail(f"the order is {order!r}")
-    elif axes == 2 and type(order) in (int, float):
-        if order not in (1, -1, 2, -2, float("inf"), float("-inf")):
-            requirements.fail(f"the order of a matrix norm is {order}")
+        return
+    is_number = type(order) in (int, float)
+    if axes == 2 and is_number and order not in (1, -1, 2, -2, float("inf"), float("-inf")):
+        requirements.fail(f"the order of a matrix norm is {order}")
 
 
 def _norm_dtype(dtype: DType, order: object) -> DType:

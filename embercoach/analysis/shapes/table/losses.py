@@ -12,16 +12,19 @@ from embercoach.analysis.shapes.arrays import (
     floating,
     promote,
     promote_weak,
+    shape_of_rank,
+    unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT
-from embercoach.analysis.shapes.requirements import Requirements
-from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import same_shape
-from embercoach.analysis.shapes.table.products import integral, operand
+from embercoach.analysis.shapes.table.products import integral
+from embercoach.analysis.shapes.table.reductions import SUMMED, axis_argument, replaced
 from embercoach.analysis.shapes.table.registry import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from embercoach.analysis.shapes.requirements import Requirements
 
 
 def losses(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -30,15 +33,9 @@ def losses(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def summed(dtype: DType) -> DType:
-    """The dtype of ``mx.sum``: small integers and bools are summed as int32."""
-    if dtype in ("bool", "int8", "int16"):
-        return "int32"
-    if dtype in ("uint8", "uint16"):
-        return "uint32"
-    return dtype if isinstance(dtype, str) or dtype is None or not dtype.symbols else _open(dtype)
-
-
-def _open(dtype: DType) -> DType:
+    """The dtype of ``mx.sum``: small integers and bools are summed as integers of 32 bits."""
+    if dtype is None or isinstance(dtype, str):
+        return SUMMED.get(dtype or "", dtype)
     return dtype if promote_weak(dtype, "float") == dtype else None
 
 
@@ -55,17 +52,11 @@ def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) ->
     return UNKNOWN
 
 
-def met(requirements: Requirements, *values: object) -> ShapedArray:
-    """The array in which arguments meet, element by element."""
-    found = broadcast(requirements, *values)
-    return found if isinstance(found, ShapedArray) else operand(requirements, UNKNOWN)
-
-
 def alike(requirements: Requirements, first: object, *others: object) -> ShapedArray:
     """Require arrays of one shape, and return it with the dtype in which they meet."""
-    result = operand(requirements, first)
+    result = array_argument(requirements, first)
     for other in others:
-        array = operand(requirements, other)
+        array = array_argument(requirements, other)
         reason = f"the shapes {result.shape} and {array.shape} differ"
         shape = same_shape(requirements, result.shape, array.shape, reason)
         result = ShapedArray(shape, promote(result.dtype, array.dtype))
@@ -79,22 +70,14 @@ def weighted(requirements: Requirements, loss: ShapedArray, weights: object) -> 
 
 def removed(requirements: Requirements, shape: ArrayShape, axis: object) -> ArrayShape:
     """The shape without one axis."""
-    at = requirements.axis(axis, shape)
+    at = axis_argument(requirements, axis, shape)
     if at is None:
-        sizes = (ANY_INT,) * (shape.rank - 1) if shape.rank else ()
-        return ArrayShape(sizes) if shape.rank else operand(requirements, UNKNOWN).shape
-    if shape.middle is None:
-        return ArrayShape((*shape.head[:at], *shape.head[at + 1 :]))
-    if -len(shape.tail) <= at < 0:
-        at += len(shape.tail)
-        return ArrayShape(shape.head, shape.middle, (*shape.tail[:at], *shape.tail[at + 1 :]))
-    if 0 <= at < len(shape.head):
-        return ArrayShape((*shape.head[:at], *shape.head[at + 1 :]), shape.middle, shape.tail)
-    return operand(requirements, UNKNOWN).shape
+        return shape_of_rank(shape.rank - 1) if shape.rank else unknown_shape()
+    return replaced(shape, (at,), (None,))
 
 
 @losses("cross_entropy")
-def cross_entropy(  # noqa: PLR0913
+def cross_entropy(
     requirements: Requirements,
     logits: object,
     targets: object,
@@ -106,7 +89,7 @@ def cross_entropy(  # noqa: PLR0913
     """``nn.losses.cross_entropy``: targets are classes, or probabilities of the logits' shape."""
     if type(label_smoothing) in (int, float) and not 0 <= label_smoothing < 1:  # type: ignore[operator]
         requirements.fail(f"label_smoothing is {label_smoothing}, not in [0, 1)")
-    given, wanted = operand(requirements, logits), operand(requirements, targets)
+    given, wanted = array_argument(requirements, logits), array_argument(requirements, targets)
     reason = f"the shape of the targets is {wanted.shape}, and that of the logits {given.shape}"
     dtype = floating(given.dtype)
     rest = removed(requirements, given.shape, axis)
@@ -128,7 +111,7 @@ def cross_entropy(  # noqa: PLR0913
 
 
 @losses("binary_cross_entropy")
-def binary_cross_entropy(  # noqa: PLR0913
+def binary_cross_entropy(
     requirements: Requirements,
     inputs: object,
     targets: object,
@@ -138,7 +121,7 @@ def binary_cross_entropy(  # noqa: PLR0913
 ) -> object:
     """``nn.losses.binary_cross_entropy``: of arrays of one shape."""
     found = alike(requirements, inputs, targets)
-    given, wanted = operand(requirements, inputs), operand(requirements, targets)
+    given, wanted = array_argument(requirements, inputs), array_argument(requirements, targets)
     loss = ShapedArray(found.shape, promote(floating(given.dtype), wanted.dtype))
     return reduced(requirements, weighted(requirements, loss, weights), reduction)
 
@@ -173,7 +156,7 @@ def nll_loss(
     reduction: object = "none",
 ) -> object:
     """``nn.losses.nll_loss``: classes choose along an axis; other axes broadcast."""
-    given, classes = operand(requirements, inputs), operand(requirements, targets)
+    given, classes = array_argument(requirements, inputs), array_argument(requirements, targets)
     integral(requirements, classes)
     rest = removed(requirements, given.shape, axis)
     if None not in (rest.rank, classes.shape.rank) and rest.rank != classes.shape.rank:
@@ -185,7 +168,7 @@ def nll_loss(
 
 
 @losses("gaussian_nll_loss")
-def gaussian_nll_loss(  # noqa: PLR0913
+def gaussian_nll_loss(
     requirements: Requirements,
     inputs: object,
     targets: object,
@@ -208,13 +191,13 @@ def kl_div_loss(
     reduction: object = "none",
 ) -> object:
     """``nn.losses.kl_div_loss``: a sum over an axis."""
-    found = met(requirements, inputs, targets)
+    found = broadcast(requirements, inputs, targets)
     loss = ShapedArray(removed(requirements, found.shape, axis), floating(found.dtype))
     return reduced(requirements, loss, reduction)
 
 
 @losses("triplet_loss")
-def triplet_loss(  # noqa: PLR0913
+def triplet_loss(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     anchors: object,
     positives: object,
@@ -226,12 +209,15 @@ def triplet_loss(  # noqa: PLR0913
     reduction: object = "none",
 ) -> object:
     """``nn.losses.triplet_loss``: distances along an axis."""
-    near, far = met(requirements, anchors, positives), met(requirements, anchors, negatives)
+    near, far = (
+        broadcast(requirements, anchors, positives),
+        broadcast(requirements, anchors, negatives),
+    )
     distances = [
         ShapedArray(removed(requirements, one.shape, axis), floating(one.dtype))
         for one in (near, far)
     ]
-    return reduced(requirements, met(requirements, *distances), reduction)
+    return reduced(requirements, broadcast(requirements, *distances), reduction)
 
 
 @losses("hinge_loss")
@@ -239,7 +225,7 @@ def hinge_loss(
     requirements: Requirements, inputs: object, targets: object, reduction: object = "none"
 ) -> object:
     """``nn.losses.hinge_loss``: element by element."""
-    found = met(requirements, inputs, targets)
+    found = broadcast(requirements, inputs, targets)
     loss = ShapedArray(found.shape, promote_weak(found.dtype, "int"))
     return reduced(requirements, loss, reduction)
 
@@ -253,7 +239,7 @@ def huber_loss(
     reduction: object = "none",
 ) -> object:
     """``nn.losses.huber_loss``: element by element."""
-    found = met(requirements, inputs, targets)
+    found = broadcast(requirements, inputs, targets)
     return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
 
 
@@ -262,12 +248,12 @@ def log_cosh_loss(
     requirements: Requirements, inputs: object, targets: object, reduction: object = "none"
 ) -> object:
     """``nn.losses.log_cosh_loss``: element by element."""
-    found = met(requirements, inputs, targets)
+    found = broadcast(requirements, inputs, targets)
     return reduced(requirements, ShapedArray(found.shape, floating(found.dtype)), reduction)
 
 
 @losses("cosine_similarity_loss")
-def cosine_similarity_loss(  # noqa: PLR0913
+def cosine_similarity_loss(
     requirements: Requirements,
     x1: object,
     x2: object,
@@ -276,17 +262,17 @@ def cosine_similarity_loss(  # noqa: PLR0913
     reduction: object = "none",
 ) -> object:
     """``nn.losses.cosine_similarity_loss``: along an axis."""
-    first, second = operand(requirements, x1), operand(requirements, x2)
-    norms = met(
+    first, second = array_argument(requirements, x1), array_argument(requirements, x2)
+    norms = broadcast(
         requirements,
         *(
             ShapedArray(removed(requirements, one.shape, axis), one.dtype)
             for one in (first, second)
         ),
     )
-    found = met(requirements, first, second)
+    found = broadcast(requirements, first, second)
     products = ShapedArray(removed(requirements, found.shape, axis), floating(found.dtype))
-    return reduced(requirements, met(requirements, products, norms), reduction)
+    return reduced(requirements, broadcast(requirements, products, norms), reduction)
 
 
 @losses("margin_ranking_loss")

@@ -15,7 +15,7 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.integers import ANY_INT, Integer, add
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table.activations import real_activation
-from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
 from embercoach.analysis.shapes.table.layers import (
     MadeLayer,
@@ -31,7 +31,6 @@ from embercoach.analysis.shapes.table.products import (
     batch_indices,
     inexact,
     integral,
-    operand,
     with_last,
     without_last,
 )
@@ -63,7 +62,7 @@ def create_causal_mask(
     for padding in (right_padding, left_padding):
         if padding is None:
             continue
-        given = operand(requirements, padding)
+        given = array_argument(requirements, padding)
         if given.shape.rank != 1:
             return ShapedArray(unknown_shape(), "bool")
         mask = broadcast(
@@ -81,7 +80,7 @@ def create_attention_mask(
     return_array: object = False,
 ) -> object:
     """None, "causal" or an array, by what the cache holds; it fits the attention."""
-    array = operand(requirements, h)
+    array = array_argument(requirements, h)
     requirements.least_rank(array, 2, f"{array.shape} has no axis of steps")
     return UNKNOWN
 
@@ -102,7 +101,7 @@ def attention(
         return scaled_dot_product_attention(
             requirements, queries, keys, values, scale=scale, mask=mask, sinks=sinks
         )
-    given = operand(requirements, queries)
+    given = array_argument(requirements, queries)
     sizes = requirements.rank(given, 4, f"the shape of the queries is {given.shape}")
     return ShapedArray(ArrayShape((*sizes[:3], ANY_INT)), given.dtype)
 
@@ -129,7 +128,7 @@ def update_and_fetch(
     requirements: Requirements, attributes: Attributes, keys: object, values: object
 ) -> object:
     """All keys and values so far: (B, H, ?, D) each."""
-    given = [operand(requirements, value) for value in (keys, values)]
+    given = [array_argument(requirements, value) for value in (keys, values)]
     shown = f"keys {given[0].shape}, values {given[1].shape}"
     sizes = [requirements.rank(one, 4, f"the arrays are not 4-d: {shown}") for one in given]
     found = [
@@ -250,8 +249,8 @@ def switch_linear_call(
     sorted_indices: object = False,
 ) -> object:
     """``mx.gather_mm`` with the transposed weights of the chosen experts."""
-    left, chosen = operand(requirements, x), operand(requirements, indices)
-    weight = operand(requirements, attributes.get("weight", UNKNOWN))
+    left, chosen = array_argument(requirements, x), array_argument(requirements, indices)
+    weight = array_argument(requirements, attributes.get("weight", UNKNOWN))
     if weight.shape.rank != 3:
         return ShapedArray(unknown_shape())
     _, outer, inner = weight.shape.head
@@ -330,7 +329,7 @@ def _switched(
     indices: object,
 ) -> object:
     """(..., D) and indices (..., K): (..., K, D)."""
-    given, chosen = operand(requirements, x), operand(requirements, indices)
+    given, chosen = array_argument(requirements, x), array_argument(requirements, indices)
     integral(requirements, chosen)
     requirements.least_rank(given, 1, "the input has no axes")
     size = given.shape.size(-1)
@@ -339,7 +338,7 @@ def _switched(
         requirements, attributes.get(names[0]), ShapedArray(rows, given.dtype), chosen
     )
     down = call_made(requirements, attributes.get(names[1]), hidden, chosen)
-    found = operand(requirements, down)
+    found = array_argument(requirements, down)
     if found.shape.least_rank < 2 and found.shape.rank is None:
         return ShapedArray(with_last(chosen.shape, ANY_INT), found.dtype)
     return ShapedArray(with_last(without_last(found.shape, 2), found.shape.size(-1)), found.dtype)

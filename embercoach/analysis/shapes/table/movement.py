@@ -502,6 +502,18 @@ def roll(
     return array
 
 
+@transfer("flip")
+def flip(
+    requirements: Requirements, a: object, axis: object = None, *, stream: object = None
+) -> object:
+    """``mx.flip``: along axes, which may be named twice."""
+    array = array_argument(requirements, a)
+    for one in axis if isinstance(axis, (tuple, list)) else (axis,):
+        if axis is not None:
+            axis_argument(requirements, one, array.shape)
+    return array
+
+
 @transfer("pad")
 def pad(
     requirements: Requirements,
@@ -572,6 +584,9 @@ def _pad_pairs(
         return [(width[0], width[0])]
     if len(width) == 2 and all(map(is_integer, width)):
         return [(width[0], width[1])]
+    inner = [n for one in width if isinstance(one, (tuple, list)) for n in one]
+    if any(isinstance(one, AxesSymbol) for one in (*width, *inner)):
+        return None
     if any(is_integer(one) for one in width):
         requirements.fail(f"{width} are no widths")
     pairs: list[tuple[Integer, Integer]] = []

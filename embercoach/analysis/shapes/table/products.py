@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
     FLOATS,
-    UNKNOWN,
     ArrayShape,
     AxesSymbol,
     DType,
@@ -15,19 +14,18 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
     promote,
     unknown_shape,
-    weak_kind,
 )
 from embercoach.analysis.shapes.integers import (
     ANY_INT,
-    Comparison,
     Integer,
     ceil_divide,
-    compare,
     floor_divide,
     multiply,
-    product,
 )
-from embercoach.analysis.shapes.requirements import Condition, Requirements, integers_of, shape_of
+from embercoach.analysis.shapes.requirements import Requirements, integers_of, shape_of
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.indexing import chained
+from embercoach.analysis.shapes.table.joins import fits
 from embercoach.analysis.shapes.table.registry import transfer
 from embercoach.analysis.values.promotion import INTEGERS
 
@@ -35,19 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def operand(requirements: Requirements, value: object) -> ShapedArray:
-    """The array that an argument must be: MLX takes no Python number for it."""
-    if isinstance(value, ShapedArray):
-        return value
-    is_other = value is None or isinstance(value, (str, tuple, list, dict, DTypeValue))
-    if is_other or weak_kind(value) is not None:
-        requirements.fail(f"{value!r} is not an array")
-    return ShapedArray(unknown_shape())
-
-
-def optional_operand(requirements: Requirements, value: object) -> ShapedArray | None:
+def optional_array(requirements: Requirements, value: object) -> ShapedArray | None:
     """The array that an argument is, None for none."""
-    return None if value is None else operand(requirements, value)
+    return None if value is None else array_argument(requirements, value)
 
 
 def real_floating(requirements: Requirements, dtype: DType) -> DType:
@@ -100,46 +88,6 @@ def with_last(shape: ArrayShape, *sizes: Integer) -> ArrayShape:
     return ArrayShape(shape.head, shape.middle, (*shape.tail, *sizes))
 
 
-def joined(a: ArrayShape, b: ArrayShape) -> ArrayShape:
-    """The axes of one shape and those of another."""
-    if a.middle is None:
-        return ArrayShape((*a.head, *b.head), b.middle, b.tail)
-    if b.middle is None:
-        return with_last(a, *b.head)
-    return ArrayShape(a.head, AxesSymbol(), b.tail)
-
-
-def broadcast_into(
-    requirements: Requirements, shape: ArrayShape, target: ArrayShape, reason: str
-) -> None:
-    """Require a shape to broadcast to another one, which doesn't grow."""
-    mine, other = shape.tail if shape.middle else shape.head, target.tail or target.head
-    if target.middle is None and shape.least_rank > len(target.head):
-        requirements.fail(reason)
-    if target.middle is not None:
-        other = target.tail
-    common = min(len(mine), len(other))
-    for m, n in zip(mine[len(mine) - common :], other[len(other) - common :], strict=True):
-        into(requirements, m, n, reason)
-
-
-def into(requirements: Requirements, size: Integer, target: Integer, reason: str) -> None:
-    """Require a size to be 1 or another one."""
-    if type(size) is int and size == 1:
-        return
-    comparison = compare(size, target)
-    if size is ANY_INT or target is ANY_INT or comparison is Comparison.EQUAL:
-        return
-    if type(size) is int and comparison is Comparison.DIFFERENT:
-        requirements.fail(reason)
-    if type(target) is int and target == 1:
-        requirements.equal(size, 1, reason)
-        return
-    if comparison is Comparison.DIFFERENT:
-        comparison = Comparison.DEGENERATE
-    requirements.conditions.append(Condition(size, target, comparison, reason, allows_one=True))
-
-
 def divisible(requirements: Requirements, size: Integer, divisor: Integer, reason: str) -> Integer:
     """Require a size to be a multiple of another one, and return the quotient."""
     if type(divisor) is int and divisor == 0:
@@ -175,7 +123,7 @@ def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> Ar
 @transfer("matmul", "array.__matmul__")
 def matmul(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
     """``mx.matmul``: a vector is a row on the left and a column on the right."""
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = inexact(requirements, promote(left.dtype, right.dtype))
     return ShapedArray(matmul_shape(requirements, left.shape, right.shape), dtype)
 
@@ -192,8 +140,8 @@ def addmm(
     stream: object = None,
 ) -> object:
     """``mx.addmm``: ``c`` broadcasts to the shape of the product."""
-    added = operand(requirements, c)
-    left, right = operand(requirements, a), operand(requirements, b)
+    added = array_argument(requirements, c)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = inexact(requirements, promote(promote(left.dtype, right.dtype), added.dtype))
     shape = matmul_shape(requirements, left.shape, right.shape)
     if not is_real(dtype):
@@ -202,7 +150,7 @@ def addmm(
             inexact(requirements, promote(left.dtype, right.dtype))
         return ShapedArray(requirements.broadcast(shape, added.shape), dtype)
     reason = f"{added.shape} doesn't broadcast to the product's shape {shape}"
-    broadcast_into(requirements, added.shape, shape, reason)
+    fits(requirements, added.shape, shape, reason)
     if right.shape.rank == 1 and added.shape.rank == 1 and left.shape.least_rank > 2:
         # The product of many rows with a vector is a column, which a vector isn't added to.
         requirements.equal(added.shape.head[0], 1, reason)
@@ -212,7 +160,7 @@ def addmm(
 @transfer("inner")
 def inner(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
     """``mx.inner``: a sum over the last axes."""
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = promote(left.dtype, right.dtype)
     if left.shape.rank == 0 or right.shape.rank == 0:
         return ShapedArray(requirements.broadcast(left.shape, right.shape), dtype)
@@ -221,14 +169,14 @@ def inner(requirements: Requirements, a: object, b: object, *, stream: object = 
     m, n = left.shape.size(-1), right.shape.size(-1)
     reason = f"the last sizes of {left.shape} and {right.shape} are {m} and {n}"
     requirements.equal(m, n, reason)
-    shape = joined(without_last(left.shape), without_last(right.shape))
+    shape = chained(without_last(left.shape), without_last(right.shape))
     return ShapedArray(shape, inexact(requirements, dtype))
 
 
 @transfer("outer")
 def outer(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
     """``mx.outer``: the arrays are flattened."""
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     shape = ArrayShape((left.shape.elements, right.shape.elements))
     return ShapedArray(shape, promote(left.dtype, right.dtype))
 
@@ -238,7 +186,7 @@ def tensordot(
     requirements: Requirements, a: object, b: object, axes: object = 2, *, stream: object = None
 ) -> object:
     """``mx.tensordot``: the last axes of ``a`` with the first of ``b``, or pairs of axes."""
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = inexact(requirements, promote(left.dtype, right.dtype))
     if isinstance(axes, (tuple, list)):
         shape = _tensordot_axes(requirements, left.shape, right.shape, axes)
@@ -248,9 +196,10 @@ def tensordot(
     ranks = [shape.rank for shape in (left.shape, right.shape) if shape.rank is not None]
     if axes < 0 or axes > min(ranks, default=axes):
         requirements.fail(f"{axes} axes of {left.shape} and {right.shape} can't be contracted")
-    for at in range(axes):
+    known = max(left.shape.least_rank, right.shape.least_rank)
+    for at in range(axes) if axes <= known else ():
         _contracted(requirements, left.shape, right.shape, at - axes, at)
-    shape = joined(without_last(left.shape, axes), without_first(right.shape, axes))
+    shape = chained(without_last(left.shape, axes), without_first(right.shape, axes))
     return ShapedArray(shape, dtype)
 
 
@@ -294,7 +243,7 @@ def batch_indices(
     """The batch axes of a product of gathered matrices: those of indices, else the operand's."""
     parts: list[ArrayShape] = []
     for shape, value in ((a, lhs), (b, rhs)):
-        indices = optional_operand(requirements, value)
+        indices = optional_array(requirements, value)
         integral(requirements, indices)
         parts.append(without_last(shape, 2) if indices is None else indices.shape)
     return requirements.broadcast(*parts)
@@ -312,7 +261,7 @@ def gather_mm(
     stream: object = None,
 ) -> object:
     """``mx.gather_mm``: indices choose matrices of both operands."""
-    left, right = operand(requirements, a), operand(requirements, b)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = promote(left.dtype, right.dtype)
     if lhs_indices is None and rhs_indices is None:
         return matmul(requirements, left, right)
@@ -337,8 +286,8 @@ def segmented_mm(
     requirements: Requirements, a: object, b: object, segments: object, *, stream: object = None
 ) -> object:
     """``mx.segmented_mm``: a product for each pair of offsets into the inner axis."""
-    left, right = operand(requirements, a), operand(requirements, b)
-    given = operand(requirements, segments)
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
+    given = array_argument(requirements, segments)
     dtype = promote(left.dtype, right.dtype)
     rows, _ = requirements.rank(left, 2, f"{left.shape} is not a matrix")
     _, columns = requirements.rank(right, 2, f"{right.shape} is not a matrix")
@@ -365,8 +314,8 @@ def block_masked_mm(
 ) -> object:
     """``mx.block_masked_mm``: masks have an element for each block."""
     found = matmul(requirements, a, b)
-    left, right = operand(requirements, a), operand(requirements, b)
-    masks = [optional_operand(requirements, mask) for mask in (mask_out, mask_lhs, mask_rhs)]
+    left, right = array_argument(requirements, a), array_argument(requirements, b)
+    masks = [optional_array(requirements, mask) for mask in (mask_out, mask_lhs, mask_rhs)]
     if not isinstance(found, ShapedArray) or masks == [None, None, None]:
         return found
     if type(block_size) is int and block_size not in (16, 32, 64):
@@ -377,7 +326,7 @@ def block_masked_mm(
         reason = f"the mask {mask.shape} doesn't fit the blocks of {of.shape}"
         blocks = tuple(ceil_divide(of.shape.size(at), block_size) for at in (-2, -1))
         batch = without_last(found.shape, 2)
-        broadcast_into(requirements, mask.shape, with_last(batch, *blocks), reason)
+        fits(requirements, mask.shape, with_last(batch, *blocks), reason)
     return found
 
 
@@ -386,7 +335,7 @@ def hadamard_transform(
     requirements: Requirements, a: object, scale: object = None, stream: object = None
 ) -> object:
     """``mx.hadamard_transform``: the last size is a power of 2, times 1, 12, 20 or 28."""
-    x = operand(requirements, a)
+    x = array_argument(requirements, a)
     size = x.shape.size(-1) if x.shape.rank != 0 else 1
     if x.shape.elements == 0 or (type(size) is int and not _is_transformed(size)):
         requirements.fail(f"the last size of {x.shape} is no power of 2 times 1, 12, 20 or 28")
@@ -417,7 +366,7 @@ def gathered(
     requirements: Requirements, x: object, *, group: object = None, stream: object = None
 ) -> object:
     """``mx.distributed.all_gather``: the first size times or by the number of processes."""
-    array = operand(requirements, x)
+    array = array_argument(requirements, x)
     if array.shape.rank:
         return ShapedArray(ArrayShape((ANY_INT, *array.shape.head[1:])), array.dtype)
     return ShapedArray(unknown_shape(), array.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from embercoach.analysis.shapes.arrays import (
     DType,
     DTypeValue,
@@ -10,18 +12,20 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
 )
 from embercoach.analysis.shapes.integers import ANY_INT, Integer, floor_divide, multiply
-from embercoach.analysis.shapes.requirements import Requirements
+from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.fast import same_shape
 from embercoach.analysis.shapes.table.products import (
     batch_indices,
     divisible,
-    operand,
-    optional_operand,
+    optional_array,
     real_floating,
     with_last,
     without_last,
 )
 from embercoach.analysis.shapes.table.registry import transfer
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.requirements import Requirements
 
 #: The group size and bits of a mode.
 DEFAULTS = {"affine": (64, 4), "mxfp4": (32, 4), "nvfp4": (16, 4), "mxfp8": (32, 8)}
@@ -77,7 +81,7 @@ def quantize(
     stream: object = None,
 ) -> object:
     """``mx.quantize``: the words, the scales and, in affine mode, the biases."""
-    matrix = operand(requirements, w)
+    matrix = array_argument(requirements, w)
     groups, width = settings(requirements, group_size, bits, mode)
     real_floating(requirements, matrix.dtype)
     requirements.least_rank(matrix, 2, f"{matrix.shape} has fewer than 2 axes")
@@ -112,7 +116,7 @@ def _check_mode(
 
 
 @transfer("dequantize")
-def dequantize(  # noqa: PLR0913
+def dequantize(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     w: object,
     scales: object,
@@ -126,8 +130,8 @@ def dequantize(  # noqa: PLR0913
     stream: object = None,
 ) -> object:
     """``mx.dequantize``: the last size from the scales and the group size."""
-    packed, scaling = operand(requirements, w), operand(requirements, scales)
-    shift = optional_operand(requirements, biases)
+    packed, scaling = array_argument(requirements, w), array_argument(requirements, scales)
+    shift = optional_array(requirements, biases)
     groups, width = settings(requirements, group_size, bits, mode)
     check_settings(requirements, groups, width, mode)
     if isinstance(packed.dtype, str) and packed.dtype != "uint32":
@@ -171,7 +175,7 @@ def _expanded(
 
 
 @transfer("quantized_matmul")
-def quantized_matmul(  # noqa: PLR0913
+def quantized_matmul(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     x: object,
     w: object,
@@ -185,7 +189,7 @@ def quantized_matmul(  # noqa: PLR0913
     stream: object = None,
 ) -> object:
     """``mx.quantized_matmul``: with the transposed matrix, unless told otherwise."""
-    left, packed = operand(requirements, x), operand(requirements, w)
+    left, packed = array_argument(requirements, x), array_argument(requirements, w)
     inner, outer, dtype = _product(
         requirements, (left, packed), (scales, biases), (group_size, bits, mode), transpose
     )
@@ -212,8 +216,8 @@ def _product(
 ) -> tuple[Integer, Integer, DType]:
     """The inner and outer size of a product with a quantized matrix, and the dtype."""
     left, packed = arrays
-    scales = operand(requirements, scaling[0])
-    biases = optional_operand(requirements, scaling[1])
+    scales = array_argument(requirements, scaling[0])
+    biases = optional_array(requirements, scaling[1])
     groups, bits = settings(requirements, *options)
     if isinstance(packed.dtype, str) and packed.dtype != "uint32":
         requirements.fail(f"the matrix is {packed.dtype}, not uint32")
@@ -236,7 +240,7 @@ def _product(
 
 
 @transfer("gather_qmm")
-def gather_qmm(  # noqa: PLR0913
+def gather_qmm(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     x: object,
     w: object,
@@ -258,7 +262,7 @@ def gather_qmm(  # noqa: PLR0913
         return quantized_matmul(
             requirements, x, w, scales, biases, transpose, group_size, bits, mode
         )
-    left, packed = operand(requirements, x), operand(requirements, w)
+    left, packed = array_argument(requirements, x), array_argument(requirements, w)
     inner, outer, dtype = _product(
         requirements, (left, packed), (scales, biases), (group_size, bits, mode), transpose
     )
@@ -270,7 +274,7 @@ def gather_qmm(  # noqa: PLR0913
 
 
 @transfer("qqmm")
-def qqmm(  # noqa: PLR0913
+def qqmm(  # noqa: PLR0913, PLR0917
     requirements: Requirements,
     x: object,
     w: object,
@@ -284,8 +288,8 @@ def qqmm(  # noqa: PLR0913
     stream: object = None,
 ) -> object:
     """``mx.qqmm``: ``x @ w.T``, where ``x`` is quantized, too."""
-    left, matrix = operand(requirements, x), operand(requirements, w)
-    groups, width = settings(requirements, group_size, bits, mode)
+    left, matrix = array_argument(requirements, x), array_argument(requirements, w)
+    _, width = settings(requirements, group_size, bits, mode)
     shown = f"the input is {left.shape}, and the matrix {matrix.shape}"
     if matrix.shape.least_rank > 2:
         requirements.fail(shown)

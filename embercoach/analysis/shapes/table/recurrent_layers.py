@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, DType, ShapedArray, promote
 from embercoach.analysis.shapes.integers import Integer, multiply
-from embercoach.analysis.shapes.requirements import Requirements
+from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.joins import fits
 from embercoach.analysis.shapes.table.layers import is_set, parameter, positive, size_of, transposed
 from embercoach.analysis.shapes.table.products import (
     addmm,
-    broadcast_into,
     inexact,
     matmul,
-    operand,
-    optional_operand,
+    optional_array,
     with_last,
     without_last,
 )
 from embercoach.analysis.shapes.table.registry import layer, layer_call
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.requirements import Requirements
 
 Attributes = dict[str, Any]
 
@@ -86,8 +88,8 @@ def _projected(requirements: Requirements, x: object, weight: object, bias: obje
         found = matmul(requirements, x, transposed(weight))
     else:
         found = addmm(requirements, bias, x, transposed(weight))
-    array = operand(requirements, found)
-    given = operand(requirements, x)
+    array = array_argument(requirements, found)
+    given = array_argument(requirements, x)
     requirements.least_rank(given, 2, f"{given.shape} has no axis of steps")
     if given.shape.rank is not None and given.shape.head[-2] == 0:
         requirements.fail(f"{given.shape} has no steps")
@@ -110,19 +112,19 @@ def _states(
             continue
         reason = f"the state {state.shape} doesn't fit the states {step} of a step"
         if number == 0:
-            matrix = operand(requirements, weight)
+            matrix = array_argument(requirements, weight)
             dtype = inexact(requirements, promote(promote(dtype, state.dtype), matrix.dtype))
             requirements.least_rank(state, 1, reason)
             requirements.equal(state.shape.size(-1), size, reason)
         else:
             dtype = promote(dtype, state.dtype)
-        broadcast_into(requirements, state.shape, step, reason)
+        fits(requirements, state.shape, step, reason)
     shape = with_last(without_last(whole), size)
     return ShapedArray(shape, dtype)
 
 
 def _hidden_size(requirements: Requirements, weight: object) -> Integer:
-    return operand(requirements, weight).shape.size(-1)
+    return array_argument(requirements, weight).shape.size(-1)
 
 
 @layer_call("RNN")
@@ -135,7 +137,7 @@ def rnn_call(
         requirements, x, attributes.get("Wxh", UNKNOWN), attributes.get("bias", UNKNOWN)
     )
     size = _hidden_size(requirements, weight)
-    state = optional_operand(requirements, hidden)
+    state = optional_array(requirements, hidden)
     return _states(requirements, projected, size, weight, (state,))
 
 
@@ -149,7 +151,7 @@ def gru_call(
         requirements, x, attributes.get("Wx", UNKNOWN), attributes.get("b", UNKNOWN)
     )
     size = _hidden_size(requirements, weight)
-    return _states(requirements, projected, size, weight, (optional_operand(requirements, hidden),))
+    return _states(requirements, projected, size, weight, (optional_array(requirements, hidden),))
 
 
 @layer_call("LSTM")
@@ -166,6 +168,6 @@ def lstm_call(
         requirements, x, attributes.get("Wx", UNKNOWN), attributes.get("bias", UNKNOWN)
     )
     size = _hidden_size(requirements, weight)
-    states = optional_operand(requirements, hidden), optional_operand(requirements, cell)
+    states = optional_array(requirements, hidden), optional_array(requirements, cell)
     found = _states(requirements, projected, size, weight, states)
     return found, found

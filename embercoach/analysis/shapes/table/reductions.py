@@ -332,12 +332,13 @@ def _is_fused(shape: ArrayShape, axis: object) -> bool | None:
     if shape.sizes is None or (axis is not None and given is None):
         return None
     rank = len(shape.sizes)
-    axes = range(rank) if given is None else given
-    if not len(axes) or axes[-1] not in (rank - 1, -1):
+    axes = [one for one in (range(rank) if given is None else given) if isinstance(one, int)]
+    if given is not None and len(axes) < len(given):
+        return None
+    if not axes or axes[-1] not in (rank - 1, -1):
         return False
     return all(
-        isinstance(one, int) and axes[at + 1] == one + 1 and shape.sizes[one] == 1
-        for at, one in enumerate(axes[:-1])
+        axes[at + 1] == one + 1 and shape.sizes[one] == 1 for at, one in enumerate(axes[:-1])
     )
 
 

@@ -26,9 +26,9 @@ from embercoach.analysis.shapes.integers import (
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table import convolutions
 from embercoach.analysis.shapes.table.convolutions import is_negative, per_axis
-from embercoach.analysis.shapes.table.elementwise import broadcast
+from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.layers import is_set, parameter, size_of
-from embercoach.analysis.shapes.table.products import divisible, operand
+from embercoach.analysis.shapes.table.products import divisible
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
 
 if TYPE_CHECKING:
@@ -88,10 +88,9 @@ def _kernel(requirements: Requirements, value: object, axes: int) -> tuple[Integ
     """The sizes of a kernel."""
     if is_integer(value):
         return (value,) * axes  # type: ignore[return-value]
-    is_several = isinstance(value, (tuple, list)) and axes > 1
-    if is_several and len(value) >= axes:  # type: ignore[arg-type]
-        return tuple(n if is_integer(n) else ANY_INT for n in value)  # type: ignore[union-attr]
-    if is_several or isinstance(value, (float, str, Ratio, tuple, list)) or value is None:
+    if isinstance(value, (tuple, list)) and 1 < axes <= len(value):
+        return tuple(n if is_integer(n) else ANY_INT for n in value)
+    if isinstance(value, (float, str, Ratio, tuple, list)) or value is None:
         requirements.fail(f"kernel_size is {value!r}, for {axes} spatial axes")
     return (ANY_INT,) * axes
 
@@ -171,9 +170,9 @@ def _pool(
     if any(type(size) is int and size < 0 for size in pads):
         requirements.fail(f"padding is {pads}, which is negative")
     return {
-        "_kernel_size": list(kernel),
-        "_stride": list(strides),
-        "_padding": [(pad, pad) for pad in pads],
+        "_kernel_size": kernel,
+        "_stride": strides,
+        "_padding": tuple((pad, pad) for pad in pads),
     }
 
 
@@ -206,13 +205,13 @@ def pooled(requirements: Requirements, attributes: Attributes, x: ShapedArray) -
 
 def max_pool_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``nn.MaxPool1d`` to ``nn.MaxPool3d``: the dtype of the input."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     return ShapedArray(pooled(requirements, attributes, given), given.dtype)
 
 
 def mean_pool_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``nn.AvgPool1d`` to ``nn.AvgPool3d``: floating."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     return ShapedArray(pooled(requirements, attributes, given), floating(given.dtype))
 
 
@@ -267,7 +266,7 @@ def scaled(size: Integer, factor: object) -> Integer:
 
 def upsample_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """The input (N, *spatial, C) with larger spatial axes; interpolated in float32."""
-    given = operand(requirements, x)
+    given = array_argument(requirements, x)
     requirements.least_rank(given, 3, f"{given.shape} has no spatial axes")
     factor, mode = attributes.get("scale_factor", UNKNOWN), attributes.get("mode")
     dtype = given.dtype if mode == "nearest" else promote(given.dtype, "float32")
