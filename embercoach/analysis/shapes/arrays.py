@@ -270,6 +270,13 @@ class ShapedArray:
 
 
 @dataclass(frozen=True, slots=True)
+class HostArray:
+    """A NumPy array of a shape."""
+
+    shape: ArrayShape
+
+
+@dataclass(frozen=True, slots=True)
 class Ratio:
     """A float that is the quotient of two integers: ``D / 2``, ``0.5 * D``."""
 

@@ -11,9 +11,11 @@ from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     UNKNOWN,
     DTypeValue,
+    HostArray,
     PromotedDType,
     ShapedArray,
 )
+from embercoach.analysis.shapes.host_arrays import host_attribute
 from embercoach.analysis.shapes.integers import ANY_INT
 from embercoach.analysis.shapes.objects import (
     Attributes,
@@ -33,6 +35,7 @@ from embercoach.analysis.shapes.objects import (
     one_of,
 )
 from embercoach.analysis.shapes.operations import array_of_place, call_table, shape_value
+from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.values.promotion import DTYPES
 
 if TYPE_CHECKING:
@@ -91,7 +94,12 @@ def attribute_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, name
         return UNKNOWN
     if kind is DTypeValue:
         return ANY_INT if name == "size" else UNKNOWN
-    if isinstance(owner, Reference) or kind in (tuple, str):
+    if kind is HostArray:
+        if name == "shape":
+            return shape_value(owner.shape)
+        found = host_attribute(owner, name)
+        return LibraryMethod(owner, name) if found is UNKNOWN else found
+    if isinstance(owner, Reference) or kind in (tuple, str, ArrayAt):
         return LibraryMethod(owner, name)
     return UNKNOWN
 
@@ -183,6 +191,11 @@ def library_base(cls: ClassValue) -> str:
             if type(base) is LibraryName and base.name not in ("abc.ABC", "typing.Generic"):
                 return base.name
     return ""
+
+
+def is_named_tuple(cls: ClassValue | None) -> bool:
+    """Return whether a class derives from ``typing.NamedTuple``."""
+    return cls is not None and library_base(cls) == "typing.NamedTuple"
 
 
 def has_unknown_base(cls: ClassValue) -> bool:

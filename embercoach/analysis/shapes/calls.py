@@ -69,7 +69,11 @@ def function_of(
     decorators = []
     for one in getattr(node, "decorator_list", ()):
         value = machine.evaluate(frame, one.func if isinstance(one, ast.Call) else one)
-        decorators.append(value.name if type(value) is LibraryName else "")
+        name = value.name if type(value) is LibraryName else ""
+        if name == "functools.partial" and isinstance(one, ast.Call) and one.args:
+            inner = machine.evaluate(frame, one.args[0])
+            name = inner.name if type(inner) is LibraryName else ""
+        decorators.append(name)
     # Names in a class's body are not seen from its methods.
     outer = frame
     while outer.cls is not None and outer.outer is not None:
@@ -86,7 +90,6 @@ TRANSPARENT = frozenset(
     functools.lru_cache functools.cached_property mlx.core.compile mlx.core.custom_function
     mlx.core.checkpoint mlx.nn.utils.checkpoint abc.abstractmethod typing.no_type_check
     typing.override typing.overload jaxtyping.jaxtyped beartype.beartype builtins.decorator
-    functools.partial
     """.split()
 )
 
@@ -100,7 +103,12 @@ def decorated(
     for name, one in zip(
         reversed(function.decorators), reversed(node.decorator_list), strict=True
     ):
-        if name in TRANSPARENT or (name == "" and _is_property_part(one)):
+        if name == "" and _is_property_part(one):
+            owner = machine.evaluate(frame, one.value)  # type: ignore[attr-defined]
+            if type(owner) is FunctionValue and one.attr == "vjp":  # type: ignore[attr-defined]
+                machine.backward[owner.node] = function
+            continue
+        if name in TRANSPARENT:
             continue
         if name in library_calls.TRANSFORMS and not isinstance(one, ast.Call):
             value = TransformedFunction(name, value)
@@ -328,7 +336,7 @@ def instantiate(
 ) -> Any:
     """``Class(arguments)``."""
     library = library_base(cls)
-    if library == "enum.Enum" or library == "typing.NamedTuple":
+    if library == "enum.Enum":
         return UNKNOWN
     made = ObjectReference(new_number(), cls, library if library.startswith("mlx.") else "")
     machine.heap.objects[made.number] = Attributes({})
@@ -337,7 +345,7 @@ def instantiate(
         call_function(
             machine, frame, node, init, (made, *arguments), keywords, is_complete=is_complete
         )
-    elif any(one.is_dataclass for one in classes_of(cls)):
+    elif library == "typing.NamedTuple" or any(one.is_dataclass for one in classes_of(cls)):
         fill_fields(machine, frame, node, made, arguments, keywords, is_complete=is_complete)
     elif made.library in LAYERS:
         set_layer(machine, frame, node, made, arguments, keywords)
@@ -501,6 +509,9 @@ def call_function(
         machine.silent = True
     try:
         result = run_function(machine, frame, node, function, names)
+        backward = machine.backward.get(function.node)
+        if backward is not None:
+            _run_backward(machine, frame, node, function, backward, names, result)
     finally:
         if shared is not None:
             machine.silent = False
@@ -515,6 +526,23 @@ def call_function(
             after.failed,
         )
     return result
+
+
+def _run_backward(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    function: FunctionValue,
+    backward: FunctionValue,
+    names: dict[str, Any],
+    result: Any,
+) -> None:
+    """Run the ``vjp`` of a custom function with what its call takes and gives."""
+    inputs = tuple(names.values())
+    primals = inputs if len(inputs) != 1 else inputs[0]
+    bound = bound_names(machine, backward, (primals, result, result), {})
+    if bound is not None and result is not UNKNOWN and backward not in machine.active:
+        run_function(machine, frame, node, backward, bound)
 
 
 def _of_any_caller(

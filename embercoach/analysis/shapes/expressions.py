@@ -13,10 +13,12 @@ from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
     AxesSymbol,
+    HostArray,
     ShapedArray,
     weak_kind,
 )
 from embercoach.analysis.shapes.frames import Facts, Frame, Joiner, is_invariant
+from embercoach.analysis.shapes.host_arrays import host_item
 from embercoach.analysis.shapes.integers import ANY_INT, add, multiply, subtract, symbol
 from embercoach.analysis.shapes.iteration import elements_of, summarized
 from embercoach.analysis.shapes.machine import Machine, evaluates
@@ -44,11 +46,14 @@ from embercoach.analysis.shapes.operations import (
     binary,
     call_table,
     compared,
+    lowered,
     negated,
     new_dict,
     new_list,
     truth_of,
 )
+
+from embercoach.analysis.shapes.table.array_members import ArrayAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -409,6 +414,10 @@ def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, inde
         return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
     if kind is tuple:
         return _item_of_tuple(machine, owner, index)
+    if kind is HostArray:
+        return host_item(lambda value: lowered(machine, value), owner, index)
+    if kind is ArrayAt:
+        return call_table(machine, frame, node, "mlx.core.ArrayAt.__getitem__", (owner, index), {})
     if kind is ListReference:
         return _item_of_list(machine, machine.heap.objects.get(owner.number), index)
     if kind is DictReference:
@@ -420,6 +429,9 @@ def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, inde
         if type(index) is str and owner.library:
             return attributes.attribute_of(machine, frame, node, owner, index)
         method = attributes.member_of(machine, frame, owner, "__getitem__")
+        if method is None and attributes.is_named_tuple(owner.cls):
+            items = elements_of(machine, owner).items
+            return UNKNOWN if items is None else _item_of_tuple(machine, items, index)
         if method is not None:
             return calls.call(machine, frame, node, method, (index,), {})
     if kind is Place and owner.is_setting:

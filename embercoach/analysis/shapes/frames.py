@@ -149,7 +149,7 @@ class Heap:
         #: Whether the function at hand was not called: all of its branches count.
         self.is_root = True
         #: Equal versions are equal contents of all objects that both know.
-        self._versions = count(1)
+        self.versions = count(1)
         self.version = 0
         self.ranks: dict[AxesSymbol, SizeSymbol] = {}
         self.axes_of_rank: dict[SizeSymbol, AxesSymbol] = {}
@@ -172,7 +172,7 @@ class Heap:
     def write(self, number: int, value: Any) -> None:
         """Change an object."""
         if self.objects.get(number) != value:
-            self.version = next(self._versions)
+            self.version = next(self.versions)
         self.objects[number] = value
 
     # -- resolution --------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class Heap:
             heap[number] = held if other is None or other is held else joiner.object(held, other)
         for number, held in b.heap.items():
             heap.setdefault(number, held)
-        return Snapshot(names, heap, self._common(a.facts, b.facts), next(self._versions))
+        return Snapshot(names, heap, self._common(a.facts, b.facts), next(self.versions))
 
     def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
         """The one of two states in which nothing raises."""

@@ -44,11 +44,12 @@ class SizeSymbol:
             in one scope are meant to differ.
         is_local: whether it is made anew whenever its place is reached again, so that the rounds
             of a loop have different ones; that of a configuration's field is not.
+        is_foreign: whether the name is of another file.
         is_loop: whether it stands for a number that the rounds of a loop change.
         quotient: for one that is a whole symbol divided by a divisor of it, these two.
     """
 
-    __slots__ = ("is_local", "is_loop", "is_named", "key", "name", "place", "quotient", "serial")
+    __slots__ = ("is_foreign", "is_local", "is_loop", "is_named", "key", "name", "place", "quotient", "serial")
 
     def __init__(
         self, name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
@@ -56,6 +57,7 @@ class SizeSymbol:
         """Make a symbol that differs from all others."""
         self.is_local = is_local
         self.is_loop = False
+        self.is_foreign = False
         self.quotient: tuple[SizeSymbol, int | SizeExpr] | None = None
         self.name = name
         self.serial = next(_serial)

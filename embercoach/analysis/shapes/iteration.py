@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import ANY_STR, UNKNOWN, ArrayShape, AxesSymbol, ShapedArray
+from embercoach.analysis.shapes.arrays import (
+    ANY_STR,
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    HostArray,
+    ShapedArray,
+)
+from embercoach.analysis.shapes.attributes import is_named_tuple
 from embercoach.analysis.shapes.integers import ANY_INT
 from embercoach.analysis.shapes.objects import (
+    Attributes,
     DictReference,
     Entries,
     Items,
     Iterator,
     ListReference,
+    ObjectReference,
     Options,
 )
 
@@ -48,6 +58,11 @@ def elements_of(machine: Machine, value: Any) -> Items:
             rest = ArrayShape(shape.head[1:], shape.middle, shape.tail)
             return Items(None, ShapedArray(rest, value.dtype, value.line))
         return Items(None, UNKNOWN)
+    if kind is HostArray and value.shape.rank:
+        return Items(None, HostArray(ArrayShape(value.shape.head[1:])))
+    if kind is ObjectReference and is_named_tuple(value.cls):
+        held = machine.heap.objects.get(value.number)
+        return Items(tuple(held.values.values())) if type(held) is Attributes else Items(None)
     if kind is str:
         return Items(None, ANY_STR)
     if kind is Options:

@@ -12,15 +12,18 @@ from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     ANY_FLOAT,
     ANY_STR,
+    PARAMETERS,
     UNKNOWN,
     ArrayShape,
     AxesSymbol,
     DTypeValue,
+    HostArray,
     Ratio,
     ShapedArray,
     unknown_shape,
     weak_kind,
 )
+from embercoach.analysis.shapes.host_arrays import call_host_method, call_numpy
 from embercoach.analysis.shapes.integers import (
     ANY_INT,
     Integer,
@@ -60,11 +63,13 @@ from embercoach.analysis.shapes.operations import (
     call_table,
     call_transfer,
     joined_items,
+    lowered,
     new_dict,
     new_list,
     truth_of,
 )
 from embercoach.analysis.shapes.requirements import is_integer
+from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS, TRANSFERS
 
 if TYPE_CHECKING:
@@ -121,6 +126,13 @@ def call_name(
     if name in TRANSFORMS and arguments:
         function, *rest = arguments
         return TransformedFunction(name, function, tuple(rest), tuple(keywords.items()))
+    if name.startswith("numpy."):
+        return call_numpy(
+            lambda value: lowered(machine, value),
+            name.removeprefix("numpy.").replace("random.Generator.", "random."),
+            arguments,
+            keywords,
+        )
     if name.startswith("mlx."):
         entry = mlx_api.lookup(name)
         if entry is not None and entry.kind == "function" and entry.returns == "array":
@@ -148,6 +160,12 @@ def _call_function(
         taken = entry.positional(0)
         if taken is not None and taken.expects_array:
             arguments = (calls.as_array(machine, frame, arguments[0]), *arguments[1:])
+    if name in ("mlx.core.array", "mlx.core.asarray") and arguments:
+        given = machine.heap.value(arguments[0])
+        if type(given) is HostArray:
+            dtype = machine.heap.value(keywords.get("dtype", (*arguments, None)[1]))
+            known = dtype.dtype if type(dtype) is DTypeValue else None
+            return ShapedArray(given.shape, known, getattr(node, "lineno", 0))
     if name in ("mlx.core.concatenate", "mlx.core.concat", "mlx.core.stack") and arguments:
         unknown = _of_unknown_number(machine, arguments[0])
         if unknown is not None:
@@ -226,6 +244,13 @@ def call_method(
         return _layer_method(machine, frame, node, owner, name, arguments, keywords)
     if kind is str:
         return _string_method(machine, owner, name, arguments)
+    if kind is ArrayAt:
+        full = f"mlx.core.ArrayAt.{name}"
+        return call_table(machine, frame, node, full, (owner, *arguments), keywords)
+    if kind is HostArray:
+        return call_host_method(
+            lambda value: lowered(machine, value), owner, name, arguments, keywords
+        )
     if name in PROTOCOLS:
         return PROTOCOLS[name](machine, frame, node, arguments)
     return UNKNOWN
@@ -386,9 +411,37 @@ def _layer_method(
             lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
             arguments, keywords,
         )
+    if name == "set_dtype" and arguments and type(arguments[0]) is DTypeValue:
+        _cast_parameters(machine, owner, arguments[0], set())
     if name in _RETURNS_SELF:
         return owner
     return UNKNOWN
+
+
+def _cast_parameters(machine: Machine, value: Any, dtype: DTypeValue, seen: set[int]) -> None:
+    """Cast the floating parameters of a module and of those in it."""
+    number = getattr(value, "number", None)
+    if number is None or number in seen:
+        return
+    seen.add(number)
+    held = machine.heap.objects.get(number)
+    if type(held) is Attributes:
+        values = {
+            name: ShapedArray(one.shape, dtype.dtype, one.line)
+            if type(one) is ShapedArray and one.dtype == PARAMETERS
+            else one
+            for name, one in held.values.items()
+        }
+        machine.heap.write(number, Attributes(values, held.is_summary, held.doubtful))
+        inner = list(held.values.values())
+    elif type(held) is Items:
+        inner = list(held.items if held.items is not None else (held.common,))
+    elif type(held) is Entries:
+        inner = list(held.known.values())
+    else:
+        return
+    for one in inner:
+        _cast_parameters(machine, one, dtype, seen)
 
 
 _RETURNS_SELF = frozenset(

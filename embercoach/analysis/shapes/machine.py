@@ -92,6 +92,8 @@ class Machine:
         self._repeated: dict[int, frozenset[int]] = {}
         self._bodies: list[list[ast.stmt]] = []
         self.modules: dict[Path, ModuleValue | None] = {}
+        #: By a custom function's node: its ``vjp``.
+        self.backward: dict[ast.AST, FunctionValue] = {}
         self.active: list[FunctionValue] = []
         self.reached: set[ast.AST] = set()
         self.instances: dict[ClassValue, Any] = {}

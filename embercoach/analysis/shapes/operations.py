@@ -22,11 +22,13 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     PromotedDType,
     DTypeSymbol,
+    HostArray,
     Ratio,
     ShapedArray,
     unknown_shape,
     weak_kind,
 )
+from embercoach.analysis.shapes.host_arrays import host_arithmetic
 from embercoach.analysis.shapes.integers import (
     ANY_INT,
     Comparison,
@@ -57,6 +59,7 @@ from embercoach.analysis.shapes.objects import (
     options_of,
 )
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer
+from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table.registry import TRANSFERS
 
 if TYPE_CHECKING:
@@ -126,6 +129,8 @@ def array_of_place(place: Place) -> ShapedArray:
 def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any) -> Any:
     """``a OP b``."""
     a, b = machine.heap.value(a), machine.heap.value(b)
+    if type(a) is HostArray or type(b) is HostArray:
+        return UNKNOWN if kind is ast.MatMult else host_arithmetic(a, b)
     if type(a) is ShapedArray or type(b) is ShapedArray:
         name = _ARRAY_OPERATORS.get(kind)
         a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
@@ -524,7 +529,7 @@ def lowered(machine: Machine, value: Any) -> Any:
     return UNKNOWN
 
 
-_TAKEN = (Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...), complex)
+_TAKEN = (ArrayAt, HostArray, Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...), complex)
 
 
 def raised_value(machine: Machine, result: Any) -> Any:

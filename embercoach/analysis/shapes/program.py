@@ -26,6 +26,7 @@ from embercoach.analysis.shapes.calls import (
     instantiate,
     run_function,
 )
+from embercoach.analysis.shapes.expressions import heap_copy
 from embercoach.analysis.shapes.frames import Frame
 from embercoach.analysis.shapes.integers import ANY_INT, SizeExpr, symbol
 from embercoach.analysis.shapes.machine import BudgetError, Machine, ShapeEvent, SourceFile
@@ -92,7 +93,6 @@ def run_root(
     frame = module.frame
     if isinstance(function.node, ast.Lambda):
         return
-    state = machine.heap.snapshot(frame)
     parameters = [*function.node.args.posonlyargs, *function.node.args.args]
     names: dict[str, Any] = {}
     if cls is not None and "builtins.staticmethod" not in function.decorators and parameters:
@@ -101,12 +101,28 @@ def run_root(
         parameters = parameters[1:]
     names.update(general_arguments(machine, function, parameters))
     machine.active.clear()
-    run_function(machine, frame, function.node, function, names, is_root=True)
+    # What the constructor requires holds for each of its objects.
+    state = machine.heap.snapshot(frame)
+    silent, left = machine.silent, machine.left
+    machine.silent = silent or machine.keeps_records
+    run_function(machine, frame, function.node, function, dict(names), is_root=True)
+    learned = {axes: machine.heap.shape(shape) for axes, shape in machine.heap.facts.axes.items()}
+    machine.silent = silent
     machine.commit()
-    heap_version = machine.heap.version
+    if machine.keeps_records or (learned and left - machine.left < SHORT):
+        # Once more, with what is learned late of the shapes of its arguments.
+        machine.heap.restore(frame, heap_copy(state))
+        machine.heap.version = next(machine.heap.versions)
+        machine.heap.facts.axes.update(learned)
+        run_function(machine, frame, function.node, function, names, is_root=True)
+        machine.commit()
     machine.heap.restore(frame, state)
     # Symbols keep what their roots learn of them to themselves.
-    machine.heap.version = heap_version + 1
+    machine.heap.version = next(machine.heap.versions)
+
+
+#: Steps of a function that is run once more, when more is known of its arguments.
+SHORT = 4_000
 
 
 def general_arguments(

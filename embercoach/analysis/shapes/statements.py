@@ -100,7 +100,7 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
     kind = type(target)
     if kind is ast.Name:
         name = target.id  # type: ignore[attr-defined]
-        _name_number(frame, value, name)
+        _name_number(machine, frame, value, name)
         bind_name(machine, frame, name, value)
         if frame.logged is not None:
             frame.logged.append((target, name, value))
@@ -108,7 +108,7 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
         _unpack(machine, frame, target.elts, machine.heap.value(value))  # type: ignore[attr-defined]
     elif kind is ast.Attribute:
         owner = machine.heap.value(machine.evaluate(frame, target.value))  # type: ignore[attr-defined]
-        _name_number(frame, value, target.attr)  # type: ignore[attr-defined]
+        _name_number(machine, frame, value, target.attr)  # type: ignore[attr-defined]
         set_attribute(machine, owner, target.attr, value)  # type: ignore[attr-defined]
     elif kind is ast.Subscript:
         _set_item(machine, frame, target, value)  # type: ignore[arg-type]
@@ -147,12 +147,16 @@ def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any)
         assign(machine, frame, target, item)
 
 
-def _name_number(frame: Frame, value: Any, name: str) -> None:
+def _name_number(machine: Machine, frame: Frame, value: Any, name: str) -> None:
     """Name a size as the program does, where it has no name: ``B = x.shape[0]``."""
     found = value.symbol if type(value) is SizeExpr else None
-    if found is not None and not found.is_named and name != "_" and not found.is_loop:
+    if found is None or name == "_" or found.is_loop:
+        return
+    is_foreign = frame.module is not machine.file
+    if not found.is_named or (found.is_foreign and not is_foreign):
         found.name = name
         found.is_named = True
+        found.is_foreign = is_foreign
         found.place = scope_of(frame)
 
 
@@ -179,8 +183,7 @@ def _unpacked_shape(
     group = scope_of(frame)
     names = [getattr(target, "id", "_") for target in targets[place : place + missing]]
     sizes = tuple(
-        symbol(name if name != "_" else f"{axes.name or 'n'}.{place + at}",
-               is_named=name != "_", place=group)
+        symbol(f"{axes.name or 'n'}.{place + at}", is_named=False, place=group)
         for at, name in enumerate(names)
     )
     machine.heap.bind_axes(axes, ArrayShape(sizes))

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.shapes.integers import Comparison, SizeExpr
+from embercoach.analysis.shapes.integers import (
+    Comparison,
+    SizeExpr,
+    without_common_factors,
+)
 from embercoach.analysis.shapes.source_files import shapes_of
 from embercoach.analysis.syntax.conversion.conversion_state import packed_range
 from embercoach.analysis.syntax.trees import walk
@@ -77,10 +81,21 @@ def doubtful(event: ShapeEvent, machine: Machine) -> str | None:
         if condition.allows_one:
             return f"unless {_joined(names)} is at most 1" if names else None
         return f"unless {_joined(names)} is 0"
-    pair = _named_apart(condition.left, condition.right, machine)
-    if pair is None:
+    left, right = reduced(condition.left, condition.right)
+    if _named_apart(left, right, machine) is None:
         return None
-    return f"unless {condition.left} equals {condition.right}"
+    return f"unless {left} equals {right}"
+
+
+def reduced(left: Integer, right: Integer) -> tuple[Integer, Integer]:
+    """Two sizes without the factors that they have in common: B * T and B * S are T and S."""
+    if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
+        return left, right
+    for one, other in ((left, right), (right, left)):
+        if len(one.terms) == 1:
+            parts = without_common_factors(other, one)
+            return (parts[1], parts[0]) if one is left else parts
+    return left, right
 
 
 def _joined(names: list[str]) -> str:

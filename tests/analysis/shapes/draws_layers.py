@@ -1,6 +1,6 @@
 """Draws of layers, activations, losses and initializers of ``mlx.nn``, and of mlx-lm's parts.
 
-A layer is made with drawn arguments and called on zeros. Its parameters are float32.
+A layer is made with drawn arguments, its parameters are cast to a dtype, and it is called on zeros.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def in_float32(value: Any) -> Any:
-    """The value where the dtype of parameters is float32."""
+def as_loaded(value: Any, loaded: str) -> Any:
+    """The value where parameters are of a dtype."""
     if isinstance(value, ShapedArray):
-        return ShapedArray(value.shape, dtype_in_float32(value.dtype))
+        return ShapedArray(value.shape, dtype_as_loaded(value.dtype, loaded))
     if isinstance(value, (tuple, list)):
-        return type(value)(map(in_float32, value))
+        return type(value)(as_loaded(item, loaded) for item in value)
     return value
 
 
-def dtype_in_float32(dtype: DType) -> DType:
-    """The dtype where that of parameters is float32."""
+def dtype_as_loaded(dtype: DType, loaded: str) -> DType:
+    """The dtype where that of parameters is known."""
     if not isinstance(dtype, PromotedDType) or PARAMETER_DTYPE not in dtype.symbols:
         return dtype
-    result: DType = "float32" if dtype.name is None else promote("float32", dtype.name)
+    result: DType = loaded if dtype.name is None else promote(loaded, dtype.name)
     for symbol in dtype.symbols - {PARAMETER_DTYPE}:
         result = promote(result, dtype_symbol(symbol))
     return result
@@ -92,6 +92,8 @@ class Layered:
     def run(self, made: dict[str, Any], args: Given, kwargs: dict[str, Any]) -> Any:
         """What the real layer returns."""
         layer = found(self.name)(*made["args"], **made["kwargs"])
+        if isinstance(layer, nn.Module):
+            layer.set_dtype(getattr(mx, made["dtype"]))
         call = getattr(layer, self.method) if self.method else layer
         result = call(*args, **kwargs)
         return list(result) if isinstance(result, (list, tuple)) else result
@@ -103,7 +105,7 @@ class Layered:
         attributes = LAYERS[self.name](requirements, *made["args"], **made["kwargs"])
         transfer = TRANSFERS.get(f"{self.name}.{self.method}")
         call = LAYER_CALLS[self.name] if transfer is None else transfer
-        result = in_float32(call(requirements, attributes, *args, **kwargs))
+        result = as_loaded(call(requirements, attributes, *args, **kwargs), made["dtype"])
         return list(result) if isinstance(result, (list, tuple)) else result
 
 
@@ -117,7 +119,8 @@ def layers(*names: str, method: str = "", **options: Any) -> Callable[..., Any]:
 
             def drawn(draw: Draw) -> Call:
                 args, kwargs, called, named = function(draw)
-                return ({"args": args, "kwargs": kwargs}, called, named), {}
+                dtype = draw.choice(("float32", "float32", "float16", "bfloat16"))
+                return ({"args": args, "kwargs": kwargs, "dtype": dtype}, called, named), {}
 
             shown = f"{full}.{method}" if method else full
             draws(shown, run=uncompiled(layered.run), infer=layered.infer, **options)(drawn)
@@ -133,10 +136,7 @@ def functions(*names: str, **options: Any) -> Callable[..., Any]:
         for name in names:
             full = name if name.startswith("mlx") else f"mlx.nn.{name}"
 
-            def infer(requirements: Requirements, *args: Any, _name: str = full, **kw: Any) -> Any:
-                return in_float32(TRANSFERS[_name](requirements, *args, **kw))
-
-            draws(full, run=uncompiled(found(full)), infer=infer, **options)(function)
+            draws(full, run=uncompiled(found(full)), **options)(function)
         return function
 
     return register
@@ -309,6 +309,14 @@ def alibi(draw: Draw) -> Any:
     return (), {}, (scores,), named
 
 
+@draws("mlx.nn.ALiBi.create_alibi_matrix", run=nn.ALiBi.create_alibi_matrix)
+def alibi_matrix(draw: Draw) -> Call:
+    """Lengths, heads and an offset."""
+    lengths = (draw.size(), draw.size(), Size(draw.randint(1, 4)))
+    named = {"dtype": DTypeValue("float16")} if draw.chance(0.3) else {}
+    return (*lengths, *((draw.size(),) if draw.chance(0.3) else ())), named
+
+
 # Convolutions, pooling, upsampling
 
 
@@ -444,13 +452,23 @@ def multi_head_attention(draw: Draw) -> Any:
     ]
     if draw.chance(0.5):
         mask = draw.broadcasting((batch, heads, length, other))
-        called.append(draw.array(mask, draw.choice(("bool", "float32"))))
+        # A floating mask must have the dtype of the parameters, which is not known.
+        called.append(draw.array(mask, "bool"))
     return (size, heads), {**named, **flags(draw, "bias")}, tuple(called), {}
+
+
+@draws(
+    "mlx.nn.MultiHeadAttention.create_additive_causal_mask",
+    run=nn.MultiHeadAttention.create_additive_causal_mask,
+)
+def additive_mask(draw: Draw) -> Call:
+    """A length."""
+    return (draw.size(),), ({"dtype": DTypeValue("float16")} if draw.chance(0.3) else {})
 
 
 def causal(draw: Draw, length: int) -> Any:
     """A mask, or None."""
-    return draw.array((length, near(draw, length) or 1), "float32") if draw.chance() else None
+    return draw.array((length, near(draw, length) or 1), "bool") if draw.chance() else None
 
 
 def blocks(draw: Draw) -> tuple[int, Size, ShapedArray, int]:
@@ -496,7 +514,7 @@ def transformer(draw: Draw) -> Any:
     """An input and an output."""
     heads, size, x, length = blocks(draw)
     memory = draw.array((2, 3, near(draw, size) or 1), x.dtype or "")
-    named = {"num_encoder_layers": 1, "num_decoder_layers": draw.randint(0, 1)}
+    named = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     return (size, heads), named, (memory, x, None, causal(draw, length), None), {}
 
 

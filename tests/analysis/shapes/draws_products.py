@@ -21,9 +21,9 @@ def near(draw: Draw, number: int) -> int:
     return draw.length() if draw.chance(0.05) else number
 
 
-def factors(draw: Draw) -> tuple[ShapedArray, ShapedArray]:
+def factors(draw: Draw, least: int = 0) -> tuple[ShapedArray, ShapedArray]:
     """Two factors of a product of matrices, or of vectors."""
-    m, k, n = draw.length(), draw.length(), draw.length()
+    m, k, n = draw.length(), max(draw.length(), least), draw.length()
     batch = draw.shape(0, 2) if draw.chance(0.5) else ()
     left: tuple[int, ...] = (*batch, m, k)
     right: tuple[int, ...] = (*draw.broadcasting(batch), near(draw, k), n)
@@ -51,8 +51,8 @@ def matmul(draw: Draw) -> Call:
 
 @draws("addmm", may_raise=True)
 def addmm(draw: Draw) -> Call:
-    """What is added broadcasts to the product."""
-    a, b = factors(draw)
+    """What is added broadcasts to the product; an empty inner axis is refused now and then."""
+    a, b = factors(draw, 1)
     shape = draw.broadcasting(product_shape(a.shape.head, b.shape.head))
     return (draw.array(shape, kind(draw)), a, b), ({"alpha": 2.0} if draw.chance(0.2) else {})
 
@@ -411,7 +411,12 @@ def norm(draw: Draw) -> Call:
     x = draw.array(shape, draw.choice(("float32", "float16", "int32", "bool")))
     kwargs: dict[str, Any] = {}
     if draw.chance(0.6):
-        kwargs["axis"] = draw.axes(x)
+        # Axes that are named twice or don't exist are not refused for all orders of matrices.
+        axes = draw.axes(x)
+        rank = len(shape)
+        if isinstance(axes, (tuple, list)):
+            axes = tuple({axis % rank: axis for axis in axes if -rank <= axis < rank}.values())
+        kwargs["axis"] = axes
     if draw.chance(0.3):
         kwargs["keepdims"] = draw.chance()
     if draw.chance(0.4):

@@ -302,6 +302,7 @@ class Symbols:
     dtypes: dict[DTypeSymbol, str] = field(default_factory=dict)
     chosen: dict[int, Integer] = field(default_factory=dict)
     prefixes: dict[tuple[int, ...], AxesSymbol] = field(default_factory=dict)
+    hides: bool = True
     guesses: bool = False
     with_axes: bool = False
     with_dtypes: bool = False
@@ -363,6 +364,10 @@ class Symbols:
     def value(self, value: Any) -> Any:
         """An argument with symbols."""
         kind = type(value)
+        hideable = kind is not dict if self.hides else kind is ShapedArray or kind is int
+        if hideable and self.draw.chance(0.01):
+            self.guesses = True
+            return UNKNOWN
         if kind is ShapedArray:
             return ShapedArray(self.shape(value.shape.head), self.dtype(value.dtype))
         if kind is Size:
@@ -493,8 +498,10 @@ def compare(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], draw: Draw
     for with_axes in (False, True):
         # The dtype of uint64 and signed integers, float32, depends on the order of operands.
         with_dtypes = draw.chance(0.3) and "uint64" not in repr((args, kwargs))
-        symbols = Symbols(draw, with_axes=with_axes, with_dtypes=with_dtypes)
-        given, named = symbols.value(args), symbols.value(kwargs)
+        hides = DRAWS[name].infer is None
+        symbols = Symbols(draw, hides=hides, with_axes=with_axes, with_dtypes=with_dtypes)
+        given = tuple(map(symbols.value, args))
+        named = symbols.value(kwargs)
         said = compare_symbolic(name, given, named, symbols, found, raised)
         if said is not None:
             values = {str(key): value for key, value in symbols.sizes.items()}

@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
 from embercoach.analysis.shapes.table.layers import (
+    FLOAT32,
     MadeLayer,
     call_made,
     dropout,
@@ -122,7 +123,7 @@ def multi_head_attention_call(
 def additive_causal_mask(
     requirements: Requirements,
     N: object,  # noqa: N803
-    dtype: object = DTypeValue("float32"),
+    dtype: object = FLOAT32,
 ) -> object:
     """(N, N)."""
     size = size_of(requirements, N, "N")
@@ -375,19 +376,21 @@ def _quantized(
         DEFAULTS.get(mode, (UNKNOWN, UNKNOWN)) if isinstance(mode, str) else (UNKNOWN, UNKNOWN)
     )
     matrix = ShapedArray(ArrayShape((rows, columns)), PARAMETERS)
-    packed, scales, *biases = quantize(requirements, matrix, group_size, bits, mode)
+    parts = quantize(requirements, matrix, group_size, bits, mode)
+    made = parts if isinstance(parts, list) else [UNKNOWN] * 3
     return {
         "group_size": _or(group_size, groups),
         "bits": _or(bits, width),
         "mode": mode,
-        "weight": packed,
-        "scales": scales,
-        "biases": biases[0] if biases else None,
+        **dict(zip(("weight", "scales", "biases"), (*made, None), strict=False)),
     }
 
 
 def _options(attributes: Attributes) -> tuple[object, object, object]:
-    return tuple(attributes.get(name, UNKNOWN) for name in ("group_size", "bits", "mode"))
+    group_size, bits, mode = (
+        attributes.get(name, UNKNOWN) for name in ("group_size", "bits", "mode")
+    )
+    return group_size, bits, mode
 
 
 @layer("QuantizedLinear")

@@ -273,7 +273,8 @@ def literal(requirements: Requirements, value: object) -> ShapedArray:
         return ShapedArray(made.shape, _of_value(value))
     if not value:
         return ShapedArray(ArrayShape((0,)), "float32")
-    if any(isinstance(one, tuple) for one in value) and not isinstance(value[0], tuple):
+    first = isinstance(value[0], tuple) or value[0] is UNKNOWN
+    if any(isinstance(one, tuple) for one in value) and not first:
         requirements.fail("a tuple stands in a list after what is none")
     parts = [literal(requirements, one) for one in value]
     shape = parts[0].shape

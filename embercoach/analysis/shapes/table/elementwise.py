@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
     AnyScalar,
     ArrayShape,
     DType,
@@ -176,12 +177,16 @@ def compare(requirements: Requirements, a: object, b: object, *, stream: object 
 @transfer(_method("__eq__"))
 def same(requirements: Requirements, a: object, b: object) -> object:
     """``x == y``: False for what is neither an array nor a number."""
+    if b is UNKNOWN:
+        return UNKNOWN
     return False if isinstance(b, _NO_ARRAYS) else compare(requirements, a, b)
 
 
 @transfer(_method("__ne__"))
 def different(requirements: Requirements, a: object, b: object) -> object:
     """``x != y``: True for what is neither an array nor a number."""
+    if b is UNKNOWN:
+        return UNKNOWN
     return True if isinstance(b, _NO_ARRAYS) else compare(requirements, a, b)
 
 

@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     is_floating,
     promote,
+    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.integers import (
@@ -426,6 +427,8 @@ def take_along_axis(
     stream: object = None,
 ) -> object:
     """``mx.take_along_axis``: shapes broadcast beside the axis, whose size the indices give."""
+    if axis is not None and not is_integer(axis):
+        return ShapedArray(unknown_shape(), array_argument(requirements, a).dtype)
     array, found = array_argument(requirements, a), array_argument(requirements, indices)
     shape = flattened(array.shape) if axis is None else array.shape
     at = 0 if axis is None else axis_argument(requirements, axis, shape)
@@ -467,6 +470,8 @@ def put_along_axis(
     stream: object = None,
 ) -> object:
     """``mx.put_along_axis``: the array's shape; indices and values broadcast beside the axis."""
+    if axis is not None and not is_integer(axis):
+        return ShapedArray(unknown_shape(), array_argument(requirements, a).dtype)
     array, found = array_argument(requirements, a), array_argument(requirements, indices)
     put = array_argument(requirements, values)
     flat = ShapedArray(flattened(array.shape), array.dtype) if axis is None else array
@@ -515,7 +520,8 @@ def slice_(
     _starts(requirements, array, start_indices, axes)
     target = shape_argument(requirements, slice_size)
     if target is None:
-        return ShapedArray(array.shape if array.shape.rank is None else unknown_shape())
+        made = unknown_shape() if array.shape.rank is None else shape_of_rank(array.shape.rank)
+        return ShapedArray(made, array.dtype)
     if target.rank is None or array.shape.sizes is None:
         return ShapedArray(target, array.dtype)
     if target.rank != len(array.shape.sizes):

@@ -175,7 +175,7 @@ def split(
         requirements.fail(f"{given!r} is neither a number nor indices")
     if type(given) is int:
         sizes = _equal_parts(requirements, shape, at, given)
-    elif isinstance(given, (tuple, list)):
+    elif isinstance(given, (tuple, list)) and not any(isinstance(n, AxesSymbol) for n in given):
         indices = [one if is_integer(one) else ANY_INT for one in given]
         size = ANY_INT if at is None else shape.size(at)
         sizes = _parts(indices, size)

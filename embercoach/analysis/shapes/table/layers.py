@@ -21,11 +21,11 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Integer, multiply, product
+from embercoach.analysis.shapes.integers import ANY_INT, Integer, multiply, product, subtract
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
-from embercoach.analysis.shapes.table.joins import fits
+from embercoach.analysis.shapes.table.joins import fits, not_below_zero
 from embercoach.analysis.shapes.table.products import (
     addmm,
     divisible,
@@ -39,6 +39,7 @@ from embercoach.analysis.shapes.table.products import (
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, layer, layer_call, transfer
 
 Attributes = dict[str, Any]
+FLOAT32 = DTypeValue("float32")
 
 
 @dataclass(slots=True)
@@ -236,13 +237,12 @@ def rows_of(requirements: Requirements, weight: object, indices: object) -> obje
     table = array_argument(requirements, weight)
     if is_integer(indices):
         return ShapedArray(without_first(table.shape), table.dtype)
-    if not isinstance(indices, ShapedArray):
-        return ShapedArray(unknown_shape(), table.dtype)
-    integral(requirements, indices)
     rest = without_first(table.shape)
     if rest.middle is not None:
         return ShapedArray(unknown_shape(), table.dtype)
-    return ShapedArray(with_last(indices.shape, *rest.head), table.dtype)
+    given = indices if isinstance(indices, ShapedArray) else ShapedArray(unknown_shape())
+    integral(requirements, given)
+    return ShapedArray(with_last(given.shape, *rest.head), table.dtype)
 
 
 @layer_call("Embedding")
@@ -551,14 +551,29 @@ def alibi_call(
     return broadcast(requirements, scores, added)
 
 
+@transfer("mlx.nn.ALiBi.create_alibi_matrix")
+def alibi_matrix(
+    requirements: Requirements,
+    q_sequence_length: object,
+    k_sequence_length: object,
+    num_heads: object,
+    offset: object = 0,
+    dtype: object = FLOAT32,
+) -> object:
+    """(1, H, S, T); the queries are counted from the offset."""
+    given = (q_sequence_length, k_sequence_length, num_heads, offset)
+    sizes: list[Integer] = [value if is_integer(value) else ANY_INT for value in given]  # type: ignore[misc]
+    rows, columns, heads, ahead = sizes
+    length = not_below_zero(subtract(rows, ahead))
+    shape = ArrayShape((1, heads, length, columns))
+    return ShapedArray(shape, dtype.dtype if isinstance(dtype, DTypeValue) else None)
+
+
 # Initializers
 
 
 def _initializer(requirements: Requirements, dtype: object) -> Attributes:
     return {"dtype": dtype}
-
-
-FLOAT32 = DTypeValue("float32")
 
 
 @layer("mlx.nn.init.constant")

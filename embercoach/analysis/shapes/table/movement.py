@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
     ArrayShape,
     AxesSymbol,
     ShapedArray,
@@ -533,6 +534,8 @@ def pad(
     pairs = _pad_pairs(requirements, array, pad_width)
     if pairs is None:
         return ShapedArray(permuted_somehow(shape), array.dtype)
+    if shape.rank == 0 and len(pairs) == 1:
+        return array
     if any(type(one) is int and one < 0 for pair in pairs for one in pair):
         requirements.fail(f"{pad_width} has a negative width")
     if shape.middle is not None and len(pairs) != 1:
@@ -585,7 +588,7 @@ def _pad_pairs(
     if len(width) == 2 and all(map(is_integer, width)):
         return [(width[0], width[1])]
     inner = [n for one in width if isinstance(one, (tuple, list)) for n in one]
-    if any(isinstance(one, AxesSymbol) for one in (*width, *inner)):
+    if any(isinstance(one, AxesSymbol) or one is UNKNOWN for one in (*width, *inner)):
         return None
     if any(is_integer(one) for one in width):
         requirements.fail(f"{width} are no widths")

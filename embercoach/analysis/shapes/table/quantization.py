@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
     DType,
     DTypeValue,
     ShapedArray,
@@ -64,11 +65,6 @@ def check_settings(
                 requirements.fail(f"{mode} takes groups of {DEFAULTS[mode][0]} and {wanted} bits")
 
 
-def words(size: Integer, bits: Integer) -> Integer:
-    """How many words of 32 bits hold so many elements."""
-    return floor_divide(multiply(size, bits), 32)
-
-
 @transfer("quantize")
 def quantize(
     requirements: Requirements,
@@ -92,12 +88,15 @@ def quantize(
     rest = without_last(matrix.shape)
     if last is ANY_INT and matrix.shape.middle is not None:
         rest = unknown_shape()
-    packed = ShapedArray(with_last(rest, words(last, width)), "uint32")
+    words = multiply(parts, floor_divide(multiply(groups, width), 32))
+    packed = ShapedArray(with_last(rest, words), "uint32")
     shape = with_last(rest, parts)
     if mode == "affine":
         scales = ShapedArray(shape, matrix.dtype)
         return [packed, scales, scales]
-    return [packed, ShapedArray(shape, "uint8" if isinstance(mode, str) else None)]
+    if not isinstance(mode, str):
+        return UNKNOWN  # there may be biases
+    return [packed, ShapedArray(shape, "uint8")]
 
 
 def _check_mode(

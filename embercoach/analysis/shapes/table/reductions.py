@@ -315,7 +315,7 @@ def softmax(
     array = array_argument(requirements, a)
     if array.shape.elements == 0:
         return array
-    if axis is not None:
+    if axis is not None and not _is_fused(array.shape, axis):
         axes_argument(requirements, axis, array.shape)
     dtype = array.dtype
     if not (is_floating(dtype) or dtype == "complex64"):
@@ -335,7 +335,7 @@ def _is_fused(shape: ArrayShape, axis: object) -> bool | None:
     axes = [one for one in (range(rank) if given is None else given) if isinstance(one, int)]
     if given is not None and len(axes) < len(given):
         return None
-    if not axes or axes[-1] not in (rank - 1, -1):
+    if not axes or not rank or axes[-1] not in (rank - 1, -1):
         return False
     return all(
         axes[at + 1] == one + 1 and shape.sizes[one] == 1 for at, one in enumerate(axes[:-1])
@@ -356,7 +356,7 @@ def argmax(
     shape = array.shape
     if shape.elements == 0:
         requirements.fail(f"the shape {shape} has no elements")
-    if axis is None and shape.rank == 0 and keepdims:
+    if axis is None and shape.rank == 0 and keepdims is True:
         requirements.fail("an array without axes keeps none")
     if axis is not None:
         axis_argument(requirements, axis, shape)
@@ -373,7 +373,7 @@ def along(requirements: Requirements, array: ShapedArray, axis: object) -> Array
     if axis is None:
         return flattened(array.shape)
     axis_argument(requirements, axis, array.shape)
-    return array.shape
+    return array.shape if is_integer(axis) else unknown_shape()
 
 
 @transfer("cummax", "cummin", "mlx.core.array.cummax", "mlx.core.array.cummin")
@@ -467,7 +467,8 @@ def _sorted_axis(
     """The shape that is sorted, and the axis in it."""
     if axis is None:
         return flattened(array.shape), 0
-    return array.shape, axis_argument(requirements, axis, array.shape)
+    at = axis_argument(requirements, axis, array.shape)
+    return array.shape if is_integer(axis) else unknown_shape(), at
 
 
 def _partitioned(

@@ -1,0 +1,99 @@
+"""The shapes of a module's arrays, by the names that are assigned, to be shown."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import ArrayShape, DType, ShapedArray
+from embercoach.analysis.shapes.integers import ANY_INT
+from embercoach.analysis.shapes.objects import Options
+from embercoach.analysis.shapes.source_files import shapes_of
+
+if TYPE_CHECKING:
+    from embercoach.analysis.project.module import Module
+
+#: How dtypes are written where there is little room, as jaxtyping and PyTorch's reports do.
+SHORT_DTYPES = {
+    "bool": "bool",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "c64",
+    **{f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedShape:
+    """An array that a name is bound to.
+
+    Attributes:
+        line: of the name, from 1.
+        column: of the name's first character, from 0, in UTF-8 bytes as ``ast`` counts.
+        end_column: after its last character.
+        name: the name; empty for what a function returns, at its ``return``.
+        shape: of the array.
+        dtype: of the array.
+        made_at: the line of the call or operation that makes it; 0 where that is not known.
+    """
+
+    line: int
+    column: int
+    end_column: int
+    name: str
+    shape: ArrayShape
+    dtype: DType
+    made_at: int
+
+    @property
+    def text(self) -> str:
+        """``bf16[B, S, 8, 64]``; ``[B, ?]`` where the dtype is not known."""
+        return written(self.shape, self.dtype)
+
+
+def written(shape: ArrayShape, dtype: DType) -> str:
+    """A shape and a dtype in one short word."""
+    sizes = repr(shape)[1:-1].removesuffix(",")
+    known = SHORT_DTYPES.get(dtype, "") if isinstance(dtype, str) else ""
+    return f"{known}[{sizes}]"
+
+
+def assigned_shapes(module: Module) -> tuple[AssignedShape, ...]:
+    """The arrays of a module, in the order of the text; those of unknown shapes, too.
+
+    What holds for all calls in sight is shown: different calls' sizes are one symbol.
+    """
+    machine = shapes_of(module, records=True)
+    if machine is None or module.shape_source is None:
+        return ()
+    nodes = {id(node) for node in ast.walk(module.shape_source.tree)}
+    found = [
+        _assigned(node, name, array)
+        for values in machine.records.values()
+        for (node, name), value in values.items()
+        if id(node) in nodes and (array := _array(value)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (one.line, one.column)))
+
+
+def _array(value: Any) -> ShapedArray | None:
+    """The array that a value is, if it is one unless it is ``None``."""
+    if type(value) is Options:
+        arrays = [option for option in value.values if option is not None]
+        return arrays[0] if len(arrays) == 1 and type(arrays[0]) is ShapedArray else None
+    return value if type(value) is ShapedArray else None
+
+
+def _assigned(node: Any, name: str, array: ShapedArray) -> AssignedShape:
+    end = node.col_offset + (len(name.encode()) or len("return"))
+    return AssignedShape(
+        node.lineno, node.col_offset, end, name, array.shape, array.dtype, array.line
+    )
+
+
+def is_known(shape: ArrayShape) -> bool:
+    """Return whether a shape is fully known, in numbers and symbols."""
+    return shape.rank is not None and ANY_INT not in shape.head
