@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Machine:
     """Run a file: at top level, then what nothing in it calls with arguments that are known."""
+    table.load()
     machine = Machine(file, characters=characters, records=records)
     module = ModuleValue(Frame({"__name__": "__main__"}, None, file))
     machine.modules[file.path] = module

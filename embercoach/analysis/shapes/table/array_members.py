@@ -323,7 +323,10 @@ def _scattered(
     """Require a value to fit a part that arrays select."""
     arrays = [entry.index for entry in entries if isinstance(entry.index, ShapedArray)]
     index_dtype(requirements, arrays)
-    if any(one.shape.sizes is None for one in arrays):
+    steps = [entry.index.step for entry in entries if isinstance(entry.index, slice)]
+    if any(one.shape.sizes is None for one in arrays) or any(
+        type(step) is not int and step is not None for step in steps
+    ):
         return
     layout = _layout(requirements, entries)
     shapes: list[ArrayShape] = []

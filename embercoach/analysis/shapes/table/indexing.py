@@ -220,6 +220,8 @@ def getitem(requirements: Requirements, a: object, index: object) -> object:
     kind = kind_of(requirements, index)
     if kind == "none":
         return ShapedArray(chained(ArrayShape((1,)), array.shape), array.dtype)
+    if kind is None:
+        return ShapedArray(unknown_shape(), array.dtype)
     if array.shape.rank == 0:
         requirements.fail("an array without axes has no elements to index")
     size = array.shape.size(0)
@@ -231,8 +233,6 @@ def getitem(requirements: Requirements, a: object, index: object) -> object:
         return ShapedArray(
             replaced(array.shape, (0,), (clamped(requirements, index, size),)), array.dtype
         )
-    if kind is None:
-        return ShapedArray(unknown_shape(), array.dtype)
     return take(requirements, array, literal(requirements, index), 0)
 
 

@@ -72,6 +72,8 @@ def concatenate(
         for array in found:
             total = add(total, array.shape.elements)
         return ShapedArray(ArrayShape((total,)), dtype)
+    if not is_integer(axis):
+        return ShapedArray(unknown_shape(), dtype)
     if len(found) == 1:
         return found[0]
     return ShapedArray(_joined(requirements, found, axis), dtype)
@@ -350,7 +352,9 @@ def meshgrid(
     for at, array in enumerate(found):
         alone: list[Integer] = [1] * len(order)
         alone[order[at]] = sizes[at]
-        made.append(ShapedArray(ArrayShape(tuple(alone if sparse else full)), array.dtype))
+        shape = ArrayShape(tuple(alone if sparse else full))
+        known = type(sparse) in (bool, int) or alone == full
+        made.append(ShapedArray(shape if known else shape_of_rank(len(order)), array.dtype))
     return tuple(made)
 
 

@@ -451,7 +451,8 @@ def repeat(
     if type(repeats) is int and repeats < 0:
         requirements.fail(f"there are {repeats} repeats")
     if at is None:
-        return ShapedArray(permuted_somehow(shape), found.dtype)
+        made = permuted_somehow(shape) if is_integer(axis) else unknown_shape()
+        return ShapedArray(made, found.dtype)
     times: Integer = repeats if is_integer(repeats) else ANY_INT  # type: ignore[assignment]
     return ShapedArray(replaced(shape, (at,), (multiply(shape.size(at), times),)), found.dtype)
 
@@ -536,7 +537,8 @@ def pad(
         return ShapedArray(permuted_somehow(shape), array.dtype)
     if shape.rank == 0 and len(pairs) == 1:
         return array
-    if any(type(one) is int and one < 0 for pair in pairs for one in pair):
+    negative = any(type(one) is int and one < 0 for pair in pairs for one in pair)
+    if negative and (len(pairs) > 1 or shape.rank or shape.least_rank):
         requirements.fail(f"{pad_width} has a negative width")
     if shape.middle is not None and len(pairs) != 1:
         shape = ArrayShape(requirements.rank(array, len(pairs), f"{pad_width} for {shape}"))
