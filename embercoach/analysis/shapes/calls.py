@@ -38,11 +38,12 @@ from embercoach.analysis.shapes.objects import (
     TransformedFunction,
     new_number,
 )
+from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.operations import (
     array_of_place,
     call_transfer,
     new_dict,
-    unset,
+    with_sizes,
 )
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
 
@@ -122,11 +123,9 @@ def _is_property_part(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in ("vjp", "jvp", "vmap")
 
 
-def method_of_unknown(machine: Machine, owner: Any, name: str) -> Any:
-    """A method of something unknown, where its name says enough."""
-    if name in library_calls.PROTOCOLS:
-        return LibraryMethod(owner, name)
-    return UNKNOWN
+def method_of_unknown(machine: Machine, owner: Any, name: str, known: Any) -> Any:
+    """A method of something unknown, where its name says enough; else what is known of it."""
+    return LibraryMethod(owner, name) if name in library_calls.PROTOCOLS else known
 
 
 def call(
@@ -289,10 +288,8 @@ def call_object(
     values = held.values if type(held) is Attributes else {}
     attributes = {name: machine.heap.value(value) for name, value in values.items()}
     given = tuple(
-        as_array(machine, frame, value) if at == 0 else unset(machine, value)
-        for at, value in enumerate(arguments)
+        as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
     )
-    keywords = {name: unset(machine, value) for name, value in keywords.items()}
     return call_transfer(
         machine, frame, node, callee.library,
         lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
@@ -364,6 +361,7 @@ def set_layer(
 ) -> None:
     """Set what the constructor of a layer of MLX sets."""
     handler = LAYERS[made.library]
+    arguments, keywords = with_sizes(machine, made.library, arguments, keywords)
     found = call_transfer(machine, frame, node, made.library, handler, arguments, keywords)
     held = machine.heap.objects.get(made.number)
     values = held.values if type(held) is Attributes else {}
@@ -469,7 +467,7 @@ def call_function(
 ) -> Any:
     """Run a function of the program with these arguments."""
     heap = machine.heap
-    if frame.depth >= DEEPEST or any(one.node is function.node for one in machine.active):
+    if not is_relevant(function) or frame.depth >= DEEPEST or any(one.node is function.node for one in machine.active):
         escape(machine, (*arguments, *keywords.values()))
         return UNKNOWN
     names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
@@ -484,6 +482,9 @@ def call_function(
             names[parameter.arg] = annotated(
                 machine, function.frame, parameter.annotation, parameter.arg, function, 0
             )
+    for name, value in names.items():
+        if value is UNKNOWN:
+            names[name] = Place(name, scope=function.node)
     key = None
     if not machine.keeps_records and not heap.facts.failed:
         key = _memo_key(machine, function, names)

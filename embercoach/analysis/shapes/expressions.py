@@ -328,8 +328,8 @@ def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
     if type(func) is ast.Attribute:
         owner = machine.evaluate(frame, func.value)
         callee = attributes.attribute_of(machine, frame, func, owner, func.attr)
-        if callee is UNKNOWN:
-            callee = calls.method_of_unknown(machine, owner, func.attr)
+        if callee is UNKNOWN or type(callee) is Place:
+            callee = calls.method_of_unknown(machine, owner, func.attr, callee)
     else:
         callee = machine.evaluate(frame, func)
     arguments, keywords, is_complete = call_arguments(machine, frame, node)

@@ -237,7 +237,7 @@ class Heap:
                 continue
             found = left.symbol
             other = right.symbol if type(right) is SizeExpr else None
-            if found is None or (other is not None and other.serial > found.serial):
+            if found is None or (other is not None and _precedence(other) > _precedence(found)):
                 continue
             if type(right) is SizeExpr and found in right.symbols:
                 continue
@@ -381,6 +381,11 @@ class Heap:
         return facts
 
 
+def _precedence(symbol: SizeSymbol) -> tuple[bool, int]:
+    """Which of two equal symbols is replaced: one without a name, or the younger one."""
+    return not symbol.is_named, symbol.serial
+
+
 def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
     """The divisor ``H`` of ``H * (D // H)``."""
     if len(number.terms) != 1:
@@ -504,6 +509,8 @@ class Joiner:
             b = self.b.places.get(b, b)
         kinds = type(a), type(b)
         if a is UNKNOWN or b is UNKNOWN:
+            return UNKNOWN
+        if kinds == (Place, Place):
             return UNKNOWN
         if kinds == (ShapedArray, ShapedArray):
             return self.array(a, b, name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Calls inside each other.
 DEEPEST = 24
 #: Nodes that are evaluated for a file, and for each character of it.
-STEPS, STEPS_OF_CHARACTER = 40_000, 6
+STEPS, STEPS_OF_CHARACTER = 20_000, 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -515,8 +515,6 @@ def lowered(machine: Machine, value: Any) -> Any:
         if type(held) is Entries and not held.is_open:
             return {key: lowered(machine, item) for key, item in held.known.items()}
         return UNKNOWN
-    if kind is Place:
-        return integer_of_place(machine, value) if value.is_setting else UNKNOWN
     if kind is Truth:
         return ANY_BOOL
     if kind is slice:
@@ -555,45 +553,73 @@ def call_table(
     function = TRANSFERS.get(name)
     if function is None:
         return UNKNOWN
-    arrays, integers = _parameters(name)
-    arguments = tuple(
-        unset(machine, value)
-        if at in arrays
-        else _as_size(machine, value, is_one=f"{at}!" in integers)
-        if at in integers or "*" in integers
-        else value
-        for at, value in enumerate(arguments)
-    )
-    keywords = {
-        key: unset(machine, value)
-        if key in arrays
-        else _as_size(machine, value, is_one=False)
-        if key in integers
-        else value
-        for key, value in keywords.items()
-    }
+    arguments, keywords = with_sizes(machine, name, arguments, keywords)
     return call_transfer(machine, frame, node, name, function, arguments, keywords)
 
 
+def with_sizes(
+    machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a function of MLX; unknown ones are integers, where it takes these."""
+    integers, arrays = _integer_parameters(name), _array_parameters(name)
+
+    def converted(key: int | str, value: Any) -> Any:
+        if key in integers or (type(key) is int and "*" in integers):
+            return _as_size(machine, value, is_one=f"{key}!" in integers)
+        return _without_sizes(machine, value) if key in arrays else value
+
+    return (
+        tuple(converted(at, value) for at, value in enumerate(arguments)),
+        {key: converted(key, value) for key, value in keywords.items()},
+    )
+
+
 @cache
-def _parameters(name: str) -> tuple[frozenset[int | str], frozenset[int | str]]:
-    """The places and names of a function's parameters that take arrays, and of those for sizes."""
+def _array_parameters(name: str) -> frozenset[int | str]:
+    """The places and names of a function's parameters that take arrays, and no numbers."""
+    entry = mlx_api.lookup(name)
+    start = 1 if name.startswith("mlx.core.array.") else 0
+    return frozenset(
+        key
+        for at, one in enumerate(() if entry is None else entry.params, start)
+        if one.accepts in ("array", "list[array]")
+        for key in (at, one.name)
+    )
+
+
+def _without_sizes(machine: Machine, value: Any) -> Any:
+    """An argument for arrays: what was taken for a symbolic size is unknown."""
+    value = machine.heap.value(value)
+    if type(value) is SizeExpr:
+        return UNKNOWN
+    if type(value) is ListReference:
+        held = machine.heap.objects.get(value.number)
+        if type(held) is not Items or held.items is None:
+            return value
+        value = held.items
+    if type(value) is tuple:
+        items = tuple(map(machine.heap.value, value))
+        return tuple(UNKNOWN if type(item) is SizeExpr else item for item in items)
+    return value
+
+
+@cache
+def _integer_parameters(name: str) -> frozenset[int | str]:
+    """The places and names of a function's parameters for sizes; with ``!`` those of one each."""
     entry = mlx_api.lookup(name)
     if entry is None:
-        return frozenset(), frozenset()
+        return frozenset()
     start = 1 if name.startswith("mlx.core.array.") else 0  # the array itself
-    arrays: set[int | str] = set()
-    integers: set[int | str] = set()
+    found: set[int | str] = set()
     for at, one in enumerate(entry.params, start):
-        if "array" in one.accepts:
-            arrays |= {at, one.name}
-        elif one.takes_only_ints or one.name in ("shape", "stop"):
-            integers |= {"*"} if one.kind == "variadic" else {at, one.name}
-            if one.accepts == "int":
-                integers.add(f"{at}!")
+        if "array" in one.accepts or not (one.takes_only_ints or one.name in ("shape", "stop")):
+            continue
+        found |= {"*"} if one.kind == "variadic" else {at, one.name}
+        if one.accepts == "int":
+            found |= {f"{at}!", f"{one.name}!"}
     if name == "mlx.core.arange":
-        integers |= {0, "0!", "1!"}
-    return frozenset(arrays), frozenset(integers)
+        found |= {0, "0!", "1!"}
+    return frozenset(found)
 
 
 def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
@@ -610,12 +636,6 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
     if type(value) is Options and None in value.values:
         return one_of([_as_size(machine, v) if type(v) is Place else v for v in value.values])
     return value
-
-
-def unset(machine: Machine, value: Any) -> Any:
-    """A setting where an array may be meant as well: unknown."""
-    value = machine.heap.value(value)
-    return UNKNOWN if type(value) is Place else value
 
 
 def call_transfer(

@@ -44,6 +44,7 @@ from embercoach.analysis.shapes.objects import (
     new_number,
 )
 from embercoach.analysis.shapes.operations import new_dict
+from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import is_integer
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
         machine.commit()
         machine.reached.clear()
         for function, cls in _roots(module):
-            if function.node not in machine.reached:
+            if function.node not in machine.reached and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 run_root(machine, module, function, cls)

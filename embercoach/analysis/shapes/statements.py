@@ -101,6 +101,8 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
     if kind is ast.Name:
         name = target.id  # type: ignore[attr-defined]
         _name_number(machine, frame, value, name)
+        if value is UNKNOWN:
+            value = Place(name, scope=scope_of(frame))
         bind_name(machine, frame, name, value)
         if frame.logged is not None:
             frame.logged.append((target, name, value))

@@ -259,7 +259,7 @@ def conv_general(  # noqa: PLR0913, PLR0917
     if (
         isinstance(padding, tuple)
         and len(padding) == 2
-        and all(isinstance(part, (tuple, list)) for part in padding)
+        and any(isinstance(part, (tuple, list)) for part in padding)
     ):
         low, high = padding
     lows, highs = (per_axis(requirements, part, axes, "padding", lone=True) for part in (low, high))

@@ -50,7 +50,9 @@ def _transformed(
         axes = tuple(range(x.shape.rank))
     chosen = integers_of(axes)
     if chosen is None:
-        return ShapedArray(unknown_shape(), dtype)
+        # Without axes the input is returned.
+        is_some = isinstance(axes, (tuple, list)) and len(axes) > 0
+        return ShapedArray(unknown_shape(), dtype if is_some else None)
     wanted = _wanted(requirements, sizes, len(chosen))
     if not chosen:
         return ShapedArray(x.shape, x.dtype)
