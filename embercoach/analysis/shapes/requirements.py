@@ -30,6 +30,10 @@ from embercoach.analysis.shapes.integers import (
 )
 
 
+#: An array of so many axes is taken for one that no other adds axes to.
+MANY_AXES = 3
+
+
 class ShapeError(Exception):
     """MLX raises for all values of the symbols.
 
@@ -116,6 +120,12 @@ class Requirements:
             self._common(m, n, a, b)
             for m, n in zip(mine[len(mine) - common :], other[len(other) - common :], strict=True)
         ]
+        for known, other in ((a, b), (b, a)):
+            # Arrays of many axes meet others of fewer, such as masks and scales.
+            rank = known.rank
+            if rank is not None and rank >= MANY_AXES and other.least_rank <= rank:
+                sizes = [n if _remains(n) else ANY_INT for n in known.head[: rank - common]]
+                return ArrayShape((*sizes, *tail))
         for longer, shorter in ((a, b), (b, a)):
             if longer.middle is not None and shorter.middle is None:
                 rest = len(shorter.head)
@@ -131,9 +141,9 @@ class Requirements:
         if type(n) is int and n == 1:
             return m
         if m is ANY_INT or n is ANY_INT:
-            # Whatever the other is, a size above 1 remains.
+            # Whatever the other is, a size above 1 remains; one that has a name is seldom 1.
             known = n if m is ANY_INT else m
-            return known if type(known) is int and known > 1 else ANY_INT
+            return known if _remains(known) else ANY_INT
         comparison = compare(m, n)
         if comparison is Comparison.EQUAL:
             return m
@@ -143,8 +153,10 @@ class Requirements:
         if comparison is Comparison.DIFFERENT:
             comparison = Comparison.DEGENERATE
         self.conditions.append(Condition(m, n, comparison, reason, allows_one=True))
-        for known in (m, n):
+        for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
+                return known
+            if is_named(known) and not is_named(other):
                 return known
         return ANY_INT
 
@@ -187,6 +199,16 @@ class Requirements:
         if not -rank <= axis < rank:
             raise ShapeError(f"axis {axis} is out of bounds for the shape {shape}")
         return axis % rank
+
+
+def is_named(number: Integer) -> bool:
+    """Return whether the program gives a symbolic size its name."""
+    return isinstance(number, SizeExpr) and all(one.is_named for one in number.symbols)
+
+
+def _remains(size: Integer) -> bool:
+    """Return whether a size stays what it is when it meets an unknown one."""
+    return (type(size) is int and size > 1) or is_named(size)
 
 
 def axis_symbols(middle: AxesSymbol, number: int) -> tuple[Integer, ...]:

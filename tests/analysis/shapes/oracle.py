@@ -44,6 +44,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn  # noqa: F401
 
+from embercoach.analysis.shapes import requirements as shape_requirements
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     AnyScalar,
@@ -309,7 +310,8 @@ class Symbols:
 
     def new(self, number: int) -> Integer:
         """A symbol for a number, or a sum or product of symbols."""
-        made = symbol(f"s{len(self.sizes)}")
+        # Of sizes with names it is assumed that they are not 1.
+        made = symbol(f"s{len(self.sizes)}", is_named=False)
         kind = self.draw.random()
         if kind < 0.1 and number >= 1:
             self.sizes[made.symbol] = number - 1
@@ -397,10 +399,14 @@ def infer(
     """The result of the transfer function, what it requires, and why it must fail."""
     requirements = Requirements()
     function = DRAWS[name].infer or TRANSFERS[name]
+    assumed = shape_requirements.MANY_AXES
+    shape_requirements.MANY_AXES = 99  # no rank is taken for the greatest
     try:
         return function(requirements, *args, **kwargs), requirements, None
     except ShapeError as error:
         return None, requirements, error.reason
+    finally:
+        shape_requirements.MANY_AXES = assumed
 
 
 def has_unknown(value: Any) -> bool:

@@ -21,7 +21,7 @@ MANY = {"mlx.core.array.__getitem__": 60, "mlx.core.array.__setitem__": 40}
 
 @pytest.mark.parametrize("name", CORE)
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_transfer_function_agrees_with_mlx(name: str, seed: int) -> None:
     for at in range(MANY.get(name, 8)):
         assert oracle.check(name, seed + at) is None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
     FLOATS,
     PARAMETERS,
     UNKNOWN,
@@ -69,9 +70,18 @@ def size_of(requirements: Requirements, value: object, name: str) -> Integer:
             requirements.fail(f"{name} is {value}, which is negative")
         return value  # type: ignore[return-value]
     is_other = value is None or isinstance(value, (float, Ratio, str, tuple, list, AnyScalar))
-    if is_other and not isinstance(value, bool):
-        requirements.fail(f"{name} is {value!r}, not an integer")
+    if is_other and value != ANY_BOOL:
+        requirements.fail(f"{name} is {_shown(value)}, not an integer")
     return ANY_INT
+
+
+def _shown(value: object) -> str:
+    """A value in a message."""
+    if isinstance(value, AnyScalar):
+        return f"a {value.kind}"
+    if isinstance(value, Ratio):
+        return f"the float {value.numerator} / {value.denominator}"
+    return repr(value)
 
 
 def positive(requirements: Requirements, value: object, name: str) -> Integer:
