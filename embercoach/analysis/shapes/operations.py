@@ -342,7 +342,7 @@ def compared(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST],
         name = _ARRAY_OPERATORS.get(kind)
         return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
     if a is UNKNOWN or b is UNKNOWN or type(a) is Options or type(b) is Options:
-        return ANY_BOOL if (a is not UNKNOWN or b is not UNKNOWN) else UNKNOWN
+        return UNKNOWN
     m = a if not (type(a) is Place and is_integer(b)) else as_integer(machine, a)
     n = b if not (type(b) is Place and is_integer(a)) else as_integer(machine, b)
     if is_integer(m) and is_integer(n):
@@ -354,7 +354,7 @@ def compared(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST],
         return _tuples_compared(machine, frame, node, kind, a, b)
     if kind in (ast.Eq, ast.NotEq) and _is_hashable(a) and _is_hashable(b):
         return Truth("==", a, b, is_negated=kind is ast.NotEq)
-    return ANY_BOOL
+    return ANY_BOOL if weak_kind(a) and weak_kind(b) else UNKNOWN
 
 
 def note_comparison(machine: Machine, m: Any, n: Any) -> None:
@@ -516,7 +516,9 @@ def lowered(machine: Machine, value: Any) -> Any:
             return {key: lowered(machine, item) for key, item in held.known.items()}
         return UNKNOWN
     if kind is Truth:
-        return ANY_BOOL
+        # A comparison of unknown values may be one of arrays.
+        is_host = type(value.left) is not Place and type(value.right) is not Place
+        return ANY_BOOL if is_host else UNKNOWN
     if kind is slice:
         parts = (value.start, value.stop, value.step)
         return slice(*(lowered(machine, _as_size(machine, v)) for v in parts))
@@ -626,7 +628,7 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
     """An argument for a size: an unknown one is an integer, if it can't be a tuple of them."""
     value = machine.heap.value(value)
     if type(value) is Place:
-        return integer_of_place(machine, value) if is_one or value.is_setting else value
+        return integer_of_place(machine, value) if is_one else value
     if type(value) is tuple:
         return tuple(_as_size(machine, item) for item in value)
     if type(value) is ListReference:

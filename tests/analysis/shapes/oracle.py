@@ -25,7 +25,10 @@ says; ``infer(requirements, *args, **kwargs)`` is used in place of the entry in 
 calls it, its ``infer`` asks LAYERS and LAYER_CALLS; both may return a dictionary or tuple with all
 arrays that are to be compared.
 
-``compare(name, args, kwargs, draw)`` returns None, or what disagrees.
+``compare(name, args, kwargs, draw)`` returns None, or what disagrees: with known sizes, with symbols
+for sizes and dtypes, and with unknown axes; now and then a whole argument is unknown. What the
+checker assumes beyond MLX (sizes with names are not 1, arrays of many axes have the greatest rank)
+is left out of the comparison.
 """
 
 from __future__ import annotations
@@ -66,6 +69,7 @@ from embercoach.analysis.shapes.integers import (
     SizeExpr,
     SizeSymbol,
     add,
+    floor_divide,
     multiply,
     substituted,
     symbol,
@@ -309,7 +313,7 @@ class Symbols:
     with_dtypes: bool = False
 
     def new(self, number: int) -> Integer:
-        """A symbol for a number, or a sum or product of symbols."""
+        """A symbol for a number, or a sum, product or quotient of symbols."""
         # Of sizes with names it is assumed that they are not 1.
         made = symbol(f"s{len(self.sizes)}", is_named=False)
         kind = self.draw.random()
@@ -320,6 +324,9 @@ class Symbols:
             if kind < 0.25 and number and number % factor == 0:
                 self.sizes[made.symbol] = number // factor
                 return multiply(made, factor if kind < 0.18 else self.of(factor))
+        if kind > 0.95:
+            self.sizes[made.symbol] = 2 * number + self.draw.randrange(2)
+            return floor_divide(made, 2)
         self.sizes[made.symbol] = number
         return made
 

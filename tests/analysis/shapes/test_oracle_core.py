@@ -11,7 +11,9 @@ pytest.importorskip("mlx.core")
 from tests.analysis.shapes import oracle
 
 CORE = sorted(
-    name for name, drawn in oracle.load().items() if drawn.draw.__module__.endswith("draws_core")
+    name
+    for name, drawn in oracle.load().items()
+    if drawn.draw.__module__.endswith(("draws_core", "draws_indexing"))
 )
 
 
