@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from embercoach.analysis.shapes.integers import (
     ANY_INT,
@@ -252,16 +252,35 @@ def concrete(dtype: DType, values: Mapping[DTypeSymbol, str]) -> str | None:
     return promotion.promote_weak(result, dtype.weak) if dtype.weak else result
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """A call that gives an array's axes a meaning: a reduction, a softmax, a layer.
+
+    Attributes:
+        name: what is called: ``mlx.core.sum``, ``mlx.nn.Linear``.
+        node: the call.
+        before: the shape of its first argument.
+        axes: the axes that it reduces or normalizes, from the end (negative); empty if unknown.
+    """
+
+    name: str
+    node: Any
+    before: ArrayShape
+    axes: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ShapedArray:
     """An ``mx.array`` of a shape and a dtype.
 
     line: where the program has made it, for messages; not compared.
+    origin: the call that its axes come from, where that says what they mean; not compared.
     """
 
     shape: ArrayShape
     dtype: DType = None
     line: int = field(default=0, compare=False)
+    origin: Origin | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """``float32[B, S, 64]``; without a dtype that is known ``[B, S, 64]``."""

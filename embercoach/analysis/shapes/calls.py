@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.attributes import (
     library_base,
 )
 from embercoach.analysis.shapes.frames import Facts, Frame, Joiner
+from embercoach.analysis.shapes.integers import ANY_INT, Comparison, compare, of_atom
 from embercoach.analysis.shapes.machine import DEEPEST
 from embercoach.analysis.shapes.objects import (
     Attributes,
@@ -41,10 +42,12 @@ from embercoach.analysis.shapes.objects import (
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.operations import (
     array_of_place,
+    attributes_of,
     call_transfer,
     new_dict,
     with_sizes,
 )
+from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
 
 if TYPE_CHECKING:
@@ -284,9 +287,7 @@ def call_object(
     handler = LAYER_CALLS.get(callee.library)
     if handler is None:
         return UNKNOWN
-    held = machine.heap.objects.get(callee.number)
-    values = held.values if type(held) is Attributes else {}
-    attributes = {name: machine.heap.value(value) for name, value in values.items()}
+    attributes = attributes_of(machine, callee)
     given = tuple(
         as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
     )
@@ -493,8 +494,6 @@ def call_function(
             heap.facts.events = (*heap.facts.events, *found[4])
             heap.facts.failed = found[5]
             for symbol, value in found[2]:
-                from embercoach.analysis.shapes.integers import of_atom
-
                 heap.learn_equal(of_atom(symbol), value)
             for axes, shape in found[3]:
                 heap.bind_axes(axes, shape)
@@ -542,8 +541,38 @@ def _run_backward(
     inputs = tuple(names.values())
     primals = inputs if len(inputs) != 1 else inputs[0]
     bound = bound_names(machine, backward, (primals, result, result), {})
-    if bound is not None and result is not UNKNOWN and backward not in machine.active:
-        run_function(machine, frame, node, backward, bound)
+    if bound is None or result is UNKNOWN or backward in machine.active:
+        return
+    found = machine.heap.value(run_function(machine, frame, node, backward, bound))
+    gradients = found if type(found) is tuple else (found,)
+    for primal, gradient in zip(inputs, gradients, strict=False):
+        given = machine.heap.value(primal)
+        if type(given) is ShapedArray and type(gradient) is ShapedArray:
+            _compare_gradient(machine, frame, backward, given, gradient)
+
+
+def _compare_gradient(
+    machine: Machine,
+    frame: Frame,
+    backward: FunctionValue,
+    primal: ShapedArray,
+    gradient: ShapedArray,
+) -> None:
+    """Note a gradient of another shape than its argument's, which MLX does not check."""
+    expected, found = machine.heap.shape(primal.shape), machine.heap.shape(gradient.shape)
+    if expected.rank is None or found.rank is None:
+        return
+    reason = f"the gradient of shape {found} is for an argument of shape {expected}"
+    if expected.rank != found.rank or any(
+        compare(m, n) is Comparison.DIFFERENT
+        for m, n in zip(expected.head, found.head, strict=True)
+    ):
+        machine.add_event(frame, backward.node, reason, None, backward.name, "SHAPE-003")
+        return
+    for m, n in zip(expected.head, found.head, strict=True):
+        if compare(m, n) is Comparison.POSSIBLE and m is not ANY_INT and n is not ANY_INT:
+            condition = Condition(m, n, Comparison.POSSIBLE, reason, allows_one=True)
+            machine.add_event(frame, backward.node, reason, condition, backward.name)
 
 
 def _of_any_caller(

@@ -585,7 +585,9 @@ class Joiner:
         if a == b:
             return a
         shapes = shape_under(self.a, a.shape), shape_under(self.b, b.shape)
-        return ShapedArray(self.shape(*shapes, ""), self.dtype(a.dtype, b.dtype, name), a.line)
+        origin = a.origin if a.origin is b.origin else None
+        shape = self.shape(*shapes, "")
+        return ShapedArray(shape, self.dtype(a.dtype, b.dtype, name), a.line, origin)
 
     def dtype(self, a: DType, b: DType, name: str) -> DType:
         """The join of two dtypes of one place: a new symbol, if they differ."""

@@ -60,6 +60,7 @@ from embercoach.analysis.shapes.objects import (
 from embercoach.analysis.shapes.operations import (
     MOST_ITEMS,
     as_integer,
+    attributes_of,
     call_table,
     call_transfer,
     joined_items,
@@ -402,9 +403,7 @@ def _layer_method(
 ) -> Any:
     full = f"{owner.library}.{name}"
     if full in TRANSFERS:
-        held = machine.heap.objects.get(owner.number)
-        values = held.values if type(held) is Attributes else {}
-        attributes = {key: machine.heap.value(value) for key, value in values.items()}
+        attributes = attributes_of(machine, owner)
         handler = TRANSFERS[full]
         return call_transfer(
             machine, frame, node, full,

@@ -54,6 +54,7 @@ class ShapeEvent:
         reason: one clause, with the sizes.
         condition: under which it does not raise; None if it always does.
         operation: what is called: ``matmul``, ``mlx.nn.Linear``.
+        code: of the rule, where it is neither an error nor about two sizes.
         callers: the lines of the calls that lead here, the nearest first, with their files.
     """
 
@@ -63,6 +64,7 @@ class ShapeEvent:
     condition: Condition | None
     operation: str
     callers: tuple[tuple[SourceFile, int], ...] = ()
+    code: str = ""
 
 
 class BudgetError(Exception):
@@ -155,11 +157,17 @@ class Machine:
             known[key] = joiner.value(known[key], value, key[1]) if key in known else value
 
     def add_event(
-        self, frame: Frame, node: ast.AST, reason: str, condition: Condition | None, operation: str
+        self,
+        frame: Frame,
+        node: ast.AST,
+        reason: str,
+        condition: Condition | None,
+        operation: str,
+        code: str = "",
     ) -> None:
-        """Note what a call does on the path at hand."""
+        """Note what a call does on the path at hand; without a condition or code, it raises."""
         facts = self.heap.facts
-        if condition is None:
+        if condition is None and not code:
             facts.failed = True
         if self.trials or len(facts.events) >= MOST_EVENTS:
             return
@@ -168,14 +176,16 @@ class Machine:
         while at is not None and at.caller is not None:
             callers.append((at.caller.module, at.call_line))
             at = at.caller
-        event = ShapeEvent(node, frame.module, reason, condition, operation, tuple(callers))
+        event = ShapeEvent(
+            node, frame.module, reason, condition, operation, tuple(callers), code
+        )
         facts.events = (*facts.events, event)
 
     def commit(self) -> None:
         """Keep what happens on the path at hand; the first of its kind at each node."""
         for event in self.heap.facts.events:
             condition = event.condition
-            kind = "" if condition is None else f"{condition.left} {condition.right}"
+            kind = event.code if condition is None else f"{condition.left} {condition.right}"
             self.events.setdefault((id(event.node), kind), event)
         self.heap.facts.events = ()
         self.heap.facts.failed = False

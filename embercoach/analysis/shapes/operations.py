@@ -28,6 +28,7 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
     weak_kind,
 )
+from embercoach.analysis.shapes import suspicions
 from embercoach.analysis.shapes.host_arrays import host_arithmetic
 from embercoach.analysis.shapes.integers import (
     ANY_INT,
@@ -60,6 +61,7 @@ from embercoach.analysis.shapes.objects import (
 )
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer
 from embercoach.analysis.shapes.table.array_members import ArrayAt
+from embercoach.analysis.shapes.table.layers import MadeLayer
 from embercoach.analysis.shapes.table.registry import TRANSFERS
 
 if TYPE_CHECKING:
@@ -524,6 +526,8 @@ def lowered(machine: Machine, value: Any) -> Any:
         return slice(*(lowered(machine, _as_size(machine, v)) for v in parts))
     if kind is Options or kind in _TAKEN or is_integer(value):
         return value
+    if kind is ObjectReference and value.cls is None and value.library:
+        return MadeLayer(value.library, attributes_of(machine, value))
     if kind is Iterator and value.items is not None:
         return [lowered(machine, item) for item in value.items]
     return UNKNOWN
@@ -532,12 +536,24 @@ def lowered(machine: Machine, value: Any) -> Any:
 _TAKEN = (ArrayAt, HostArray, Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...), complex)
 
 
+def attributes_of(machine: Machine, layer: ObjectReference) -> dict[str, Any]:
+    """The attributes of a layer, as transfer functions take them."""
+    held = machine.heap.objects.get(layer.number)
+    values = held.values if type(held) is Attributes else {}
+    return {name: lowered(machine, value) for name, value in values.items()}
+
+
 def raised_value(machine: Machine, result: Any) -> Any:
     """The value of a transfer function's result: its lists are new lists."""
     if type(result) is list:
         return new_list(machine, Items(tuple(raised_value(machine, item) for item in result)))
     if type(result) is tuple:
         return tuple(raised_value(machine, item) for item in result)
+    if type(result) is MadeLayer:
+        made = ObjectReference(new_number(), None, result.name)
+        values = {key: raised_value(machine, value) for key, value in result.attributes.items()}
+        machine.heap.objects[made.number] = Attributes(values)
+        return made
     if type(result) is dict:
         return new_dict(machine, Entries({k: raised_value(machine, v) for k, v in result.items()}))
     return result
@@ -567,7 +583,9 @@ def with_sizes(
 
     def converted(key: int | str, value: Any) -> Any:
         if key in integers or (type(key) is int and "*" in integers):
-            return _as_size(machine, value, is_one=f"{key}!" in integers)
+            # ``x.reshape(a, b)``: several arguments are one integer each.
+            is_one = f"{key}!" in integers or ("*" in integers and len(arguments) > 2)
+            return _as_size(machine, value, is_one=is_one)
         return _without_sizes(machine, value) if key in arrays else value
 
     return (
@@ -662,7 +680,7 @@ def call_transfer(
     results: list[Any] = []
     failure: ShapeError | None = None
     for values in combinations(*given):
-        requirements = Requirements()
+        requirements = Requirements(assumes=True)
         try:
             positional, named = _split(list(values), len(arguments), keywords)
             results.append(function(requirements, *positional, **named))
@@ -708,7 +726,7 @@ def _call_once(
     positional: int,
     keywords: dict[str, Any],
 ) -> Any:
-    requirements = Requirements()
+    requirements = Requirements(assumes=True)
     given, named = _split(values, positional, keywords)
     try:
         result = function(requirements, *given, **named)
@@ -719,12 +737,18 @@ def _call_once(
         return UNKNOWN
     if requirements.axes or requirements.conditions:
         learn(machine, frame, node, name, requirements)
+    if type(result) is ShapedArray:
+        result = suspicions.with_origin(node, name, given, named, result)
+        for at, code, reason in suspicions.suspicions_of(node, name, given, result):
+            machine.add_event(frame, at, reason, None, name, code)
     return raised_value(machine, _stamped(result, node))
 
 
 def _stamped(result: Any, node: ast.AST) -> Any:
     if type(result) is ShapedArray and not result.line:
-        return ShapedArray(result.shape, result.dtype, getattr(node, "lineno", 0))
+        return ShapedArray(
+            result.shape, result.dtype, getattr(node, "lineno", 0), result.origin
+        )
     return result
 
 

@@ -71,8 +71,14 @@ class Requirements:
         axes: what unknown axes must be, for the call not to raise.
     """
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, *, assumes: bool = False) -> None:
+        """Begin with none.
+
+        Args:
+            assumes: what programs mean: a size that has a name is seldom 1, and an array of many
+                axes seldom gets more of them.
+        """
+        self.assumes = assumes
         self.conditions: list[Condition] = []
         self.axes: list[tuple[AxesSymbol, ArrayShape]] = []
 
@@ -123,7 +129,9 @@ class Requirements:
         for known, other in ((a, b), (b, a)):
             # Arrays of many axes meet others of fewer, such as masks and scales.
             rank = known.rank
-            if rank is not None and rank >= MANY_AXES and other.least_rank <= rank:
+            if rank is None or not self.assumes:
+                continue
+            if rank >= MANY_AXES and other.least_rank <= rank:
                 sizes = [n if _remains(n) else ANY_INT for n in known.head[: rank - common]]
                 return ArrayShape((*sizes, *tail))
         for longer, shorter in ((a, b), (b, a)):
@@ -143,7 +151,8 @@ class Requirements:
         if m is ANY_INT or n is ANY_INT:
             # Whatever the other is, a size above 1 remains; one that has a name is seldom 1.
             known = n if m is ANY_INT else m
-            return known if _remains(known) else ANY_INT
+            above_one = type(known) is int and known > 1
+            return known if above_one or (self.assumes and is_named(known)) else ANY_INT
         comparison = compare(m, n)
         if comparison is Comparison.EQUAL:
             return m
@@ -156,7 +165,7 @@ class Requirements:
         for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
                 return known
-            if is_named(known) and not is_named(other):
+            if self.assumes and is_named(known) and not is_named(other):
                 return known
         return ANY_INT
 

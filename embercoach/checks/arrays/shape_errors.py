@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.machine import Machine, ShapeEvent
 
 
-@check("SHAPE-001", "SHAPE-002", "SHAPE-003")
+@check("SHAPE-001", "SHAPE-002", "SHAPE-003", "SHAPE-004", "SHAPE-005")
 def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Operations that raise for the shapes that reach them."""
     machine = shapes_of(module)
     if machine is None:
         return
     nodes = _Nodes(module)
-    raised = {id(e.node) for e in machine.events.values() if e.condition is None}
+    raised = {id(e.node) for e in machine.events.values() if e.condition is None and not e.code}
     for event in machine.events.values():
         if event.file.path != module.path or (event.condition and id(event.node) in raised):
             continue
@@ -43,6 +43,16 @@ def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         node, statement = found
         place = module.frame.place()._replace(statement=statement)
+        if event.code:
+            yield Report(
+                event.code,
+                node,
+                place,
+                message=event.reason,
+                help="Print the shapes with `embercoach shapes`",
+                context="default",
+            )
+            continue
         if event.condition is None:
             yield Report(
                 "SHAPE-001",

@@ -1,0 +1,153 @@
+"""Calls that MLX accepts and that compute something else than their author means.
+
+What an axis means is known from the call that makes it (``Origin``), and from the names of sizes.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    Comparison,
+    Integer,
+    SizeExpr,
+    compare,
+    product,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_REDUCTIONS = frozenset(
+    f"mlx.core.{owner}{name}"
+    for owner in ("", "array.")
+    for name in "sum mean max min prod std var all any argmax argmin logsumexp".split()
+)
+_NORMALIZING = frozenset(("mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.log_softmax"))
+#: Operations on two arrays whose elements stand for the same things.
+_PAIRED = frozenset(
+    f"mlx.core.{name}"
+    for name in "add subtract multiply divide equal not_equal less less_equal greater "
+    "greater_equal maximum minimum array.__and__ array.__or__".split()
+)
+#: Calls that give an axis of size 1 on purpose.
+_EXPLICIT = frozenset(
+    f"mlx.core.{name}"
+    for name in "expand_dims reshape array.reshape array.__getitem__ zeros ones full".split()
+)
+_RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
+
+
+def with_origin(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> ShapedArray:
+    """The result of a call with its origin, or with that of the one array that it changes."""
+    arrays = [value for value in arguments if type(value) is ShapedArray]
+    if not arrays:
+        return result
+    first = arrays[0]
+    if name in _REDUCTIONS or name in _NORMALIZING:
+        axes = _axes_of(arguments, keywords, first.shape)
+        return replace(result, origin=Origin(name, node, first.shape, axes))
+    if name.startswith("mlx.nn.") or name in _EXPLICIT:
+        return replace(result, origin=Origin(name, node, first.shape))
+    known = [one for one in arrays if one.origin is not None]
+    if len(known) == 1 and known[0].shape == result.shape and _is_elementwise(name, arrays):
+        return replace(result, origin=known[0].origin)
+    return result
+
+
+def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
+    return len(arrays) == 1 or name in _PAIRED
+
+
+def _axes_of(
+    arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape
+) -> tuple[int, ...]:
+    """The axes that a call reduces or normalizes, from the end."""
+    axis = keywords.get("axis", arguments[1] if len(arguments) > 1 else None)
+    named = axis if type(axis) in (tuple, list) else (axis,)
+    rank = shape.rank
+    found = []
+    for one in named:
+        if type(one) is not int or (one >= 0 and rank is None):
+            return ()
+        found.append(one if one < 0 else one - (rank or 0))
+    return tuple(found)
+
+
+def suspicions_of(
+    node: ast.AST, name: str, arguments: list[Any], result: ShapedArray
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """What a call does that its author can't mean: the node, the rule, and a reason."""
+    arrays = [value for value in arguments if type(value) is ShapedArray]
+    if name in _RESHAPES and arrays:
+        axis = moved_axis(arrays[0].shape, result.shape)
+        if axis is not None:
+            reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
+            yield node, "SHAPE-004", reason
+    elif name in _PAIRED and len(arrays) == 2:
+        yield from _paired(node, arrays[0], arrays[1])
+    elif name == "mlx.core.matmul" and len(arrays) == 2:
+        yield from _weighted(node, arrays[0])
+
+
+def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
+    """The axis that a reshape keeps, with other elements before it than it had."""
+    if before.rank is None or after.rank is None:
+        return None
+    for at, size in enumerate(before.head):
+        if not isinstance(size, SizeExpr) or size.symbol is None or not size.symbol.is_named:
+            continue
+        if before.head.count(size) != 1 or after.head.count(size) != 1:
+            continue
+        ahead = product(before.head[:at])
+        now = product(after.head[: after.head.index(size)])
+        if ahead is ANY_INT or now is ANY_INT or not _only_named(ahead, now):
+            continue
+        if compare(ahead, now) not in (Comparison.EQUAL,) and _same_factors(before, after):
+            return size
+    return None
+
+
+def _only_named(*numbers: Integer) -> bool:
+    return all(
+        one.is_named for n in numbers if isinstance(n, SizeExpr) for one in n.symbols
+    )
+
+
+def _same_factors(before: ArrayShape, after: ArrayShape) -> bool:
+    """Return whether both shapes are products of the same sizes."""
+    return compare(product(before.head), product(after.head)) is Comparison.EQUAL
+
+
+def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+    """``(n, 1) - (n,)``: every element of one with every element of the other."""
+    for column, vector in ((a, b), (b, a)):
+        sizes, others = column.shape.sizes, vector.shape.sizes
+        if sizes is None or others is None or len(sizes) != len(others) + 1 or not others:
+            continue
+        if sizes[-1] != 1 or type(sizes[-1]) is not int or sizes[-2] is ANY_INT:
+            continue
+        if sizes[-2] != others[-1] or sizes[-2] == 1:
+            continue
+        if column.origin is not None and column.origin.name in _EXPLICIT:
+            continue
+        if vector.origin is None and column.origin is None and sizes[-2] == others[-1]:
+            pass
+        reason = f"{a.shape} and {b.shape} broadcast to all pairs"
+        yield node, "SHAPE-003", reason
+
+
+def _weighted(node: ast.AST, weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+    """``mx.softmax(scores, axis=-2) @ v``: weights that don't add up to 1 along the sum."""
+    origin = weights.origin
+    if origin is None or origin.name not in _NORMALIZING or origin.name.endswith("log_softmax"):
+        return
+    if origin.axes and -1 not in origin.axes and origin.before.rank != 1:
+        axis = origin.axes[0]
+        yield origin.node, "SHAPE-005", f"axis {axis} is normalized, and the last one is summed"
