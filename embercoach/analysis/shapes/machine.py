@@ -103,6 +103,8 @@ class Machine:
         self.memo: dict[Any, Any] = {}
         self.defaults: dict[SizeSymbol, int] = {}
         self.silent = False
+        #: Whether numbers that get a name are symbols.
+        self.names_numbers = False
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
         """The value of an expression."""

@@ -68,11 +68,38 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 run_root(machine, module, function, cls)
+        _run_with_names(machine, file)
     except BudgetError:
         pass
     except RecursionError:
         pass
     return machine
+
+
+def _run_with_names(machine: Machine, file: SourceFile) -> None:
+    """Run a file's top level once more, with symbols for the numbers that get names there.
+
+    Sizes that are equal by chance, ``BATCH = 16`` and ``SEQ = 16``, are told apart so.
+    """
+    if not any(isinstance(node, (ast.If, ast.Expr, ast.For)) for node in file.tree.body[1:]):
+        return
+    known = machine.events
+    machine.events = {}
+    machine.names_numbers, machine.silent = True, True
+    machine.memo.clear()
+    machine.modules.pop(file.path, None)
+    frame = Frame({"__name__": "__main__"}, None, file)
+    machine.modules[file.path] = ModuleValue(frame)
+    machine.heap.version = next(machine.heap.versions)
+    try:
+        machine.execute(frame, file.tree.body)
+        machine.commit()
+    finally:
+        machine.names_numbers = False
+        found, machine.events = machine.events, known
+        for key, event in found.items():
+            if event.condition is not None and event.condition.adds_axes:
+                machine.events.setdefault(key, event)
 
 
 def _roots(module: ModuleValue) -> Iterator[tuple[FunctionValue, ClassValue | None]]:

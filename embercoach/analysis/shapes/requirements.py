@@ -53,6 +53,7 @@ class Condition:
 
     comparison: DEGENERATE or POSSIBLE.
     allows_one: it doesn't raise where one of them is 1, either.
+    adds_axes: one of the shapes has fewer axes than the other.
     reason: as that of ``ShapeError``.
     """
 
@@ -61,6 +62,7 @@ class Condition:
     comparison: Comparison
     reason: str
     allows_one: bool = False
+    adds_axes: bool = False
 
 
 class Requirements:
@@ -161,7 +163,10 @@ class Requirements:
             raise ShapeError(reason)
         if comparison is Comparison.DIFFERENT:
             comparison = Comparison.DEGENERATE
-        self.conditions.append(Condition(m, n, comparison, reason, allows_one=True))
+        adds_axes = a.least_rank != b.least_rank
+        self.conditions.append(
+            Condition(m, n, comparison, reason, allows_one=True, adds_axes=adds_axes)
+        )
         for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
                 return known

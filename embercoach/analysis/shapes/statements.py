@@ -65,8 +65,27 @@ def _exits(machine: Machine, frame: Frame, node: ast.Call) -> bool:
 def _assign(machine: Machine, frame: Frame, node: ast.Assign) -> bool:
     value = machine.evaluate(frame, node.value)
     for target in node.targets:
+        if machine.names_numbers:
+            value = _named_number(machine, frame, target, value)
         assign(machine, frame, target, value)
     return True
+
+
+def _named_number(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> Any:
+    """A number above 1 as a symbol of the name that it is assigned to."""
+    if type(target) is ast.Tuple and type(value) is tuple and len(value) == len(target.elts):
+        return tuple(
+            _named_number(machine, frame, one, item)
+            for one, item in zip(target.elts, value, strict=True)
+        )
+    if type(target) is not ast.Name or type(value) is not int or value < 2:
+        return value
+    key = (id(target), "number")
+    found = machine.open_attributes.get(key)
+    if found is None:
+        found = symbol(target.id, place=scope_of(frame), is_local=False)
+        machine.open_attributes[key] = found
+    return found
 
 
 @executes(ast.AnnAssign)
@@ -130,6 +149,10 @@ def bind_name(machine: Machine, frame: Frame, name: str, value: Any) -> None:
 def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any) -> None:
     if type(value) is tuple and any(type(item) is AxesSymbol for item in value):
         value = _unpacked_shape(machine, frame, targets, value)
+    if type(value) is Options:
+        value = _unpacked_options(machine, value, len(targets))
+    if type(value) is Place and not any(type(t) is ast.Starred for t in targets):
+        value = _items_of_place(machine, value, len(targets))
     held = elements_of(machine, value)
     star = next((at for at, t in enumerate(targets) if type(t) is ast.Starred), None)
     if held.items is None or (star is None and len(held.items) != len(targets)):
@@ -147,6 +170,37 @@ def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any)
         items[star : len(items) - after] = [tuple(items[star : len(items) - after])]
     for target, item in zip(targets, items, strict=True):
         assign(machine, frame, target, item)
+
+
+def _unpacked_options(machine: Machine, value: Options, number: int) -> Any:
+    """One of several tuples that are unpacked."""
+    found = []
+    for option in value.values:
+        option = _items_of_place(machine, option, number) if type(option) is Place else option
+        if type(option) is tuple and len(option) == number:
+            found.append(option)
+        elif option is not None:
+            return UNKNOWN
+    return _joined_items(found) if found else UNKNOWN
+
+
+def _joined_items(found: list[tuple[Any, ...]]) -> Any:
+    # A setting that is one number or several: those that are unpacked are named here.
+    return next((one for one in found if all(type(v) is Place for v in one)), _joined(list(found)))
+
+
+def _items_of_place(machine: Machine, place: Place, number: int) -> Any:
+    """The items of a setting that is unpacked."""
+    if not place.is_setting or number > 8:
+        return place
+    items = []
+    for at in range(number):
+        key = (id(place), f"[{at!r}]")
+        if key not in machine.open_attributes:
+            made = Place(f"{place.name}[{at}]", is_setting=True, scope=place)
+            machine.open_attributes[key] = made
+        items.append(machine.heap.value(machine.open_attributes[key]))
+    return tuple(items)
 
 
 def _name_number(machine: Machine, frame: Frame, value: Any, name: str) -> None:

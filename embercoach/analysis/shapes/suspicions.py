@@ -101,7 +101,7 @@ def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
     if before.rank is None or after.rank is None:
         return None
     for at, size in enumerate(before.head):
-        if not isinstance(size, SizeExpr) or size.symbol is None or not size.symbol.is_named:
+        if not isinstance(size, SizeExpr) or size.atom is None or not _only_named(size):
             continue
         if before.head.count(size) != 1 or after.head.count(size) != 1:
             continue

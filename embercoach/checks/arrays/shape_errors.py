@@ -66,7 +66,7 @@ def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
             continue
         doubt = doubtful(event, machine)
         if doubt is not None:
-            code = "SHAPE-003" if event.condition.allows_one else "SHAPE-002"
+            code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
             yield Report(
                 code,
                 node,
@@ -92,7 +92,7 @@ def doubtful(event: ShapeEvent, machine: Machine) -> str | None:
             return f"unless {_joined(names)} is at most 1" if names else None
         return f"unless {_joined(names)} is 0"
     left, right = reduced(condition.left, condition.right)
-    if _named_apart(left, right, machine) is None:
+    if _named_apart(left, right, machine, adds_axes=condition.adds_axes) is None:
         return None
     return f"unless {left} equals {right}"
 
@@ -117,7 +117,7 @@ def _symbols(number: Integer) -> frozenset[SizeSymbol]:
 
 
 def _named_apart(
-    left: Integer, right: Integer, machine: Machine
+    left: Integer, right: Integer, machine: Machine, *, adds_axes: bool
 ) -> tuple[SizeSymbol, SizeSymbol] | None:
     """Two symbols that stand for different things, as their names in one scope say."""
     for a in _symbols(left):
@@ -129,7 +129,7 @@ def _named_apart(
             if frozenset((a, b)) in machine.heap.compared:
                 continue
             default = machine.defaults.get(a)
-            if default is not None and default == machine.defaults.get(b):
+            if default is not None and default == machine.defaults.get(b) and not adds_axes:
                 continue
             if len(_symbols(left)) == len(_symbols(right)) == 1:
                 return a, b
