@@ -49,6 +49,8 @@ ARRAY_MEMBERS = frozenset(
     logsumexp cumsum diag diagonal nbytes size
     """.split()
 )
+#: Members that a configuration's field does not have.
+_PLAINLY_ARRAYS = frozenset(("shape", "ndim", "astype", "reshape", "transpose", "swapaxes"))
 _CONSTANTS: dict[str, Any] = {
     "mlx.core.newaxis": None,
     "numpy.newaxis": None,
@@ -146,7 +148,7 @@ def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray,
 
 def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, name: str) -> Any:
     """An attribute of something unknown: of an array, where only arrays have it."""
-    if name in ARRAY_MEMBERS and not owner.is_setting:
+    if name in ARRAY_MEMBERS and (not owner.is_setting or name in _PLAINLY_ARRAYS):
         if frame.module.has_other_arrays:
             return UNKNOWN
         array = array_of_place(owner)

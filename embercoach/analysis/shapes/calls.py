@@ -507,11 +507,12 @@ def call_function(
         run_function(machine, frame, node, function, shared)
         heap.restore(frame, start)
         machine.silent = True
+    inputs = tuple(names.values())  # the run adds local names
     try:
         result = run_function(machine, frame, node, function, names)
         backward = machine.backward.get(function.node)
         if backward is not None:
-            _run_backward(machine, frame, node, function, backward, names, result)
+            _run_backward(machine, frame, node, backward, inputs, result)
     finally:
         if shared is not None:
             machine.silent = False
@@ -532,13 +533,11 @@ def _run_backward(
     machine: Machine,
     frame: Frame,
     node: ast.AST,
-    function: FunctionValue,
     backward: FunctionValue,
-    names: dict[str, Any],
+    inputs: tuple[Any, ...],
     result: Any,
 ) -> None:
     """Run the ``vjp`` of a custom function with what its call takes and gives."""
-    inputs = tuple(names.values())
     primals = inputs if len(inputs) != 1 else inputs[0]
     bound = bound_names(machine, backward, (primals, result, result), {})
     if bound is None or result is UNKNOWN or backward in machine.active:
@@ -672,6 +671,15 @@ def bound_names(
     return names
 
 
+def _says_something(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
+    """Return whether the first argument of a call, after ``self``, is known in part."""
+    values = list(names.values())[function.cls is not None :]
+    if not values:
+        return True
+    first = machine.heap.value(values[0])
+    return first is not UNKNOWN and not (type(first) is Place and not first.is_setting)
+
+
 def run_function(
     machine: Machine,
     caller: Frame,
@@ -697,7 +705,7 @@ def run_function(
         returns=[],
         is_root=is_root,
     )
-    if not machine.trials:
+    if not machine.trials and _says_something(machine, function, names):
         machine.reached.add(function.node)
     machine.active.append(function)
     outer_root, heap.is_root = heap.is_root, is_root

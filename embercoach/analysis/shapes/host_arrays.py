@@ -70,6 +70,8 @@ def call_numpy(lower: Lower, name: str, arguments: tuple[Any, ...], keywords: di
         return _drawn(lower, name.removeprefix("random."), arguments, keywords)
     if name == "empty":
         name = "zeros"
+    if name in ("hanning", "hamming", "blackman", "bartlett"):
+        name = "ones"
     if name not in _SHARED:
         return UNKNOWN
     given = {key: value for key, value in keywords.items() if key not in ("dtype", "copy", "out")}

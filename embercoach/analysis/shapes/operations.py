@@ -153,6 +153,8 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
     if n is None and type(b) is Place and type(a) is SizeExpr:
         n = integer_of_place(machine, b)
     if m is not None and n is not None:
+        if kind in (ast.FloorDiv, ast.Mod):
+            note_comparison(machine, m, n)  # the program knows how they are related
         return _integers(kind, m, n)
     x, y = weak_kind(a), weak_kind(b)
     if x is not None and y is not None:
@@ -646,7 +648,11 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
     """An argument for a size: an unknown one is an integer, if it can't be a tuple of them."""
     value = machine.heap.value(value)
     if type(value) is Place:
-        return integer_of_place(machine, value) if is_one else value
+        if not is_one:
+            return value
+        number = integer_of_place(machine, value)
+        machine.heap.facts.places.setdefault(value, number)
+        return number
     if type(value) is tuple:
         return tuple(_as_size(machine, item) for item in value)
     if type(value) is ListReference:
@@ -736,7 +742,8 @@ def _call_once(
     except TypeError:
         return UNKNOWN
     if requirements.axes or requirements.conditions:
-        learn(machine, frame, node, name, requirements)
+        cause = suspicions.reduced_axis(given) if requirements.conditions else None
+        learn(machine, frame, cause or node, name, requirements)
     if type(result) is ShapedArray:
         result = suspicions.with_origin(node, name, given, named, result)
         for at, code, reason in suspicions.suspicions_of(node, name, given, result):

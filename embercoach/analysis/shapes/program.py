@@ -372,7 +372,7 @@ def _forget_state(machine: Machine, made: ObjectReference, cls: ClassValue) -> N
         return
     changed = {name for one in classes_of(cls) for name in _changed_attributes(one.node)}
     values = {
-        name: (ANY_INT if is_integer(value) else UNKNOWN) if name in changed else value
+        name: UNKNOWN if name in changed else value
         for name, value in held.values.items()
     }
     machine.heap.write(made.number, Attributes(values, held.is_summary, held.doubtful))

@@ -61,6 +61,24 @@ def with_origin(
     return result
 
 
+def reduced_axis(arguments: list[Any]) -> ast.AST | None:
+    """The reduction that drops an axis which its result is then broadcast against.
+
+    ``x - x.mean(axis=1)`` means ``x.mean(axis=1, keepdims=True)``.
+    """
+    arrays = [value for value in arguments if type(value) is ShapedArray]
+    if len(arrays) != 2:
+        return None
+    for reduced, other in ((arrays[0], arrays[1]), (arrays[1], arrays[0])):
+        origin = reduced.origin
+        if origin is None or origin.name not in _REDUCTIONS or len(origin.axes) != 1:
+            continue
+        before, rank = origin.before, reduced.shape.rank
+        if rank is not None and before.rank == rank + 1 and before == other.shape:
+            return origin.node  # type: ignore[no-any-return]
+    return None
+
+
 def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
     return len(arrays) == 1 or name in _PAIRED
 

@@ -12,6 +12,7 @@ from embercoach.analysis.shapes.integers import (
     SizeExpr,
     without_common_factors,
 )
+from embercoach.analysis.shapes.objects import ObjectReference, Place
 from embercoach.analysis.shapes.source_files import shapes_of
 from embercoach.analysis.syntax.conversion.conversion_state import packed_range
 from embercoach.analysis.syntax.trees import walk
@@ -120,20 +121,20 @@ def _named_apart(
     left: Integer, right: Integer, machine: Machine, *, adds_axes: bool
 ) -> tuple[SizeSymbol, SizeSymbol] | None:
     """Two symbols that stand for different things, as their names in one scope say."""
-    for a in _symbols(left):
-        for b in _symbols(right):
-            if a is b or a.place is None or a.place is not b.place:
-                continue
-            if not (a.is_named and b.is_named) or a.name == b.name:
-                continue
-            if frozenset((a, b)) in machine.heap.compared:
-                continue
-            default = machine.defaults.get(a)
-            if default is not None and default == machine.defaults.get(b) and not adds_axes:
-                continue
-            if len(_symbols(left)) == len(_symbols(right)) == 1:
-                return a, b
-    return None
+    if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
+        return None
+    a, b = left.symbol, right.symbol
+    if a is None or b is None or a.place is None or a.place is not b.place or a.name == b.name:
+        return None
+    # Fields of a configuration are often equal by convention.
+    if not (a.is_named and b.is_named) or isinstance(a.place, (Place, ObjectReference)):
+        return None
+    if frozenset((a, b)) in machine.heap.compared:
+        return None
+    default = machine.defaults.get(a)
+    if default is not None and default == machine.defaults.get(b) and not adds_axes:
+        return None
+    return a, b
 
 
 def _callers(event: ShapeEvent, module: Module, nodes: _Nodes) -> Iterator[Stop]:

@@ -406,14 +406,10 @@ def infer(
     """The result of the transfer function, what it requires, and why it must fail."""
     requirements = Requirements()
     function = DRAWS[name].infer or TRANSFERS[name]
-    assumed = shape_requirements.MANY_AXES
-    shape_requirements.MANY_AXES = 99  # no rank is taken for the greatest
     try:
         return function(requirements, *args, **kwargs), requirements, None
     except ShapeError as error:
         return None, requirements, error.reason
-    finally:
-        shape_requirements.MANY_AXES = assumed
 
 
 def has_unknown(value: Any) -> bool:
