@@ -195,6 +195,10 @@ def call(
     return UNKNOWN
 
 
+#: Of so many layers that a configuration chooses from, the first ones stand for all.
+MANY_ALTERNATIVES = 5
+
+
 def _call_options(
     machine: Machine,
     frame: Frame,
@@ -213,9 +217,8 @@ def _call_options(
         from embercoach.analysis.shapes.expressions import heap_copy
 
         failed = []
-        for option in callee.values:
-            if option is None:
-                continue
+        tried = [option for option in callee.values if option is not None]
+        for option in tried if len(tried) < MANY_ALTERNATIVES else tried[:3]:
             heap.restore(frame, heap_copy(start))
             value = call(machine, frame, node, option, arguments, keywords, is_complete=is_complete)
             ended = heap.snapshot(frame)
@@ -507,7 +510,8 @@ def call_function(
         run_function(machine, frame, node, function, shared)
         heap.restore(frame, start)
         machine.silent = True
-    inputs = tuple(names.values())  # the run adds local names
+    given_names = dict(names)  # the run adds local names
+    inputs = tuple(names.values())
     try:
         result = run_function(machine, frame, node, function, names)
         backward = machine.backward.get(function.node)
@@ -518,7 +522,7 @@ def call_function(
             machine.silent = False
     if key is not None and heap.version == version and _is_plain(result):
         after = heap.facts
-        machine.memo[key] = (
+        kept = (
             version,
             result,
             [(s, v) for s, v in after.sizes.items() if s not in before.sizes],
@@ -526,6 +530,10 @@ def call_function(
             tuple(event for event in after.events if event not in before.events),
             after.failed,
         )
+        machine.memo[key] = kept
+        if kept[2] or kept[3]:
+            # With what it has learned of its arguments, it does the same.
+            machine.memo[_memo_key(machine, function, given_names)] = kept
     return result
 
 

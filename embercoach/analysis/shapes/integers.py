@@ -117,35 +117,62 @@ Monomial = tuple[Atom, ...]
 class SizeExpr:
     """A polynomial with integer coefficients; a constant one occurs in operands only."""
 
-    __slots__ = ("_hash", "key", "nested", "symbols", "terms")
+    __slots__ = ("_hash", "_key", "_symbols", "_text", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         """Make the sum of monomials, each times its coefficient; none is zero."""
         self.terms = terms
-        self.key = tuple(
-            sorted((tuple(atom.key for atom in factors), times) for factors, times in terms.items())
-        )
-        self._hash = hash(self.key)
-        atoms = [atom for factors in terms for atom in factors]
-        self.nested: int = max((atom.nested for atom in atoms), default=0)
-        self.symbols: frozenset[SizeSymbol] = frozenset().union(*(a.symbols for a in atoms))
+        self._hash = 0
+        self._key: tuple[object, ...] | None = None
+        self._symbols: frozenset[SizeSymbol] | None = None
+        self._text: tuple[int, str] = (-1, "")
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What orders expressions."""
+        if self._key is None:
+            self._key = tuple(
+                sorted(
+                    (tuple([atom.key for atom in factors]), times)
+                    for factors, times in self.terms.items()
+                )
+            )
+        return self._key
+
+    @property
+    def nested(self) -> int:
+        """How many operations are inside each other."""
+        return max((atom.nested for factors in self.terms for atom in factors), default=0)
+
+    @property
+    def symbols(self) -> frozenset[SizeSymbol]:
+        """All symbols in it."""
+        if self._symbols is None:
+            found: set[SizeSymbol] = set()
+            for factors in self.terms:
+                for atom in factors:
+                    if type(atom) is SizeSymbol:
+                        found.add(atom)
+                    else:
+                        found |= atom.symbols
+            self._symbols = frozenset(found)
+        return self._symbols
 
     def __eq__(self, other: object) -> bool:
         """Compare by content."""
-        return isinstance(other, SizeExpr) and self._hash == other._hash and self.key == other.key
+        return self is other or (type(other) is SizeExpr and self.terms == other.terms)
 
     def __hash__(self) -> int:
         """Hash by content."""
+        if not self._hash:
+            self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
     @property
     def symbol(self) -> SizeSymbol | None:
         """The symbol that this is, if it is nothing else."""
-        if len(self.terms) != 1:
-            return None
-        ((factors, times),) = self.terms.items()
-        alone = times == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol)
-        return factors[0] if alone else None  # type: ignore[return-value]
+        atom = self.atom
+        return atom if type(atom) is SizeSymbol else None
 
     @property
     def atom(self) -> Atom | None:
@@ -162,7 +189,27 @@ class SizeExpr:
 
     def __repr__(self) -> str:
         """As Python writes it, positive terms first."""
-        return _written(self)
+        version, text = self._text
+        if version != _names.version:
+            text = _written(self)
+            self._text = (_names.version, text)
+        return text
+
+
+class _Names:
+    """Counts the changes of symbols' names, after which texts are written anew."""
+
+    version = 0
+
+
+_names = _Names()
+
+
+def rename(found: SizeSymbol, name: str) -> None:
+    """Give a symbol another name."""
+    found.name = name
+    found.is_named = True
+    _names.version += 1
 
 
 #: What a program knows of an integer.

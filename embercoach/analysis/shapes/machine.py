@@ -202,27 +202,44 @@ MOST_SPLITS = 2
 
 def repeated_tests(body: list[ast.stmt]) -> frozenset[int]:
     """The places of ``if`` statements whose condition a later one of the body has as well."""
-    if sum(type(node) is ast.If for node in body) < 1:
+    keys = {
+        at: key
+        for at, node in enumerate(body)
+        if type(node) is ast.If and (key := _key_of(node.test))
+    }
+    if not keys:
         return frozenset()
-    keys = [_test_keys(node) for node in body]
+    wanted = set(keys.values())
     found = set()
     later: set[str] = set()
-    for at in range(len(body) - 1, -1, -1):
-        node = body[at]
-        if isinstance(node, ast.If) and (key := _key_of(node.test)) and key in later:
+    for at in range(len(body) - 1, min(keys) - 1, -1):
+        if at in keys and keys[at] in later:
             found.add(at)
-        later |= keys[at]
+        later |= _tests_in(body[at], wanted)
     return frozenset(found)
 
 
-def _test_keys(node: ast.stmt) -> set[str]:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return set()
-    return {
-        key
-        for one in ast.walk(node)
-        if isinstance(one, (ast.If, ast.IfExp)) and (key := _key_of(one.test))
-    }
+def _tests_in(node: ast.AST, wanted: set[str]) -> set[str]:
+    """Those of some conditions that an ``if`` in a statement has."""
+    found: set[str] = set()
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        kind = type(one)
+        if kind is ast.If or kind is ast.IfExp:
+            key = _key_of(one.test)  # type: ignore[attr-defined]
+            if key in wanted:
+                found.add(key)
+        if isinstance(one, ast.stmt):
+            for name in ("body", "orelse", "finalbody"):
+                pending += getattr(one, name, ())
+            value = getattr(one, "value", None)
+            if value is not None:
+                pending.append(value)
+        elif kind is ast.Call:
+            pending += one.args  # type: ignore[attr-defined]
+            pending += [keyword.value for keyword in one.keywords]  # type: ignore[attr-defined]
+    return found
 
 
 def _key_of(test: ast.expr) -> str:
@@ -230,13 +247,16 @@ def _key_of(test: ast.expr) -> str:
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        if isinstance(test.ops[0], (ast.Is, ast.IsNot)):
-            test = test.left
-        else:
-            return ast.dump(test.left)[:200] + type(test.comparators[0]).__name__
-    if isinstance(test, (ast.Name, ast.Attribute)):
-        return ast.dump(test)[:200]
-    return ""
+        return _name_of(test.left)
+    return _name_of(test)
+
+
+def _name_of(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else ""
 
 
 Evaluator = "Callable[[Machine, Frame, Any], Any]"

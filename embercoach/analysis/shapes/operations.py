@@ -25,6 +25,7 @@ from embercoach.analysis.shapes.arrays import (
     HostArray,
     Ratio,
     ShapedArray,
+    promote_weak,
     unknown_shape,
     weak_kind,
 )
@@ -134,6 +135,10 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
     if type(a) is HostArray or type(b) is HostArray:
         return UNKNOWN if kind is ast.MatMult else host_arithmetic(a, b)
     if type(a) is ShapedArray or type(b) is ShapedArray:
+        if kind in _ARITHMETIC:
+            quick = _same_shape(a, b, node)
+            if quick is not None:
+                return quick
         name = _ARRAY_OPERATORS.get(kind)
         a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
         for other in (a, b):
@@ -168,6 +173,25 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
     if kind is ast.Mod and (type(a) is str or a is ANY_STR):
         return ANY_STR
     return UNKNOWN
+
+
+#: Operators whose result has the dtype in which the operands meet.
+_ARITHMETIC = frozenset((ast.Add, ast.Sub, ast.Mult))
+
+
+def _same_shape(a: Any, b: Any, node: ast.AST) -> ShapedArray | None:
+    """The result for two arrays of one shape and dtype, or for one and a number of its kind."""
+    if type(a) is ShapedArray and type(b) is ShapedArray:
+        if a.shape != b.shape or a.dtype is None or a.dtype != b.dtype or a.dtype == "bool":
+            return None
+        origin = a.origin if b.origin is None else None
+        return ShapedArray(a.shape, a.dtype, getattr(node, "lineno", 0), origin)
+    array, number = (a, b) if type(a) is ShapedArray else (b, a)
+    kind = weak_kind(number)
+    if kind not in ("int", "float") or array.dtype is None or array.dtype == "bool":
+        return None
+    dtype = promote_weak(array.dtype, kind)
+    return ShapedArray(array.shape, dtype, getattr(node, "lineno", 0), array.origin)
 
 
 def _number_of(machine: Machine, kind: type[ast.AST], value: Any) -> Any:

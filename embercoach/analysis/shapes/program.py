@@ -151,7 +151,7 @@ def run_root(
 
 
 #: Steps of a function that is run once more, when more is known of its arguments.
-SHORT = 4_000
+SHORT = 600
 
 
 def general_arguments(

@@ -9,7 +9,13 @@ from embercoach.analysis.shapes import attributes, calls, imports
 from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ArrayShape, AxesSymbol, DTypeSymbol, ShapedArray, weak_kind
 from embercoach.analysis.shapes.expressions import _joined, heap_copy, subscript_of
 from embercoach.analysis.shapes.frames import Frame, Snapshot, is_invariant
-from embercoach.analysis.shapes.integers import ANY_INT, SizeExpr, SizeSymbol, symbol
+from embercoach.analysis.shapes.integers import (
+    ANY_INT,
+    SizeExpr,
+    SizeSymbol,
+    rename,
+    symbol,
+)
 from embercoach.analysis.shapes.iteration import elements_of
 from embercoach.analysis.shapes.machine import SPLIT, Machine, executes
 from embercoach.analysis.shapes.narrowing import assume
@@ -210,8 +216,7 @@ def _name_number(machine: Machine, frame: Frame, value: Any, name: str) -> None:
         return
     is_foreign = frame.module is not machine.file
     if not found.is_named or (found.is_foreign and not is_foreign):
-        found.name = name
-        found.is_named = True
+        rename(found, name)
         found.is_foreign = is_foreign
         found.place = scope_of(frame)
 
@@ -374,6 +379,8 @@ def _if(machine: Machine, frame: Frame, node: ast.If) -> bool:
     if type(truth) is bool:
         assume(machine, frame, node.test, truth, truth)
         return machine.execute(frame, node.body if truth else node.orelse)
+    if type(node.body[0]) is ast.Raise and not node.orelse:
+        return assume(machine, frame, node.test, False, truth)
     return _branches(
         machine,
         frame,

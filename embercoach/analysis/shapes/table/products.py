@@ -366,7 +366,7 @@ def gathered(
     requirements: Requirements, x: object, *, group: object = None, stream: object = None
 ) -> object:
     """``mx.distributed.all_gather``: the first size times or by the number of processes."""
-    array = array_argument(requirements, x)
+    array = operand(requirements, x)
     if array.shape.rank:
         return ShapedArray(ArrayShape((ANY_INT, *array.shape.head[1:])), array.dtype)
     return ShapedArray(unknown_shape(), array.dtype)
