@@ -177,15 +177,10 @@ def _shapes(
     """The arrays that are assigned at the place."""
     if language_of(place.file) != PYTHON:
         return ()
-    from embercoach import checks
-    from embercoach.analysis.work import WorkExceededError
     from embercoach.cli.python_file import analysed
-    from embercoach.engine.name_shapes import name_shapes
+    from embercoach.engine.name_shapes import name_shapes_if_sound
 
-    try:
-        found = analysed(source, place.file, builders, name_shapes)
-    except (checks.SyntaxProblem, WorkExceededError):
-        return ()  # the run reports it as a problem, unless the file has nothing to check
+    found = analysed(source, place.file, builders, name_shapes_if_sound)
     at = place.column
     return tuple(
         one

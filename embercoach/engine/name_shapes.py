@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.assigned import assigned_shapes
 from embercoach.analysis.syntax.name_reads import name_reads
-from embercoach.checks.reading import reading
+from embercoach.analysis.work import WorkExceededError
+from embercoach.checks.reading import SyntaxProblem, reading
 from embercoach.fixes.source_file import LineIndex
 
 if TYPE_CHECKING:
@@ -74,6 +75,16 @@ def name_shapes(
             ]
     project.release()
     return tuple(_in_characters(places, LineIndex(source)))
+
+
+def name_shapes_if_sound(
+    source: str, path: Path, project: Project, *, with_reads: bool = False
+) -> tuple[NameShape, ...]:
+    """The same; none where the source has a problem that its check reports."""
+    try:
+        return name_shapes(source, path, project, with_reads=with_reads)
+    except (SyntaxProblem, WorkExceededError):
+        return ()
 
 
 def _in_characters(
