@@ -31,7 +31,7 @@ def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
     """The source of a file, and what a function finds in it.
 
     Raises:
-        UserError: it is no Python file, cannot be read or parsed, or exceeds a limit.
+        UserError: it is not a Python file, cannot be read or parsed, or exceeds a limit.
     """
     if Path(file).is_dir():
         raise UserError(f"FILE must be a file, got the folder {file}")
@@ -59,7 +59,7 @@ def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
 
 
 def analysed(source: str, file: str, builders: tuple[KernelBuilder, ...], analyse: Analyse[T]) -> T:
-    """What a function finds in a source, in a thread whose stack suffices for it.
+    """Call a function with a source, in a thread whose stack suffices for it.
 
     Raises:
         Exception: what the function raises.

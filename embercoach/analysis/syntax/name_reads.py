@@ -32,7 +32,7 @@ class _Scope:
     foreign: set[str] = field(default_factory=set)
 
     def binding(self, name: str, place: Place) -> Place | None:
-        """The place of a name's last binding before a place; None if that is no assignment."""
+        """The place of a name's last binding before a place; None without one."""
         if name in self.foreign:
             return None
         if name not in self.bound:
@@ -69,7 +69,11 @@ class _Names:
                 scopes.append(self._block(node, scope, effect))
             elif isinstance(node, _COMPREHENSIONS):
                 scopes.append(inner := _Scope(outer=scope))
-                self._add(node, inner, effect)
+                first = node.generators[0]  # what it iterates over is outside
+                self._todo.append((first.iter, scope, effect))
+                self._todo.append((first.target, inner, (0, 0)))
+                parts = [*ast.iter_child_nodes(node), *first.ifs]
+                self._todo.extend((one, inner, effect) for one in parts if one is not first)
             else:
                 self._visit(node, scope, effect)
         for scope in scopes:
