@@ -28,6 +28,7 @@ COMMANDS = {
     "baseline": "Record today's findings, so that checks report only new ones.",
     "simulate": "Run a program's Metal kernels on the CPU and check them at run time.",
     "trace": "Run a program and list where it waits for MLX: evaluations, host copies, retraces.",
+    "shapes": "Print a program with the shapes of its arrays.",
     "port": "Port kernels of a .metal file to mx.fast.metal_kernel.",
     "merge": "Merge saved reports: shards of a run, or runs over several checkouts.",
     "report": "Write an HTML report: charts, a searchable list, annotated sources.",

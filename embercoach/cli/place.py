@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 from embercoach import rulebook
 from embercoach.cli import codes
 from embercoach.config import ConfigError, Overrides, load
+from embercoach.engine.languages import PYTHON, language_of
 from embercoach.engine.run import RunResult, run
 from embercoach.notebooks import is_notebook
 from embercoach.report import json_report, text
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embercoach.checks.programs.generated_signatures import WrittenKernel
+    from embercoach.engine.name_shapes import NameShape
     from embercoach.finding import Finding
     from embercoach.fixes.source_file import LineIndex
     from embercoach.kernel_builder import KernelBuilder
@@ -82,13 +85,15 @@ def explain(place: UserLocation, output_format: str) -> int:
     result = run((place.file,), scope.settings, cache=False)
     found = _at(place, result.findings)
     kernels = _kernels(place, source, found, scope.settings.kernel_builders)
+    shapes = () if result.problems else _shapes(place, source, scope.settings.kernel_builders)
     sources = SourceTexts({place.file: source})
     if output_format == "json":
-        document = _document(place, RunResult(found, result.problems), kernels, sources)
+        document = _document(place, RunResult(found, result.problems), kernels, shapes, sources)
         click.echo(json_text(document))
     else:
         lines = _lines(place, RunResult(found, result.problems), kernels, sources)
-        print_lines(lines, sys.stdout, rules_url=scope.settings.rules_url)
+        more = _shape_lines(shapes, source, is_apart=bool(kernels or not found))
+        print_lines(chain(lines, more), sys.stdout, rules_url=scope.settings.rules_url)
     return codes.INCOMPLETE if result.problems else codes.CLEAN
 
 
@@ -106,10 +111,19 @@ def _source(place: UserLocation) -> str:
         lines, where = LineIndex(source), place.file
     else:
         lines, where = _cell(place.cell, source, place.file), f"cell {place.cell} of {place.file}"
-    if not 1 <= place.line <= lines.count:
-        count = text.plural(lines.count, "line")
-        raise click.UsageError(f"{where} has {count}, got line {place.line}")
+    require_line(place.line, lines, where)
     return source
+
+
+def require_line(line: int, lines: LineIndex, where: str) -> None:
+    """Check that a file or a cell has a line.
+
+    Raises:
+        click.UsageError: it has none of that number.
+    """
+    if not 1 <= line <= lines.count:
+        count = text.plural(lines.count, "line")
+        raise click.UsageError(f"{where} has {count}, got line {line}")
 
 
 def _cell(number: int, source: str, file: str) -> LineIndex:
@@ -157,6 +171,24 @@ def _kernels(
     return [kernel for kernel in written if kernel.covers(place.line)]
 
 
+def _shapes(
+    place: UserLocation, source: str, builders: tuple[KernelBuilder, ...]
+) -> tuple[NameShape, ...]:
+    """The arrays that are assigned at the place."""
+    if language_of(place.file) != PYTHON:
+        return ()
+    from embercoach.cli.python_file import analysed
+    from embercoach.engine.name_shapes import name_shapes_if_sound
+
+    found = analysed(source, place.file, builders, name_shapes_if_sound)
+    at = place.column
+    return tuple(
+        one
+        for one in found
+        if one.line == place.line and (at is None or one.column <= at < one.end_column)
+    )
+
+
 def _lines(
     place: UserLocation, result: RunResult, kernels: list[WrittenKernel], sources: SourceTexts
 ) -> Iterator[Line]:
@@ -179,6 +211,18 @@ def _lines(
         yield from _kernel_lines(kernel)
 
 
+def _shape_lines(shapes: tuple[NameShape, ...], source: str, *, is_apart: bool) -> Iterator[Line]:
+    if not shapes:
+        return
+    from embercoach.cli.array_shapes import maker_lines
+    from embercoach.fixes.source_file import LineIndex
+
+    if is_apart:
+        yield []
+    yield [("Shapes of the arrays that the line assigns or returns:", "head")]
+    yield from ([("    ", ""), *line] for line in maker_lines(shapes, LineIndex(source)))
+
+
 def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
     from embercoach.checks.programs.generated_signatures import MALFORMED
 
@@ -191,8 +235,13 @@ def _kernel_lines(kernel: WrittenKernel) -> Iterator[Line]:
 
 
 def _document(
-    place: UserLocation, result: RunResult, kernels: list[WrittenKernel], sources: SourceTexts
+    place: UserLocation,
+    result: RunResult,
+    kernels: list[WrittenKernel],
+    shapes: tuple[NameShape, ...],
+    sources: SourceTexts,
 ) -> dict[str, Any]:
+    from embercoach.cli.array_shapes import document
 
     report = json_report.document(result, sources, show_notes=True)
     for finding in report["findings"]:
@@ -214,4 +263,5 @@ def _document(
             }
             for kernel in kernels
         ],
+        "shapes": [document(one) for one in shapes],
     }

@@ -17,6 +17,8 @@ from embercoach.engine.discovery.files import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
+from embercoach.engine.name_shapes import name_shapes_if_sound
+from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult, joined, reported
 from embercoach.engine.suppression.annotation import annotated
@@ -29,6 +31,7 @@ from embercoach.server.cell_results import cell_places
 from embercoach.server.open_documents.document import Document
 from embercoach.server.open_documents.editor_positions import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
+from embercoach.server.shaped_names import MOST_NAMES, ShapedName, placed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -145,6 +148,19 @@ class Analysis:
         except checks.SyntaxProblem:
             return []  # a diagnostic reports it
         return [kernel for kernel in written if kernel.covers(line)]
+
+    def shaped_names(self, document: Document) -> list[ShapedName]:
+        """The names of a document that are arrays, at most `MOST_NAMES`; of Python files alone."""
+        settings = self.latest(document).settings
+        text, language = document.text, language_of(document.path.name)
+        if settings is None or language != PYTHON or "mlx" not in text:
+            return []
+        if size_problem(len(text), language, settings.max_file_size) is not None:
+            return []  # a diagnostic reports it
+        self._look_again()
+        project = self._inspector.project(settings.kernel_builders)
+        found = name_shapes_if_sound(text, document.path, project, with_reads=True)
+        return placed_names(found[:MOST_NAMES], Positions(text, self._encoding))
 
     def _checked(self, document: Document, data: bytes | None) -> Checked:
         """Check the bytes of a document; without bytes there is nothing to find."""

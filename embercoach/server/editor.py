@@ -16,25 +16,40 @@ class Options:
     Attributes:
         pull: answer pulls of diagnostics, if the editor sends them.
         workspace: answer those of the workspace as well.
+        hints: show the shapes of assigned arrays as inlay hints.
         mistakes: in the options; such an option has its default.
     """
 
     pull: bool = True
     workspace: bool = True
+    hints: bool = False
     mistakes: tuple[str, ...] = ()
+
+
+_OPTIONS = "initializationOptions"
+_NAMES = {
+    "pullDiagnostics": "pull",
+    "workspaceDiagnostics": "workspace",
+    "shapes.inlayHints": "hints",
+}
 
 
 def options_of(given: object) -> Options:
     """The options of an editor, which may send anything."""
     table = given if isinstance(given, dict) else {}
-    known = {"pullDiagnostics": "pull", "workspaceDiagnostics": "workspace"}
-    said = {name: table[key] for key, name in known.items() if isinstance(table.get(key), bool)}
-    mistakes = tuple(
-        f"initializationOptions.{key} must be true or false, got {type(table[key]).__name__}"
-        for key in known
-        if key in table and not isinstance(table[key], bool)
-    )
-    return Options(**said, mistakes=mistakes)
+    shapes = table.get("shapes", {})
+    mistakes: list[str] = []
+    if not isinstance(shapes, dict):
+        mistakes.append(f"{_OPTIONS}.shapes must be an object, got {type(shapes).__name__}")
+        shapes = {}
+    found = {"shapes.inlayHints": shapes.get("inlayHints"), **table}
+    said = {name: found[key] for key, name in _NAMES.items() if isinstance(found.get(key), bool)}
+    mistakes += [
+        f"{_OPTIONS}.{key} must be true or false, got {type(found[key]).__name__}"
+        for key in _NAMES
+        if found.get(key) is not None and not isinstance(found[key], bool)
+    ]
+    return Options(**said, mistakes=tuple(mistakes))
 
 
 class Editor:
@@ -69,6 +84,12 @@ class Editor:
     def pulls(self) -> bool:
         """Return whether the editor asks for diagnostics, so that none are published."""
         return self._options.pull and bool(self._document and self._document.diagnostic)
+
+    @property
+    def refreshes_hints(self) -> bool:
+        """Return whether the editor asks for inlay hints again at the server's request."""
+        hint = self._workspace and self._workspace.inlay_hint
+        return self._options.hints and bool(hint and hint.refresh_support)
 
     @property
     def refreshes(self) -> bool:

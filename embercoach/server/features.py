@@ -47,6 +47,8 @@ def register(service: Service) -> None:
             service.protocol.log(mistake)
         if service.options.pull:
             _register_pulls(service, requests)
+        if service.options.hints:
+            _register_hints(service, requests)
 
 
 def _register_events(service: Service) -> None:
@@ -103,6 +105,12 @@ def _register_requests(service: Service, requests: Requests) -> None:
     @service.command(KERNEL_SIGNATURE)
     async def _(uri: str, position: types.Position) -> str | None:
         return await requests.kernel_signature(uri, position)
+
+
+def _register_hints(service: Service, requests: Requests) -> None:
+    @service.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    async def _(params: types.InlayHintParams) -> list[wire.InlayHint]:
+        return await requests.inlay_hints(params)
 
 
 def _register_pulls(service: Service, requests: Requests) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from embercoach.server import wire
     from embercoach.server.analysis import Analysis, Checked
     from embercoach.server.open_documents.document import Document
+    from embercoach.server.shaped_names import ShapedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,17 @@ class HoverJob:
         line, column = checked.positions.place(self.position)
         kernels = analysis.kernels(checked, line)
         return hover(checked, found_at(checked, line, column), kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapesJob:
+    """Infer the shapes of a document's arrays."""
+
+    document: Document
+
+    def __call__(self, analysis: Analysis) -> list[ShapedName]:
+        """Return the names that are arrays, in the order of the text."""
+        return analysis.shaped_names(self.document)
 
 
 @dataclass(frozen=True, slots=True)

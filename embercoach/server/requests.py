@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.server.jobs import Actions, FixAll, HoverJob, SignatureJob
 from embercoach.server.pull.reports import report
+from embercoach.server.shaped_names import inlay_hints, with_shape
 from embercoach.server.wire import plain_position
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
     from embercoach.server import wire
     from embercoach.server.service import Service
+
+
+#: Seconds that a hover which has a rule's page or a signature waits for shapes.
+SHAPE_PATIENCE = 1.0
 
 
 class Requests:
@@ -25,10 +30,22 @@ class Requests:
 
     async def hover(self, params: types.HoverParams) -> wire.Hover | None:
         """Explain a position."""
-        found: wire.Hover | None = await self._at(
-            HoverJob, params.text_document.uri, params.position
-        )
-        return found
+        uri = params.text_document.uri
+        followed = await self._service.checked(uri)
+        if followed is None:
+            return None
+        place = plain_position(params.position)
+        job = HoverJob(followed.document, place, followed.uri_of(uri))
+        page: wire.Hover | None = await self._service.answer(followed, job)
+        patience = None if page is None else SHAPE_PATIENCE
+        return with_shape(page, await self._service.shaped_names(followed, patience), place)
+
+    async def inlay_hints(self, params: types.InlayHintParams) -> list[wire.InlayHint]:
+        """Show the shapes of the arrays that are assigned in a range."""
+        followed = await self._service.checked(params.text_document.uri)
+        if followed is None:
+            return []
+        return inlay_hints(await self._service.shaped_names(followed), _range(params.range))
 
     async def kernel_signature(self, uri: str, position: types.Position) -> str | None:
         """Return the signatures of the kernels at a position, in Markdown; None if there are none.
@@ -36,17 +53,12 @@ class Requests:
         Raises:
             JsonRpcException: the document is not open, or there is no result.
         """
-        found: str | None = await self._at(SignatureJob, uri, position)
-        return found
-
-    async def _at(
-        self, job: type[HoverJob | SignatureJob], uri: str, position: types.Position
-    ) -> Any:
         followed = await self._service.checked(uri)
         if followed is None:
             return None
-        made = job(followed.document, plain_position(position), followed.uri_of(uri))
-        return await self._service.answer(followed, made)
+        job = SignatureJob(followed.document, plain_position(position), followed.uri_of(uri))
+        found: str | None = await self._service.answer(followed, job)
+        return found
 
     async def code_actions(self, params: types.CodeActionParams) -> list[wire.CodeAction]:
         """List the actions of a range."""
@@ -54,15 +66,11 @@ class Requests:
         if followed is None:
             return []
         only = params.context.only
-        place: wire.Range = {
-            "start": plain_position(params.range.start),
-            "end": plain_position(params.range.end),
-        }
         kinds = None if only is None else tuple(_name(kind) for kind in only)
         job = Actions(
             followed.document,
             followed.uri_of(params.text_document.uri),
-            place,
+            _range(params.range),
             kinds,
             self._service.editor.knows_versions,
             self._service.editor.resolves_edits,
@@ -89,6 +97,10 @@ class Requests:
         followed = await self._service.settled(params.text_document.uri)
         found = [] if followed is None or followed.document.cells else followed.found
         return report(found, params.previous_result_id)
+
+
+def _range(place: types.Range) -> wire.Range:
+    return {"start": plain_position(place.start), "end": plain_position(place.end)}
 
 
 def _name(kind: Enum | str) -> str:

@@ -21,8 +21,8 @@ from embercoach import __version__
 from embercoach.server import stream
 from embercoach.server.editor import Editor, Options
 from embercoach.server.features import NOTEBOOKS, register
-from embercoach.server.jobs import CheckJob, CheckOutcome, Mistake
-from embercoach.server.open_documents.documents import Documents, InvalidError
+from embercoach.server.jobs import CheckJob, CheckOutcome, Mistake, ShapesJob
+from embercoach.server.open_documents.documents import Documents, InvalidError, cited
 from embercoach.server.open_documents.followed import Followed
 from embercoach.server.open_documents.notebooks import Notebooks
 from embercoach.server.pool import ExpiredError, JobError, Pool
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from embercoach.server import wire
     from embercoach.server.open_documents.document import Document
+    from embercoach.server.shaped_names import ShapedName
     from embercoach.server.worker import Job
 
 #: Characters of a text that is checked.
@@ -147,6 +148,8 @@ class Service(LanguageServer):
         self.workspace_reports.change()
         if self.editor.refreshes:
             self.workspace_diagnostic_refresh(None)
+        if self.editor.refreshes_hints:
+            self.workspace_inlay_hint_refresh(None)
 
     def _forget(self, uri: str, shown: Iterable[str]) -> None:
         """End the jobs of a document, and take away what its URIs show."""
@@ -179,6 +182,7 @@ class Service(LanguageServer):
     def _check_soon(self, followed: Followed) -> None:
         if followed.check is not None:
             followed.check.cancel()
+        followed.shapes = None
         followed.check = asyncio.create_task(self._check(followed))
 
     async def _check(self, followed: Followed) -> None:
@@ -339,6 +343,40 @@ class Service(LanguageServer):
             raise JsonRpcContentModified("document has changed") from None
         finally:
             followed.jobs.discard(task)
+
+    async def shaped_names(
+        self, followed: Followed, patience: float | None = None
+    ) -> list[ShapedName]:
+        """Wait for the shapes of a document's arrays, which are inferred once for each text.
+
+        Args:
+            followed: the document.
+            patience: seconds after which there are none yet; None to wait for them.
+
+        Raises:
+            JsonRpcException: the document has changed.
+        """
+        if followed.shapes is None:
+            followed.shapes = asyncio.create_task(self._infer_shapes(followed))
+            followed.jobs.add(followed.shapes)
+            followed.shapes.add_done_callback(followed.jobs.discard)
+        task = followed.shapes
+        # A request that is cancelled leaves it to the others.
+        await asyncio.wait({task}, timeout=patience)
+        if task.cancelled():
+            raise JsonRpcContentModified("document has changed")
+        return task.result() if task.done() else []
+
+    async def _infer_shapes(self, followed: Followed) -> list[ShapedName]:
+        document = followed.document
+        # By another name: a check of the next text need not wait until this one ends.
+        name = f"{document.uri} shapes"
+        try:
+            found: list[ShapedName] = await self.run(name, ShapesJob(document))
+        except JobError as error:
+            self.protocol.log(f"no shapes of {cited(document.path.name)}: {error}")
+            return []
+        return found
 
     # What the editor can do.
 

@@ -75,6 +75,14 @@ class Diagnostic(_Code):
     message: str
 
 
+class InlayHint(TypedDict):
+    """A text that an editor shows within a line."""
+
+    position: Position
+    label: str
+    kind: int
+
+
 class WorkspaceEdit(TypedDict, total=False):
     """Edits of documents, with the version they are for or without."""
 

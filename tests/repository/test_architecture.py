@@ -104,6 +104,7 @@ WRITERS = {
     *("embercoach.analysis.mlx_api.generate", "embercoach.cli.commands.completion"),
     *("embercoach.cli.commands.config", "embercoach.cli.commands.dev", "embercoach.cli.entry"),
     *("embercoach.cli.commands.explain", "embercoach.cli.place", "embercoach.cli.commands.rules"),
+    "embercoach.cli.commands.shapes",
     *("embercoach.simulator.session.runner", "embercoach.trace.trace_runner"),
     "embercoach.user_program",
 }

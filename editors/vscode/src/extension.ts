@@ -13,6 +13,7 @@ const STARTING = [
   "importStrategy",
   "interpreter",
   "path",
+  "shapes.inlayHints",
   "workspaceDiagnostics",
 ];
 

@@ -133,7 +133,10 @@ export class Session {
       documentSelector: SELECTOR,
       diagnosticCollectionName: "embercoach",
       outputChannel: this.output,
-      initializationOptions: { workspaceDiagnostics: settings.workspaceDiagnostics },
+      initializationOptions: {
+        workspaceDiagnostics: settings.workspaceDiagnostics,
+        shapes: { inlayHints: settings.inlayHints },
+      },
       initializationFailedHandler: () => false,
       errorHandler: {
         error: () => ({ action: ErrorAction.Continue }),

@@ -15,6 +15,8 @@ export interface Settings {
   readonly args: readonly string[];
   /** Check the files that are not open, too. */
   readonly workspaceDiagnostics: boolean;
+  /** Show the shapes of arrays as inlay hints. */
+  readonly inlayHints: boolean;
 }
 
 /** A setting's value by its name; VS Code's `WorkspaceConfiguration` has this method. */
@@ -50,6 +52,7 @@ export function readSettings(
     interpreter: file(text(configuration, "interpreter"), home, folder, rules),
     args: texts(configuration, "args"),
     workspaceDiagnostics: configuration.get("workspaceDiagnostics") !== false,
+    inlayHints: configuration.get("shapes.inlayHints") === true,
   };
 }
 

@@ -14,6 +14,7 @@ const DEFAULTS: Settings = {
   interpreter: "",
   args: [],
   workspaceDiagnostics: true,
+  inlayHints: false,
 };
 
 class Machine {

@@ -16,6 +16,7 @@ test("settings that are not set have their defaults", () => {
     interpreter: "",
     args: [],
     workspaceDiagnostics: true,
+    inlayHints: false,
   });
 });
 
@@ -69,4 +70,9 @@ for (const [given, expected] of Object.entries(OF_WINDOWS)) {
 test("only false turns the workspace's diagnostics off", () => {
   assert.equal(read({ workspaceDiagnostics: false }).workspaceDiagnostics, false);
   assert.equal(read({ workspaceDiagnostics: true }).workspaceDiagnostics, true);
+});
+
+test("only true turns inlay hints on", () => {
+  assert.equal(read({ "shapes.inlayHints": true }).inlayHints, true);
+  assert.equal(read({ "shapes.inlayHints": "yes" }).inlayHints, false);
 });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, DType, ShapedArray
@@ -22,7 +22,9 @@ SHORT_DTYPES = {
     "float32": "f32",
     "float64": "f64",
     "complex64": "c64",
-    **{f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{
+        f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+    },
 }
 
 
@@ -37,7 +39,8 @@ class AssignedShape:
         name: the name; empty for what a function returns, at its ``return``.
         shape: of the array.
         dtype: of the array.
-        made_at: the line of the call or operation that makes it; 0 where that is not known.
+        made_at: the line of the call or operation of this file that makes it; 0 where that is not
+            known, or in another file.
     """
 
     line: int
@@ -76,7 +79,42 @@ def assigned_shapes(module: Module) -> tuple[AssignedShape, ...]:
         for (node, name), value in values.items()
         if id(node) in nodes and (array := _array(value)) is not None
     ]
+    found = _without_foreign_lines(found, _statement_lines(module.shape_source.tree))
     return tuple(sorted(found, key=lambda one: (one.line, one.column)))
+
+
+def _without_foreign_lines(
+    found: list[AssignedShape], ends: dict[int, tuple[int, int]]
+) -> list[AssignedShape]:
+    """The arrays without the lines of other files, which an array does not name.
+
+    A line is of this file where a statement there assigns or returns an array that it makes.
+    """
+    made = {
+        (one.made_at, one.text)
+        for one in found
+        if one.line in ends and ends[one.line][0] <= one.made_at <= ends[one.line][1]
+    }
+    return [one if (one.made_at, one.text) in made else replace(one, made_at=0) for one in found]
+
+
+def _statement_lines(tree: ast.Module) -> dict[int, tuple[int, int]]:
+    """By line: the first and the last one of its statement; of a block, those of its head."""
+    found: dict[int, tuple[int, int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            span = (node.lineno, max(node.lineno, _last_line(node)))
+            for line in range(span[0], span[1] + 1):
+                known = found.get(line, span)
+                found[line] = (min(known[0], span[0]), max(known[1], span[1]))
+    return found
+
+
+def _last_line(node: ast.stmt) -> int:
+    if isinstance(node, ast.Match):
+        return node.subject.end_lineno or 0
+    body = getattr(node, "body", None)
+    return body[0].lineno - 1 if body else node.end_lineno or 0
 
 
 def _array(value: Any) -> ShapedArray | None:
@@ -88,7 +126,8 @@ def _array(value: Any) -> ShapedArray | None:
 
 
 def _assigned(node: Any, name: str, array: ShapedArray) -> AssignedShape:
-    end = node.col_offset + (len(name.encode()) or len("return"))
+    # Not by the name's length: Python reads ``ﬁ`` as ``fi``.
+    end = node.end_col_offset if name else node.col_offset + len("return")
     return AssignedShape(
         node.lineno, node.col_offset, end, name, array.shape, array.dtype, array.line
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.expression_values import ExpressionValue
     from embercoach.analysis.values.lattice import Value
-    from embercoach.kernel_builder import KernelBuilder
+    from embercoach.checks import Project
     from embercoach.report.styled import Line
 
 #: Levels of values in values, and items of each, that are shown.
@@ -46,73 +46,23 @@ def facts(file: str, output_format: str) -> None:
 
     Kernel builders are those of the file's configuration.
     """
+    from embercoach.cli.python_file import analysed_file
     from embercoach.report.styled import print_lines
     from embercoach.terminal_text import json_text
 
-    known = _expressions(file)
+    _, known = analysed_file(file, _expressions)
     if output_format == "json":
         click.echo(json_text([_document(one) for one in known]))
     else:
         print_lines(_lines(known), sys.stdout)
 
 
-def _expressions(file: str) -> list[ExpressionValue]:
-    from embercoach.analysis.work import WorkExceededError
-    from embercoach.checks import SyntaxProblem
-    from embercoach.cli.flow import UserError
-    from embercoach.config import ConfigError, load
-    from embercoach.engine.inspection import python_error
-    from embercoach.engine.languages import PYTHON, language_of
-    from embercoach.engine.parallel.budget import size_problem
-    from embercoach.fixes.source_file import DecodingError, decode
-    from embercoach.safe_read import read_bytes
-
-    if language_of(file) != PYTHON:
-        raise UserError(f"FILE must be a Python file, got {file}")
-    try:
-        (scope,) = load((file,))
-        data = read_bytes(file)
-        if (message := size_problem(len(data), PYTHON, scope.settings.max_file_size)) is not None:
-            raise UserError(f"{file}: {message}")
-        source = decode(data).text
-        return _analysed(source, Path(file).absolute(), scope.settings.kernel_builders)
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-    except SyntaxProblem as error:
-        line, column, message = python_error(source) or (error.line, error.column, error.message)
-        raise UserError(f"{file}:{line}:{column}: {message}") from error
-    except DecodingError as error:
-        raise UserError(f"{file}:{error}") from error
-    except WorkExceededError as error:
-        raise UserError(f"{file}: analysis exceeded its budget: {error}") from error
-    except ConfigError as error:
-        raise UserError(str(error)) from error
-
-
-def _analysed(
-    source: str, path: Path, builders: tuple[KernelBuilder, ...]
-) -> list[ExpressionValue]:
+def _expressions(source: str, path: Path, project: Project) -> list[ExpressionValue]:
     from embercoach.analysis.expression_values import expressions
-    from embercoach.checks import Project
     from embercoach.checks.reading import reading
-    from embercoach.engine.parallel.workers import run_deep
 
-    results: list[list[ExpressionValue] | Exception] = []
-
-    def analyse() -> None:
-        try:
-            with reading(source):
-                results.append(expressions(Project(builders).open(path, source)))
-        except Exception as error:  # noqa: BLE001  (raised again below, in the main thread)
-            results.append(error)
-
-    thread = run_deep(analyse, len(source))
-    if thread is not None:
-        thread.join()
-    (result,) = results
-    if isinstance(result, Exception):
-        raise result
-    return result
+    with reading(source):
+        return expressions(project.open(path, source))
 
 
 def _lines(known: Iterable[ExpressionValue]) -> Iterator[Line]:

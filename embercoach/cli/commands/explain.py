@@ -26,7 +26,7 @@ def command(ctx: click.Context, code: str, output_format: str) -> None:
     CODE is a rule's code, or its name as `embercoach rules` shows it.
 
     With a location such as `kernels.py:12`, explain the findings there, notes included, and show
-    the signature that MLX generates for a Metal kernel.
+    the signature that MLX generates for a Metal kernel, and the shapes of assigned arrays.
     """
     if code.rpartition(":")[2].isdecimal():
         from embercoach.cli.place import explain, place_of

@@ -51,6 +51,18 @@ class Positions:
         """The range from a place up to, and without, another."""
         return {"start": self.at(line, column), "end": self.at(end_line, end_column)}
 
+    def characters(self, line: int, columns: Iterable[int]) -> list[int]:
+        """The columns of a line as the editor counts; they are in order."""
+        text = self.index.line(line)
+        if text.isascii():
+            return [column - 1 for column in columns]
+        found, before, units = [], 0, 0
+        for column in columns:
+            units += self._units(text[before : column - 1])
+            before = column - 1
+            found.append(units)
+        return found
+
     def place(self, position: Position) -> tuple[int, int]:
         """Our line and column of an editor's position; the inverse of :meth:`at`."""
         row, wanted = position["line"] + 1, position["character"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from embercoach.server import wire
     from embercoach.server.open_documents.document import Document
+    from embercoach.server.shaped_names import ShapedName
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Followed:
         expired: the kinds of jobs that exceeded the deadline on that text, and why.
         jobs: those that requests wait for.
         found: the diagnostics of that text.
+        shapes: infers those of that text's arrays, once an editor asks.
     """
 
     document: Document
@@ -32,6 +34,7 @@ class Followed:
     expired: dict[type, str] = field(default_factory=dict)
     jobs: set[asyncio.Task[Any]] = field(default_factory=set)
     found: list[wire.Diagnostic] = field(default_factory=list)
+    shapes: asyncio.Task[list[ShapedName]] | None = None
 
     def uri_of(self, uri: str) -> str:
         """The URI as the document, or the notebook, has it: it may differ in escapes."""

@@ -1,0 +1,81 @@
+"""A Python file that a command analyses: read within the limits, on a deep stack, or an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from embercoach.analysis.work import WorkExceededError
+from embercoach.checks import Project, SyntaxProblem
+from embercoach.cli.flow import UserError
+from embercoach.config import ConfigError, load
+from embercoach.engine.inspection import python_error
+from embercoach.engine.languages import PYTHON, language_of
+from embercoach.engine.parallel.budget import size_problem
+from embercoach.engine.parallel.workers import run_deep
+from embercoach.fixes.source_file import DecodingError, decode
+from embercoach.safe_read import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.kernel_builder import KernelBuilder
+
+    #: Takes a source, its absolute path and its project.
+    Analyse = Callable[[str, Path, Project], "T"]
+
+T = TypeVar("T")
+
+
+def analysed_file(file: str, analyse: Analyse[T]) -> tuple[str, T]:
+    """The source of a file, and what a function finds in it.
+
+    Raises:
+        UserError: it is not a Python file, cannot be read or parsed, or exceeds a limit.
+    """
+    if Path(file).is_dir():
+        raise UserError(f"FILE must be a file, got the folder {file}")
+    if language_of(file) != PYTHON:
+        raise UserError(f"FILE must be a Python file, got {file}")
+    source = ""
+    try:
+        (scope,) = load((file,))
+        data = read_bytes(file)
+        if (message := size_problem(len(data), PYTHON, scope.settings.max_file_size)) is not None:
+            raise UserError(f"{file}: {message}")
+        source = decode(data).text
+        return source, analysed(source, file, scope.settings.kernel_builders, analyse)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except SyntaxProblem as error:
+        line, column, message = python_error(source) or (error.line, error.column, error.message)
+        raise UserError(f"{file}:{line}:{column}: {message}") from error
+    except DecodingError as error:
+        raise UserError(f"{file}:{error}") from error
+    except WorkExceededError as error:
+        raise UserError(f"{file}: analysis exceeded its budget: {error}") from error
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+
+
+def analysed(source: str, file: str, builders: tuple[KernelBuilder, ...], analyse: Analyse[T]) -> T:
+    """Call a function with a source, in a thread whose stack suffices for it.
+
+    Raises:
+        Exception: what the function raises.
+    """
+    results: list[T | Exception] = []
+
+    def work() -> None:
+        try:
+            results.append(analyse(source, Path(file).absolute(), Project(builders)))
+        except Exception as error:  # noqa: BLE001  (raised again below, in the main thread)
+            results.append(error)
+
+    thread = run_deep(work, len(source))
+    if thread is not None:
+        thread.join()
+    (result,) = results
+    if isinstance(result, Exception):
+        raise result
+    return result
