@@ -542,7 +542,7 @@ class Comparison(Enum):
     """What is known of two sizes, which are not negative.
 
     EQUAL, DIFFERENT: for all values of the symbols.
-    DEGENERATE: different unless a symbol is 0 or 1.
+    DEGENERATE: different unless a symbol is 0.
     POSSIBLE: equal for some values.
     """
 
@@ -564,7 +564,7 @@ def compare(a: Integer, b: Integer) -> Comparison:
     if isinstance(difference, SizeExpr):
         if _never_divides(difference):
             return Comparison.DIFFERENT
-        if sign_above_one(difference):
+        if sign_of_sizes(difference):
             return Comparison.DEGENERATE
     return Comparison.POSSIBLE
 
@@ -578,18 +578,18 @@ def _never_divides(difference: SizeExpr) -> bool:
     return constant % common != 0
 
 
-def sign_above_one(number: SizeExpr) -> int:
-    """The sign that a polynomial has wherever its symbols are above 1; 0 if that is not known."""
+def sign_of_sizes(number: SizeExpr) -> int:
+    """The sign that a polynomial has wherever its symbols are above 0; 0 if that is not known."""
     if any(not isinstance(atom, SizeSymbol) for factors in number.terms for atom in factors):
         return 0
-    # With ``s = t + 2`` for each symbol, coefficients of one sign decide.
+    # With ``s = t + 1`` for each symbol, coefficients of one sign decide.
     terms: dict[Monomial, int] = {}
     for factors, times in number.terms.items():
         expanded: dict[Monomial, int] = {(): times}
         for atom in factors:
             step: dict[Monomial, int] = {}
             for held, n in expanded.items():
-                step[held] = step.get(held, 0) + 2 * n
+                step[held] = step.get(held, 0) + n
                 more = tuple(sorted((*held, atom), key=_key))
                 step[more] = step.get(more, 0) + n
             expanded = step

@@ -60,7 +60,12 @@ from embercoach.analysis.shapes.objects import (
     one_of,
     options_of,
 )
-from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer
+from embercoach.analysis.shapes.requirements import (
+    ArgumentError,
+    Requirements,
+    ShapeError,
+    is_integer,
+)
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table.layers import MadeLayer
 from embercoach.analysis.shapes.table.registry import TRANSFERS
@@ -714,9 +719,11 @@ def call_transfer(
         try:
             positional, named = _split(list(values), len(arguments), keywords)
             results.append(function(requirements, *positional, **named))
+        except ArgumentError:
+            results.append(UNKNOWN)
         except ShapeError as error:
             failure = error
-        except TypeError:
+        except (TypeError, KeyError):
             results.append(UNKNOWN)
     if not results:
         if failure is not None:
@@ -760,10 +767,15 @@ def _call_once(
     given, named = _split(values, positional, keywords)
     try:
         result = function(requirements, *given, **named)
+    except ArgumentError as error:
+        # What a name holds may be of another kind after all; a literal is what it is.
+        if _has_literal(node):
+            machine.add_event(frame, node, error.reason, None, name)
+        return UNKNOWN
     except ShapeError as error:
         machine.add_event(frame, node, error.reason, None, name)
         return UNKNOWN
-    except TypeError:
+    except (TypeError, KeyError):
         return UNKNOWN
     if requirements.axes or requirements.conditions:
         cause = suspicions.reduced_axis(given) if requirements.conditions else None
@@ -773,6 +785,12 @@ def _call_once(
         for at, code, reason in suspicions.suspicions_of(node, name, given, result):
             machine.add_event(frame, at, reason, None, name, code)
     return raised_value(machine, _stamped(result, node))
+
+
+def _has_literal(node: ast.AST) -> bool:
+    """Return whether a call has a number or a bool as an argument."""
+    given = [*getattr(node, "args", ()), *(k.value for k in getattr(node, "keywords", ()))]
+    return any(type(one) is ast.Constant and type(one.value) in (bool, float) for one in given)
 
 
 def _stamped(result: Any, node: ast.AST) -> Any:

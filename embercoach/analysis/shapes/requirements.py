@@ -47,6 +47,10 @@ class ShapeError(Exception):
         self.reason = reason
 
 
+class ArgumentError(ShapeError):
+    """MLX refuses an argument for its kind: ``None`` or a number for an array, a name for a dtype."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Two sizes that must be equal, or the call raises.
@@ -87,6 +91,10 @@ class Requirements:
     def fail(self, reason: str) -> NoReturn:
         """Raise ``ShapeError``."""
         raise ShapeError(reason)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise ``ArgumentError``."""
+        raise ArgumentError(reason)
 
     def equal(self, a: Integer, b: Integer, reason: str) -> Integer:
         """Require two sizes to be equal, and return the one of which more is known."""

@@ -116,7 +116,8 @@ def suspicions_of(
 
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
     """The axis that a reshape keeps, with other elements before it than it had."""
-    if before.rank is None or after.rank is None:
+    # With as many axes as before it may be a trick, as the shift of relative positions is.
+    if before.rank is None or after.rank is None or before.rank == after.rank:
         return None
     for at, size in enumerate(before.head):
         if not isinstance(size, SizeExpr) or size.atom is None or not _only_named(size):

@@ -90,7 +90,7 @@ def doubtful(event: ShapeEvent, machine: Machine) -> str | None:
     if condition.comparison is Comparison.DEGENERATE:
         names = sorted({s.name for n in (condition.left, condition.right) for s in _symbols(n)})
         if condition.allows_one:
-            return f"unless {_joined(names)} is at most 1" if names else None
+            return f"unless {_joined(names)} is 1 or 0" if names else None
         return f"unless {_joined(names)} is 0"
     left, right = reduced(condition.left, condition.right)
     if _named_apart(left, right, machine, adds_axes=condition.adds_axes) is None:

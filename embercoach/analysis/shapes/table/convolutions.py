@@ -44,7 +44,7 @@ def per_axis(
             requirements.fail(f"{name} is {value!r}, for {axes} spatial axes")
         return tuple(item if is_integer(item) else ANY_INT for item in value)
     if isinstance(value, (float, str)) or value is None:
-        requirements.fail(f"{name} is {value!r}, not an integer")
+        requirements.refuse(f"{name} is {value!r}, not an integer")
     return (ANY_INT,) * axes
 
 
@@ -198,7 +198,7 @@ def lone_integers(requirements: Requirements, **options: object) -> None:
     """Require options to be no tuples."""
     for name, value in options.items():
         if isinstance(value, (tuple, list)):
-            requirements.fail(f"{name} is {value!r}, not an integer")
+            requirements.refuse(f"{name} is {value!r}, not an integer")
 
 
 @transfer("conv2d")

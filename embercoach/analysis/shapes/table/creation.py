@@ -40,7 +40,7 @@ from embercoach.analysis.shapes.table.registry import transfer
 def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:
     """The shape that an int or a sequence of ints asks for."""
     if value is None or isinstance(value, (str, float)):
-        requirements.fail(f"{value!r} is no shape")
+        requirements.refuse(f"{value!r} is no shape")
     found = shape_of(value)
     return unknown_shape() if found is None else not_negative(requirements, found)
 
@@ -157,7 +157,7 @@ def window(requirements: Requirements, M: object, *, stream: object = None) -> o
 def _count(requirements: Requirements, value: object) -> Integer:
     """The integer that an argument is."""
     if value is None or isinstance(value, (str, float, tuple, list, ShapedArray)):
-        requirements.fail(f"{value!r} is no integer")
+        requirements.refuse(f"{value!r} is no integer")
     return value if is_integer(value) else ANY_INT  # type: ignore[return-value]
 
 
@@ -200,10 +200,10 @@ def _range(
     parts = (start, stop, step)
     made = dtype_argument(requirements, dtype, _range_dtype(parts))
     if made == "bool":
-        requirements.fail("there are no ranges of bool")
+        requirements.refuse("there are no ranges of bool")
     for part in parts:
         if part is None or isinstance(part, (str, tuple, list, ShapedArray)):
-            requirements.fail(f"{part!r} is no number")
+            requirements.refuse(f"{part!r} is no number")
         if isinstance(part, float) and (math.isnan(part) or math.isinf(part)):
             return ShapedArray(ArrayShape((ANY_INT,)), made)
     if step == 0:
@@ -262,7 +262,7 @@ def array(
     """``mx.array``: of a number, nested lists, or an array."""
     found = literal(requirements, val)
     if val is None:
-        requirements.fail("None is no array")
+        requirements.refuse("None is no array")
     return ShapedArray(found.shape, dtype_argument(requirements, dtype, found.dtype))
 
 
@@ -348,7 +348,7 @@ def split(
 ) -> object:
     """``mx.random.split``: a key in each row."""
     if key is None:
-        requirements.fail("there is no key")
+        requirements.refuse("there is no key")
     shape = not_negative(requirements, ArrayShape((_count(requirements, num), 2)))
     check_key(requirements, key)
     return ShapedArray(shape, "uint32")

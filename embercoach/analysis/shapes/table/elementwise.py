@@ -45,14 +45,14 @@ def operand(requirements: Requirements, value: object) -> ShapedArray:
     if found is not None:
         return found
     if value is None or isinstance(value, (*_NO_ARRAYS, AnyScalar)):
-        requirements.fail(f"{_described(value)} is no array")
+        requirements.refuse(f"{_described(value)} is no array")
     return ShapedArray(unknown_shape())
 
 
 def array_argument(requirements: Requirements, value: object) -> ShapedArray:
     """The array that an argument is, where MLX takes no number."""
     if weak_kind(value) is not None:
-        requirements.fail("a Python number is no array")
+        requirements.refuse("a Python number is no array")
     return operand(requirements, value)
 
 
@@ -76,7 +76,7 @@ def dtype_argument(requirements: Requirements, value: object, default: DType) ->
     if isinstance(value, DTypeValue):
         return value.dtype
     if isinstance(value, (*_NO_ARRAYS, AnyScalar, ShapedArray)) or weak_kind(value):
-        requirements.fail(f"{_described(value)} is no dtype")
+        requirements.refuse(f"{_described(value)} is no dtype")
     return None
 
 
@@ -417,7 +417,7 @@ def where(
 def astype(requirements: Requirements, a: object, dtype: object, stream: object = None) -> object:
     """``x.astype``."""
     if dtype is None:
-        requirements.fail("None is no dtype")
+        requirements.refuse("None is no dtype")
     shape = array_argument(requirements, a).shape
     return ShapedArray(shape, dtype_argument(requirements, dtype, None))
 
@@ -490,7 +490,7 @@ def result_type(requirements: Requirements, *arrays_and_dtypes: object) -> objec
         for value in arrays_and_dtypes
     ]
     if not found or any(weak_kind(value) is not None for value in found):
-        requirements.fail("there are no arrays or dtypes")
+        requirements.refuse("there are no arrays or dtypes")
     return DTypeValue(meeting_dtype(tuple(found)))
 
 

@@ -85,7 +85,7 @@ def _bound(requirements: Requirements, value: object) -> Integer | None:
     if value is None or is_integer(value):
         return value  # type: ignore[return-value]
     if isinstance(value, (bool, float, str, tuple, list, Ratio, AnyScalar)):
-        requirements.fail(f"{value!r} is no bound of a slice")
+        requirements.refuse(f"{value!r} is no bound of a slice")
     return ANY_INT
 
 
@@ -136,7 +136,7 @@ def kind_of(requirements: Requirements, index: object) -> Kind | None:
     if isinstance(index, (ShapedArray, list)):
         return "array"
     if isinstance(index, (bool, float, complex, str, tuple, dict, Ratio, AnyScalar, DTypeValue)):
-        requirements.fail(f"{index!r} is no index")
+        requirements.refuse(f"{index!r} is no index")
     return None
 
 
@@ -365,7 +365,7 @@ def take(
     if is_integer(indices):
         return _taken(requirements, array, shape, at, indices)  # type: ignore[arg-type]
     if isinstance(indices, (str, float, bool, tuple, list)) or indices is None:
-        requirements.fail(f"{indices!r} is no index")
+        requirements.refuse(f"{indices!r} is no index")
     if indices is UNKNOWN or not isinstance(indices, ShapedArray):
         return ShapedArray(unknown_shape(), array.dtype)
     index_dtype(requirements, [indices])
@@ -542,7 +542,7 @@ def _starts(
     if is_floating(starts.dtype) or starts.dtype in ("bool", "complex64"):
         requirements.fail(f"the starts are of {starts.dtype}")
     if is_integer(axes):
-        requirements.fail(f"{axes} is no sequence of axes")
+        requirements.refuse(f"{axes} is no sequence of axes")
     if isinstance(axes, (tuple, list)):
         if starts.shape.rank is not None:
             reason = f"{len(axes)} axes are named for starts of the shape {starts.shape}"

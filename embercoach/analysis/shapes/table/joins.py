@@ -46,7 +46,7 @@ from embercoach.analysis.shapes.table.registry import transfer
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:
     """The arrays of a list; None if it is unknown."""
     if isinstance(value, (str, float)) or value is None or is_integer(value):
-        requirements.fail(f"{value!r} is no list of arrays")
+        requirements.refuse(f"{value!r} is no list of arrays")
     if not isinstance(value, (tuple, list)):
         return None
     return [array_argument(requirements, one) for one in value]
@@ -64,7 +64,7 @@ def concatenate(
     if found is None:
         return ShapedArray(unknown_shape())
     if not found:
-        requirements.fail("there are no arrays")
+        requirements.refuse("there are no arrays")
     assert isinstance(given, (tuple, list))
     dtype = meeting_dtype(tuple(given))
     if axis is None:
@@ -140,7 +140,7 @@ def stack(
     if found is None:
         return ShapedArray(unknown_shape())
     if not found:
-        requirements.fail("there are no arrays")
+        requirements.refuse("there are no arrays")
     assert isinstance(arrays, (tuple, list))
     dtype = meeting_dtype(tuple(arrays))
     shapes = same_structure(requirements, found)
@@ -316,7 +316,7 @@ def broadcast_arrays(requirements: Requirements, *arrays: object, stream: object
 def broadcast_shapes(requirements: Requirements, *shapes: object) -> object:
     """``mx.broadcast_shapes``: a tuple of sizes."""
     if not shapes:
-        requirements.fail("there are no shapes")
+        requirements.refuse("there are no shapes")
     found = [shape_argument(requirements, one) for one in shapes]
     known = [one for one in found if one is not None]
     if len(known) < len(found):

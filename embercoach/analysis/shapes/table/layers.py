@@ -71,7 +71,7 @@ def size_of(requirements: Requirements, value: object, name: str) -> Integer:
         return value  # type: ignore[return-value]
     is_other = value is None or isinstance(value, (float, Ratio, str, tuple, list, AnyScalar))
     if is_other and value != ANY_BOOL:
-        requirements.fail(f"{name} is {_shown(value)}, not an integer")
+        requirements.refuse(f"{name} is {_shown(value)}, not an integer")
     return ANY_INT
 
 

@@ -23,7 +23,7 @@ from embercoach.analysis.shapes.integers import (
     multiply,
 )
 from embercoach.analysis.shapes.requirements import Requirements, integers_of, shape_of
-from embercoach.analysis.shapes.table.elementwise import array_argument
+from embercoach.analysis.shapes.table.elementwise import array_argument, operand
 from embercoach.analysis.shapes.table.indexing import chained
 from embercoach.analysis.shapes.table.joins import fits
 from embercoach.analysis.shapes.table.registry import transfer
@@ -213,10 +213,10 @@ def _tensordot_axes(
 ) -> ArrayShape:
     """The shape where pairs of axes are contracted."""
     if len(axes) != 2:
-        requirements.fail(f"axes={axes!r} is not a pair of lists")
+        requirements.refuse(f"axes={axes!r} is not a pair of lists")
     if not all(isinstance(part, (tuple, list)) for part in axes):
         if any(type(part) is int for part in axes):
-            requirements.fail(f"axes={axes!r} is not a pair of lists")
+            requirements.refuse(f"axes={axes!r} is not a pair of lists")
         return unknown_shape()
     first, second = integers_of(axes[0]), integers_of(axes[1])
     if len(axes[0]) != len(axes[1]):  # type: ignore[arg-type]

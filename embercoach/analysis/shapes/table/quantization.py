@@ -105,7 +105,7 @@ def _check_mode(
     """Require biases in affine mode, and scales of one byte in others."""
     if mode == "affine":
         if biases is None:
-            requirements.fail("there are no biases, which the affine mode needs")
+            requirements.refuse("there are no biases, which the affine mode needs")
         real_floating(requirements, promote(scales.dtype, biases.dtype))
     elif isinstance(mode, str):
         if biases is not None:
