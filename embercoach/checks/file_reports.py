@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from embercoach.analysis.calls.kernel_objects import has_kernels
 from embercoach.analysis.facts.origins import Origins
 from embercoach.analysis.project.driver import analyse_module
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.positions import Span
+from embercoach.analysis.syntax.trees import walk
 from embercoach.analysis.values.memo import forget_file
 from embercoach.analysis.work import Work, WorkExceededError
 from embercoach.checks.raising import is_meant_to_raise
@@ -24,8 +27,6 @@ from embercoach.finding import Edit, Finding, Fix, Step
 from embercoach.fixes.application import apply
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from embercoach.analysis.facts.stops import OriginTrace, Stop
     from embercoach.analysis.project.module import Module
     from embercoach.checks.registry import ProposedFix
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 
 #: Rules about calls that raise.
 RAISES = (
-    *("API", "KERNEL-ARGS", "KERNEL-GRAD", "TORCH-DTYPE", "TORCH-NUMPY"),
+    *("API", "KERNEL-ARGS", "KERNEL-GRAD", "SHAPE-001", "TORCH-DTYPE", "TORCH-NUMPY"),
     *("KERNEL-GRID-002", "KERNEL-GRID-003", "KERNEL-GRID-005"),
 )
 #: Rules about names that MLX lacks, or has moved: a stub too may use them.
 NAMES = ("API-001", "API-002", "DEPRECATED-001")
+#: Rules that say more of an operation, or of an argument or index of it, than those of shapes.
+ABOVE_SHAPES = ("API", "COMPLEX-001", "DTYPE-013", "INDEX-001", "INDEX-006", "NN-011")
 #: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003", "COMPILE-001", "COMPILE-002", "COMPILE-006")
 #: Sets of fixes that are tried in search of one that breaks the source.
@@ -97,11 +100,24 @@ def _uncovered(module: Module, found: list[Report]) -> list[Report]:
     ]
     covered = {node for report in found for node in report.covers}
     replaced = {(code, report.node) for report in found for code in report.replaces}
+    specific = {report.node for report in found if report.code.startswith(ABOVE_SHAPES)}
     unique: dict[tuple[str, cst.CSTNode, tuple[int, int] | None], Report] = {}
     for report in found:
+        if report.code.startswith("SHAPE") and not specific.isdisjoint(_parts(report.node)):
+            continue
         if report.node not in covered and (report.code, report.node) not in replaced:
             unique.setdefault((report.code, report.node, report.text_span), report)
     return list(unique.values())
+
+
+def _parts(node: cst.CSTNode) -> set[cst.CSTNode]:
+    """An operation, and its arguments or what it is indexed by."""
+    parts = {node}
+    if isinstance(node, cst.Call):
+        parts.update(arg.value for arg in node.args)
+    elif isinstance(node, cst.Subscript):
+        parts.update(part for element in node.slice for part in walk(element))
+    return parts
 
 
 def place_reports(module: Module, reports: list[Report]) -> tuple[Finding, ...]:

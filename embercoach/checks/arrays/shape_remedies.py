@@ -1,0 +1,334 @@
+"""What to write instead of an operation whose shapes don't fit: help, and unsafe fixes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from embercoach.checks.arrays.shape_messages import is_broadcast, shapes_in, written
+from embercoach.checks.registry import ProposedFix
+from embercoach.checks.source_text import mlx_alias
+from embercoach.terminal_text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from embercoach.analysis.project.module import Module
+    from embercoach.analysis.shapes.machine import ShapeEvent
+
+Shape = tuple[str, ...]
+
+#: The longest help.
+LONGEST = 100
+_REDUCTIONS = "all any argmax argmin logsumexp max mean min norm prod std sum var"
+REDUCTIONS = frozenset(_REDUCTIONS.split())
+
+
+class Remedy(NamedTuple):
+    """The help of a finding, and its fix."""
+
+    help: str
+    change: ProposedFix | None = None
+
+
+class Operation(NamedTuple):
+    """An operation that doesn't fit: its event, its node, and the shapes that its reason names."""
+
+    event: ShapeEvent
+    node: cst.CSTNode
+    module: Module
+    shapes: list[Shape]
+
+    @property
+    def operands(self) -> list[cst.BaseExpression]:
+        """The arrays that it takes, as far as they are written there."""
+        node = self.node
+        if isinstance(node, cst.BinaryOperation):
+            return [node.left, node.right]
+        if isinstance(node, cst.AugAssign):
+            return [node.target, node.value]
+        if isinstance(node, cst.Comparison):
+            return [node.left, node.comparisons[0].comparator]
+        if not isinstance(node, cst.Call) or any(arg.star for arg in node.args):
+            return []
+        given = [arg.value for arg in node.args if arg.keyword is None]
+        if isinstance(node.func, cst.Attribute) and ".array." in self.event.operation:
+            return [node.func.value, *given]
+        return given
+
+    @property
+    def is_matmul(self) -> bool:
+        """Whether it is ``a @ b`` or ``mx.matmul(a, b)``."""
+        return self.event.operation == "mlx.core.matmul"
+
+    def owner(self, node: cst.BaseExpression) -> str:
+        """The source of an expression before a dot or a bracket."""
+        text = self.module.parsed.code(node)
+        if isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or node.lpar:
+            return text
+        return f"({text})"
+
+
+def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -> Remedy:
+    """The most specific help that there is."""
+    operation = Operation(event, node, module, shapes_in(event.reason))
+    if code == "SHAPE-004":
+        remedies: tuple[Callable[[Operation], Iterator[Remedy]], ...] = (_move_axes,)
+    elif code == "SHAPE-005":
+        remedies = (_last_axis,)
+    else:
+        remedies = (_keep_axes, _squeeze, _insert_axes, *_BY_REASON, _equal_sizes)
+    for remedy in remedies:
+        for found in remedy(operation):
+            if len(found.help) <= LONGEST and escaped(found.help) == found.help:
+                return found
+    return Remedy("Print the shapes that lead here: `embercoach shapes FILE`")
+
+
+def _keep_axes(operation: Operation) -> Iterator[Remedy]:
+    """``x - x.mean(axis=1)``."""
+    if not is_broadcast(operation.event.reason) or len(operation.shapes) != 2:
+        return
+    longer, shorter = sorted(operation.shapes, key=len, reverse=True)
+    if shorter not in [(*longer[:at], *longer[at + 1 :]) for at in range(len(longer))]:
+        return
+    for node in (operation.node, *operation.operands):
+        text = _with_kept_axes(node, operation.module)
+        if text:
+            fix = ProposedFix("Pass `keepdims=True`", False, ((node, text),))
+            yield Remedy(f"Keep the axis: `{text}`", fix)
+            yield Remedy("Keep the axis that is reduced: `keepdims=True`", fix)
+
+
+def _with_kept_axes(node: cst.CSTNode, module: Module) -> str | None:
+    """A reduction of one axis with ``keepdims=True``, None for another expression."""
+    if not isinstance(node, cst.Call) or node.lpar or any(arg.star for arg in node.args):
+        return None
+    func = node.func
+    if not isinstance(func, cst.Attribute) or func.attr.value not in REDUCTIONS:
+        return None
+    is_method = not (isinstance(func.value, cst.Name) and func.value.value == mlx_alias(module))
+    places = [arg for arg in node.args if arg.keyword is None]
+    names = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+    if "keepdims" in names or len(places) > 2 - is_method:
+        return None
+    text = module.parsed.bare_code(node)
+    inner = text[:-1].rstrip().removesuffix(",")
+    return f"{inner}, keepdims=True)"
+
+
+def _squeeze(operation: Operation) -> Iterator[Remedy]:
+    """``(n, 1) - (n,)``."""
+    operands, shapes = operation.operands, operation.shapes
+    if len(shapes) != 2 or len(operands) < 2:
+        return
+    longer, shorter = sorted(shapes, key=len, reverse=True)
+    if longer != (*shorter, "1"):
+        return
+    column = operands[0] if len(shapes[0]) > len(shapes[1]) else operands[1]
+    yield Remedy(f"Drop the axis of size 1: `{operation.owner(column)}.squeeze(-1)`")
+    yield Remedy("Drop the axis of size 1 first: `.squeeze(-1)`")
+
+
+def _insert_axes(operation: Operation) -> Iterator[Remedy]:
+    """``(B, S) * (B,)``: the last axes meet, and others are meant."""
+    shapes, operands = operation.shapes, operation.operands
+    if not is_broadcast(operation.event.reason) or len(shapes) != 2 or operation.is_matmul:
+        return
+    longer, shorter = sorted(shapes, key=len, reverse=True)
+    index = _index_for(longer, shorter)
+    if index is None:
+        return
+    if len(operands) > 1:
+        array = operands[shapes.index(shorter)]
+        yield Remedy(f"Insert an axis: `{operation.owner(array)}[{index}]`")
+    yield Remedy(f"Insert an axis in the array of {written(shorter)}: `[{index}]`")
+
+
+def _index_for(longer: Shape, shorter: Shape) -> str | None:
+    """The index after which the axes of a shape meet those of the same sizes, None if unclear."""
+    if not len(shorter) < len(longer) or any(longer.count(n) != 1 or n == "?" for n in shorter):
+        return None
+    places = [longer.index(size) for size in shorter]
+    if not places or places != sorted(places):
+        return None
+    parts = [":" if at in places else "None" for at in range(places[0], len(longer))]
+    if parts[: len(places)] == [":"] * len(places) and len(parts) > len(places):
+        return ", ".join(["...", *parts[len(places) :]])
+    while parts[-1] == ":":
+        parts.pop()
+    return ", ".join(parts) if parts else None
+
+
+def _transpose_factor(operation: Operation) -> Iterator[Remedy]:
+    """``(2, 3) @ (8, 3)``."""
+    operands, shapes = operation.operands, operation.shapes
+    is_inner = operation.event.reason.startswith("the inner sizes")
+    if not is_inner or not operation.is_matmul or len(operands) < 2 or len(shapes) != 2:
+        return
+    (left, right), (a, b) = shapes, operands
+    if len(right) > 1 and left and left[-1] == right[-1] != "?":
+        yield Remedy(f"Transpose the second factor: `{_transposed(operation, b, right)}`")
+    elif len(left) > 1 and len(right) > 1 and left[-2] == right[-2] != "?":
+        yield Remedy(f"Transpose the first factor: `{_transposed(operation, a, left)}`")
+
+
+def _repeat_heads(operation: Operation) -> Iterator[Remedy]:
+    """``q @ k.swapaxes(-1, -2)`` of 8 and 2 heads."""
+    shapes, operands = operation.shapes, operation.operands
+    if not is_broadcast(operation.event.reason) or not operation.is_matmul or len(operands) < 2:
+        return
+    for (few, many), array in zip((shapes, shapes[::-1]), operands, strict=False):
+        last, other = few[-1:], many[-1:]
+        if few[:-1] != many[:-1] or not (*last, *other) or not all(map(str.isdigit, last + other)):
+            continue
+        times, rest = divmod(int(other[0]), max(int(last[0]), 1))
+        if times > 1 and not rest:
+            text = operation.module.parsed.code(array)
+            yield Remedy(f"Repeat the axis: `mx.repeat({text}, {times}, axis={len(few) - 1})`")
+
+
+def _transposed(operation: Operation, node: cst.BaseExpression, shape: Shape) -> str:
+    return f"{operation.owner(node)}{'.T' if len(shape) == 2 else '.swapaxes(-1, -2)'}"
+
+
+def _layer_size(operation: Operation) -> Iterator[Remedy]:
+    """``nn.Linear(8, 8)`` of inputs of size 16."""
+    shapes, name = operation.shapes, operation.event.operation
+    text = "Create the layer for its input"
+    if name == "mlx.nn.Linear" and len(shapes) == 2 and len(shapes[1]) == 2 and shapes[0]:
+        yield Remedy(f"{text}: `nn.Linear({shapes[0][-1]}, {shapes[1][1]})`")
+    elif name in ("mlx.nn.LayerNorm", "mlx.nn.RMSNorm") and len(shapes) == 2 and shapes[1]:
+        yield Remedy(f"{text}: `nn.{name.rpartition('.')[2]}({shapes[1][-1]})`")
+
+
+def _channels_last(operation: Operation) -> Iterator[Remedy]:
+    """Images of (N, C, H, W)."""
+    shapes, operands = operation.shapes, operation.operands
+    if "input channels" not in operation.event.reason or len(shapes) != 2 or not operands:
+        return
+    given, weight = shapes
+    if len(given) != len(weight) or len(given) < 3:
+        return
+    axes = ", ".join(map(str, (0, *range(2, len(given)), 1)))
+    if given[1] == weight[-1]:
+        array = operation.owner(operands[0])
+        yield Remedy(f"Move the channels last: `{array}.transpose({axes})`")
+    elif weight[1] == given[-1] and len(operands) > 1:
+        array = operation.owner(operands[1])
+        yield Remedy(f"Move the weight's channels last: `{array}.transpose({axes})`")
+
+
+def _all_axes(operation: Operation) -> Iterator[Remedy]:
+    """``x.transpose(1, 2)`` of four axes, as in torch."""
+    operands = operation.operands
+    if "axes are named for the shape" in operation.event.reason and len(operands) == 3:
+        axes = [operation.module.parsed.code(node) for node in operands[1:]]
+        array = operation.owner(operands[0])
+        yield Remedy(f"Swap two axes: `{array}.swapaxes({', '.join(axes)})`")
+
+
+def _number_of_elements(operation: Operation) -> Iterator[Remedy]:
+    """``(4, 6)`` to ``(5, 5)``."""
+    if "can't be reshaped to" in operation.event.reason and operation.shapes:
+        sizes = operation.shapes[0]
+        many = prod(map(int, sizes)) if all(n.isdigit() for n in sizes) else " * ".join(sizes)
+        yield Remedy(f"Pass sizes with the product {many}")
+
+
+def _as_named(operation: Operation) -> Iterator[Remedy]:
+    """Sizes that the reason names."""
+    reason, shapes = operation.event.reason, operation.shapes
+    if not shapes:
+        return
+    last = written(shapes[-1])
+    if "differ beside axis" in reason:
+        axis = reason.rpartition(" ")[2]
+        yield Remedy(f"Join arrays whose sizes are equal, but for axis {axis}")
+    elif "is out of bounds for the shape" in reason and shapes[-1]:
+        many = len(shapes[-1])
+        yield Remedy(f"Name an axis from -{many} to {many - 1}")
+    elif "gradient of shape" in reason:
+        yield Remedy(f"Return a gradient of shape {last}")
+    elif reason.startswith("the mask") and "doesn't broadcast to the scores" in reason:
+        yield Remedy(f"Pass a mask that broadcasts to {last}")
+
+
+_BY_REASON = (
+    _transpose_factor,
+    _repeat_heads,
+    _as_named,
+    _layer_size,
+    _channels_last,
+    _all_axes,
+    _number_of_elements,
+)
+
+
+def _equal_sizes(operation: Operation) -> Iterator[Remedy]:
+    """Two sizes that have to be equal."""
+    condition, shapes = operation.event.condition, operation.shapes
+    if condition is not None:
+        pair: tuple[object, object] = (condition.left, condition.right)
+    elif is_broadcast(operation.event.reason) and len(shapes) == 2:
+        ends = zip(reversed(shapes[0]), reversed(shapes[1]), strict=False)
+        pair = next(((m, n) for m, n in ends if m != n and "1" not in (m, n)), ("", ""))
+    else:
+        return
+    if all(pair):
+        yield Remedy(f"Make {pair[0]} and {pair[1]} equal, or pass an array of another shape")
+
+
+def _move_axes(operation: Operation) -> Iterator[Remedy]:
+    """``(B, H, S, D)`` to ``(B, S, H * D)``, or back."""
+    operands, shapes = operation.operands, operation.shapes
+    if len(shapes) < 2 or not operands:
+        return
+    before, after = shapes[:2]
+    array = operation.owner(operands[0])
+    if len(before) > len(after):
+        axes = ", ".join(map(str, _order(after, before)))
+        yield Remedy(f"Move the axes first: `{array}.transpose({axes})`")
+        yield Remedy(f"Move the axes first: `.transpose({axes})`")
+        return
+    order = _order(before, after)
+    sizes = _size_arguments(operation, operands) or after
+    split = ", ".join(sizes[at] for at in order)
+    axes = ", ".join(str(order.index(at)) for at in range(len(after)))
+    yield Remedy(f"Split, then move: `{array}.reshape({split}).transpose({axes})`")
+    yield Remedy(f"Split the axis first, and then move it: `.transpose({axes})`")
+
+
+def _order(shape: Shape, axes: Shape) -> list[int]:
+    """The places of axes in the order of a shape, in which some of them are one axis."""
+    others = [at for at, size in enumerate(axes) if size not in shape]
+    order: list[int] = []
+    for size in shape:
+        order += [axes.index(size)] if size in axes else others
+        others = others if size in axes else []
+    return order
+
+
+def _size_arguments(operation: Operation, operands: list[cst.BaseExpression]) -> Shape | None:
+    """The sizes that a call of ``reshape`` names."""
+    sizes = operands[1:]
+    if len(sizes) == 1 and isinstance(sizes[0], (cst.Tuple, cst.List)):
+        sizes = [element.value for element in sizes[0].elements]
+    if len(sizes) != len(operation.shapes[1]):
+        return None
+    return tuple(operation.module.parsed.code(node) for node in sizes)
+
+
+def _last_axis(operation: Operation) -> Iterator[Remedy]:
+    """``mx.softmax(scores, axis=-2)``."""
+    node = operation.node
+    change = None
+    if isinstance(node, cst.Call) and not any(arg.star for arg in node.args):
+        named = [a.value for a in node.args if a.keyword and a.keyword.value == "axis"]
+        places = [a.value for a in node.args if a.keyword is None]
+        axis = named or places[1:2]
+        if axis:
+            change = ProposedFix("Normalize the last axis", False, ((axis[0], "-1"),))
+    yield Remedy("Normalize the axis that is summed: `axis=-1`", change)
