@@ -39,7 +39,6 @@ from embercoach.analysis.shapes.objects import (
     TransformedFunction,
     new_number,
 )
-from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.operations import (
     array_of_place,
     attributes_of,
@@ -47,6 +46,7 @@ from embercoach.analysis.shapes.operations import (
     new_dict,
     with_sizes,
 )
+from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
 

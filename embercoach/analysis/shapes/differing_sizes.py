@@ -8,9 +8,12 @@ from embercoach.analysis.shapes.integers import (
     Comparison,
     Integer,
     SizeExpr,
+    SizeOperation,
     SizeSymbol,
+    substituted,
     without_common_factors,
 )
+
 from embercoach.analysis.shapes.objects import ObjectReference, Place
 
 if TYPE_CHECKING:
@@ -30,13 +33,25 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
         if not names:
             return None
         return f"unless {' or '.join(names)} is {'1 or 0' if condition.allows_one else '0'}"
-    left, right = reduced(condition.left, condition.right)
-    if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
+    if type(condition.left) is int or type(condition.right) is int:
         return None
-    a, b = left.symbol, right.symbol
-    if a is None or b is None or not _are_apart(a, b, event, machine):
+    left, right = reduced(condition.left, condition.right)
+    if not _are_apart(left, right, event, machine) or not _differ_in_general(left, right):
         return None
     return f"unless {left} equals {right}"
+
+
+def _differ_in_general(left: Integer, right: Integer) -> bool:
+    """Return whether two sizes differ for numbers that have nothing to do with each other."""
+    names = sorted(_symbols(left) | _symbols(right), key=lambda one: one.serial)
+    for primes in (_PRIMES, _PRIMES[::-1]):
+        values = dict(zip(names, primes, strict=False))
+        if substituted(left, values) == substituted(right, values):
+            return False
+    return len(names) <= len(_PRIMES)
+
+
+_PRIMES: tuple[Integer, ...] = (101, 211, 307, 401, 503, 601)
 
 
 def reduced(left: Integer, right: Integer) -> tuple[Integer, Integer]:
@@ -54,22 +69,42 @@ def _symbols(number: Integer) -> frozenset[SizeSymbol]:
     return number.symbols if isinstance(number, SizeExpr) else frozenset()
 
 
-def _are_apart(a: SizeSymbol, b: SizeSymbol, event: ShapeEvent, machine: Machine) -> bool:
-    """Return whether two symbols stand for different things, as their names say.
+def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machine) -> bool:
+    """Return whether sizes stand for different things, as the names of their symbols say.
 
-    They are two parameters, or two elements of one shape. Fields of a configuration are often
-    equal by convention, and sizes of two arrays because the arrays belong together.
+    These are parameters of one function, or elements of one shape.
     """
-    if not (a.is_named and b.is_named) or a.name == b.name or a.is_joined or b.is_joined:
+    symbols = _symbols(left) | _symbols(right)
+    if not symbols or any(
+        not one.is_named or one.is_joined or one.place is None or one.quotient for one in symbols
+    ):
         return False
-    if a.place is None or b.place is None:
+    if _has_quotient(left) or _has_quotient(right):
+        return False  # whether one divides another one is the caller's business
+    # Fields of a configuration are often equal, or products of each other, by convention.
+    if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
         return False
-    if a.place is not b.place and not event.operation.endswith("reshape"):
+    places = {id(one.place) for one in symbols}
+    is_lone = all(isinstance(n, SizeExpr) and n.symbol is not None for n in (left, right))
+    if len(places) > 1 and not (is_lone and event.operation.endswith("reshape")):
         return False
-    if isinstance(a.place, (Place, ObjectReference)) or isinstance(b.place, (Place, ObjectReference)):
-        return False
-    if frozenset((a, b)) in machine.heap.compared:
-        return False
-    default = machine.defaults.get(a)
     assert event.condition is not None
-    return default is None or default != machine.defaults.get(b) or event.condition.adds_axes
+    for a in symbols:
+        for b in symbols:
+            if a is b:
+                continue
+            if a.name == b.name or frozenset((a, b)) in machine.heap.compared:
+                return False
+            default = machine.defaults.get(a)
+            is_same = default is not None and default == machine.defaults.get(b)
+            if is_same and not event.condition.adds_axes:
+                return False
+    return True
+
+
+def _has_quotient(number: Integer) -> bool:
+    return isinstance(number, SizeExpr) and any(
+        isinstance(atom, SizeOperation) and atom.kind == "//"
+        for factors in number.terms
+        for atom in factors
+    )

@@ -6,7 +6,15 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes import attributes, calls, imports
-from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ArrayShape, AxesSymbol, DTypeSymbol, ShapedArray, weak_kind
+from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    DTypeSymbol,
+    ShapedArray,
+    weak_kind,
+)
 from embercoach.analysis.shapes.expressions import _joined, heap_copy, subscript_of
 from embercoach.analysis.shapes.frames import Frame, Snapshot, is_invariant
 from embercoach.analysis.shapes.integers import (
