@@ -39,7 +39,6 @@ from embercoach.analysis.shapes.objects import (
     TransformedFunction,
     new_number,
 )
-from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.operations import (
     array_of_place,
     attributes_of,
@@ -47,6 +46,7 @@ from embercoach.analysis.shapes.operations import (
     new_dict,
     with_sizes,
 )
+from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
 
@@ -192,6 +192,7 @@ def call(
     if kind is Options:
         return _call_options(machine, frame, node, callee, arguments, keywords, is_complete)
     escape(machine, (*arguments, *keywords.values()))
+    machine.note_patch(arguments)
     return UNKNOWN
 
 
@@ -339,6 +340,7 @@ def instantiate(
     library = library_base(cls)
     if library == "enum.Enum":
         return UNKNOWN
+    machine.note_patch(arguments)
     made = ObjectReference(new_number(), cls, library if library.startswith("mlx.") else "")
     machine.heap.objects[made.number] = Attributes({})
     init = class_member(cls, "__init__")
@@ -471,6 +473,7 @@ def call_function(
 ) -> Any:
     """Run a function of the program with these arguments."""
     heap = machine.heap
+    machine.note_patch(arguments)
     if not is_relevant(function) or frame.depth >= DEEPEST or any(one.node is function.node for one in machine.active):
         escape(machine, (*arguments, *keywords.values()))
         return UNKNOWN
@@ -488,7 +491,7 @@ def call_function(
             )
     for name, value in names.items():
         if value is UNKNOWN:
-            names[name] = Place(name, scope=function.node)
+            names[name] = Place(name)
     key = None
     if not machine.keeps_records and not heap.facts.failed:
         key = _memo_key(machine, function, names)

@@ -24,13 +24,13 @@ from embercoach.analysis.shapes.iteration import elements_of, summarized
 from embercoach.analysis.shapes.machine import Machine, evaluates
 from embercoach.analysis.shapes.narrowing import assume
 from embercoach.analysis.shapes.objects import (
+    DictReference,
     Entries,
     FunctionValue,
     Items,
     Iterator,
     LibraryName,
     ListReference,
-    DictReference,
     ObjectReference,
     Options,
     Place,
@@ -52,7 +52,6 @@ from embercoach.analysis.shapes.operations import (
     new_list,
     truth_of,
 )
-
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 
 if TYPE_CHECKING:

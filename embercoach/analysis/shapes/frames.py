@@ -577,6 +577,7 @@ class Joiner:
             )
             for one in made.symbols:
                 one.is_loop = self.is_loop
+                one.is_joined = True
             self.fresh.update(made.symbols)
         return made
 

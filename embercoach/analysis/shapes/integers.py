@@ -45,11 +45,12 @@ class SizeSymbol:
         is_local: whether it is made anew whenever its place is reached again, so that the rounds
             of a loop have different ones; that of a configuration's field is not.
         is_foreign: whether the name is of another file.
+        is_joined: whether it is one of two integers, of different paths.
         is_loop: whether it stands for a number that the rounds of a loop change.
         quotient: for one that is a whole symbol divided by a divisor of it, these two.
     """
 
-    __slots__ = ("is_foreign", "is_local", "is_loop", "is_named", "key", "name", "place", "quotient", "serial")
+    __slots__ = ("is_foreign", "is_joined", "is_local", "is_loop", "is_named", "key", "name", "place", "quotient", "serial")
 
     def __init__(
         self, name: str, *, is_named: bool = True, place: object = None, is_local: bool = True
@@ -58,6 +59,7 @@ class SizeSymbol:
         self.is_local = is_local
         self.is_loop = False
         self.is_foreign = False
+        self.is_joined = False
         self.quotient: tuple[SizeSymbol, int | SizeExpr] | None = None
         self.name = name
         self.serial = next(_serial)

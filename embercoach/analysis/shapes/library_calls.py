@@ -115,6 +115,8 @@ def call_name(
     keywords: Keywords,
 ) -> Any:
     """Call a library's function or class by its name."""
+    if name.startswith("unittest.mock."):
+        machine.note_patch(arguments)
     handler = _HANDLERS.get(name)
     if handler is not None:
         return handler(machine, frame, node, arguments, keywords)

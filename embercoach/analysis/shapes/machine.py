@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
 from embercoach.analysis.shapes.frames import Frame, Heap, Joiner
+from embercoach.analysis.shapes.objects import LibraryName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +106,8 @@ class Machine:
         self.silent = False
         #: Whether numbers that get a name are symbols.
         self.names_numbers = False
+        #: Whether the program may replace functions of MLX: what they require is unknown then.
+        self.is_patched = False
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
         """The value of an expression."""
@@ -182,6 +185,11 @@ class Machine:
             node, frame.module, reason, condition, operation, tuple(callers), code
         )
         facts.events = (*facts.events, event)
+
+    def note_patch(self, arguments: tuple[Any, ...]) -> None:
+        """Note that code out of sight gets MLX's module, whose functions it may replace."""
+        if any(type(one) is LibraryName and one.name in ("mlx.core", "mlx.nn") for one in arguments):
+            self.is_patched = True
 
     def commit(self) -> None:
         """Keep what happens on the path at hand; the first of its kind at each node."""

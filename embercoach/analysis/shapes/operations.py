@@ -10,6 +10,7 @@ from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.shapes import suspicions
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     ANY_COMPLEX,
@@ -19,23 +20,23 @@ from embercoach.analysis.shapes.arrays import (
     AnyScalar,
     ArrayShape,
     AxesSymbol,
-    DTypeValue,
-    PromotedDType,
     DTypeSymbol,
+    DTypeValue,
     HostArray,
+    PromotedDType,
     Ratio,
     ShapedArray,
     promote_weak,
     unknown_shape,
     weak_kind,
 )
-from embercoach.analysis.shapes import suspicions
 from embercoach.analysis.shapes.host_arrays import host_arithmetic
 from embercoach.analysis.shapes.integers import (
     ANY_INT,
     Comparison,
     Integer,
     SizeExpr,
+    SizeSymbol,
     add,
     compare,
     floor_divide,
@@ -163,8 +164,6 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
     if n is None and type(b) is Place and type(a) is SizeExpr:
         n = integer_of_place(machine, b)
     if m is not None and n is not None:
-        if kind in (ast.FloorDiv, ast.Mod):
-            note_comparison(machine, m, n)  # the program knows how they are related
         return _integers(kind, m, n)
     x, y = weak_kind(a), weak_kind(b)
     if x is not None and y is not None:
@@ -715,7 +714,7 @@ def call_transfer(
     results: list[Any] = []
     failure: ShapeError | None = None
     for values in combinations(*given):
-        requirements = Requirements(assumes=True)
+        requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
         try:
             positional, named = _split(list(values), len(arguments), keywords)
             results.append(function(requirements, *positional, **named))
@@ -763,7 +762,7 @@ def _call_once(
     positional: int,
     keywords: dict[str, Any],
 ) -> Any:
-    requirements = Requirements(assumes=True)
+    requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
     given, named = _split(values, positional, keywords)
     try:
         result = function(requirements, *given, **named)
@@ -812,9 +811,25 @@ def learn(
         left, right = heap.integer(condition.left), heap.integer(condition.right)
         if compare(left, right) is Comparison.EQUAL:
             continue
+        if _is_decided(machine, left, right):
+            continue
         machine.add_event(frame, node, condition.reason, condition, name)
         if not condition.allows_one:
             heap.learn_equal(left, right)
+
+
+def _is_decided(machine: Machine, left: Integer, right: Integer) -> bool:
+    """Return whether a condition on the path says how two sizes are related."""
+    symbols = _symbols_of(left) | _symbols_of(right)
+    if len(symbols) < 2:
+        return False
+    return any(
+        len(symbols & _symbols_of(truth.left)) > 1 for truth in machine.heap.facts.truths
+    )
+
+
+def _symbols_of(number: Any) -> frozenset[SizeSymbol]:
+    return number.symbols if type(number) is SizeExpr else frozenset()
 
 
 def shape_value(shape: ArrayShape) -> tuple[Any, ...]:

@@ -73,6 +73,8 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
         pass
     except RecursionError:
         pass
+    if machine.is_patched:
+        machine.events.clear()
     return machine
 
 
@@ -309,7 +311,7 @@ def _subscripted(
         )
     if last in ("Annotated", "Final", "ClassVar"):
         return annotated(machine, frame, items[0], name, scope, depth + 1)
-    if last == "Literal":
+    if last.lower() in ("list", "dict", "tuple", "sequence", "literal"):
         return Place(name, is_setting=True, scope=scope)
     return UNKNOWN
 

@@ -29,7 +29,6 @@ from embercoach.analysis.shapes.integers import (
     symbol,
 )
 
-
 #: An array of so many axes is taken for one that no other adds axes to.
 MANY_AXES = 3
 
@@ -77,14 +76,16 @@ class Requirements:
         axes: what unknown axes must be, for the call not to raise.
     """
 
-    def __init__(self, *, assumes: bool = False) -> None:
+    def __init__(self, *, assumes: bool = False, assumes_ranks: bool = False) -> None:
         """Begin with none.
 
         Args:
-            assumes: what programs mean: a size that has a name is seldom 1, and an array of many
-                axes seldom gets more of them.
+            assumes: that a size which has a name is not 1.
+            assumes_ranks: that an array of many axes gets no more of them: to show shapes by, not
+                to find errors by.
         """
         self.assumes = assumes
+        self.assumes_ranks = assumes_ranks
         self.conditions: list[Condition] = []
         self.axes: list[tuple[AxesSymbol, ArrayShape]] = []
 
@@ -139,9 +140,9 @@ class Requirements:
         for known, other in ((a, b), (b, a)):
             # Arrays of many axes meet others of fewer, such as masks and scales.
             rank = known.rank
-            if rank is None or not self.assumes:
+            if rank is None or not self.assumes_ranks:
                 continue
-            if rank >= MANY_AXES and other.least_rank <= rank:
+            if rank >= MANY_AXES and other.least_rank <= rank and 1 not in known.head:
                 sizes = [n if _remains(n) else ANY_INT for n in known.head[: rank - common]]
                 return ArrayShape((*sizes, *tail))
         for longer, shorter in ((a, b), (b, a)):

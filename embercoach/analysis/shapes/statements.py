@@ -6,7 +6,15 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes import attributes, calls, imports
-from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ArrayShape, AxesSymbol, DTypeSymbol, ShapedArray, weak_kind
+from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    DTypeSymbol,
+    ShapedArray,
+    weak_kind,
+)
 from embercoach.analysis.shapes.expressions import _joined, heap_copy, subscript_of
 from embercoach.analysis.shapes.frames import Frame, Snapshot, is_invariant
 from embercoach.analysis.shapes.integers import (
@@ -127,7 +135,7 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
         name = target.id  # type: ignore[attr-defined]
         _name_number(machine, frame, value, name)
         if value is UNKNOWN:
-            value = Place(name, scope=scope_of(frame))
+            value = Place(name)
         bind_name(machine, frame, name, value)
         if frame.logged is not None:
             frame.logged.append((target, name, value))
@@ -218,7 +226,8 @@ def _name_number(machine: Machine, frame: Frame, value: Any, name: str) -> None:
     if not found.is_named or (found.is_foreign and not is_foreign):
         rename(found, name)
         found.is_foreign = is_foreign
-        found.place = scope_of(frame)
+        if found.place is None:
+            found.place = scope_of(frame)
 
 
 def scope_of(frame: Frame) -> object:
@@ -241,7 +250,7 @@ def _unpacked_shape(
     missing = len(targets) - (len(value) - 1)
     if missing < 0:
         return UNKNOWN
-    group = scope_of(frame)
+    group = object()  # sizes of one shape are meant to differ
     names = [getattr(target, "id", "_") for target in targets[place : place + missing]]
     sizes = tuple(
         symbol(f"{axes.name or 'n'}.{place + at}", is_named=False, place=group)
@@ -261,7 +270,7 @@ def _open_unpacked(
     after: int,
 ) -> Any:
     """``*rest, L, D = x.shape``: the unknown axes but for those that are named."""
-    group = scope_of(frame)
+    group = object()  # sizes of one shape are meant to differ
 
     def named(part: list[ast.expr]) -> tuple[SizeExpr, ...]:
         return tuple(symbol(getattr(t, "id", "_"), place=group) for t in part)

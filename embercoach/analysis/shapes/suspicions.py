@@ -105,7 +105,7 @@ def suspicions_of(
     arrays = [value for value in arguments if type(value) is ShapedArray]
     if name in _RESHAPES and arrays:
         axis = moved_axis(arrays[0].shape, result.shape)
-        if axis is not None:
+        if axis is not None and not _is_shift(arrays[0], result.shape):
             reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
             yield node, "SHAPE-004", reason
     elif name in _PAIRED and len(arrays) == 2:
@@ -116,8 +116,7 @@ def suspicions_of(
 
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
     """The axis that a reshape keeps, with other elements before it than it had."""
-    # With as many axes as before it may be a trick, as the shift of relative positions is.
-    if before.rank is None or after.rank is None or before.rank == after.rank:
+    if before.rank is None or after.rank is None:
         return None
     for at, size in enumerate(before.head):
         if not isinstance(size, SizeExpr) or size.atom is None or not _only_named(size):
@@ -131,6 +130,14 @@ def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
         if compare(ahead, now) not in (Comparison.EQUAL,) and _same_factors(before, after):
             return size
     return None
+
+
+def _is_shift(array: ShapedArray, after: ArrayShape) -> bool:
+    """Return whether it may be the shift of relative positions: a row more or less, reshaped."""
+    if array.shape.rank != after.rank:
+        return False
+    is_cut = array.origin is not None and array.origin.name.endswith("__getitem__")
+    return is_cut or any(isinstance(n, SizeExpr) and len(n.terms) > 1 for n in after.head)
 
 
 def _only_named(*numbers: Integer) -> bool:

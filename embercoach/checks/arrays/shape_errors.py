@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.stops import Stop
-from embercoach.analysis.shapes.integers import (
-    Comparison,
-    SizeExpr,
-    without_common_factors,
-)
-from embercoach.analysis.shapes.objects import ObjectReference, Place
+from embercoach.analysis.shapes.differing_sizes import unmeant
 from embercoach.analysis.shapes.source_files import shapes_of
 from embercoach.checks.arrays.shape_messages import message_of
 from embercoach.checks.arrays.shape_nodes import ShapeNodes
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.integers import Integer, SizeSymbol
     from embercoach.analysis.shapes.machine import Machine, ShapeEvent
     from embercoach.checks.arrays.shape_nodes import LocatedNode
 
@@ -56,7 +50,7 @@ def _report(
     code, doubt = event.code or "SHAPE-001", ""
     if event.condition is not None:
         code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
-        doubt = doubtful(event, machine) or ""
+        doubt = (unmeant(event, machine) or "").removeprefix("unless ")
         if not doubt:
             return
     remedy = remedy_of(event, code, found.node, module)
@@ -121,57 +115,3 @@ def _raised_in(path: Path, module: Module) -> frozenset[int]:
         return frozenset()
     events = machine.events.values()
     return frozenset(id(e.node) for e in events if e.condition is None and not e.code)
-
-
-def doubtful(event: ShapeEvent, machine: Machine) -> str | None:
-    """The condition under which a call does not raise, if it is one that nobody means."""
-    condition = event.condition
-    assert condition is not None
-    if condition.comparison is Comparison.DEGENERATE:
-        names = sorted({s.name for n in (condition.left, condition.right) for s in _symbols(n)})
-        if condition.allows_one:
-            return f"{_joined(names)} is 1 or 0" if names else None
-        return f"{_joined(names)} is 0"
-    left, right = reduced(condition.left, condition.right)
-    if _named_apart(left, right, machine, adds_axes=condition.adds_axes) is None:
-        return None
-    return f"{left} equals {right}"
-
-
-def reduced(left: Integer, right: Integer) -> tuple[Integer, Integer]:
-    """Two sizes without the factors that they have in common: B * T and B * S are T and S."""
-    if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
-        return left, right
-    for one, other in ((left, right), (right, left)):
-        if len(one.terms) == 1:
-            parts = without_common_factors(other, one)
-            return (parts[1], parts[0]) if one is left else parts
-    return left, right
-
-
-def _joined(names: list[str]) -> str:
-    return " or ".join(names)
-
-
-def _symbols(number: Integer) -> frozenset[SizeSymbol]:
-    return number.symbols if isinstance(number, SizeExpr) else frozenset()
-
-
-def _named_apart(
-    left: Integer, right: Integer, machine: Machine, *, adds_axes: bool
-) -> tuple[SizeSymbol, SizeSymbol] | None:
-    """Two symbols that stand for different things, as their names in one scope say."""
-    if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
-        return None
-    a, b = left.symbol, right.symbol
-    if a is None or b is None or a.place is None or a.place is not b.place or a.name == b.name:
-        return None
-    # Fields of a configuration are often equal by convention.
-    if not (a.is_named and b.is_named) or isinstance(a.place, (Place, ObjectReference)):
-        return None
-    if frozenset((a, b)) in machine.heap.compared:
-        return None
-    default = machine.defaults.get(a)
-    if default is not None and default == machine.defaults.get(b) and not adds_axes:
-        return None
-    return a, b

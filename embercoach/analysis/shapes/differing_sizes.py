@@ -1,0 +1,110 @@
+"""Whether two sizes that have to be equal are meant to differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.shapes.integers import (
+    Comparison,
+    Integer,
+    SizeExpr,
+    SizeOperation,
+    SizeSymbol,
+    substituted,
+    without_common_factors,
+)
+
+from embercoach.analysis.shapes.objects import ObjectReference, Place
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.machine import Machine, ShapeEvent
+
+
+def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
+    """The condition under which a call doesn't raise, if it is one that nobody means.
+
+    ``unless S equals T``; None where the sizes may well be equal.
+    """
+    condition = event.condition
+    if condition is None:
+        return None
+    if condition.comparison is Comparison.DEGENERATE:
+        names = sorted({s.name for n in (condition.left, condition.right) for s in _symbols(n)})
+        if not names:
+            return None
+        return f"unless {' or '.join(names)} is {'1 or 0' if condition.allows_one else '0'}"
+    if type(condition.left) is int or type(condition.right) is int:
+        return None
+    left, right = reduced(condition.left, condition.right)
+    if not _are_apart(left, right, event, machine) or not _differ_in_general(left, right):
+        return None
+    return f"unless {left} equals {right}"
+
+
+def _differ_in_general(left: Integer, right: Integer) -> bool:
+    """Return whether two sizes differ for numbers that have nothing to do with each other."""
+    names = sorted(_symbols(left) | _symbols(right), key=lambda one: one.serial)
+    for primes in (_PRIMES, _PRIMES[::-1]):
+        values = dict(zip(names, primes, strict=False))
+        if substituted(left, values) == substituted(right, values):
+            return False
+    return len(names) <= len(_PRIMES)
+
+
+_PRIMES: tuple[Integer, ...] = (101, 211, 307, 401, 503, 601)
+
+
+def reduced(left: Integer, right: Integer) -> tuple[Integer, Integer]:
+    """Two sizes without the factors that they have in common: B * T and B * S are T and S."""
+    if not isinstance(left, SizeExpr) or not isinstance(right, SizeExpr):
+        return left, right
+    for one, other in ((left, right), (right, left)):
+        if len(one.terms) == 1:
+            parts = without_common_factors(other, one)
+            return (parts[1], parts[0]) if one is left else parts
+    return left, right
+
+
+def _symbols(number: Integer) -> frozenset[SizeSymbol]:
+    return number.symbols if isinstance(number, SizeExpr) else frozenset()
+
+
+def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machine) -> bool:
+    """Return whether sizes stand for different things, as the names of their symbols say.
+
+    These are parameters of one function, or elements of one shape.
+    """
+    symbols = _symbols(left) | _symbols(right)
+    if not symbols or any(
+        not one.is_named or one.is_joined or one.place is None or one.quotient for one in symbols
+    ):
+        return False
+    if _has_quotient(left) or _has_quotient(right):
+        return False  # whether one divides another one is the caller's business
+    # Fields of a configuration are often equal, or products of each other, by convention.
+    if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
+        return False
+    places = {id(one.place) for one in symbols}
+    is_lone = all(isinstance(n, SizeExpr) and n.symbol is not None for n in (left, right))
+    if len(places) > 1 and not (is_lone and event.operation.endswith("reshape")):
+        return False
+    assert event.condition is not None
+    for a in symbols:
+        for b in symbols:
+            if a is b:
+                continue
+            if a.name == b.name or frozenset((a, b)) in machine.heap.compared:
+                return False
+            default = machine.defaults.get(a)
+            is_same = default is not None and default == machine.defaults.get(b)
+            if is_same and not event.condition.adds_axes:
+                return False
+    return True
+
+
+def _has_quotient(number: Integer) -> bool:
+    return isinstance(number, SizeExpr) and any(
+        isinstance(atom, SizeOperation) and atom.kind == "//"
+        for factors in number.terms
+        for atom in factors
+    )
