@@ -35,6 +35,8 @@ def message_of(event: ShapeEvent, code: str, doubt: str, where: str = "") -> str
 def _messages(event: ShapeEvent, code: str, doubt: str, where: str) -> Iterator[str]:
     """Messages, the longer ones first."""
     reason, name, shapes = event.reason, operation_name(event), shapes_in(event.reason)
+    if is_broadcast(reason) and name == "`matmul`":
+        reason = reason.replace("the shapes", "leading axes", 1)
     if code == "SHAPE-004" and len(shapes) > 1:
         size = reason.partition(" the elements of ")[2].partition(" are ")[0]
         before, after = map(written, shapes[:2])
@@ -42,6 +44,8 @@ def _messages(event: ShapeEvent, code: str, doubt: str, where: str) -> Iterator[
         yield f"`reshape` mixes elements of {size}"
     elif code == "SHAPE-005":
         yield f"`softmax` over {reason.partition(' is ')[0]}, and the product sums over the last"
+    elif reason.endswith("all pairs") and len(shapes) > 1:
+        yield f"{name} of {written(shapes[0])} and {written(shapes[1])} gives all pairs"
     elif event.condition is None:
         prefix = "" if event.code else f"{name}{where}: "
         yield prefix + _shortened(reason)

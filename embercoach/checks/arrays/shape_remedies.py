@@ -199,7 +199,8 @@ def _layer_size(operation: Operation) -> Iterator[Remedy]:
     shapes, name = operation.shapes, operation.event.operation
     text = "Create the layer for its input"
     if name == "mlx.nn.Linear" and len(shapes) == 2 and len(shapes[1]) == 2 and shapes[0]:
-        yield Remedy(f"{text}: `nn.Linear({shapes[0][-1]}, {shapes[1][1]})`")
+        size, (inner, outer) = shapes[0][-1], shapes[1]
+        yield Remedy(f"{text}: `nn.Linear({size}, {inner if size == outer else outer})`")
     elif name in ("mlx.nn.LayerNorm", "mlx.nn.RMSNorm") and len(shapes) == 2 and shapes[1]:
         yield Remedy(f"{text}: `nn.{name.rpartition('.')[2]}({shapes[1][-1]})`")
 
