@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.machine import ShapeEvent
+    from embercoach.analysis.shapes.interpreter import ShapeEvent
 
 
 @check("SHAPE-001", "SHAPE-002", "SHAPE-003", "SHAPE-004", "SHAPE-005")
