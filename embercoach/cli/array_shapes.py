@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from embercoach.analysis.shapes.arrays import ArrayShape
-    from embercoach.analysis.shapes.integers import Integer
+    from embercoach.analysis.shapes.size_integers import Integer
     from embercoach.engine.name_shapes import NameShape
     from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import Line
@@ -82,7 +82,7 @@ def _sizes(shape: ArrayShape) -> list[int | str | None]:
 
 
 def _size(size: Integer) -> int | str | None:
-    from embercoach.analysis.shapes.integers import ANY_INT
+    from embercoach.analysis.shapes.size_integers import ANY_INT
 
     if size is ANY_INT:
         return None

@@ -78,6 +78,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"sizes"},
         {"evaluate", "calls", "gradients"},
         {"project"},
+        {"shapes"},
     ),
     "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body", "torch"}),
     "embercoach.metal": (

@@ -11,7 +11,7 @@ from embercoach.analysis.calls import (
     functions,
     kernel_objects,
     library_calls,
-    shapes,
+    array_ranks,
     star_kwargs,
     transforms,
     visits,
@@ -236,7 +236,7 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
     if type(result) is Array:
-        result = with_shape(result, shapes.of_method(array, name, arguments))
+        result = with_shape(result, array_ranks.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 
 
@@ -301,7 +301,7 @@ def _library_object(
     if type(value) is Array:
         traced = any(may_be_traced(a.value) for a in arguments)
         dtype = layer_dtype(frame.module, callee.cls, arguments)
-        shape = shapes.of_layer(entry.name, arguments)
+        shape = array_ranks.of_layer(entry.name, arguments)
         return Array(dtype, False, False, traced, pulls, shape=shape)
     return with_pulls(value, pulls)
 

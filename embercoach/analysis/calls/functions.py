@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import constants, shapes
+from embercoach.analysis.calls import constants, array_ranks
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.library.fourier import detached
@@ -333,7 +333,7 @@ def seen_in(visit: FunctionVisit) -> list[Fact]:
         if type(value) is Kernel:  # which an annotation as a callable would hide
             frame.names[name] = value
         array = as_array(frame.names[name])
-        if array is not None and (shape := shapes.of_value(value)) is not None:
+        if array is not None and (shape := array_ranks.of_value(value)) is not None:
             frame.names[name] = with_shape(array, shape)
     frame.outer = visit.closure or frame.outer
     frame.exact, frame.rounds_left = True, exactness.MAX_ROUNDS

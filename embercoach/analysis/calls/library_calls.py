@@ -8,7 +8,7 @@ from functools import partial
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import kernel_objects, shapes, sibling_files, transforms
+from embercoach.analysis.calls import kernel_objects, array_ranks, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.calls.library import (
     builtin_calls,
@@ -86,7 +86,7 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return transforms.transform(frame, node, name, arguments)
     special = _SPECIAL.get(name)
     if special is not None:
-        return with_shape(special(frame, node, arguments), shapes.of_call(name, arguments))
+        return with_shape(special(frame, node, arguments), array_ranks.of_call(name, arguments))
     library = name.partition(".")[0]
     if library == "mlx":
         return _mlx(name, arguments)
@@ -156,7 +156,7 @@ def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if entry.kind == "class":
         return LibraryObject(entry.name)
-    return with_shape(api_result(entry, arguments), shapes.of_call(name, arguments))
+    return with_shape(api_result(entry, arguments), array_ranks.of_call(name, arguments))
 
 
 def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
@@ -164,7 +164,7 @@ def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Val
     if not arguments:
         return ARRAY
     value = arguments[0].value
-    shape = shapes.of_items(value) or shapes.of_value(value)
+    shape = array_ranks.of_items(value) or array_ranks.of_value(value)
     return with_shape(_array_of(value, arguments), shape)
 
 

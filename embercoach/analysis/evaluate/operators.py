@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import shapes, sibling_files
+from embercoach.analysis.calls import array_ranks, sibling_files
 from embercoach.analysis.calls.library import fourier, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
@@ -150,7 +150,7 @@ def binary(
             frame.must.operations.append(fact)
     result = _with_arrays(node, symbol, left, right, a, b)
     if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
-        result = with_shape(result, shapes.of_operation(symbol, left, right))
+        result = with_shape(result, array_ranks.of_operation(symbol, left, right))
     if (a is not None and a.role is not None) or (b is not None and b.role is not None):
         return fourier.operate(result, symbol, (left, left_node), (right, right_node))
     return result

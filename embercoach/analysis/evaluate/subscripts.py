@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls import shapes
+from embercoach.analysis.calls import array_ranks
 from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
@@ -85,7 +85,7 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         if frame.gradient is not None:
             pulls = pulls.union(*(marks_of(index[1]) for index in indices if index is not None))
         item = Array(array.dtype, array.literal, False, array.traced, pulls, role)
-        return with_shape(item, shapes.of_index(array.shape, indices))
+        return with_shape(item, array_ranks.of_index(array.shape, indices))
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
         if type(node.value) is cst.Attribute and node.value.attr.value == "at":
             return ArrayAt(Array(traced=True))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.gradients.gradient_roots import DifferentiatedResult, GradientRoot
     from embercoach.analysis.project.import_graph import Node
     from embercoach.analysis.project.project import Project
-    from embercoach.analysis.shapes.machine import SourceFile
+    from embercoach.analysis.shapes.interpreter import SourceFile
     from embercoach.analysis.syntax.source_tree import SourceTree
     from embercoach.analysis.values.summaries import Attributes
 

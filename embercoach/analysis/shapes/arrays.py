@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     AnyInt,
     Integer,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, DType, ShapedArray
-from embercoach.analysis.shapes.integers import ANY_INT
-from embercoach.analysis.shapes.objects import Options
+from embercoach.analysis.shapes.python_values import Options
+from embercoach.analysis.shapes.size_integers import ANY_INT
 from embercoach.analysis.shapes.source_files import shapes_of
 
 if TYPE_CHECKING:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes.arrays import (
-    ANY_FLOAT,
     UNKNOWN,
     DTypeValue,
     HostArray,
-    PromotedDType,
     ShapedArray,
 )
 from embercoach.analysis.shapes.host_arrays import host_attribute
-from embercoach.analysis.shapes.integers import ANY_INT
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.interpreter import call
+from embercoach.analysis.shapes.path_states import joined_values
+from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
     ClassValue,
@@ -32,15 +30,17 @@ from embercoach.analysis.shapes.objects import (
     Reference,
     SuperValue,
     TransformedFunction,
-    one_of,
 )
-from embercoach.analysis.shapes.operations import array_of_place, call_table, shape_value
+from embercoach.analysis.shapes.size_integers import ANY_INT
 from embercoach.analysis.shapes.table.array_members import ArrayAt
+from embercoach.analysis.shapes.table_calls import array_of_place, call_table, shape_value
 from embercoach.analysis.values.promotion import DTYPES
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.frames import Frame
-    from embercoach.analysis.shapes.machine import Machine
+    import ast
+
+    from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.path_states import Frame
 
 #: What an array has, and hardly anything else.
 ARRAY_MEMBERS = frozenset(
@@ -119,8 +119,6 @@ def library_name(name: str) -> Any:
 
 
 def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, name: str) -> Any:
-    from embercoach.analysis.shapes.frames import Facts, Joiner
-
     found = [
         attribute_of(machine, frame, node, option, name)
         for option in owner.values
@@ -128,11 +126,7 @@ def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, n
     ]
     if not found:
         return UNKNOWN
-    empty = Facts({}, {}, {}, {})
-    result = found[0]
-    for value in found[1:]:
-        result = Joiner(empty, empty).value(result, value, "")
-    return result
+    return joined_values(found)
 
 
 def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray, name: str) -> Any:
@@ -250,14 +244,14 @@ def _of_object(
     return UNKNOWN
 
 
-def _bound(machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, found: Any) -> Any:
+def _bound(
+    machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, found: Any
+) -> Any:
     if type(found) is not FunctionValue:
         return found
     if "builtins.staticmethod" in found.decorators:
         return found
     if any(one in _PROPERTIES for one in found.decorators):
-        from embercoach.analysis.shapes.calls import call
-
         return call(machine, frame, node, BoundFunction(found, owner), (), {})
     if "builtins.classmethod" in found.decorators:
         return BoundFunction(found, owner.cls)
@@ -281,5 +275,3 @@ def _of_super(owner: SuperValue, name: str) -> Any:
 def dtype_value(array: ShapedArray) -> DTypeValue:
     """The dtype of an array as a value."""
     return DTypeValue(array.dtype)
-
-

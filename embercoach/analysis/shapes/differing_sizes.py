@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.python_values import ObjectReference, Place
+from embercoach.analysis.shapes.size_integers import (
     Comparison,
     Integer,
     SizeExpr,
@@ -14,10 +15,8 @@ from embercoach.analysis.shapes.integers import (
     without_common_factors,
 )
 
-from embercoach.analysis.shapes.objects import ObjectReference, Place
-
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.machine import Machine, ShapeEvent
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
 
 
 def unmeant(event: ShapeEvent, machine: Machine) -> str | None:

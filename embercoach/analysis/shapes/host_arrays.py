@@ -14,9 +14,9 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     weak_kind,
 )
-from embercoach.analysis.shapes.objects import LibraryName, Options
+from embercoach.analysis.shapes.python_values import LibraryName, Options
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError, is_integer, shape_of
-from embercoach.analysis.shapes.table.registry import TRANSFERS
+from embercoach.analysis.shapes.table.transfers import TRANSFERS
 
 #: Functions that NumPy and MLX share, as far as shapes go.
 _SHARED = frozenset(
@@ -57,7 +57,9 @@ def as_mlx(value: Any) -> Any:
     return ShapedArray(value.shape) if type(value) is HostArray else value
 
 
-def call_numpy(lower: Lower, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def call_numpy(
+    lower: Lower, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
     """Call a function of NumPy.
 
     Args:

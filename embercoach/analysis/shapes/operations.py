@@ -5,12 +5,9 @@ from __future__ import annotations
 import ast
 import math
 from fractions import Fraction
-from functools import cache
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis import mlx_api
-from embercoach.analysis.shapes import suspicions
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     ANY_COMPLEX,
@@ -18,67 +15,55 @@ from embercoach.analysis.shapes.arrays import (
     ANY_STR,
     UNKNOWN,
     AnyScalar,
-    ArrayShape,
     AxesSymbol,
-    DTypeSymbol,
     DTypeValue,
     HostArray,
-    PromotedDType,
     Ratio,
     ShapedArray,
     promote_weak,
-    unknown_shape,
     weak_kind,
 )
 from embercoach.analysis.shapes.host_arrays import host_arithmetic
-from embercoach.analysis.shapes.integers import (
-    ANY_INT,
-    Comparison,
-    Integer,
-    SizeExpr,
-    SizeSymbol,
-    add,
-    compare,
-    floor_divide,
-    modulo,
-    multiply,
-    subtract,
-    symbol,
-)
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
     Entries,
     Items,
-    Iterator,
     ListReference,
     ObjectReference,
     Options,
     Place,
     Reference,
     Truth,
-    new_number,
     one_of,
     options_of,
 )
 from embercoach.analysis.shapes.requirements import (
-    ArgumentError,
-    Requirements,
-    ShapeError,
     is_integer,
 )
-from embercoach.analysis.shapes.table.array_members import ArrayAt
-from embercoach.analysis.shapes.table.layers import MadeLayer
-from embercoach.analysis.shapes.table.registry import TRANSFERS
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    Comparison,
+    Integer,
+    SizeExpr,
+    add,
+    compare,
+    floor_divide,
+    modulo,
+    multiply,
+    subtract,
+)
+from embercoach.analysis.shapes.table_calls import (
+    as_integer,
+    call_table,
+    integer_of_place,
+    new_list,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.path_states import Frame
 
-    from embercoach.analysis.shapes.frames import Frame
-    from embercoach.analysis.shapes.machine import Machine
-
-#: Alternatives of all arguments of a call that are tried out.
-MOST_ALTERNATIVES = 6
 
 _ARRAY_OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "mlx.core.add",
@@ -104,38 +89,26 @@ _ARRAY_OPERATORS: dict[type[ast.AST], str] = {
     ast.USub: "mlx.core.negative",
 }
 _SYMBOLS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.MatMult: "@", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=",
-    ast.Gt: ">", ast.GtE: ">=",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.MatMult: "@",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
 }
 
 
-def as_integer(machine: Machine, value: Any) -> Integer | None:
-    """The integer that a value is; of a setting, the symbol of its place."""
-    if type(value) is Place and value.is_setting:
-        return integer_of_place(machine, value)
-    if is_integer(value):
-        return value  # type: ignore[no-any-return]
-    return None
-
-
-def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
-    """The symbol of the integer that a place holds."""
-    found = machine.open_attributes.get((id(place), "int"))
-    if found is None:
-        found = symbol(place.name, place=place.scope, is_local=False)
-        machine.open_attributes[id(place), "int"] = found
-        machine.open_attributes[id(place), "place"] = place  # keeps its id
-    return found  # type: ignore[no-any-return]
-
-
-def array_of_place(place: Place) -> ShapedArray:
-    """An array of which nothing is known."""
-    dtype = PromotedDType(frozenset((DTypeSymbol(place.name),)))
-    return ShapedArray(unknown_shape(place.name), dtype)
-
-
-def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any) -> Any:
+def binary(
+    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
+) -> Any:
     """``a OP b``."""
     a, b = machine.heap.value(a), machine.heap.value(b)
     if type(a) is HostArray or type(b) is HostArray:
@@ -148,16 +121,22 @@ def binary(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a
         name = _ARRAY_OPERATORS.get(kind)
         a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
         for other in (a, b):
-            if not (type(other) in (ShapedArray, Place, Options) or other is UNKNOWN
-                    or weak_kind(other) is not None):
+            if not (
+                type(other) in (ShapedArray, Place, Options)
+                or other is UNKNOWN
+                or weak_kind(other) is not None
+            ):
                 return UNKNOWN
         return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
     if type(a) is Options or type(b) is Options:
-        return one_of([
-            binary(machine, frame, node, kind, x, y)
-            for x, y in combinations(options_of(a), options_of(b))
-            if x is not None and y is not None
-        ] or [UNKNOWN])
+        return one_of(
+            [
+                binary(machine, frame, node, kind, x, y)
+                for x, y in combinations(options_of(a), options_of(b))
+                if x is not None and y is not None
+            ]
+            or [UNKNOWN]
+        )
     m, n = as_integer(machine, a), as_integer(machine, b)
     if m is None and type(a) is Place and type(b) is SizeExpr:
         m = integer_of_place(machine, a)  # a number beside a size
@@ -318,7 +297,9 @@ def joined_items(left: Items, right: Items) -> Items:
         return right
     if right.items == ():
         return left
-    parts = [x for one in (left, right) for x in (one.items if one.items is not None else [one.common])]
+    parts = [
+        x for one in (left, right) for x in (one.items if one.items is not None else [one.common])
+    ]
     first = parts[0]
     return Items(None, first if all(part == first for part in parts) else UNKNOWN)
 
@@ -344,24 +325,12 @@ def _repeated(machine: Machine, value: Any, times: Integer | None) -> Any:
     return ANY_STR if type(value) is str else UNKNOWN
 
 
-def new_list(machine: Machine, items: Items) -> ListReference:
-    """A new list."""
-    made = ListReference(new_number())
-    machine.heap.objects[made.number] = items
-    return made
-
-
-def new_dict(machine: Machine, entries: Entries) -> DictReference:
-    """A new dictionary."""
-    made = DictReference(new_number())
-    machine.heap.objects[made.number] = entries
-    return made
-
-
 # -- comparison ------------------------------------------------------------------------------
 
 
-def compared(machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any) -> Any:
+def compared(
+    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
+) -> Any:
     """``a < b`` and the like; a ``Truth`` where it is not decided."""
     a, b = machine.heap.value(a), machine.heap.value(b)
     if kind in (ast.Is, ast.IsNot):
@@ -524,316 +493,3 @@ def negated(value: Any) -> Any:
     if type(value) is Truth:
         return Truth(value.operator, value.left, value.right, not value.is_negated)
     return ANY_BOOL
-
-
-# -- calls of the table ----------------------------------------------------------------------
-
-
-def lowered(machine: Machine, value: Any) -> Any:
-    """A value as transfer functions take it."""
-    value = machine.heap.value(value)
-    kind = type(value)
-    if kind is ShapedArray or value is None or kind in (int, bool, float, str, SizeExpr):
-        return value
-    if kind is tuple:
-        return tuple(lowered(machine, item) for item in value)
-    if kind is ListReference:
-        held = machine.heap.objects.get(value.number)
-        if type(held) is Items and held.items is not None:
-            return [lowered(machine, item) for item in held.items]
-        return UNKNOWN
-    if kind is DictReference:
-        held = machine.heap.objects.get(value.number)
-        if type(held) is Entries and not held.is_open:
-            return {key: lowered(machine, item) for key, item in held.known.items()}
-        return UNKNOWN
-    if kind is Truth:
-        # A comparison of unknown values may be one of arrays.
-        is_host = type(value.left) is not Place and type(value.right) is not Place
-        return ANY_BOOL if is_host else UNKNOWN
-    if kind is slice:
-        parts = (value.start, value.stop, value.step)
-        return slice(*(lowered(machine, _as_size(machine, v)) for v in parts))
-    if kind is Options or kind in _TAKEN or is_integer(value):
-        return value
-    if kind is ObjectReference and value.cls is None and value.library:
-        return MadeLayer(value.library, attributes_of(machine, value))
-    if kind is Iterator and value.items is not None:
-        return [lowered(machine, item) for item in value.items]
-    return UNKNOWN
-
-
-_TAKEN = (ArrayAt, HostArray, Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...), complex)
-
-
-def attributes_of(machine: Machine, layer: ObjectReference) -> dict[str, Any]:
-    """The attributes of a layer, as transfer functions take them."""
-    held = machine.heap.objects.get(layer.number)
-    values = held.values if type(held) is Attributes else {}
-    return {name: lowered(machine, value) for name, value in values.items()}
-
-
-def raised_value(machine: Machine, result: Any) -> Any:
-    """The value of a transfer function's result: its lists are new lists."""
-    if type(result) is list:
-        return new_list(machine, Items(tuple(raised_value(machine, item) for item in result)))
-    if type(result) is tuple:
-        return tuple(raised_value(machine, item) for item in result)
-    if type(result) is MadeLayer:
-        made = ObjectReference(new_number(), None, result.name)
-        values = {key: raised_value(machine, value) for key, value in result.attributes.items()}
-        machine.heap.objects[made.number] = Attributes(values)
-        return made
-    if type(result) is dict:
-        return new_dict(machine, Entries({k: raised_value(machine, v) for k, v in result.items()}))
-    return result
-
-
-def call_table(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> Any:
-    """Call a transfer function by its name."""
-    function = TRANSFERS.get(name)
-    if function is None:
-        return UNKNOWN
-    arguments, keywords = with_sizes(machine, name, arguments, keywords)
-    return call_transfer(machine, frame, node, name, function, arguments, keywords)
-
-
-def with_sizes(
-    machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a function of MLX; unknown ones are integers, where it takes these."""
-    integers, arrays = _integer_parameters(name), _array_parameters(name)
-
-    def converted(key: int | str, value: Any) -> Any:
-        if key in integers or (type(key) is int and "*" in integers):
-            # ``x.reshape(a, b)``: several arguments are one integer each.
-            is_one = f"{key}!" in integers or ("*" in integers and len(arguments) > 2)
-            return _as_size(machine, value, is_one=is_one)
-        return _without_sizes(machine, value) if key in arrays else value
-
-    return (
-        tuple(converted(at, value) for at, value in enumerate(arguments)),
-        {key: converted(key, value) for key, value in keywords.items()},
-    )
-
-
-@cache
-def _array_parameters(name: str) -> frozenset[int | str]:
-    """The places and names of a function's parameters that take arrays, and no numbers."""
-    entry = mlx_api.lookup(name)
-    start = 1 if name.startswith("mlx.core.array.") else 0
-    return frozenset(
-        key
-        for at, one in enumerate(() if entry is None else entry.params, start)
-        if one.accepts in ("array", "list[array]")
-        for key in (at, one.name)
-    )
-
-
-def _without_sizes(machine: Machine, value: Any) -> Any:
-    """An argument for arrays: what was taken for a symbolic size is unknown."""
-    value = machine.heap.value(value)
-    if type(value) is SizeExpr:
-        return UNKNOWN
-    if type(value) is ListReference:
-        held = machine.heap.objects.get(value.number)
-        if type(held) is not Items or held.items is None:
-            return value
-        value = held.items
-    if type(value) is tuple:
-        items = tuple(map(machine.heap.value, value))
-        return tuple(UNKNOWN if type(item) is SizeExpr else item for item in items)
-    return value
-
-
-@cache
-def _integer_parameters(name: str) -> frozenset[int | str]:
-    """The places and names of a function's parameters for sizes; with ``!`` those of one each."""
-    entry = mlx_api.lookup(name)
-    if entry is None:
-        return frozenset()
-    start = 1 if name.startswith("mlx.core.array.") else 0  # the array itself
-    found: set[int | str] = set()
-    for at, one in enumerate(entry.params, start):
-        if "array" in one.accepts or not (one.takes_only_ints or one.name in ("shape", "stop")):
-            continue
-        found |= {"*"} if one.kind == "variadic" else {at, one.name}
-        if one.accepts == "int":
-            found |= {f"{at}!", f"{one.name}!"}
-    if name == "mlx.core.arange":
-        found |= {0, "0!", "1!"}
-    return frozenset(found)
-
-
-def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
-    """An argument for a size: an unknown one is an integer, if it can't be a tuple of them."""
-    value = machine.heap.value(value)
-    if type(value) is Place:
-        if not is_one:
-            return value
-        number = integer_of_place(machine, value)
-        machine.heap.facts.places.setdefault(value, number)
-        return number
-    if type(value) is tuple:
-        return tuple(_as_size(machine, item) for item in value)
-    if type(value) is ListReference:
-        held = machine.heap.objects.get(value.number)
-        if type(held) is Items and held.items is not None:
-            return tuple(_as_size(machine, item) for item in held.items)
-    if type(value) is Options and None in value.values:
-        return one_of([_as_size(machine, v) if type(v) is Place else v for v in value.values])
-    return value
-
-
-def call_transfer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> Any:
-    """Call a transfer function, for each combination of what its arguments may be."""
-    given = [_alternatives(machine, value) for value in (*arguments, *keywords.values())]
-    number = math.prod(map(len, given))
-    if number == 1:
-        values = [one[0] for one in given]
-        return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
-    if number > MOST_ALTERNATIVES:
-        given = [one if len(one) == 1 else [UNKNOWN] for one in given]
-        values = [one[0] for one in given]
-        return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
-    results: list[Any] = []
-    failure: ShapeError | None = None
-    for values in combinations(*given):
-        requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
-        try:
-            positional, named = _split(list(values), len(arguments), keywords)
-            results.append(function(requirements, *positional, **named))
-        except ArgumentError:
-            results.append(UNKNOWN)
-        except ShapeError as error:
-            failure = error
-        except (TypeError, KeyError):
-            results.append(UNKNOWN)
-    if not results:
-        if failure is not None:
-            machine.add_event(frame, node, failure.reason, None, name)
-        return UNKNOWN
-    return _either(machine, results, frame, node)
-
-
-def _either(machine: Machine, results: list[Any], frame: Frame, node: ast.AST) -> Any:
-    from embercoach.analysis.shapes.frames import Facts, Joiner
-
-    empty = Facts({}, {}, {}, {})
-    found = results[0]
-    for other in results[1:]:
-        found = Joiner(empty, empty).value(found, other, "")
-    return raised_value(machine, _stamped(found, node))
-
-
-def _alternatives(machine: Machine, value: Any) -> list[Any]:
-    value = lowered(machine, value)
-    return list(value.values) if type(value) is Options else [value]
-
-
-def _split(
-    values: list[Any], positional: int, keywords: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    return values[:positional], dict(zip(keywords, values[positional:], strict=True))
-
-
-def _call_once(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    function: Callable[..., Any],
-    values: list[Any],
-    positional: int,
-    keywords: dict[str, Any],
-) -> Any:
-    requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
-    given, named = _split(values, positional, keywords)
-    try:
-        result = function(requirements, *given, **named)
-    except ArgumentError as error:
-        # What a name holds may be of another kind after all; a literal is what it is.
-        if _has_literal(node):
-            machine.add_event(frame, node, error.reason, None, name)
-        return UNKNOWN
-    except ShapeError as error:
-        machine.add_event(frame, node, error.reason, None, name)
-        return UNKNOWN
-    except (TypeError, KeyError):
-        return UNKNOWN
-    if requirements.axes or requirements.conditions:
-        cause = suspicions.reduced_axis(given) if requirements.conditions else None
-        learn(machine, frame, cause or node, name, requirements)
-    if type(result) is ShapedArray:
-        result = suspicions.with_origin(node, name, given, named, result)
-        for at, code, reason in suspicions.suspicions_of(node, name, given, result):
-            machine.add_event(frame, at, reason, None, name, code)
-    return raised_value(machine, _stamped(result, node))
-
-
-def _has_literal(node: ast.AST) -> bool:
-    """Return whether a call has a number or a bool as an argument."""
-    given = [*getattr(node, "args", ()), *(k.value for k in getattr(node, "keywords", ()))]
-    return any(type(one) is ast.Constant and type(one.value) in (bool, float) for one in given)
-
-
-def _stamped(result: Any, node: ast.AST) -> Any:
-    if type(result) is ShapedArray and not result.line:
-        return ShapedArray(
-            result.shape, result.dtype, getattr(node, "lineno", 0), result.origin
-        )
-    return result
-
-
-def learn(
-    machine: Machine, frame: Frame, node: ast.AST, name: str, requirements: Requirements
-) -> None:
-    """Learn what a call that did not raise requires, and note what it may raise for."""
-    heap = machine.heap
-    for axes, shape in requirements.axes:
-        heap.bind_axes(axes, shape)
-    for condition in requirements.conditions:
-        left, right = heap.integer(condition.left), heap.integer(condition.right)
-        if compare(left, right) is Comparison.EQUAL:
-            continue
-        if _is_decided(machine, left, right):
-            continue
-        machine.add_event(frame, node, condition.reason, condition, name)
-        if not condition.allows_one:
-            heap.learn_equal(left, right)
-
-
-def _is_decided(machine: Machine, left: Integer, right: Integer) -> bool:
-    """Return whether a condition on the path says how two sizes are related."""
-    symbols = _symbols_of(left) | _symbols_of(right)
-    if len(symbols) < 2:
-        return False
-    return any(
-        len(symbols & _symbols_of(truth.left)) > 1 for truth in machine.heap.facts.truths
-    )
-
-
-def _symbols_of(number: Any) -> frozenset[SizeSymbol]:
-    return number.symbols if type(number) is SizeExpr else frozenset()
-
-
-def shape_value(shape: ArrayShape) -> tuple[Any, ...]:
-    """The value of ``x.shape``."""
-    if shape.middle is None:
-        return shape.head
-    return (*shape.head, shape.middle, *shape.tail)

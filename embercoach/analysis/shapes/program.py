@@ -3,49 +3,29 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes import expressions, statements, table  # noqa: F401  (register)
-from embercoach.analysis.shapes.arrays import (
-    ANY_FLOAT,
-    ANY_STR,
-    UNKNOWN,
-    DTypeSymbol,
-    PromotedDType,
-    ShapedArray,
-    unknown_shape,
+from embercoach.analysis.shapes import (
+    expression_shapes,  # noqa: F401  (fill the tables of evaluators and executors)
+    statement_paths,  # noqa: F401
+    table,
 )
-from embercoach.analysis.shapes.attributes import class_member, classes_of, library_base
-from embercoach.analysis.shapes.calls import (
-    call,
-    call_function,
-    default_of,
-    escape,
-    fields_of,
-    instantiate,
+from embercoach.analysis.shapes.function_runs import (
     run_function,
 )
-from embercoach.analysis.shapes.expressions import heap_copy
-from embercoach.analysis.shapes.frames import Frame
-from embercoach.analysis.shapes.integers import ANY_INT, SizeExpr, symbol
-from embercoach.analysis.shapes.machine import BudgetError, Machine, ShapeEvent, SourceFile
-from embercoach.analysis.shapes.objects import (
-    Attributes,
-    BoundFunction,
-    ClassValue,
-    Entries,
-    FunctionValue,
-    LibraryName,
-    ModuleValue,
-    ObjectReference,
-    Options,
-    Place,
-    new_number,
+from embercoach.analysis.shapes.general_values import general_arguments, general_instance
+from embercoach.analysis.shapes.interpreter import (
+    BudgetError,
+    Machine,
+    SourceFile,
 )
-from embercoach.analysis.shapes.operations import new_dict
+from embercoach.analysis.shapes.path_states import Frame
+from embercoach.analysis.shapes.python_values import (
+    ClassValue,
+    FunctionValue,
+    ModuleValue,
+)
 from embercoach.analysis.shapes.relevance import is_relevant
-from embercoach.analysis.shapes.requirements import is_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +122,7 @@ def run_root(
     machine.commit()
     if machine.keeps_records or (learned and left - machine.left < SHORT):
         # Once more, with what is learned late of the shapes of its arguments.
-        machine.heap.restore(frame, heap_copy(state))
+        machine.heap.restore(frame, state.copy())
         machine.heap.version = next(machine.heap.versions)
         machine.heap.facts.axes.update(learned)
         run_function(machine, frame, function.node, function, names, is_root=True)
@@ -154,278 +134,3 @@ def run_root(
 
 #: Steps of a function that is run once more, when more is known of its arguments.
 SHORT = 600
-
-
-def general_arguments(
-    machine: Machine, function: FunctionValue, parameters: list[ast.arg]
-) -> dict[str, Any]:
-    """The most general values of a function's parameters."""
-    assert not isinstance(function.node, ast.Lambda)
-    arguments = function.node.args
-    names: dict[str, Any] = {}
-    scope = object()
-    is_setting = function.name == "__init__"
-    first_default = len(parameters) - len(function.defaults)
-    for at, parameter in enumerate(parameters):
-        default = function.defaults[at - first_default] if at >= first_default else UNKNOWN
-        names[parameter.arg] = general_value(
-            machine, function.frame, parameter.annotation, parameter.arg, default, scope,
-            is_setting=is_setting,
-        )
-    for parameter, default in zip(
-        arguments.kwonlyargs, function.keyword_defaults, strict=True
-    ):
-        names[parameter.arg] = general_value(
-            machine, function.frame, parameter.annotation, parameter.arg, default, scope,
-            is_setting=is_setting,
-        )
-    if arguments.vararg is not None:
-        names[arguments.vararg.arg] = UNKNOWN
-    if arguments.kwarg is not None:
-        names[arguments.kwarg.arg] = new_dict(machine, Entries({}, is_open=True))
-    return names
-
-
-def general_value(
-    machine: Machine,
-    frame: Frame,
-    annotation: ast.expr | None,
-    name: str,
-    default: Any,
-    scope: object,
-    *,
-    is_setting: bool,
-) -> Any:
-    """Any value of a parameter or a field."""
-    if annotation is not None:
-        value = annotated(machine, frame, annotation, name, scope, 0)
-        if value is not UNKNOWN:
-            if type(value) is SizeExpr and type(default) is int:
-                (found,) = value.symbols
-                machine.defaults[found] = default
-            if default is None and not (type(value) is Options and None in value.values):
-                return Options((None, value)) if type(value) is not Options else value
-            return value
-    if default is None:
-        place = Place(name, is_setting=is_setting, scope=scope)
-        return Options((None, place))
-    if type(default) is bool:
-        return Place(name, is_setting=True, scope=scope)
-    if type(default) is int:
-        found = symbol(name, place=scope, is_local=False)
-        machine.defaults[next(iter(found.symbols))] = default
-        return found
-    if type(default) is float:
-        return ANY_FLOAT
-    if type(default) is str:
-        return Place(name, is_setting=True, scope=scope)
-    if default is not UNKNOWN and type(default) is not ShapedArray and type(default) is not Place:
-        return default if isinstance(default, (LibraryName, FunctionValue)) else UNKNOWN
-    return Place(name, is_setting=is_setting or is_size_name(name), scope=scope)
-
-
-def is_size_name(name: str) -> bool:
-    """Return whether a parameter is called as numbers of things are: ``dim``, ``num_heads``."""
-    return (
-        name in _SIZE_NAMES
-        or name.startswith(("num_", "n_"))
-        or name.endswith(("_dim", "_dims", "_size", "_len", "_length", "_channels", "_heads"))
-    )
-
-
-_SIZE_NAMES = frozenset(
-    """
-    dim dims n_heads heads channels in_channels out_channels width height size
-    in_features out_features input_dims output_dims vocab batch_size seq_len kernel_size stride
-    config args cfg
-    """.split()
-)
-
-
-def annotated(
-    machine: Machine, frame: Frame, node: ast.expr, name: str, scope: object, depth: int
-) -> Any:
-    """Any value of a type; ``UNKNOWN`` for one that says nothing."""
-    if depth > 4:
-        return UNKNOWN
-    if isinstance(node, ast.Constant):
-        if node.value is None:
-            return None
-        if isinstance(node.value, str) and len(node.value) < 200:
-            try:
-                inner = ast.parse(node.value, mode="eval").body
-            except (SyntaxError, ValueError, RecursionError):
-                return UNKNOWN
-            return annotated(machine, frame, inner, name, scope, depth + 1)
-        return UNKNOWN
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        parts = [
-            annotated(machine, frame, part, name, scope, depth + 1)
-            for part in (node.left, node.right)
-        ]
-        return _union(parts)
-    if isinstance(node, ast.Subscript):
-        return _subscripted(machine, frame, node, name, scope, depth)
-    machine.trials += 1
-    try:
-        value = machine.evaluate(frame, node)
-    finally:
-        machine.trials -= 1
-    return of_type(machine, value, name, scope)
-
-
-def _union(parts: list[Any]) -> Any:
-    found: list[Any] = []
-    objects = [part for part in parts if type(part) is ObjectReference]
-    if len(objects) == 1 and all(
-        part is UNKNOWN or type(part) is Place for part in parts if part is not objects[0]
-    ):
-        return objects[0]  # ``Config | dict``: what it is made of
-    for part in parts:
-        if part is UNKNOWN:
-            return UNKNOWN
-        found += part.values if type(part) is Options else (part,)
-    return Options(tuple(found)) if 1 < len(found) <= 4 else UNKNOWN
-
-
-def _subscripted(
-    machine: Machine, frame: Frame, node: ast.Subscript, name: str, scope: object, depth: int
-) -> Any:
-    machine.trials += 1
-    try:
-        value = machine.evaluate(frame, node.value)
-    finally:
-        machine.trials -= 1
-    last = value.name.rpartition(".")[2] if type(value) is LibraryName else ""
-    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if last == "Optional":
-        return _union([annotated(machine, frame, items[0], name, scope, depth + 1), None])
-    if last == "Union":
-        return _union([annotated(machine, frame, item, name, scope, depth + 1) for item in items])
-    if last in ("tuple", "Tuple") and not any(
-        isinstance(item, ast.Constant) and item.value is ... for item in items
-    ):
-        return tuple(
-            annotated(machine, frame, item, f"{name}[{at}]", scope, depth + 1)
-            for at, item in enumerate(items)
-        )
-    if last in ("Annotated", "Final", "ClassVar"):
-        return annotated(machine, frame, items[0], name, scope, depth + 1)
-    if last.lower() in ("list", "dict", "tuple", "sequence", "literal"):
-        return Place(name, is_setting=True, scope=scope)
-    return UNKNOWN
-
-
-def of_type(machine: Machine, value: Any, name: str, scope: object) -> Any:
-    """Any value of a class."""
-    if type(value) is ClassValue:
-        return general_instance(machine, value)
-    if type(value) is not LibraryName:
-        return UNKNOWN
-    if value.name == "mlx.core.array":
-        return ShapedArray(
-            unknown_shape(name), PromotedDType(frozenset((DTypeSymbol(name),)))
-        )
-    if value.name == "builtins.int":
-        return symbol(name, place=scope, is_local=False)
-    if value.name == "builtins.float":
-        return ANY_FLOAT
-    if value.name in ("builtins.bool", "builtins.str"):
-        return Place(name, is_setting=True, scope=scope)
-    if value.name in ("builtins.dict", "builtins.list"):
-        return Place(name, is_setting=True, scope=scope)
-    return UNKNOWN
-
-
-def general_instance(machine: Machine, cls: ClassValue) -> Any:
-    """An instance of a class, made with the most general arguments."""
-    found = machine.instances.get(cls)
-    if found is not None:
-        return found
-    library = library_base(cls)
-    made = ObjectReference(
-        new_number(), cls, library if library.startswith("mlx.") else "", is_open=True
-    )
-    machine.instances[cls] = made
-    machine.heap.objects[made.number] = Attributes({})
-    frame = cls.frame
-    init = class_member(cls, "__init__")
-    machine.trials += not isinstance(init, FunctionValue)
-    trials = machine.trials
-    try:
-        if type(init) is FunctionValue and not isinstance(init.node, ast.Lambda):
-            parameters = [*init.node.args.posonlyargs, *init.node.args.args]
-            names = {parameters[0].arg: made} if parameters else {}
-            names.update(general_arguments(machine, init, parameters[1:]))
-            if not any(one.node is init.node for one in machine.active):
-                run_function(machine, frame, init.node, init, names)
-        elif any(one.is_dataclass for one in classes_of(cls)) or not library:
-            _general_fields(machine, made, cls)
-    finally:
-        machine.trials = trials - (not isinstance(init, FunctionValue))
-    _forget_state(machine, made, cls)
-    return made
-
-
-def _forget_state(machine: Machine, made: ObjectReference, cls: ClassValue) -> None:
-    """Forget attributes that methods change: an instance may have been used before."""
-    held = machine.heap.objects.get(made.number)
-    if type(held) is not Attributes:
-        return
-    changed = {name for one in classes_of(cls) for name in _changed_attributes(one.node)}
-    values = {
-        name: UNKNOWN if name in changed else value
-        for name, value in held.values.items()
-    }
-    machine.heap.write(made.number, Attributes(values, held.is_summary, held.doubtful))
-
-
-@lru_cache(maxsize=512)
-def _changed_attributes(node: ast.ClassDef) -> frozenset[str]:
-    """Attributes of ``self`` that methods other than the constructor assign."""
-    found: set[str] = set()
-    for method in node.body:
-        if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        if method.name in ("__init__", "__post_init__") or not method.args.args:
-            continue
-        own = method.args.args[0].arg
-        for one in ast.walk(method):
-            targets: list[ast.expr] = []
-            if isinstance(one, ast.Assign):
-                targets = list(one.targets)
-            elif isinstance(one, (ast.AugAssign, ast.AnnAssign)):
-                targets = [one.target]
-            while targets:
-                target = targets.pop()
-                if isinstance(target, (ast.Tuple, ast.List)):
-                    targets += target.elts
-                elif isinstance(target, ast.Subscript):
-                    targets.append(target.value)
-                elif (
-                    isinstance(target, ast.Attribute)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == own
-                ):
-                    found.add(target.attr)
-    return frozenset(found)
-
-
-def _general_fields(machine: Machine, made: ObjectReference, cls: ClassValue) -> None:
-    values: dict[str, Any] = {}
-    for name, statement, owner in fields_of(cls):
-        default = default_of(machine, owner, statement)
-        values[name] = general_value(
-            machine, owner.frame, statement.annotation, name, default, made, is_setting=True
-        )
-    machine.heap.write(made.number, Attributes(values))
-    after = class_member(cls, "__post_init__")
-    if type(after) is FunctionValue:
-        call_function(machine, owner_frame(cls), after.node, after, (made,), {})
-
-
-def owner_frame(cls: ClassValue) -> Frame:
-    """The frame that a class is defined in."""
-    return cls.frame
-
-

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 from embercoach.analysis.shapes.attributes import ARRAY_MEMBERS
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.machine import SourceFile
-    from embercoach.analysis.shapes.objects import FunctionValue
+    from embercoach.analysis.shapes.interpreter import SourceFile
+    from embercoach.analysis.shapes.python_values import FunctionValue
 
 #: A function of so few nodes is always run: it may compute a size.
 SMALL = 80

@@ -8,18 +8,17 @@ sizes alike, and asks here for what MLX checks. What fails for all values of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
     AxesSymbol,
     ShapedArray,
-    shape_of_rank,
     unknown_shape,
     weak_kind,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     AnyInt,
     Comparison,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.imports import LIBRARIES
-from embercoach.analysis.shapes.machine import Machine, SourceFile
+from embercoach.analysis.shapes.interpreter import Machine, SourceFile
 from embercoach.analysis.shapes.program import analysed
 
 if TYPE_CHECKING:

@@ -5,12 +5,11 @@ What an axis means is known from the call that makes it (``Origin``), and from t
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
     Integer,
@@ -20,6 +19,7 @@ from embercoach.analysis.shapes.integers import (
 )
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
 _REDUCTIONS = frozenset(
@@ -83,9 +83,7 @@ def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
     return len(arrays) == 1 or name in _PAIRED
 
 
-def _axes_of(
-    arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape
-) -> tuple[int, ...]:
+def _axes_of(arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape) -> tuple[int, ...]:
     """The axes that a call reduces or normalizes, from the end."""
     axis = keywords.get("axis", arguments[1] if len(arguments) > 1 else None)
     named = axis if type(axis) in (tuple, list) else (axis,)
@@ -141,9 +139,7 @@ def _is_shift(array: ShapedArray, after: ArrayShape) -> bool:
 
 
 def _only_named(*numbers: Integer) -> bool:
-    return all(
-        one.is_named for n in numbers if isinstance(n, SizeExpr) for one in n.symbols
-    )
+    return all(one.is_named for n in numbers if isinstance(n, SizeExpr) for one in n.symbols)
 
 
 def _same_factors(before: ArrayShape, after: ArrayShape) -> bool:

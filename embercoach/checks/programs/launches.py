@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.calls import shapes
+from embercoach.analysis.calls import array_ranks
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
 from embercoach.analysis.sizes.ceil_division import whole_multiple
 from embercoach.analysis.values.joins import as_array, as_number
@@ -175,7 +175,7 @@ def _inputs(definition: Definition, fact: CallFact) -> tuple[Input, ...] | None:
 
 
 def _input(name: str, value: Value) -> Input:
-    shape, dtype = shapes.of_value(value), dtype_of(value)
+    shape, dtype = array_ranks.of_value(value), dtype_of(value)
     if shape is None or shape.sizes is None:
         return Input(name, dtype, ranked=shape is not None)
     return Input(name, dtype, len(shape.sizes), shape.elements)

@@ -62,7 +62,7 @@ from embercoach.analysis.shapes.arrays import (
     dtype_symbol,
     shape_substituted,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
     Integer,
@@ -75,7 +75,7 @@ from embercoach.analysis.shapes.integers import (
     symbol,
 )
 from embercoach.analysis.shapes.requirements import Condition, Requirements, ShapeError
-from embercoach.analysis.shapes.table.registry import TRANSFERS
+from embercoach.analysis.shapes.table.transfers import TRANSFERS
 
 #: Positional and keyword arguments.
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -20,9 +20,9 @@ from embercoach.analysis.shapes.arrays import (
     concrete,
     dtype_symbol,
 )
-from embercoach.analysis.shapes.integers import symbol
+from embercoach.analysis.shapes.size_integers import symbol
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError
-from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
 from tests.analysis.shapes import oracle
 
 NAMES = sorted(

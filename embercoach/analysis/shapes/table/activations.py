@@ -12,12 +12,12 @@ from embercoach.analysis.shapes.arrays import (
     promote_weak,
 )
 from embercoach.analysis.shapes.requirements import Requirements, array_of
-from embercoach.analysis.shapes.table import reductions
+from embercoach.analysis.shapes.table import reduction_shapes
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast, meeting_dtype
-from embercoach.analysis.shapes.table.layers import parameter, size_of
+from embercoach.analysis.shapes.table.layer_shapes import parameter, size_of
 from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.reductions import axes_argument, axis_argument, replaced
-from embercoach.analysis.shapes.table.registry import (
+from embercoach.analysis.shapes.table.reduction_shapes import axes_argument, axis_argument, replaced
+from embercoach.analysis.shapes.table.transfers import (
     LAYER_CALLS,
     LAYERS,
     layer,
@@ -126,7 +126,7 @@ def step(requirements: Requirements, x: object, threshold: object = 0.0) -> obje
 @transfer("mlx.nn.softmax")
 def softmax(requirements: Requirements, x: object, axis: object = -1) -> object:
     """``nn.softmax``: the same as ``mx.softmax``."""
-    return reductions.softmax(requirements, array_argument(requirements, x), axis)
+    return reduction_shapes.softmax(requirements, array_argument(requirements, x), axis)
 
 
 @transfer("mlx.nn.softmin")

@@ -15,8 +15,8 @@ from embercoach.analysis.shapes.arrays import (
     floating,
     is_floating,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Integer, multiply
 from embercoach.analysis.shapes.requirements import Requirements, is_integer, sizes_of
+from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply
 from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.elementwise import (
     ITEM_SIZES,
@@ -33,8 +33,8 @@ from embercoach.analysis.shapes.table.indexing import (
     index_dtype,
     kind_of,
 )
-from embercoach.analysis.shapes.table.joins import fits, slice_length
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.joining_shapes import fits, slice_length
+from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def _member(name: str) -> str:

@@ -11,11 +11,11 @@ from embercoach.analysis.shapes.arrays import (
     DTypeValue,
     ShapedArray,
 )
-from embercoach.analysis.shapes.integers import Integer, multiply
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import Integer, multiply
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
-from embercoach.analysis.shapes.table.layers import (
+from embercoach.analysis.shapes.table.layer_shapes import (
     FLOAT32,
     MadeLayer,
     call_made,
@@ -29,14 +29,14 @@ from embercoach.analysis.shapes.table.layers import (
     size_of,
 )
 from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.quantization import (
+from embercoach.analysis.shapes.table.quantized_shapes import (
     DEFAULTS,
     dequantize,
     qqmm,
     quantize,
     quantized_matmul,
 )
-from embercoach.analysis.shapes.table.registry import layer, layer_call, transfer
+from embercoach.analysis.shapes.table.transfers import layer, layer_call, transfer
 
 Attributes = dict[str, Any]
 

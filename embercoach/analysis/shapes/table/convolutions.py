@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.arrays import ArrayShape, ShapedArray, promote, unknown_shape
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     add,
@@ -16,10 +17,9 @@ from embercoach.analysis.shapes.integers import (
     multiply,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.products import divisible, real_floating
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

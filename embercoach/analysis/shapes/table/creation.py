@@ -17,13 +17,13 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
     weak_kind,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, is_integer, shape_of
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     ceil_divide,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import Requirements, is_integer, shape_of
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     broadcast,
@@ -31,10 +31,10 @@ from embercoach.analysis.shapes.table.elementwise import (
     dtype_of,
     operand,
 )
-from embercoach.analysis.shapes.table.joins import fits, not_below_zero
+from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
 from embercoach.analysis.shapes.table.movement import appended, not_negative
-from embercoach.analysis.shapes.table.reductions import axis_argument, replaced
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
+from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:

@@ -13,13 +13,13 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Comparison, Integer, compare
 from embercoach.analysis.shapes.requirements import Condition, Requirements
+from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, Integer, compare
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.indexing import chained
 from embercoach.analysis.shapes.table.losses import summed
 from embercoach.analysis.shapes.table.products import inexact, with_last
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 #: Longer subscripts are not parsed.
 LONGEST = 200

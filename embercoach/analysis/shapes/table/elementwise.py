@@ -18,14 +18,14 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
     weak_kind,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, exact_quotient, floor_divide, multiply
 from embercoach.analysis.shapes.requirements import Requirements, array_of
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.size_integers import ANY_INT, exact_quotient, floor_divide, multiply
+from embercoach.analysis.shapes.table.transfers import transfer
 from embercoach.analysis.values.promotion import INTEGERS, dtype_of_number
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.arrays import WeakKind
-    from embercoach.analysis.shapes.integers import Integer
+    from embercoach.analysis.shapes.size_integers import Integer
 
 #: What MLX takes neither for an array nor for a number.
 _NO_ARRAYS = (str, bytes, tuple, list, dict, slice, DTypeValue)

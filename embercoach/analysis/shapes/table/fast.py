@@ -10,16 +10,16 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     at_least,
     floor_divide,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table.elementwise import array_argument
-from embercoach.analysis.shapes.table.joins import fits
+from embercoach.analysis.shapes.table.joining_shapes import fits
 from embercoach.analysis.shapes.table.products import (
     divisible,
     integral,
@@ -27,7 +27,7 @@ from embercoach.analysis.shapes.table.products import (
     real_floating,
     without_last,
 )
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def _normalized(

@@ -19,7 +19,8 @@ from embercoach.analysis.shapes.arrays import (
     shape_of_rank,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     add,
@@ -27,21 +28,20 @@ from embercoach.analysis.shapes.integers import (
     ceil_divide,
     product,
 )
-from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table.creation import literal
 from embercoach.analysis.shapes.table.elementwise import array_argument
-from embercoach.analysis.shapes.table.joins import (
+from embercoach.analysis.shapes.table.joining_shapes import (
     fits,
     slice_length,
 )
 from embercoach.analysis.shapes.table.movement import shape_argument
-from embercoach.analysis.shapes.table.reductions import (
+from embercoach.analysis.shapes.table.reduction_shapes import (
     axes_argument,
     axis_argument,
     flattened,
     replaced,
 )
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 Kind = Literal["int", "array", "slice", "none", "block"]
 

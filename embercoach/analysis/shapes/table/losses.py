@@ -18,8 +18,8 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import same_shape
 from embercoach.analysis.shapes.table.products import integral
-from embercoach.analysis.shapes.table.reductions import SUMMED, axis_argument, replaced
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.reduction_shapes import SUMMED, axis_argument, replaced
+from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,12 +12,12 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Integer, add
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, add
 from embercoach.analysis.shapes.table.activations import real_activation
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import scaled_dot_product_attention
-from embercoach.analysis.shapes.table.layers import (
+from embercoach.analysis.shapes.table.layer_shapes import (
     MadeLayer,
     call_made,
     is_set,
@@ -34,7 +34,7 @@ from embercoach.analysis.shapes.table.products import (
     with_last,
     without_last,
 )
-from embercoach.analysis.shapes.table.registry import (
+from embercoach.analysis.shapes.table.transfers import (
     LAYER_CALLS,
     LAYERS,
     layer,

@@ -10,7 +10,14 @@ from embercoach.analysis.shapes.arrays import (
     shape_of_rank,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import (
+    Condition,
+    Requirements,
+    integers_of,
+    is_integer,
+    shape_of,
+)
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
     Integer,
@@ -25,27 +32,20 @@ from embercoach.analysis.shapes.integers import (
     product,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import (
-    Condition,
-    Requirements,
-    integers_of,
-    is_integer,
-    shape_of,
-)
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_argument,
     meeting_dtype,
     operand,
 )
-from embercoach.analysis.shapes.table.reductions import (
+from embercoach.analysis.shapes.table.reduction_shapes import (
     _summed,
     axes_argument,
     axis_argument,
     flattened,
     replaced,
 )
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def shape_argument(requirements: Requirements, value: object) -> ArrayShape | None:

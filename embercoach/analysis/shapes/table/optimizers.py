@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, ShapedArray
-from embercoach.analysis.shapes.table.registry import (
+from embercoach.analysis.shapes.table.transfers import (
     LAYERS,
     layer,
     layer_call,

@@ -15,18 +15,18 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, integers_of, shape_of
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     ceil_divide,
     floor_divide,
     multiply,
 )
-from embercoach.analysis.shapes.requirements import Requirements, integers_of, shape_of
 from embercoach.analysis.shapes.table.elementwise import array_argument, operand
 from embercoach.analysis.shapes.table.indexing import chained
-from embercoach.analysis.shapes.table.joins import fits
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.joining_shapes import fits
+from embercoach.analysis.shapes.table.transfers import transfer
 from embercoach.analysis.values.promotion import INTEGERS
 
 if TYPE_CHECKING:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, DType, ShapedArray, promote
-from embercoach.analysis.shapes.integers import Integer, multiply
+from embercoach.analysis.shapes.size_integers import Integer, multiply
 from embercoach.analysis.shapes.table.elementwise import array_argument
-from embercoach.analysis.shapes.table.joins import fits
-from embercoach.analysis.shapes.table.layers import is_set, parameter, positive, size_of, transposed
+from embercoach.analysis.shapes.table.joining_shapes import fits
+from embercoach.analysis.shapes.table.layer_shapes import (
+    is_set,
+    parameter,
+    positive,
+    size_of,
+    transposed,
+)
 from embercoach.analysis.shapes.table.products import (
     addmm,
     inexact,
@@ -17,7 +23,7 @@ from embercoach.analysis.shapes.table.products import (
     with_last,
     without_last,
 )
-from embercoach.analysis.shapes.table.registry import layer, layer_call
+from embercoach.analysis.shapes.table.transfers import layer, layer_call
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Requirements

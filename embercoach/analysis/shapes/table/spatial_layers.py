@@ -14,7 +14,8 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     add,
@@ -23,13 +24,12 @@ from embercoach.analysis.shapes.integers import (
     product,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import Requirements, is_integer
 from embercoach.analysis.shapes.table import convolutions
 from embercoach.analysis.shapes.table.convolutions import is_negative, per_axis
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
-from embercoach.analysis.shapes.table.layers import is_set, parameter, size_of
+from embercoach.analysis.shapes.table.layer_shapes import is_set, parameter, size_of
 from embercoach.analysis.shapes.table.products import divisible
-from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.shapes import is_ellipsis, is_new_axis
+from embercoach.analysis.calls.array_ranks import is_ellipsis, is_new_axis
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of

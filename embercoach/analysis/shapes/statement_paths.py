@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes import attributes, calls, imports
+from embercoach.analysis.shapes import function_runs, module_imports
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
@@ -15,33 +15,25 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     weak_kind,
 )
-from embercoach.analysis.shapes.expressions import _joined, heap_copy, subscript_of
-from embercoach.analysis.shapes.frames import Frame, Snapshot, is_invariant
-from embercoach.analysis.shapes.integers import (
-    ANY_INT,
-    SizeExpr,
-    SizeSymbol,
-    rename,
-    symbol,
-)
-from embercoach.analysis.shapes.iteration import elements_of
-from embercoach.analysis.shapes.machine import SPLIT, Machine, executes
-from embercoach.analysis.shapes.narrowing import assume
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
+from embercoach.analysis.shapes.interpreter import SPLIT, Machine, executes
+from embercoach.analysis.shapes.iterated_values import elements_of
+from embercoach.analysis.shapes.operations import binary, truth_of
+from embercoach.analysis.shapes.path_conditions import assume
+from embercoach.analysis.shapes.path_states import Frame, Snapshot, is_invariant, joined_values
+from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
-    DictReference,
     Entries,
-    FunctionValue,
     Items,
     LibraryName,
     ListReference,
-    ObjectReference,
-    Options,
-    Place,
-    SuperValue,
 )
-from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, call_table, truth_of
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    SizeSymbol,
+    symbol,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +73,7 @@ def _assign(machine: Machine, frame: Frame, node: ast.Assign) -> bool:
     for target in node.targets:
         if machine.names_numbers:
             value = _named_number(machine, frame, target, value)
-        assign(machine, frame, target, value)
+        assign_target(machine, frame, target, value)
     return True
 
 
@@ -105,7 +97,7 @@ def _named_number(machine: Machine, frame: Frame, target: ast.expr, value: Any) 
 @executes(ast.AnnAssign)
 def _annotated(machine: Machine, frame: Frame, node: ast.AnnAssign) -> bool:
     if node.value is not None:
-        assign(machine, frame, node.target, machine.evaluate(frame, node.value))
+        assign_target(machine, frame, node.target, machine.evaluate(frame, node.value))
     return True
 
 
@@ -120,263 +112,12 @@ def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
     value = binary(machine, frame, node, type(node.op), old, right)
     if isinstance(target, ast.Subscript) and type(old) is ShapedArray:
         return True  # keeps the shape of what it is written to
-    assign(machine, frame, target, value)
+    assign_target(machine, frame, target, value)
     return True
 
 
 def _read_form(target: ast.expr) -> ast.expr:
     return target  # the context of a name does not matter to the evaluation
-
-
-def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None:
-    """Bind a target to a value."""
-    kind = type(target)
-    if kind is ast.Name:
-        name = target.id  # type: ignore[attr-defined]
-        _name_number(machine, frame, value, name)
-        if value is UNKNOWN:
-            value = Place(name)
-        bind_name(machine, frame, name, value)
-        if frame.logged is not None:
-            frame.logged.append((target, name, value))
-    elif kind in (ast.Tuple, ast.List):
-        _unpack(machine, frame, target.elts, machine.heap.value(value))  # type: ignore[attr-defined]
-    elif kind is ast.Attribute:
-        owner = machine.heap.value(machine.evaluate(frame, target.value))  # type: ignore[attr-defined]
-        _name_number(machine, frame, value, target.attr)  # type: ignore[attr-defined]
-        set_attribute(machine, owner, target.attr, value)  # type: ignore[attr-defined]
-    elif kind is ast.Subscript:
-        _set_item(machine, frame, target, value)  # type: ignore[arg-type]
-    elif kind is ast.Starred:
-        assign(machine, frame, target.value, value)  # type: ignore[attr-defined]
-
-
-def bind_name(machine: Machine, frame: Frame, name: str, value: Any) -> None:
-    """Bind a name in the frame that it belongs to."""
-    if name in frame.globals_named:
-        found = frame.outer.find(name) if frame.outer is not None else None
-        (found or frame).names[name] = UNKNOWN  # other calls may change it as well
-    else:
-        frame.names[name] = value
-
-
-def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any) -> None:
-    if type(value) is tuple and any(type(item) is AxesSymbol for item in value):
-        value = _unpacked_shape(machine, frame, targets, value)
-    if type(value) is Options:
-        value = _unpacked_options(machine, value, len(targets))
-    if type(value) is Place and not any(type(t) is ast.Starred for t in targets):
-        value = _items_of_place(machine, value, len(targets))
-    held = elements_of(machine, value)
-    star = next((at for at, t in enumerate(targets) if type(t) is ast.Starred), None)
-    if held.items is None or (star is None and len(held.items) != len(targets)):
-        for target in targets:
-            many = type(target) is ast.Starred
-            assign(machine, frame, target, UNKNOWN if many else held.common)
-        return
-    items = list(held.items)
-    if star is not None:
-        after = len(targets) - star - 1
-        if len(items) < len(targets) - 1:
-            for target in targets:
-                assign(machine, frame, target, UNKNOWN)
-            return
-        items[star : len(items) - after] = [tuple(items[star : len(items) - after])]
-    for target, item in zip(targets, items, strict=True):
-        assign(machine, frame, target, item)
-
-
-def _unpacked_options(machine: Machine, value: Options, number: int) -> Any:
-    """One of several tuples that are unpacked."""
-    found = []
-    for option in value.values:
-        option = _items_of_place(machine, option, number) if type(option) is Place else option
-        if type(option) is tuple and len(option) == number:
-            found.append(option)
-        elif option is not None:
-            return UNKNOWN
-    return _joined_items(found) if found else UNKNOWN
-
-
-def _joined_items(found: list[tuple[Any, ...]]) -> Any:
-    # A setting that is one number or several: those that are unpacked are named here.
-    return next((one for one in found if all(type(v) is Place for v in one)), _joined(list(found)))
-
-
-def _items_of_place(machine: Machine, place: Place, number: int) -> Any:
-    """The items of a setting that is unpacked."""
-    if not place.is_setting or number > 8:
-        return place
-    items = []
-    for at in range(number):
-        key = (id(place), f"[{at!r}]")
-        if key not in machine.open_attributes:
-            made = Place(f"{place.name}[{at}]", is_setting=True, scope=place)
-            machine.open_attributes[key] = made
-        items.append(machine.heap.value(machine.open_attributes[key]))
-    return tuple(items)
-
-
-def _name_number(machine: Machine, frame: Frame, value: Any, name: str) -> None:
-    """Name a size as the program does, where it has no name: ``B = x.shape[0]``."""
-    found = value.symbol if type(value) is SizeExpr else None
-    if found is None or name == "_" or found.is_loop:
-        return
-    is_foreign = frame.module is not machine.file
-    if not found.is_named or (found.is_foreign and not is_foreign):
-        rename(found, name)
-        found.is_foreign = is_foreign
-        if found.place is None:
-            found.place = scope_of(frame)
-
-
-def scope_of(frame: Frame) -> object:
-    """What names of a function have in common."""
-    return frame.module if frame.function is None else frame.function.node
-
-
-def _unpacked_shape(
-    machine: Machine, frame: Frame, targets: list[ast.expr], value: tuple[Any, ...]
-) -> Any:
-    """The sizes of a shape that is unpacked: it has as many axes as there are names."""
-    place = next(at for at, item in enumerate(value) if type(item) is AxesSymbol)
-    axes = value[place]
-    if any(type(target) is ast.Starred for target in targets):
-        star = next(at for at, t in enumerate(targets) if type(t) is ast.Starred)
-        before, after = star - place, (len(targets) - star - 1) - (len(value) - place - 1)
-        if before < 0 or after < 0:
-            return tuple(ANY_INT for _ in targets)
-        return _open_unpacked(machine, frame, targets, value, place, before, after)
-    missing = len(targets) - (len(value) - 1)
-    if missing < 0:
-        return UNKNOWN
-    group = object()  # sizes of one shape are meant to differ
-    names = [getattr(target, "id", "_") for target in targets[place : place + missing]]
-    sizes = tuple(
-        symbol(f"{axes.name or 'n'}.{place + at}", is_named=False, place=group)
-        for at, name in enumerate(names)
-    )
-    machine.heap.bind_axes(axes, ArrayShape(sizes))
-    return machine.heap.value((*value[:place], *sizes, *value[place + 1 :]))
-
-
-def _open_unpacked(
-    machine: Machine,
-    frame: Frame,
-    targets: list[ast.expr],
-    value: tuple[Any, ...],
-    place: int,
-    before: int,
-    after: int,
-) -> Any:
-    """``*rest, L, D = x.shape``: the unknown axes but for those that are named."""
-    group = object()  # sizes of one shape are meant to differ
-
-    def named(part: list[ast.expr]) -> tuple[SizeExpr, ...]:
-        return tuple(symbol(getattr(t, "id", "_"), place=group) for t in part)
-
-    star = next(at for at, t in enumerate(targets) if type(t) is ast.Starred)
-    head = named(targets[place : place + before])
-    tail = named(targets[star + 1 : star + 1 + after])
-    middle = AxesSymbol(getattr(targets[star].value, "id", ""))  # type: ignore[attr-defined]
-    axes = value[place]
-    machine.heap.bind_axes(axes, ArrayShape(head, middle, tail))
-    whole = (*value[:place], *head, middle, *tail, *value[place + 1 :])
-    return _Unpacked((*whole[:star], (middle,), *whole[star + 1 :]))
-
-
-class _Unpacked(tuple):  # type: ignore[type-arg]
-    """Values that are assigned one to one, the starred one as a tuple."""
-
-    __slots__ = ()
-
-
-def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
-    """``owner.name = value``."""
-    if type(owner) is Options:
-        for option in owner.values:
-            if type(option) is ObjectReference:
-                _weaken(machine, option, name, value)
-        return
-    if type(owner) is SuperValue:
-        owner = owner.owner
-    if type(owner) is not ObjectReference:
-        return
-    held = machine.heap.objects.get(owner.number)
-    values = dict(held.values) if type(held) is Attributes else {}
-    is_summary = type(held) is Attributes and held.is_summary
-    if is_summary and name in values:
-        value = _joined([values[name], value])
-    value = _as_parameter(owner, name, machine.heap.value(value))
-    values[name] = value
-    doubtful = held.doubtful if type(held) is Attributes else frozenset()
-    if is_summary and name not in held.values:
-        doubtful = doubtful | {name}
-    elif not is_summary:
-        doubtful = doubtful - {name}
-    machine.heap.write(owner.number, Attributes(values, is_summary, doubtful))
-
-
-def _weaken(machine: Machine, owner: ObjectReference, name: str, value: Any) -> None:
-    held = machine.heap.objects.get(owner.number)
-    if type(held) is Attributes and name in held.values:
-        values = {**held.values, name: _joined([held.values[name], value])}
-        machine.heap.write(
-            owner.number, Attributes(values, held.is_summary, held.doubtful)
-        )
-
-
-def _as_parameter(owner: ObjectReference, name: str, value: Any) -> Any:
-    """A floating array of a module is a parameter: a program may cast it."""
-    from embercoach.analysis.shapes.arrays import PARAMETERS, is_floating
-
-    if (
-        type(value) is ShapedArray
-        and owner.library.startswith("mlx.nn")
-        and not name.startswith("_")
-        and is_floating(value.dtype) is not False
-    ):
-        return ShapedArray(value.shape, PARAMETERS, value.line)
-    return value
-
-
-def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any) -> None:
-    owner = machine.heap.value(machine.evaluate(frame, target.value))
-    index = machine.heap.value(machine.evaluate(frame, target.slice))
-    if type(owner) is ShapedArray:
-        call_table(
-            machine, frame, target, "mlx.core.array.__setitem__", (owner, index, value), {}
-        )
-    elif type(owner) is ListReference:
-        held = machine.heap.objects.get(owner.number)
-        if type(held) is not Items:
-            return
-        if held.items is not None and type(index) is int and -len(held.items) <= index < len(held.items):
-            items = list(held.items)
-            items[index] = value
-            machine.heap.write(owner.number, Items(tuple(items)))
-        else:
-            parts = held.items if held.items is not None else (held.common,)
-            machine.heap.write(owner.number, Items(None, _joined([*parts, value])))
-    elif type(owner) is DictReference:
-        held = machine.heap.objects.get(owner.number)
-        if type(held) is Entries:
-            if type(index) in (str, int):
-                machine.heap.write(owner.number, Entries({**held.known, index: value}, held.is_open))
-            else:
-                machine.heap.write(owner.number, Entries({}, is_open=True))
-    elif type(owner) is ObjectReference and owner.library and type(index) is str:
-        set_attribute(machine, owner, index, value)
-
-
-def extend(machine: Machine, owner: ListReference, value: Any) -> None:
-    """``items += value``."""
-    from embercoach.analysis.shapes.operations import joined_items
-
-    held = machine.heap.objects.get(owner.number)
-    added = elements_of(machine, value)
-    if type(held) is Items:
-        machine.heap.write(owner.number, joined_items(held, added))
 
 
 # -- branches --------------------------------------------------------------------------------
@@ -394,10 +135,13 @@ def _if(machine: Machine, frame: Frame, node: ast.If) -> bool:
         machine,
         frame,
         [
-            lambda: assume(machine, frame, node.test, True, truth)
-            and machine.execute(frame, node.body),
-            lambda: assume(machine, frame, node.test, False, truth)
-            and machine.execute(frame, node.orelse),
+            lambda: (
+                assume(machine, frame, node.test, True, truth) and machine.execute(frame, node.body)
+            ),
+            lambda: (
+                assume(machine, frame, node.test, False, truth)
+                and machine.execute(frame, node.orelse)
+            ),
         ],
         invariant=is_invariant(truth),
     )
@@ -415,12 +159,10 @@ def _branches(
     start = heap.snapshot(frame)
     result: Snapshot | None = None
     for at, branch in enumerate(branches):
-        heap.restore(frame, start if at == len(branches) - 1 else heap_copy(start))
+        heap.restore(frame, start if at == len(branches) - 1 else start.copy())
         if branch():
             ended = heap.snapshot(frame)
-            result = (
-                ended if result is None else heap.join(result, ended, is_invariant=invariant)
-            )
+            result = ended if result is None else heap.join(result, ended, is_invariant=invariant)
     if result is None:
         return False
     heap.restore(frame, result)
@@ -526,11 +268,15 @@ def _any(items: tuple[Any, ...]) -> Any:
     if all(type(item) is int for item in items):
         return ANY_INT
     first = items[0]
-    return first if all(item is first or item == first for item in items) else _joined(list(items))
+    return (
+        first
+        if all(item is first or item == first for item in items)
+        else joined_values(list(items))
+    )
 
 
 def _next_item(machine: Machine, frame: Frame, node: ast.For, item: Any) -> bool:
-    assign(machine, frame, node.target, item)
+    assign_target(machine, frame, node.target, item)
     return True
 
 
@@ -538,7 +284,7 @@ def _known_rounds(
     machine: Machine, frame: Frame, node: ast.For, items: tuple[Any, ...], loop: _Loop
 ) -> bool:
     for item in items:
-        assign(machine, frame, node.target, item)
+        assign_target(machine, frame, node.target, item)
         goes_on = machine.execute(frame, node.body)
         if not _after(machine, frame, loop, goes_on=goes_on, continues=True):
             return False
@@ -580,7 +326,7 @@ def _rounds(
     head = heap.snapshot(frame)
     fresh: set[SizeSymbol | DTypeSymbol] = set()
     for at in range(4):
-        heap.restore(frame, heap_copy(head))
+        heap.restore(frame, head.copy())
         if not begin():
             break
         goes_on = machine.execute(frame, body)
@@ -598,9 +344,7 @@ def _rounds(
             break
         head = heap.join(head, heap.snapshot(frame), fresh)
         # What is learned of the sizes of one round does not hold in the next one.
-        head.facts.sizes = {
-            k: v for k, v in head.facts.sizes.items() if k not in fresh
-        }
+        head.facts.sizes = {k: v for k, v in head.facts.sizes.items() if k not in fresh}
         if _is_same_state(before, head):
             break
         if at == 2:
@@ -714,7 +458,12 @@ def _with(machine: Machine, frame: Frame, node: ast.With) -> bool:
             name = getattr(func, "attr", getattr(func, "id", ""))
             expects_error = expects_error or name.lower() in _EXPECTING or "raise" in name.lower()
         if item.optional_vars is not None:
-            assign(machine, frame, item.optional_vars, value if type(value) is ListReference else UNKNOWN)
+            assign_target(
+                machine,
+                frame,
+                item.optional_vars,
+                value if type(value) is ListReference else UNKNOWN,
+            )
     if not expects_error:
         return machine.execute(frame, node.body)
     return _tried(machine, frame, node.body)
@@ -754,7 +503,7 @@ def _try(machine: Machine, frame: Frame, node: ast.Try) -> bool:
     states = [heap.snapshot(frame)] if goes_on else []
     after = heap.snapshot(frame)
     for handler in node.handlers:
-        heap.restore(frame, heap.join(heap_copy(before), heap_copy(after)))
+        heap.restore(frame, heap.join(before.copy(), after.copy()))
         if handler.name:
             bind_name(machine, frame, handler.name, UNKNOWN)
         if machine.execute(frame, handler.body):
@@ -807,7 +556,7 @@ def _global(machine: Machine, frame: Frame, node: ast.Global) -> bool:
 
 @executes(ast.FunctionDef, ast.AsyncFunctionDef)
 def _function(machine: Machine, frame: Frame, node: ast.FunctionDef) -> bool:
-    frame.names[node.name] = calls.decorated(machine, frame, node)
+    frame.names[node.name] = function_runs.decorated(machine, frame, node)
     return True
 
 
@@ -834,13 +583,11 @@ def _decorator_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
 @executes(ast.Import)
 def _import(machine: Machine, frame: Frame, node: ast.Import) -> bool:
     for alias in node.names:
-        imports.import_name(machine, frame, alias)
+        module_imports.import_name(machine, frame, alias)
     return True
 
 
 @executes(ast.ImportFrom)
 def _import_from(machine: Machine, frame: Frame, node: ast.ImportFrom) -> bool:
-    imports.import_from(machine, frame, node)
+    module_imports.import_from(machine, frame, node)
     return True
-
-

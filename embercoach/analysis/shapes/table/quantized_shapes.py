@@ -12,7 +12,7 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Integer, floor_divide, multiply
+from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, floor_divide, multiply
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.fast import same_shape
 from embercoach.analysis.shapes.table.products import (
@@ -23,7 +23,7 @@ from embercoach.analysis.shapes.table.products import (
     with_last,
     without_last,
 )
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Requirements

@@ -13,8 +13,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
 )
 from embercoach.analysis.shapes.attributes import is_named_tuple
-from embercoach.analysis.shapes.integers import ANY_INT
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
     Entries,
@@ -24,9 +23,10 @@ from embercoach.analysis.shapes.objects import (
     ObjectReference,
     Options,
 )
+from embercoach.analysis.shapes.size_integers import ANY_INT
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.machine import Machine
+    from embercoach.analysis.shapes.interpreter import Machine
 
 
 def elements_of(machine: Machine, value: Any) -> Items:

@@ -13,7 +13,12 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import (
+    Requirements,
+    integers_of,
+    is_integer,
+)
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     add,
@@ -21,17 +26,12 @@ from embercoach.analysis.shapes.integers import (
     greatest,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import (
-    Requirements,
-    integers_of,
-    is_integer,
-)
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_argument,
     meeting_dtype,
 )
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

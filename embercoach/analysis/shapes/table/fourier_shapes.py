@@ -10,7 +10,8 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Requirements, integers_of, is_integer
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
     add,
@@ -19,11 +20,10 @@ from embercoach.analysis.shapes.integers import (
     multiply,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import Requirements, integers_of, is_integer
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.products import is_real, with_last, without_last
-from embercoach.analysis.shapes.table.reductions import replaced
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.reduction_shapes import replaced
+from embercoach.analysis.shapes.table.transfers import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

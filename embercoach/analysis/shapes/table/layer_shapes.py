@@ -22,11 +22,11 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import ANY_INT, Integer, multiply, product, subtract
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, multiply, product, subtract
 from embercoach.analysis.shapes.table.elementwise import array_argument, broadcast
 from embercoach.analysis.shapes.table.fast import layer_norm, rms_norm, rope
-from embercoach.analysis.shapes.table.joins import fits, not_below_zero
+from embercoach.analysis.shapes.table.joining_shapes import fits, not_below_zero
 from embercoach.analysis.shapes.table.products import (
     addmm,
     divisible,
@@ -37,7 +37,7 @@ from embercoach.analysis.shapes.table.products import (
     without_first,
     without_last,
 )
-from embercoach.analysis.shapes.table.registry import LAYER_CALLS, layer, layer_call, transfer
+from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, layer, layer_call, transfer
 
 Attributes = dict[str, Any]
 FLOAT32 = DTypeValue("float32")

@@ -50,7 +50,18 @@ class SizeSymbol:
         quotient: for one that is a whole symbol divided by a divisor of it, these two.
     """
 
-    __slots__ = ("is_foreign", "is_joined", "is_local", "is_loop", "is_named", "key", "name", "place", "quotient", "serial")
+    __slots__ = (
+        "is_foreign",
+        "is_joined",
+        "is_local",
+        "is_loop",
+        "is_named",
+        "key",
+        "name",
+        "place",
+        "quotient",
+        "serial",
+    )
 
     def __init__(
         self, name: str, *, is_named: bool = True, place: object = None, is_local: bool = True

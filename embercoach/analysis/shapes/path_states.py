@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -23,16 +22,26 @@ from embercoach.analysis.shapes.arrays import (
     is_floating,
     weak_kind,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.python_values import (
+    Attributes,
+    Entries,
+    FunctionValue,
+    Items,
+    Iterator,
+    Options,
+    Place,
+    Truth,
+    one_of,
+    options_of,
+)
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
-    AnyInt,
     Integer,
     SizeExpr,
     SizeOperation,
     SizeSymbol,
     common_factors,
     exact_quotient,
-    floor_divide,
     multiply,
     of_atom,
     substituted,
@@ -40,22 +49,10 @@ from embercoach.analysis.shapes.integers import (
     symbol,
     with_wholes,
 )
-from embercoach.analysis.shapes.objects import (
-    Attributes,
-    Entries,
-    FunctionValue,
-    Items,
-    Iterator,
-    ListReference,
-    Options,
-    Place,
-    Truth,
-    one_of,
-    options_of,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import ast
+    from collections.abc import Mapping
 
 
 @dataclass(eq=False, repr=False)
@@ -90,8 +87,9 @@ class Frame:
         """The frame that a name is bound in."""
         frame: Frame | None = self
         while frame is not None:
-            if name in frame.names and not (frame is not self and frame.function is None
-                                            and frame.cls is not None):
+            if name in frame.names and not (
+                frame is not self and frame.function is None and frame.cls is not None
+            ):
                 return frame
             frame = frame.outer
         return None
@@ -130,6 +128,10 @@ class Snapshot:
     heap: dict[int, Any]
     facts: Facts
     version: int = 0
+
+    def copy(self) -> Snapshot:
+        """A copy, to come back to the state more than once."""
+        return Snapshot(dict(self.names), dict(self.heap), self.facts.copy(), self.version)
 
 
 class Heap:
@@ -293,9 +295,15 @@ class Heap:
         facts.sizes[found] = value
         axes = self.axes_of_rank.get(found)
         if axes is not None and type(value) is int and 0 <= value <= 8:
-            self.bind_axes(axes, ArrayShape(
-                tuple(symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=axes)
-                      for at in range(value))))
+            self.bind_axes(
+                axes,
+                ArrayShape(
+                    tuple(
+                        symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=axes)
+                        for at in range(value)
+                    )
+                ),
+            )
 
     def bind_axes(self, axes: AxesSymbol, shape: ArrayShape) -> None:
         """Learn what unknown axes are."""
@@ -316,7 +324,9 @@ class Heap:
             return len(shape.head)
         found = self.ranks.get(shape.middle)
         if found is None:
-            found = self.ranks[shape.middle] = SizeSymbol(f"{shape.middle.name}.ndim", is_named=False)
+            found = self.ranks[shape.middle] = SizeSymbol(
+                f"{shape.middle.name}.ndim", is_named=False
+            )
             self.axes_of_rank[found] = shape.middle
         known = self.facts.sizes.get(found)
         number: Integer = of_atom(found) if known is None else known
@@ -392,7 +402,11 @@ def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
         return None
     ((factors, times),) = number.terms.items()
     for atom in factors:
-        if isinstance(atom, SizeOperation) and atom.kind == "//" and atom.operands[0].symbol is found:
+        if (
+            isinstance(atom, SizeOperation)
+            and atom.kind == "//"
+            and atom.operands[0].symbol is found
+        ):
             rest = exact_quotient(number, of_atom(atom))
             divisor = atom.operands[1]
             if rest is not None and (rest == divisor or rest == divisor.constant):
@@ -441,7 +455,12 @@ class Joiner:
     """The join of values of two paths; sizes that differ get new symbols."""
 
     def __init__(
-        self, a: Facts, b: Facts, fresh: set[SizeSymbol | DTypeSymbol] | None = None, *, is_invariant: bool = False
+        self,
+        a: Facts,
+        b: Facts,
+        fresh: set[SizeSymbol | DTypeSymbol] | None = None,
+        *,
+        is_invariant: bool = False,
     ) -> None:
         """Make the join of two paths with these facts.
 
@@ -651,8 +670,6 @@ def _held(value: Items | Iterator) -> list[Any]:
     return [value.common]
 
 
-
-
 class _Generalization:
     """Forget the symbols that differ between the elements of a list."""
 
@@ -701,3 +718,17 @@ class _Generalization:
         elif type(held) is Entries:
             known = {key: self.value(item) for key, item in held.known.items()}
             self.heap.objects[number] = Entries(known, held.is_open)
+
+
+def joined_values(values: list[Any], *, is_invariant: bool = False) -> Any:
+    """The join of values of one place, on paths of which nothing else is known.
+
+    Args:
+        values: at least one.
+        is_invariant: what decides between the paths is the same whenever they are reached.
+    """
+    facts = Facts({}, {}, {}, {})
+    found = values[0]
+    for value in values[1:]:
+        found = Joiner(facts, facts, is_invariant=is_invariant).value(found, value, "")
+    return found

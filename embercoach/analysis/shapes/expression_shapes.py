@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes import attributes, calls
+from embercoach.analysis.shapes import attributes, function_runs
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     ANY_FLOAT,
@@ -17,16 +17,15 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     weak_kind,
 )
-from embercoach.analysis.shapes.frames import Facts, Frame, Joiner, is_invariant
 from embercoach.analysis.shapes.host_arrays import host_item
-from embercoach.analysis.shapes.integers import ANY_INT, add, multiply, subtract, symbol
-from embercoach.analysis.shapes.iteration import elements_of, summarized
-from embercoach.analysis.shapes.machine import Machine, evaluates
-from embercoach.analysis.shapes.narrowing import assume
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.interpreter import Machine, assign, call, evaluates
+from embercoach.analysis.shapes.iterated_values import elements_of, summarized
+from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
+from embercoach.analysis.shapes.path_conditions import assume
+from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_values
+from embercoach.analysis.shapes.python_values import (
     DictReference,
     Entries,
-    FunctionValue,
     Items,
     Iterator,
     LibraryName,
@@ -36,23 +35,18 @@ from embercoach.analysis.shapes.objects import (
     Place,
     SuperValue,
     Truth,
-    one_of,
+    new_number,
     options_of,
 )
-from embercoach.analysis.shapes.operations import (
-    MOST_ITEMS,
-    array_of_place,
+from embercoach.analysis.shapes.size_integers import ANY_INT, multiply, subtract, symbol
+from embercoach.analysis.shapes.table.array_members import ArrayAt
+from embercoach.analysis.shapes.table_calls import (
     as_integer,
-    binary,
     call_table,
-    compared,
     lowered,
-    negated,
     new_dict,
     new_list,
-    truth_of,
 )
-from embercoach.analysis.shapes.table.array_members import ArrayAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +71,7 @@ def _name(machine: Machine, frame: Frame, node: ast.Name) -> Any:
     else:
         found = frame.find(name)
         if found is None:
-            return calls.builtin(name)
+            return function_runs.builtin(name)
         value = found.names[name]
     if type(value) is Place:
         return machine.heap.value(value)
@@ -148,15 +142,7 @@ def _boolean(machine: Machine, frame: Frame, node: ast.BoolOp) -> Any:
         results = [*first, results[1]]
     if all(type(v) is bool or v is ANY_BOOL or type(v) is Truth for v in results):
         return results[0] if len(results) == 1 else ANY_BOOL
-    return _joined(results, invariant=invariant)
-
-
-def _joined(values: list[Any], *, invariant: bool = False) -> Any:
-    empty = Facts({}, {}, {}, {})
-    found = values[0]
-    for value in values[1:]:
-        found = Joiner(empty, empty, is_invariant=invariant).value(found, value, "")
-    return found
+    return joined_values(results, is_invariant=invariant)
 
 
 @evaluates(ast.Compare)
@@ -183,7 +169,7 @@ def _conditional(machine: Machine, frame: Frame, node: ast.IfExp) -> Any:
     start = heap.snapshot(frame)
     values, states = [], []
     for branch, holds in ((node.body, True), (node.orelse, False)):
-        heap.restore(frame, start if not holds else heap_copy(start))
+        heap.restore(frame, start if not holds else start.copy())
         if not assume(machine, frame, node.test, holds, truth):
             continue
         values.append(heap.value(machine.evaluate(frame, branch)))
@@ -196,14 +182,7 @@ def _conditional(machine: Machine, frame: Frame, node: ast.IfExp) -> Any:
     if states[0].facts.failed is not states[1].facts.failed:
         values = [values[1 if states[0].facts.failed else 0]]
     heap.restore(frame, heap.join(states[0], states[1]))
-    return _joined(values, invariant=is_invariant(truth))
-
-
-def heap_copy(state: Any) -> Any:
-    """A copy of a state, to restore it twice."""
-    from embercoach.analysis.shapes.frames import Snapshot
-
-    return Snapshot(dict(state.names), dict(state.heap), state.facts.copy(), state.version)
+    return joined_values(values, is_invariant=is_invariant(truth))
 
 
 @evaluates(ast.Tuple)
@@ -287,7 +266,7 @@ def _formatted(machine: Machine, frame: Frame, node: ast.JoinedStr) -> Any:
 
 @evaluates(ast.Lambda)
 def _lambda(machine: Machine, frame: Frame, node: ast.Lambda) -> Any:
-    return calls.function_of(machine, frame, node)
+    return function_runs.function_of(machine, frame, node)
 
 
 @evaluates(ast.Starred)
@@ -328,11 +307,11 @@ def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
         owner = machine.evaluate(frame, func.value)
         callee = attributes.attribute_of(machine, frame, func, owner, func.attr)
         if callee is UNKNOWN or type(callee) is Place:
-            callee = calls.method_of_unknown(machine, owner, func.attr, callee)
+            callee = function_runs.method_of_unknown(machine, owner, func.attr, callee)
     else:
         callee = machine.evaluate(frame, func)
     arguments, keywords, is_complete = call_arguments(machine, frame, node)
-    return calls.call(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
+    return call(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
 
 
 def _super(machine: Machine, frame: Frame) -> Any:
@@ -408,7 +387,7 @@ def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, inde
             for option in owner.values
             if option is not None
         ]
-        return _joined(found) if found else UNKNOWN
+        return joined_values(found) if found else UNKNOWN
     if kind is ShapedArray:
         return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
     if kind is tuple:
@@ -432,7 +411,7 @@ def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, inde
             items = elements_of(machine, owner).items
             return UNKNOWN if items is None else _item_of_tuple(machine, items, index)
         if method is not None:
-            return calls.call(machine, frame, node, method, (index,), {})
+            return call(machine, frame, node, method, (index,), {})
     if kind is Place and owner.is_setting:
         key = (id(owner), f"[{index!r}]")
         found = machine.open_attributes.get(key)
@@ -508,7 +487,9 @@ def _split_off(machine: Machine, owner: tuple[Any, ...], index: int, place: int)
         return ANY_INT  # it may be one of the sizes on the other side
     rest = AxesSymbol(axes.name)
     sizes = tuple(
-        symbol(f"{axes.name or 'n'}.{at + (place if index >= 0 else 0)}", is_named=False, place=axes)
+        symbol(
+            f"{axes.name or 'n'}.{at + (place if index >= 0 else 0)}", is_named=False, place=axes
+        )
         for at in range(number)
     )
     if index >= 0:
@@ -533,7 +514,7 @@ def _item_of_list(machine: Machine, held: Any, index: Any) -> Any:
         return held.items[index] if in_range else UNKNOWN
     if not held.items:
         return UNKNOWN
-    return _joined(list(held.items))
+    return joined_values(list(held.items))
 
 
 def _same(items: Any) -> Any:
@@ -548,7 +529,9 @@ def _same(items: Any) -> Any:
 
 @evaluates(ast.ListComp, ast.GeneratorExp, ast.SetComp)
 def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
-    inner = Frame({}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth)
+    inner = Frame(
+        {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
+    )
     inner.logged = None
     items = _generated(machine, inner, node.generators, lambda: machine.evaluate(inner, node.elt))
     if type(node) is ast.ListComp:
@@ -558,7 +541,9 @@ def _comprehension(machine: Machine, frame: Frame, node: ast.ListComp) -> Any:
 
 @evaluates(ast.DictComp)
 def _dict_comprehension(machine: Machine, frame: Frame, node: ast.DictComp) -> Any:
-    inner = Frame({}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth)
+    inner = Frame(
+        {}, frame, frame.module, frame.function, frame.caller, frame.call_line, frame.depth
+    )
 
     def pair() -> Any:
         key = machine.heap.value(machine.evaluate(inner, node.key))
@@ -581,8 +566,6 @@ def _generated(
     """What a comprehension makes."""
     generator, *others = generators
     held = elements_of(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
-    from embercoach.analysis.shapes.statements import assign
-
     if held.items is not None and len(held.items) <= MOST_ITEMS:
         found: list[Any] = []
         for item in held.items:
@@ -614,8 +597,6 @@ def _any_element(
     item: Any,
 ) -> Items:
     """Any element: what is made here and differs between elements is unknown in it."""
-    from embercoach.analysis.shapes.statements import assign
-
     start = _next_serials()
     outer = machine.heap.snapshot(frame)
     assign(machine, frame, generator.target, item)
@@ -635,10 +616,6 @@ def _any_element(
 
 def _next_serials() -> tuple[int, int]:
     """Numbers that separate what exists from what will be made: symbols and objects."""
-    from embercoach.analysis.shapes.objects import new_number
-
     made = symbol("")
     (found,) = made.symbols
     return found.serial, new_number()
-
-

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
 from embercoach.analysis.shapes.attributes import library_name
-from embercoach.analysis.shapes.frames import Frame
-from embercoach.analysis.shapes.objects import LibraryName, ModuleValue
+from embercoach.analysis.shapes.path_states import Frame
+from embercoach.analysis.shapes.python_values import ModuleValue
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.machine import Machine, SourceFile
+    import ast
+
+    from embercoach.analysis.shapes.interpreter import Machine, SourceFile
 
 #: Modules inside each other that are read.
 DEEPEST_IMPORT = 6
@@ -83,5 +84,3 @@ def load(machine: Machine, frame: Frame, file: SourceFile) -> ModuleValue | None
     finally:
         machine.trials -= 1
     return module
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.shapes.arrays import UNKNOWN
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.frames import Frame
+    import ast
+
+    from embercoach.analysis.shapes.path_states import Frame
 
 _serial = count(1)
 

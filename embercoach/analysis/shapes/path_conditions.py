@@ -6,8 +6,9 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ShapedArray
-from embercoach.analysis.shapes.integers import SizeExpr
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.attributes import classes_of
+from embercoach.analysis.shapes.operations import negated, truth_of
+from embercoach.analysis.shapes.python_values import (
     Attributes,
     LibraryName,
     ObjectReference,
@@ -16,11 +17,12 @@ from embercoach.analysis.shapes.objects import (
     Truth,
     one_of,
 )
-from embercoach.analysis.shapes.operations import array_of_place, negated, truth_of
+from embercoach.analysis.shapes.size_integers import SizeExpr
+from embercoach.analysis.shapes.table_calls import array_of_place
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.frames import Frame
-    from embercoach.analysis.shapes.machine import Machine
+    from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.path_states import Frame
 
 
 def assume(machine: Machine, frame: Frame, test: ast.expr, holds: bool, truth: Any) -> bool:
@@ -188,8 +190,6 @@ def is_instance(value: Any, cls: Any) -> bool | None:
         return None if None in results else False
     if type(cls) is not LibraryName:
         if type(value) is ObjectReference and value.cls is not None:
-            from embercoach.analysis.shapes.attributes import classes_of
-
             if cls in classes_of(value.cls):
                 return True
             return None

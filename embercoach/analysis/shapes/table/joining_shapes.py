@@ -10,7 +10,8 @@ from embercoach.analysis.shapes.arrays import (
     shape_of_rank,
     unknown_shape,
 )
-from embercoach.analysis.shapes.integers import (
+from embercoach.analysis.shapes.requirements import Condition, Requirements, is_integer
+from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
     Integer,
@@ -25,7 +26,6 @@ from embercoach.analysis.shapes.integers import (
     multiply,
     subtract,
 )
-from embercoach.analysis.shapes.requirements import Condition, Requirements, is_integer
 from embercoach.analysis.shapes.table.elementwise import (
     array_argument,
     dtype_of,
@@ -39,8 +39,8 @@ from embercoach.analysis.shapes.table.movement import (
     permuted_somehow,
     shape_argument,
 )
-from embercoach.analysis.shapes.table.reductions import axis_argument, replaced
-from embercoach.analysis.shapes.table.registry import transfer
+from embercoach.analysis.shapes.table.reduction_shapes import axis_argument, replaced
+from embercoach.analysis.shapes.table.transfers import transfer
 
 
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:

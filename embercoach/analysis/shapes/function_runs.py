@@ -7,30 +7,26 @@ import builtins
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.shapes import library_calls
+from embercoach.analysis.shapes import library_functions
 from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray, unknown_shape
 from embercoach.analysis.shapes.attributes import (
-    attribute_of,
     class_member,
     classes_of,
     has_unknown_base,
     library_base,
 )
-from embercoach.analysis.shapes.frames import Facts, Frame, Joiner
-from embercoach.analysis.shapes.integers import ANY_INT, Comparison, compare, of_atom
-from embercoach.analysis.shapes.machine import DEEPEST
-from embercoach.analysis.shapes.objects import (
+from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, link
+from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
+from embercoach.analysis.shapes.path_states import Frame, Joiner, joined_values
+from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
     ClassValue,
-    DictReference,
     Entries,
     FunctionValue,
-    Items,
     Iterator,
     LibraryMethod,
     LibraryName,
-    ListReference,
     ObjectReference,
     Options,
     PartialCall,
@@ -39,19 +35,16 @@ from embercoach.analysis.shapes.objects import (
     TransformedFunction,
     new_number,
 )
-from embercoach.analysis.shapes.operations import (
-    array_of_place,
-    attributes_of,
-    call_transfer,
-    new_dict,
-    with_sizes,
-)
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
-from embercoach.analysis.shapes.table.registry import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare, of_atom
+from embercoach.analysis.shapes.table.transfers import LAYERS
+from embercoach.analysis.shapes.table_calls import (
+    new_dict,
+)
 
 if TYPE_CHECKING:
-    from embercoach.analysis.shapes.machine import Machine
+    from embercoach.analysis.shapes.interpreter import Machine
 
 
 def builtin(name: str) -> Any:
@@ -82,9 +75,7 @@ def function_of(
     outer = frame
     while outer.cls is not None and outer.outer is not None:
         outer = outer.outer
-    return FunctionValue(
-        node, outer, frame.cls, defaults, keyword_defaults, tuple(decorators)
-    )
+    return FunctionValue(node, outer, frame.cls, defaults, keyword_defaults, tuple(decorators))
 
 
 #: Decorators that leave what a function computes as it is.
@@ -98,15 +89,11 @@ TRANSPARENT = frozenset(
 )
 
 
-def decorated(
-    machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef
-) -> Any:
+def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
     """The value that a definition binds its name to."""
     function = function_of(machine, frame, node)
     value: Any = function
-    for name, one in zip(
-        reversed(function.decorators), reversed(node.decorator_list), strict=True
-    ):
+    for name, one in zip(reversed(function.decorators), reversed(node.decorator_list), strict=True):
         if name == "" and _is_property_part(one):
             owner = machine.evaluate(frame, one.value)  # type: ignore[attr-defined]
             if type(owner) is FunctionValue and one.attr == "vjp":  # type: ignore[attr-defined]
@@ -114,7 +101,7 @@ def decorated(
             continue
         if name in TRANSPARENT:
             continue
-        if name in library_calls.TRANSFORMS and not isinstance(one, ast.Call):
+        if name in library_functions.TRANSFORMS and not isinstance(one, ast.Call):
             value = TransformedFunction(name, value)
         else:
             return UNKNOWN if frame.cls is None else None
@@ -128,10 +115,11 @@ def _is_property_part(node: ast.expr) -> bool:
 
 def method_of_unknown(machine: Machine, owner: Any, name: str, known: Any) -> Any:
     """A method of something unknown, where its name says enough; else what is known of it."""
-    return LibraryMethod(owner, name) if name in library_calls.PROTOCOLS else known
+    return LibraryMethod(owner, name) if name in library_functions.PROTOCOLS else known
 
 
-def call(
+@link("call")
+def call_value(
     machine: Machine,
     frame: Frame,
     node: ast.AST,
@@ -159,14 +147,19 @@ def call(
     if kind is LibraryName:
         if not is_complete:
             return _any_result(callee.name)
-        return library_calls.call_name(machine, frame, node, callee.name, arguments, keywords)
+        return library_functions.call_name(machine, frame, node, callee.name, arguments, keywords)
     if kind is LibraryMethod:
         if not is_complete:
             return UNKNOWN
-        return library_calls.call_method(machine, frame, node, callee, arguments, keywords)
+        return library_functions.call_method(machine, frame, node, callee, arguments, keywords)
     if kind is BoundFunction:
         return call_function(
-            machine, frame, node, callee.function, (callee.owner, *arguments), keywords,
+            machine,
+            frame,
+            node,
+            callee.function,
+            (callee.owner, *arguments),
+            keywords,
             is_complete=is_complete,
         )
     if kind is FunctionValue:
@@ -183,12 +176,17 @@ def call(
         )
     if kind is PartialCall:
         given = {**dict(callee.keywords), **keywords}
-        return call(
-            machine, frame, node, callee.function, (*callee.arguments, *arguments), given,
+        return call_value(
+            machine,
+            frame,
+            node,
+            callee.function,
+            (*callee.arguments, *arguments),
+            given,
             is_complete=is_complete,
         )
     if kind is TransformedFunction:
-        return library_calls.call_transformed(machine, frame, node, callee, arguments, keywords)
+        return library_functions.call_transformed(machine, frame, node, callee, arguments, keywords)
     if kind is Options:
         return _call_options(machine, frame, node, callee, arguments, keywords, is_complete)
     escape(machine, (*arguments, *keywords.values()))
@@ -215,13 +213,13 @@ def _call_options(
     start = heap.snapshot(frame)
     machine.trials += 1
     try:
-        from embercoach.analysis.shapes.expressions import heap_copy
-
         failed = []
         tried = [option for option in callee.values if option is not None]
         for option in tried if len(tried) < MANY_ALTERNATIVES else tried[:3]:
-            heap.restore(frame, heap_copy(start))
-            value = call(machine, frame, node, option, arguments, keywords, is_complete=is_complete)
+            heap.restore(frame, start.copy())
+            value = call_value(
+                machine, frame, node, option, arguments, keywords, is_complete=is_complete
+            )
             ended = heap.snapshot(frame)
             if ended.facts.failed and not start.facts.failed:
                 failed.append(ended)
@@ -234,16 +232,7 @@ def _call_options(
         heap.restore(frame, failed[0] if failed else start)
         return UNKNOWN
     heap.restore(frame, state)
-    return joined(results)
-
-
-def joined(values: list[Any]) -> Any:
-    """The join of values of one place, on different paths of which nothing else is known."""
-    empty = Facts({}, {}, {}, {})
-    found = values[0]
-    for value in values[1:]:
-        found = Joiner(empty, empty).value(found, value, "")
-    return found
+    return joined_values(results)
 
 
 def _any_result(name: str) -> Any:
@@ -252,17 +241,6 @@ def _any_result(name: str) -> Any:
     if entry is not None and entry.kind == "function" and entry.returns == "array":
         return ShapedArray(unknown_shape())
     return UNKNOWN
-
-
-def escape(machine: Machine, values: tuple[Any, ...]) -> None:
-    """What code out of sight gets: it may change lists and dictionaries."""
-    for value in values:
-        if type(value) is ListReference:
-            machine.heap.write(value.number, Items(None, UNKNOWN))
-        elif type(value) is DictReference:
-            held = machine.heap.objects.get(value.number)
-            if type(held) is Entries:
-                machine.heap.write(value.number, Entries({}, is_open=True))
 
 
 # -- objects ---------------------------------------------------------------------------------
@@ -286,44 +264,7 @@ def call_object(
         )
     if not callee.library or not is_complete:
         return UNKNOWN
-    if callee.library == "mlx.nn.Sequential":
-        return _call_sequence(machine, frame, node, callee, arguments)
-    handler = LAYER_CALLS.get(callee.library)
-    if handler is None:
-        return UNKNOWN
-    attributes = attributes_of(machine, callee)
-    given = tuple(
-        as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
-    )
-    return call_transfer(
-        machine, frame, node, callee.library,
-        lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
-        given, keywords,
-    )
-
-
-def as_array(machine: Machine, frame: Frame, value: Any) -> Any:
-    """An argument that must be an array: an unknown value of a place becomes one."""
-    value = machine.heap.value(value)
-    if type(value) is Place and not value.is_setting:
-        array = array_of_place(value)
-        machine.heap.facts.places[value] = array
-        return array
-    return value
-
-
-def _call_sequence(
-    machine: Machine, frame: Frame, node: ast.AST, callee: ObjectReference, arguments: tuple[Any, ...]
-) -> Any:
-    held = machine.heap.objects.get(callee.number)
-    layers = held.values.get("layers") if type(held) is Attributes else None
-    items = machine.heap.objects.get(getattr(layers, "number", -1))
-    if type(items) is not Items or items.items is None or len(arguments) != 1:
-        return UNKNOWN
-    value = arguments[0]
-    for layer in items.items:
-        value = call(machine, frame, node, layer, (value,), {})
-    return value
+    return call_layer(machine, frame, node, callee, arguments, keywords)
 
 
 def instantiate(
@@ -357,48 +298,6 @@ def instantiate(
     return made
 
 
-def set_layer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    made: ObjectReference,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> None:
-    """Set what the constructor of a layer of MLX sets."""
-    handler = LAYERS[made.library]
-    arguments, keywords = with_sizes(machine, made.library, arguments, keywords)
-    found = call_transfer(machine, frame, node, made.library, handler, arguments, keywords)
-    held = machine.heap.objects.get(made.number)
-    values = held.values if type(held) is Attributes else {}
-    entries = machine.heap.objects.get(getattr(found, "number", -1))
-    if type(entries) is Entries:
-        machine.heap.write(made.number, Attributes({**values, **entries.known}))
-
-
-def make_layer(
-    machine: Machine,
-    frame: Frame,
-    node: ast.AST,
-    name: str,
-    arguments: tuple[Any, ...],
-    keywords: dict[str, Any],
-) -> Any:
-    """``nn.Linear(64, 128)``."""
-    made = ObjectReference(new_number(), None, name)
-    machine.heap.objects[made.number] = Attributes({})
-    if name == "mlx.nn.Sequential":
-        from embercoach.analysis.shapes.operations import new_list
-
-        layers = new_list(machine, Items(arguments))
-        machine.heap.objects[made.number] = Attributes({"layers": layers})
-    elif name in LAYERS:
-        set_layer(machine, frame, node, made, arguments, keywords)
-    else:
-        return UNKNOWN
-    return made
-
-
 def fields_of(cls: ClassValue) -> list[tuple[str, ast.AnnAssign, ClassValue]]:
     """The fields of a dataclass, those of its bases first."""
     found: dict[str, tuple[str, ast.AnnAssign, ClassValue]] = {}
@@ -421,7 +320,7 @@ def default_of(machine: Machine, cls: ClassValue, statement: ast.AnnAssign) -> A
             return machine.evaluate(cls.frame, named["default"])
         if "default_factory" in named:
             factory = machine.evaluate(cls.frame, named["default_factory"])
-            return call(machine, cls.frame, value, factory, (), {})
+            return call_value(machine, cls.frame, value, factory, (), {})
     return machine.evaluate(cls.frame, value)
 
 
@@ -446,10 +345,8 @@ def fill_fields(
         elif is_complete:
             values[name] = default_of(machine, cls, statement)
         else:
-            from embercoach.analysis.shapes.program import general_value
-
             default = default_of(machine, cls, statement)
-            values[name] = general_value(
+            values[name] = LINKS["general_value"](
                 machine, cls.frame, statement.annotation, name, default, made, is_setting=True
             )
     machine.heap.write(made.number, Attributes(values))
@@ -474,7 +371,11 @@ def call_function(
     """Run a function of the program with these arguments."""
     heap = machine.heap
     machine.note_patch(arguments)
-    if not is_relevant(function) or frame.depth >= DEEPEST or any(one.node is function.node for one in machine.active):
+    if (
+        not is_relevant(function)
+        or frame.depth >= DEEPEST
+        or any(one.node is function.node for one in machine.active)
+    ):
         escape(machine, (*arguments, *keywords.values()))
         return UNKNOWN
     names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
@@ -484,9 +385,7 @@ def call_function(
     given = function.node.args
     for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs):
         if parameter.annotation is not None and names[parameter.arg] is UNKNOWN:
-            from embercoach.analysis.shapes.program import annotated
-
-            names[parameter.arg] = annotated(
+            names[parameter.arg] = LINKS["annotated"](
                 machine, function.frame, parameter.annotation, parameter.arg, function, 0
             )
     for name, value in names.items():
@@ -600,8 +499,6 @@ def _of_any_caller(
         return None
     if function.frame.function is not None or function.name.startswith(("_", "lambda")):
         return None
-    from embercoach.analysis.shapes.program import general_value
-
     given = function.node.args
     parameters = [*given.posonlyargs, *given.args]
     first = len(parameters) - len(function.defaults)
@@ -609,7 +506,7 @@ def _of_any_caller(
     for at, parameter in enumerate(parameters):
         if at < max(first, len(arguments)) or parameter.arg in keywords:
             continue
-        others[parameter.arg] = general_value(
+        others[parameter.arg] = LINKS["general_value"](
             machine,
             function.frame,
             parameter.annotation,
@@ -745,7 +642,5 @@ def run_function(
         heap.is_root = outer_root
     machine.note_records(frame)
     if frame.yielded:
-        return Iterator(None, joined(frame.yielded))
+        return Iterator(None, joined_values(frame.yielded))
     return heap.value(value)
-
-

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
-from embercoach.analysis.shapes.frames import Frame, Heap, Joiner
-from embercoach.analysis.shapes.objects import LibraryName
+from embercoach.analysis.shapes.path_states import Frame, Heap, Joiner
+from embercoach.analysis.shapes.python_values import LibraryName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from embercoach.analysis.shapes.integers import SizeSymbol
-    from embercoach.analysis.shapes.objects import ClassValue, FunctionValue, ModuleValue
+    from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
+    from embercoach.analysis.shapes.size_integers import SizeSymbol
 
 #: Calls inside each other.
 DEEPEST = 24
@@ -181,14 +181,14 @@ class Machine:
         while at is not None and at.caller is not None:
             callers.append((at.caller.module, at.call_line))
             at = at.caller
-        event = ShapeEvent(
-            node, frame.module, reason, condition, operation, tuple(callers), code
-        )
+        event = ShapeEvent(node, frame.module, reason, condition, operation, tuple(callers), code)
         facts.events = (*facts.events, event)
 
     def note_patch(self, arguments: tuple[Any, ...]) -> None:
         """Note that code out of sight gets MLX's module, whose functions it may replace."""
-        if any(type(one) is LibraryName and one.name in ("mlx.core", "mlx.nn") for one in arguments):
+        if any(
+            type(one) is LibraryName and one.name in ("mlx.core", "mlx.nn") for one in arguments
+        ):
             self.is_patched = True
 
     def commit(self) -> None:
@@ -275,6 +275,39 @@ EXECUTORS: dict[type[ast.AST], Callable[[Machine, Frame, Any], bool | None]] = {
 
 #: Runs an ``if`` and all that follows it, once for each branch.
 SPLIT: list[Callable[[Machine, Frame, ast.If, list[ast.stmt]], bool]] = []
+
+
+#: Functions of modules that import this one's users, by name.
+LINKS: dict[str, Callable[..., Any]] = {}
+
+
+def link(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function that modules below its own call."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        LINKS[name] = function
+        return function
+
+    return register
+
+
+def call(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: Any,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool = True,
+) -> Any:
+    """Call a value: ``function_runs.call_value``."""
+    return LINKS["call"](machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
+
+
+def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None:
+    """Bind a target to a value: ``assigned_targets.assign_target``."""
+    LINKS["assign"](machine, frame, target, value)
 
 
 def evaluates(

@@ -1,0 +1,140 @@
+"""Layers of ``mlx.nn`` as objects: made by their constructors, and called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.python_values import (
+    Attributes,
+    DictReference,
+    Entries,
+    Items,
+    ListReference,
+    ObjectReference,
+    Place,
+    new_number,
+)
+from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
+from embercoach.analysis.shapes.table_calls import (
+    array_of_place,
+    attributes_of,
+    call_transfer,
+    new_list,
+    with_sizes,
+)
+
+if TYPE_CHECKING:
+    import ast
+
+    from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.path_states import Frame
+from embercoach.analysis.shapes.interpreter import call
+
+
+def escape(machine: Machine, values: tuple[Any, ...]) -> None:
+    """What code out of sight gets: it may change lists and dictionaries."""
+    for value in values:
+        if type(value) is ListReference:
+            machine.heap.write(value.number, Items(None, UNKNOWN))
+        elif type(value) is DictReference:
+            held = machine.heap.objects.get(value.number)
+            if type(held) is Entries:
+                machine.heap.write(value.number, Entries({}, is_open=True))
+
+
+def call_layer(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: ObjectReference,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """Call a layer of ``mlx.nn``."""
+    if callee.library == "mlx.nn.Sequential":
+        return _call_sequence(machine, frame, node, callee, arguments)
+    handler = LAYER_CALLS.get(callee.library)
+    if handler is None:
+        return UNKNOWN
+    attributes = attributes_of(machine, callee)
+    given = tuple(
+        as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
+    )
+    return call_transfer(
+        machine,
+        frame,
+        node,
+        callee.library,
+        lambda requirements, *a, **k: handler(requirements, attributes, *a, **k),
+        given,
+        keywords,
+    )
+
+
+def as_array(machine: Machine, frame: Frame, value: Any) -> Any:
+    """An argument that must be an array: an unknown value of a place becomes one."""
+    value = machine.heap.value(value)
+    if type(value) is Place and not value.is_setting:
+        array = array_of_place(value)
+        machine.heap.facts.places[value] = array
+        return array
+    return value
+
+
+def _call_sequence(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: ObjectReference,
+    arguments: tuple[Any, ...],
+) -> Any:
+    held = machine.heap.objects.get(callee.number)
+    layers = held.values.get("layers") if type(held) is Attributes else None
+    items = machine.heap.objects.get(getattr(layers, "number", -1))
+    if type(items) is not Items or items.items is None or len(arguments) != 1:
+        return UNKNOWN
+    value = arguments[0]
+    for layer in items.items:
+        value = call(machine, frame, node, layer, (value,), {})
+    return value
+
+
+def set_layer(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    made: ObjectReference,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> None:
+    """Set what the constructor of a layer of MLX sets."""
+    handler = LAYERS[made.library]
+    arguments, keywords = with_sizes(machine, made.library, arguments, keywords)
+    found = call_transfer(machine, frame, node, made.library, handler, arguments, keywords)
+    held = machine.heap.objects.get(made.number)
+    values = held.values if type(held) is Attributes else {}
+    entries = machine.heap.objects.get(getattr(found, "number", -1))
+    if type(entries) is Entries:
+        machine.heap.write(made.number, Attributes({**values, **entries.known}))
+
+
+def make_layer(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    name: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """``nn.Linear(64, 128)``."""
+    made = ObjectReference(new_number(), None, name)
+    machine.heap.objects[made.number] = Attributes({})
+    if name == "mlx.nn.Sequential":
+        layers = new_list(machine, Items(arguments))
+        machine.heap.objects[made.number] = Attributes({"layers": layers})
+    elif name in LAYERS:
+        set_layer(machine, frame, node, made, arguments, keywords)
+    else:
+        return UNKNOWN
+    return made

@@ -1,0 +1,248 @@
+"""SHAPE: shapes that raise, broadcast, or mix axes; each has a correct twin."""
+
+from __future__ import annotations
+
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.checks.findings import codes, findings
+from tests.checks.test_through_files import flagged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Where a statement fits; the sizes are those of ``x``.
+FUNCTION = "def f(x: mx.array, y: mx.array, v: mx.array):\n    {unpacked}\n{body}"
+
+NUMBERS = [
+    ("mx.zeros((2, 3)) @ mx.zeros((4, 5))", "mx.zeros((2, 3)) @ mx.zeros((3, 5))"),
+    ("mx.zeros((4, 6)).reshape(5, -1)", "mx.zeros((4, 6)).reshape(3, -1)"),
+    ("mx.zeros((2, 3)).sum(axis=2)", "mx.zeros((2, 3)).sum(axis=-2)"),
+    ("nn.Linear(8, 4)(mx.zeros((2, 16)))", "nn.Linear(16, 4)(mx.zeros((2, 16)))"),
+    ("mx.stack([mx.zeros(3), mx.zeros(4)])", "mx.concatenate([mx.zeros(3), mx.zeros(4)])"),
+    ("mx.einsum('ij,jk', mx.zeros((2, 3)), mx.zeros((4, 5)))", "mx.zeros((2, 3)).T"),
+]
+
+
+@pytest.mark.parametrize(("bad", "good"), NUMBERS)
+def test_numbers(bad: str, good: str) -> None:
+    assert codes(f"y = {bad}\n", "SHAPE") == ["SHAPE-001"]
+    assert codes(f"y = {good}\n", "SHAPE") == []
+
+
+UNPACKED = "B, S, D = x.shape"
+BY_NAME = [
+    ("001", UNPACKED, "return mx.concatenate([x, mx.zeros((B, S + 1, D))], axis=-1)"),
+    ("002", UNPACKED, "return mx.concatenate([x, x[:, 1:]], axis=-1)"),
+    ("", UNPACKED, "return mx.concatenate([x, x[:, 1:]], axis=1)"),
+    ("002", "rows, columns = x.shape", "return x @ x"),
+    ("", "rows, columns = x.shape", "return x @ x.T"),
+    ("", "rows, columns = x.shape\n    assert rows == columns", "return x @ x"),
+    ("", "rows, columns = x.shape", "m, n = y.shape\nreturn x @ y"),
+    ("003", UNPACKED, "return x * y.reshape(B, S)"),
+    ("", UNPACKED, "return x * y.reshape(B, S, 1)"),
+    ("", UNPACKED, "return x * y.reshape(S, D)"),
+    ("003", "n, d = x.shape", "return x - x.mean(axis=1)"),
+    ("", "n, d = x.shape", "return x - x.mean(axis=0)"),
+    ("003", "n, d = x.shape", "return x.max(axis=1, keepdims=True) - y.reshape(n)"),
+    ("", "n, d = x.shape", "return y.reshape(n)[:, None] - y.reshape(n)"),
+    ("003", "n, d = x.shape", "x -= x.sum(1)\nreturn x"),
+    ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, H * D)"),
+    ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, -1)"),
+    ("", "B, H, S, D = x.shape", "return x.swapaxes(1, 2).reshape(B, S, -1)"),
+    ("", UNPACKED, "return x.reshape(B * S, D)"),
+    ("005", UNPACKED, "return mx.softmax(x, axis=1) @ v"),
+    ("", UNPACKED, "return mx.softmax(x, axis=-1) @ v"),
+    ("", UNPACKED, "return mx.softmax(x, axis=1).swapaxes(1, 2) @ v"),
+]
+
+
+@pytest.mark.parametrize(("number", "unpacked", "body"), BY_NAME)
+def test_names(number: str, unpacked: str, body: str) -> None:
+    program = FUNCTION.format(unpacked=unpacked, body=indent(body, "    "))
+    assert codes(program, "SHAPE") == ([f"SHAPE-{number}"] if number else [])
+
+
+PROGRAMS = {
+    "a branch": (
+        "SHAPE-001",
+        """
+        def f(x: mx.array, wide: bool):
+            w = mx.zeros((3, 8)) if wide else mx.zeros((3, 8, 1)).squeeze(-1)
+            if not wide:
+                return mx.zeros((2, {})) @ w
+            return mx.zeros((2, 3)) @ w
+        """,
+        ("8", "3"),
+    ),
+    "branches on one condition": (
+        "SHAPE-001",
+        """
+        def f(wide: bool):
+            if wide:
+                w = mx.zeros((3, 8))
+            else:
+                w = mx.zeros((5, 8))
+            if wide:
+                return mx.zeros((2, {})) @ w
+            return mx.zeros((2, 5)) @ w
+        """,
+        ("4", "3"),
+    ),
+    "a function": (
+        "SHAPE-001",
+        """
+        def project(x, w):
+            return x @ w
+
+        project(mx.zeros((2, 3)), mx.zeros(({}, 5)))
+        """,
+        ("4", "3"),
+    ),
+    "a layer": (
+        "SHAPE-001",
+        """
+        class MLP(nn.Module):
+            def __init__(self, dims, hidden):
+                super().__init__()
+                self.up = nn.Linear(dims, hidden)
+                self.down = nn.Linear({}, dims)
+
+            def __call__(self, x):
+                return self.down(nn.gelu(self.up(x)))
+
+        MLP(8, 32)(mx.zeros((2, 8)))
+        """,
+        ("dims", "hidden"),
+    ),
+    "a loop": (
+        "SHAPE-001",
+        """
+        x = mx.zeros((2, 8))
+        for layer in [nn.Linear(8, 16), nn.Linear({}, 4)]:
+            x = layer(x)
+        """,
+        ("8", "16"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str) -> None:
+    code, program, (bad, good) = PROGRAMS[name]
+    assert codes(program.format(bad), "SHAPE") == ([code] if code else [])
+    assert codes(program.format(good), "SHAPE") == []
+
+
+MODEL = """
+import mlx.core as mx
+import mlx.nn as nn
+
+class Block(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        self.layer = nn.Linear(dims, dims)
+
+    def __call__(self, x):
+        return self.layer(x)
+
+def broken():
+    return mx.zeros(3) + mx.zeros(4)
+"""
+MAIN = """
+import mlx.core as mx
+from model import Block, broken
+
+Block(64)(mx.zeros((2, SIZE)))
+broken()
+"""
+
+
+@pytest.mark.parametrize(("size", "expected"), [("32", {("main.py", 5)}), ("64", set())])
+def test_calls_of_other_files(tmp_path: Path, size: str, expected: set[tuple[str, int]]) -> None:
+    """What raises for any caller is reported in its file alone."""
+    files = {"model.py": MODEL, "main.py": MAIN.replace("SIZE", size)}
+    found = flagged(tmp_path, files, ("SHAPE",))
+    assert {(name, line) for name, line, _ in found} == {("model.py", 14), *expected}
+
+
+EXPECTED = [
+    "try:\n    a @ a\nexcept ValueError:\n    pass",
+    "import pytest\ndef test_product():\n    with pytest.raises(ValueError):\n        a @ a",
+    "def square(x):\n    return x @ x\ntry:\n    square(a)\nexcept ValueError:\n    pass",
+]
+
+
+@pytest.mark.parametrize("program", EXPECTED)
+def test_errors_that_are_handled(program: str) -> None:
+    assert codes(f"a = mx.zeros((2, 3))\n{program}\n", "SHAPE") == []
+
+
+REMEDIES = [
+    ("x = mx.zeros((2, 3)) @ w", "Transpose the second factor: `w.T`"),
+    ("x = mx.zeros((5, 2, 3)) @ mx.stack([w, w])[:1]", "`mx.stack([w, w])[:1].swapaxes(-1, -2)`"),
+    ("x = w - w.mean(axis=1)", "Keep the axis: `w.mean(axis=1, keepdims=True)`"),
+    ("x = w - mx.mean(w, 1,)", "Keep the axis: `mx.mean(w, 1, keepdims=True)`"),
+    ("x = w * mx.ones(8)", "Insert an axis: `mx.ones(8)[..., None]`"),
+    ("x = nn.losses.mse_loss(w[:, :1], w[:, 0])", "`w[:, :1].squeeze(-1)`"),
+    ("x = nn.Linear(8, 4)(w)", "Create the layer for its input: `nn.Linear(3, 4)`"),
+    ("x = nn.RMSNorm(8)(w)", "Create the layer for its input: `nn.RMSNorm(3)`"),
+    ("x = nn.Conv1d(8, 4, 1)(w[None])", "Move the channels last: `w[None].transpose(0, 2, 1)`"),
+    ("x = w[None].transpose(1, 2)", "Swap two axes: `w[None].swapaxes(1, 2)`"),
+    ("x = w.reshape(5, 5)", "Pass sizes with the product 24"),
+    ("x = w.sum(axis=2)", "Name an axis from -2 to 1"),
+    ("x = w + mx.zeros((8, 4))", "Make 3 and 4 equal, or pass an array of another shape"),
+    ("x = mx.stack([w, w.T])", "Print the shapes that lead here: `embercoach shapes FILE`"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), REMEDIES)
+def test_the_help_has_the_line_that_fits(line: str, expected: str) -> None:
+    found = findings(f"w = mx.zeros((8, 3))\n{line}\n", "SHAPE")
+    assert [expected in one.help for one in found] == [True], found
+
+
+LONG = "a_name_of_more_than_forty_characters_for_{}"
+
+
+def test_messages_of_long_names_are_short() -> None:
+    first, second = LONG.format("batches"), LONG.format("sequences")
+    program = FUNCTION.format(unpacked=f"{first}, {second} = x.shape", body="    return x @ x")
+    (found,) = findings(program, "SHAPE")
+    assert found.code == "SHAPE-002"
+    assert len(found.message) <= 100
+
+
+def test_the_calls_that_lead_to_it_are_related() -> None:
+    program = """
+    def inner(x):
+        return x @ mx.zeros((4, 4))
+
+    def outer(x):
+        return inner(x)
+
+    outer(mx.zeros((2, 3)))
+    """
+    (found,) = findings(program, "SHAPE-001")
+    assert found.message == "`matmul`: inner sizes of (2, 3) and (4, 4) are 3 and 4"
+    assert [step.line - found.line for step in found.related] == [3, 5]
+
+
+SPECIFIC = [
+    ("API-009", "a, b = mx.split(mx.zeros((10, 2)), 4)"),
+    ("COMPLEX-001", "y = mx.floor(mx.zeros(3, mx.complex64))"),
+    ("INDEX-001", "y = mx.ones([4, 4])[0, 4]"),
+    ("INDEX-006", "y = mx.take(mx.zeros(3), mx.zeros(2), axis=0)"),
+]
+
+
+@pytest.mark.parametrize(("code", "line"), SPECIFIC)
+def test_rules_that_say_more_are_reported_alone(code: str, line: str) -> None:
+    assert set(codes(f"{line}\n", ("SHAPE", code))) == {code}
+
+
+def test_an_operand_with_another_finding_hides_nothing() -> None:
+    program = "y = mx.ones([4, 4])[5] @ mx.zeros((3, 4))\n"
+    assert codes(program, ("SHAPE", "INDEX-001")) == ["SHAPE-001", "INDEX-001"]
