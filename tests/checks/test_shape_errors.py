@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.checks.findings import codes, findings
+from embercoach.fixes.application import apply
+from tests.checks.findings import IMPORTS, codes, findings
 from tests.checks.test_through_files import flagged
 
 if TYPE_CHECKING:
@@ -77,20 +78,6 @@ PROGRAMS = {
         """,
         ("8", "3"),
     ),
-    "branches on one condition": (
-        "SHAPE-001",
-        """
-        def f(wide: bool):
-            if wide:
-                w = mx.zeros((3, 8))
-            else:
-                w = mx.zeros((5, 8))
-            if wide:
-                return mx.zeros((2, {})) @ w
-            return mx.zeros((2, 5)) @ w
-        """,
-        ("4", "3"),
-    ),
     "a function": (
         "SHAPE-001",
         """
@@ -134,6 +121,22 @@ def test_programs(name: str) -> None:
     code, program, (bad, good) = PROGRAMS[name]
     assert codes(program.format(bad), "SHAPE") == ([code] if code else [])
     assert codes(program.format(good), "SHAPE") == []
+
+
+CORRELATED = """
+def f(wide: bool):
+    if wide:
+        w = mx.zeros((3, 8))
+    else:
+        w = mx.zeros((5, 8))
+    if not wide:
+        return mx.zeros((2, 5)) @ w
+    return mx.zeros((2, 3)) @ w
+"""
+
+
+def test_branches_on_one_condition() -> None:
+    assert codes(CORRELATED, "SHAPE") == []
 
 
 MODEL = """
@@ -202,6 +205,24 @@ REMEDIES = [
 def test_the_help_has_the_line_that_fits(line: str, expected: str) -> None:
     found = findings(f"w = mx.zeros((8, 3))\n{line}\n", "SHAPE")
     assert [expected in one.help for one in found] == [True], found
+
+
+FIXED = [
+    "n, d = x.shape\n    return x - x.mean(axis=1)",
+    "n, d = x.shape\n    return x / mx.linalg.norm(x, axis=-1,)",
+    "B, S, D = x.shape\n    return mx.softmax(x, axis=-2) @ v",
+    "B, S, D = x.shape\n    return mx.matmul(mx.softmax(x, 1), v)",
+]
+
+
+@pytest.mark.parametrize("body", FIXED)
+def test_fixes_are_unsafe_and_remove_the_finding(body: str) -> None:
+    program = FUNCTION.format(unpacked="pass", body=f"    {body}")
+    (found,) = findings(program, "SHAPE")
+    assert found.fix is not None
+    assert not found.fix.safe
+    fixed = apply(IMPORTS + program, [found.fix])[0]
+    assert codes(fixed.removeprefix(IMPORTS), "SHAPE") == []
 
 
 LONG = "a_name_of_more_than_forty_characters_for_{}"

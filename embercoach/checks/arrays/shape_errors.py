@@ -1,104 +1,117 @@
-"""SHAPE-001 to SHAPE-003: shapes that raise, and shapes that broadcast by accident."""
+"""SHAPE-001 to SHAPE-005: shapes that raise, and shapes that give something else than is meant."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from embercoach.analysis.facts.stops import Stop
 from embercoach.analysis.shapes.differing_sizes import unmeant
 from embercoach.analysis.shapes.source_files import shapes_of
-from embercoach.analysis.syntax.conversion.conversion_state import packed_range
-from embercoach.analysis.syntax.trees import walk
+from embercoach.checks.arrays.shape_messages import message_of
+from embercoach.checks.arrays.shape_nodes import ShapeNodes
+from embercoach.checks.arrays.shape_remedies import remedy_of
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
+    from pathlib import Path
 
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.interpreter import ShapeEvent
+    from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
+    from embercoach.checks.arrays.shape_nodes import LocatedNode
+
+#: Calls that lead to an operation, of which a finding shows so many.
+MOST_CALLERS = 3
 
 
 @check("SHAPE-001", "SHAPE-002", "SHAPE-003", "SHAPE-004", "SHAPE-005")
 def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Operations that raise for the shapes that reach them."""
+    """Operations that raise, broadcast or mix axes for the shapes that reach them."""
     machine = shapes_of(module)
-    if machine is None:
+    if machine is None or not machine.events:
         return
-    nodes = _Nodes(module)
+    nodes = ShapeNodes(module, machine.file.tree)
     raised = {id(e.node) for e in machine.events.values() if e.condition is None and not e.code}
     for event in machine.events.values():
-        if event.file.path != module.path or (event.condition and id(event.node) in raised):
+        if event.condition and id(event.node) in raised:
             continue
-        found = nodes.find(event.node)
-        if found is None:
+        if event.file.path == module.path:
+            yield from _report(event, machine, module, nodes)
+    yield from _raised_elsewhere(machine, module, nodes)
+
+
+def _report(
+    event: ShapeEvent, machine: Machine, module: Module, nodes: ShapeNodes
+) -> Iterator[Report]:
+    found = nodes.find(event.node)
+    if found is None:
+        return
+    code, doubt = event.code or "SHAPE-001", ""
+    if event.condition is not None:
+        code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
+        doubt = (unmeant(event, machine) or "").removeprefix("unless ")
+        if not doubt:
+            return
+    remedy = remedy_of(event, code, found.node, module)
+    yield Report(
+        code,
+        found.node,
+        module.frame.place()._replace(statement=found.statement),
+        message=message_of(event, code, doubt),
+        help=remedy.help,
+        context="default",
+        change=remedy.change,
+        related=tuple(_callers(event, module, nodes, found)),
+    )
+
+
+def _callers(
+    event: ShapeEvent, module: Module, nodes: ShapeNodes, found: LocatedNode
+) -> Iterator[Stop]:
+    """The calls of this file that lead to an operation, the nearest first."""
+    scopes = found.scopes
+    calls: list[Stop] = []
+    for file, line in event.callers:
+        call = nodes.call_at(line, scopes) if file.path == module.path else None
+        scopes = () if call is None else call.scopes
+        if call is not None:
+            calls.append(Stop(call.node, call.statement, "called with these shapes here"))
+    # The outermost one has the numbers.
+    yield from calls if len(calls) <= MOST_CALLERS else (*calls[: MOST_CALLERS - 1], calls[-1])
+
+
+def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> Iterator[Report]:
+    """Calls after which an operation of another file raises, for what they pass."""
+    known: dict[Path, frozenset[int]] = {}
+    for event in machine.events.values():
+        path = event.file.path
+        if path == module.path or event.condition is not None or event.code:
             continue
-        node, statement = found
-        place = module.frame.place()._replace(statement=statement)
-        if event.code:
-            yield Report(
-                event.code,
-                node,
-                place,
-                message=event.reason,
-                help="Print the shapes with `embercoach shapes`",
-                context="default",
-            )
+        line = next((n for file, n in event.callers if file.path == module.path), None)
+        call = None if line is None else nodes.call_at(line, ())
+        if call is None:
             continue
-        if event.condition is None:
-            yield Report(
-                "SHAPE-001",
-                node,
-                place,
-                message=_sentence(event),
-                help="Print the shapes with `embercoach shapes`",
-                context="default",
-                related=tuple(_callers(event, module, nodes)),
-            )
-            continue
-        doubt = unmeant(event, machine)
-        if doubt is not None:
-            code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
-            yield Report(
-                code,
-                node,
-                place,
-                message=f"{_sentence(event)} {doubt}",
-                help="Print the shapes with `embercoach shapes`",
-                context="default",
-            )
+        if path not in known:
+            known[path] = _raised_in(path, module)
+        if id(event.node) in known[path]:
+            continue  # it raises for whatever is passed
+        where = f" in {path.name}:{getattr(event.node, 'lineno', 0)}"
+        yield Report(
+            "SHAPE-001",
+            call.node,
+            module.frame.place()._replace(statement=call.statement),
+            message=message_of(event, "SHAPE-001", "", where),
+            help="Pass arrays and sizes that fit: `embercoach shapes FILE` prints the shapes",
+            context="default",
+        )
 
 
-def _sentence(event: ShapeEvent) -> str:
-    name = event.operation.rpartition(".")[2]
-    return f"`{name}` raises: {event.reason}"
-
-
-def _callers(event: ShapeEvent, module: Module, nodes: _Nodes) -> Iterator[Stop]:
-    return iter(())
-
-
-class _Nodes:
-    """The nodes of a module's tree, by those of ``ast``."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.known: dict[int, list[cst.CSTNode]] | None = None
-        self.statements: dict[int, cst.CSTNode] = {}
-
-    def find(self, node: ast.AST) -> tuple[cst.CSTNode, cst.CSTNode] | None:
-        """The node at a place, and the statement around it."""
-        ranges = self.module.parsed.converted.ranges
-        if ranges is None:
-            return None
-        wanted = packed_range(node)  # type: ignore[arg-type]
-        statement: cst.CSTNode | None = None
-        for one in walk(self.module.tree):
-            if isinstance(one, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
-                statement = one
-            if ranges.get(id(one)) == wanted and isinstance(one, cst.BaseExpression):
-                return None if statement is None else (one, statement)
-        return None
+def _raised_in(path: Path, module: Module) -> frozenset[int]:
+    """The operations that raise in a file by itself."""
+    other = module.project.load(path, module.path.parent)
+    machine = None if other is None else shapes_of(other)
+    if machine is None:
+        return frozenset()
+    events = machine.events.values()
+    return frozenset(id(e.node) for e in events if e.condition is None and not e.code)

@@ -9,7 +9,7 @@ from embercoach.quoting import MOST_SHOWN, quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.analysis.shapes.machine import ShapeEvent
+    from embercoach.analysis.shapes.interpreter import ShapeEvent
 
 _BROADCAST = " don't broadcast"
 #: What the reason of an operation on two arrays begins with.

@@ -1,4 +1,4 @@
-"""What to write instead of an operation whose shapes don't fit: help, and unsafe fixes."""
+"""Corrections of operations whose shapes don't fit: help, and unsafe fixes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.machine import ShapeEvent
+    from embercoach.analysis.shapes.interpreter import ShapeEvent
 
 Shape = tuple[str, ...]
 
@@ -60,7 +60,7 @@ class Operation(NamedTuple):
 
     @property
     def is_matmul(self) -> bool:
-        """Whether it is ``a @ b`` or ``mx.matmul(a, b)``."""
+        """Test for ``a @ b`` and ``mx.matmul(a, b)``."""
         return self.event.operation == "mlx.core.matmul"
 
     def owner(self, node: cst.BaseExpression) -> str:
@@ -133,7 +133,7 @@ def _squeeze(operation: Operation) -> Iterator[Remedy]:
 
 
 def _insert_axes(operation: Operation) -> Iterator[Remedy]:
-    """``(B, S) * (B,)``: the last axes meet, and others are meant."""
+    """``(B, S) * (B,)``: the last axes are aligned, and others are meant."""
     shapes, operands = operation.shapes, operation.operands
     if not is_broadcast(operation.event.reason) or len(shapes) != 2 or operation.is_matmul:
         return
@@ -148,7 +148,7 @@ def _insert_axes(operation: Operation) -> Iterator[Remedy]:
 
 
 def _index_for(longer: Shape, shorter: Shape) -> str | None:
-    """The index after which the axes of a shape meet those of the same sizes, None if unclear."""
+    """The index that aligns axes with those of the same sizes, None if that is unclear."""
     if not len(shorter) < len(longer) or any(longer.count(n) != 1 or n == "?" for n in shorter):
         return None
     places = [longer.index(size) for size in shorter]
