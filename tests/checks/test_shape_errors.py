@@ -165,7 +165,7 @@ broken()
 
 @pytest.mark.parametrize(("size", "expected"), [("32", {("main.py", 5)}), ("64", set())])
 def test_calls_of_other_files(tmp_path: Path, size: str, expected: set[tuple[str, int]]) -> None:
-    """What raises for any caller is reported in its file alone."""
+    """An operation that raises for any caller is reported in its file alone."""
     files = {"model.py": MODEL, "main.py": MAIN.replace("SIZE", size)}
     found = flagged(tmp_path, files, ("SHAPE",))
     assert {(name, line) for name, line, _ in found} == {("model.py", 14), *expected}
