@@ -8,10 +8,10 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import (
+    array_ranks,
     functions,
     kernel_objects,
     library_calls,
-    array_ranks,
     star_kwargs,
     transforms,
     visits,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import constants, array_ranks
+from embercoach.analysis.calls import array_ranks, constants
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.library.fourier import detached

@@ -8,7 +8,7 @@ from functools import partial
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import kernel_objects, array_ranks, sibling_files, transforms
+from embercoach.analysis.calls import array_ranks, kernel_objects, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.calls.library import (
     builtin_calls,

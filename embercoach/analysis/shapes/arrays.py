@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
@@ -18,6 +18,7 @@ from embercoach.analysis.shapes.size_integers import (
 from embercoach.analysis.values import promotion
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Mapping
 
 WeakKind = Literal["bool", "int", "float", "complex"]
@@ -264,7 +265,7 @@ class Origin:
     """
 
     name: str
-    node: Any
+    node: ast.AST
     before: ArrayShape
     axes: tuple[int, ...] = ()
 
@@ -358,6 +359,4 @@ def shape_substituted(shape: ArrayShape, sizes: Mapping[SizeSymbol, Integer]) ->
         return shape
     head = tuple(substituted(n, sizes) for n in shape.head)
     tail = tuple(substituted(n, sizes) for n in shape.tail)
-    return (
-        shape if head == shape.head and tail == shape.tail else ArrayShape(head, shape.middle, tail)
-    )
+    return ArrayShape(head, shape.middle, tail)

@@ -40,28 +40,27 @@ from embercoach.analysis.shapes.table_calls import call_table
 @link("assign")
 def assign_target(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None:
     """Bind a target to a value."""
-    kind = type(target)
-    if kind is ast.Name:
-        name = target.id  # type: ignore[attr-defined]
+    if isinstance(target, ast.Name):
+        name = target.id
         _name_number(machine, frame, value, name)
         if value is UNKNOWN:
             value = Place(name)
-        bind_name(machine, frame, name, value)
+        bind_name(frame, name, value)
         if frame.logged is not None:
             frame.logged.append((target, name, value))
-    elif kind in (ast.Tuple, ast.List):
-        _unpack(machine, frame, target.elts, machine.heap.value(value))  # type: ignore[attr-defined]
-    elif kind is ast.Attribute:
-        owner = machine.heap.value(machine.evaluate(frame, target.value))  # type: ignore[attr-defined]
-        _name_number(machine, frame, value, target.attr)  # type: ignore[attr-defined]
-        set_attribute(machine, owner, target.attr, value)  # type: ignore[attr-defined]
-    elif kind is ast.Subscript:
-        _set_item(machine, frame, target, value)  # type: ignore[arg-type]
-    elif kind is ast.Starred:
-        assign_target(machine, frame, target.value, value)  # type: ignore[attr-defined]
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(machine, frame, target.elts, machine.heap.value(value))
+    elif isinstance(target, ast.Attribute):
+        owner = machine.heap.value(machine.evaluate(frame, target.value))
+        _name_number(machine, frame, value, target.attr)
+        set_attribute(machine, owner, target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        _set_item(machine, frame, target, value)
+    elif isinstance(target, ast.Starred):
+        assign_target(machine, frame, target.value, value)
 
 
-def bind_name(machine: Machine, frame: Frame, name: str, value: Any) -> None:
+def bind_name(frame: Frame, name: str, value: Any) -> None:
     """Bind a name in the frame that it belongs to."""
     if name in frame.globals_named:
         found = frame.outer.find(name) if frame.outer is not None else None
@@ -72,7 +71,7 @@ def bind_name(machine: Machine, frame: Frame, name: str, value: Any) -> None:
 
 def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any) -> None:
     if type(value) is tuple and any(type(item) is AxesSymbol for item in value):
-        value = _unpacked_shape(machine, frame, targets, value)
+        value = _unpacked_shape(machine, targets, value)
     if type(value) is Options:
         value = _unpacked_options(machine, value, len(targets))
     if type(value) is Place and not any(type(t) is ast.Starred for t in targets):
@@ -100,19 +99,16 @@ def _unpacked_options(machine: Machine, value: Options, number: int) -> Any:
     """One of several tuples that are unpacked."""
     found = []
     for option in value.values:
-        option = _items_of_place(machine, option, number) if type(option) is Place else option
-        if type(option) is tuple and len(option) == number:
-            found.append(option)
-        elif option is not None:
+        items = _items_of_place(machine, option, number) if type(option) is Place else option
+        if type(items) is tuple and len(items) == number:
+            found.append(items)
+        elif items is not None:
             return UNKNOWN
-    return _joined_items(found) if found else UNKNOWN
-
-
-def _joined_items(found: list[tuple[Any, ...]]) -> Any:
+    if not found:
+        return UNKNOWN
     # A setting that is one number or several: those that are unpacked are named here.
-    return next(
-        (one for one in found if all(type(v) is Place for v in one)), joined_values(list(found))
-    )
+    places = (one for one in found if all(type(v) is Place for v in one))
+    return next(places, joined_values(found))
 
 
 def _items_of_place(machine: Machine, place: Place, number: int) -> Any:
@@ -147,9 +143,7 @@ def scope_of(frame: Frame) -> object:
     return frame.module if frame.function is None else frame.function.node
 
 
-def _unpacked_shape(
-    machine: Machine, frame: Frame, targets: list[ast.expr], value: tuple[Any, ...]
-) -> Any:
+def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any, ...]) -> Any:
     """The sizes of a shape that is unpacked: it has as many axes as there are names."""
     place = next(at for at, item in enumerate(value) if type(item) is AxesSymbol)
     axes = value[place]
@@ -158,15 +152,14 @@ def _unpacked_shape(
         before, after = star - place, (len(targets) - star - 1) - (len(value) - place - 1)
         if before < 0 or after < 0:
             return tuple(ANY_INT for _ in targets)
-        return _open_unpacked(machine, frame, targets, value, place, before, after)
+        return _open_unpacked(machine, targets, value, place, before, after)
     missing = len(targets) - (len(value) - 1)
     if missing < 0:
         return UNKNOWN
     group = object()  # sizes of one shape are meant to differ
-    names = [getattr(target, "id", "_") for target in targets[place : place + missing]]
     sizes = tuple(
-        symbol(f"{axes.name or 'n'}.{place + at}", is_named=False, place=group)
-        for at, name in enumerate(names)
+        symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=group)
+        for at in range(place, place + missing)
     )
     machine.heap.bind_axes(axes, ArrayShape(sizes))
     return machine.heap.value((*value[:place], *sizes, *value[place + 1 :]))
@@ -174,7 +167,6 @@ def _unpacked_shape(
 
 def _open_unpacked(
     machine: Machine,
-    frame: Frame,
     targets: list[ast.expr],
     value: tuple[Any, ...],
     place: int,
@@ -197,7 +189,7 @@ def _open_unpacked(
     return _Unpacked((*whole[:star], (middle,), *whole[star + 1 :]))
 
 
-class _Unpacked(tuple):  # type: ignore[type-arg]
+class _Unpacked(tuple[Any, ...]):
     """Values that are assigned one to one, the starred one as a tuple."""
 
     __slots__ = ()
@@ -215,17 +207,17 @@ def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
     if type(owner) is not ObjectReference:
         return
     held = machine.heap.objects.get(owner.number)
-    values = dict(held.values) if type(held) is Attributes else {}
-    is_summary = type(held) is Attributes and held.is_summary
-    if is_summary and name in values:
-        value = joined_values([values[name], value])
+    if type(held) is not Attributes:
+        held = Attributes({})
+    is_summary, doubtful = held.is_summary, held.doubtful
+    if not is_summary:
+        doubtful -= {name}
+    elif name in held.values:
+        value = joined_values([held.values[name], value])
+    else:
+        doubtful |= {name}
     value = _as_parameter(owner, name, machine.heap.value(value))
-    values[name] = value
-    doubtful = held.doubtful if type(held) is Attributes else frozenset()
-    if is_summary and name not in held.values:
-        doubtful = doubtful | {name}
-    elif not is_summary:
-        doubtful = doubtful - {name}
+    values = {**held.values, name: value}
     machine.heap.write(owner.number, Attributes(values, is_summary, doubtful))
 
 

@@ -19,35 +19,54 @@ from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
     ClassValue,
+    DictReference,
     FunctionValue,
     LibraryMethod,
     LibraryName,
+    ListReference,
     ModuleValue,
     ObjectReference,
     Options,
-    PartialCall,
     Place,
-    Reference,
     SuperValue,
     TransformedFunction,
 )
+from embercoach.analysis.shapes.requirements import sizes_of
 from embercoach.analysis.shapes.size_integers import ANY_INT
 from embercoach.analysis.shapes.table.array_members import ArrayAt
-from embercoach.analysis.shapes.table_calls import array_of_place, call_table, shape_value
+from embercoach.analysis.shapes.table_calls import array_of_place, call_table
 from embercoach.analysis.values.promotion import DTYPES
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Callable
 
     from embercoach.analysis.shapes.interpreter import Machine
     from embercoach.analysis.shapes.path_states import Frame
 
 #: What an array has, and hardly anything else.
 ARRAY_MEMBERS = frozenset(
-    """
-    shape ndim astype reshape transpose swapaxes flatten squeeze moveaxis T dtype argmax argmin
-    logsumexp cumsum diag diagonal nbytes size
-    """.split()
+    [
+        "shape",
+        "ndim",
+        "astype",
+        "reshape",
+        "transpose",
+        "swapaxes",
+        "flatten",
+        "squeeze",
+        "moveaxis",
+        "T",
+        "dtype",
+        "argmax",
+        "argmin",
+        "logsumexp",
+        "cumsum",
+        "diag",
+        "diagonal",
+        "nbytes",
+        "size",
+    ]
 )
 #: Members that a configuration's field does not have.
 _PLAINLY_ARRAYS = frozenset(("shape", "ndim", "astype", "reshape", "transpose", "swapaxes"))
@@ -68,42 +87,10 @@ _CONSTANTS: dict[str, Any] = {
 
 def attribute_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, name: str) -> Any:
     """``owner.name``."""
-    kind = type(owner)
-    if kind is Place:
+    if type(owner) is Place:
         owner = machine.heap.value(owner)
-        kind = type(owner)
-    if kind is ObjectReference:
-        return _of_object(machine, frame, node, owner, name)
-    if kind is LibraryName:
-        return library_name(f"{owner.name}.{name}")
-    if kind is ShapedArray:
-        return _of_array(machine, frame, node, owner, name)
-    if kind is Place:
-        return _of_place(machine, frame, node, owner, name)
-    if kind is Options:
-        return _of_options(machine, frame, node, owner, name)
-    if kind is ModuleValue:
-        found = owner.frame.names.get(name, UNKNOWN)
-        return machine.heap.value(found) if type(found) is Place else found
-    if kind is ClassValue:
-        found = class_member(owner, name)
-        return UNKNOWN if found is None else _static(found, owner)
-    if kind is SuperValue:
-        return _of_super(owner, name)
-    if kind is TransformedFunction and name in ("vjp", "jvp", "vmap"):
-        return LibraryName("builtins.decorator")
-    if kind in (FunctionValue, BoundFunction, PartialCall, TransformedFunction):
-        return UNKNOWN
-    if kind is DTypeValue:
-        return ANY_INT if name == "size" else UNKNOWN
-    if kind is HostArray:
-        if name == "shape":
-            return shape_value(owner.shape)
-        found = host_attribute(owner, name)
-        return LibraryMethod(owner, name) if found is UNKNOWN else found
-    if isinstance(owner, Reference) or kind in (tuple, str, ArrayAt):
-        return LibraryMethod(owner, name)
-    return UNKNOWN
+    handler = _HANDLERS.get(type(owner))
+    return UNKNOWN if handler is None else handler(machine, frame, node, owner, name)
 
 
 def library_name(name: str) -> Any:
@@ -116,6 +103,12 @@ def library_name(name: str) -> Any:
     if last == "bool_" and name.startswith("mlx.core."):
         return DTypeValue("bool")
     return LibraryName(mlx_api.canonical(name) if name.startswith("mlx.") else name)
+
+
+def _of_library(
+    machine: Machine, frame: Frame, node: ast.AST, owner: LibraryName, name: str
+) -> Any:
+    return library_name(f"{owner.name}.{name}")
 
 
 def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, name: str) -> Any:
@@ -131,7 +124,7 @@ def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, n
 
 def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray, name: str) -> Any:
     if name == "shape":
-        return shape_value(machine.heap.shape(owner.shape))
+        return sizes_of(machine.heap.shape(owner.shape))
     if name == "ndim":
         return machine.heap.rank_of(owner.shape)
     entry = mlx_api.array_member(name)
@@ -209,16 +202,22 @@ _KNOWN_BASES = frozenset(
 )
 
 
-def member_of(machine: Machine, frame: Frame, owner: ObjectReference, name: str) -> Any:
+def member_of(owner: ObjectReference, name: str) -> Any:
     """A method of an object's class, bound to it; None if there is none."""
     found = None if owner.cls is None else class_member(owner.cls, name)
     return BoundFunction(found, owner) if type(found) is FunctionValue else None
 
 
-def _static(found: Any, owner: Any) -> Any:
+def _of_module(machine: Machine, frame: Frame, node: ast.AST, owner: ModuleValue, name: str) -> Any:
+    found = owner.frame.names.get(name, UNKNOWN)
+    return machine.heap.value(found) if type(found) is Place else found
+
+
+def _of_class(machine: Machine, frame: Frame, node: ast.AST, owner: ClassValue, name: str) -> Any:
+    found = class_member(owner, name)
     if type(found) is FunctionValue and "builtins.classmethod" in found.decorators:
         return BoundFunction(found, owner)
-    return found
+    return UNKNOWN if found is None else found
 
 
 def _of_object(
@@ -261,17 +260,57 @@ def _bound(
 _PROPERTIES = ("builtins.property", "functools.cached_property")
 
 
-def _of_super(owner: SuperValue, name: str) -> Any:
+def _of_super(machine: Machine, frame: Frame, node: ast.AST, owner: SuperValue, name: str) -> Any:
     for base in owner.cls.bases:
         if type(base) is ClassValue:
             found = class_member(base, name)
             if type(found) is FunctionValue:
                 return BoundFunction(found, owner.owner)
         elif type(base) is LibraryName:
-            return LibraryMethod(SuperValue(owner.cls, owner.owner), f"{base.name}.{name}")
-    return LibraryMethod(SuperValue(owner.cls, owner.owner), f"builtins.object.{name}")
+            return LibraryMethod(owner, f"{base.name}.{name}")
+    return LibraryMethod(owner, f"builtins.object.{name}")
 
 
-def dtype_value(array: ShapedArray) -> DTypeValue:
-    """The dtype of an array as a value."""
-    return DTypeValue(array.dtype)
+def _of_transformed(
+    machine: Machine, frame: Frame, node: ast.AST, owner: TransformedFunction, name: str
+) -> Any:
+    """``@f.vjp``."""
+    return LibraryName("builtins.decorator") if name in ("vjp", "jvp", "vmap") else UNKNOWN
+
+
+def _of_dtype(machine: Machine, frame: Frame, node: ast.AST, owner: DTypeValue, name: str) -> Any:
+    return ANY_INT if name == "size" else UNKNOWN
+
+
+def _of_host_array(
+    machine: Machine, frame: Frame, node: ast.AST, owner: HostArray, name: str
+) -> Any:
+    if name == "shape":
+        return sizes_of(owner.shape)
+    found = host_attribute(owner, name)
+    return LibraryMethod(owner, name) if found is UNKNOWN else found
+
+
+def _method(machine: Machine, frame: Frame, node: ast.AST, owner: Any, name: str) -> LibraryMethod:
+    return LibraryMethod(owner, name)
+
+
+#: By the type of the owner: its attributes; those of other values are unknown.
+_HANDLERS: dict[type, Callable[[Machine, Frame, ast.AST, Any, str], Any]] = {
+    ObjectReference: _of_object,
+    LibraryName: _of_library,
+    ShapedArray: _of_array,
+    Place: _of_place,
+    Options: _of_options,
+    ModuleValue: _of_module,
+    ClassValue: _of_class,
+    SuperValue: _of_super,
+    TransformedFunction: _of_transformed,
+    DTypeValue: _of_dtype,
+    HostArray: _of_host_array,
+    ListReference: _method,
+    DictReference: _method,
+    tuple: _method,
+    str: _method,
+    ArrayAt: _method,
+}

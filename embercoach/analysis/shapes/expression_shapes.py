@@ -19,7 +19,7 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.host_arrays import host_item
 from embercoach.analysis.shapes.interpreter import Machine, assign, call, evaluates
-from embercoach.analysis.shapes.iterated_values import elements_of, summarized
+from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_values
@@ -302,19 +302,19 @@ def _yield(machine: Machine, frame: Frame, node: ast.Yield) -> Any:
 def _call(machine: Machine, frame: Frame, node: ast.Call) -> Any:
     func = node.func
     if type(func) is ast.Name and func.id == "super" and not node.args:
-        return _super(machine, frame)
+        return _super(frame)
     if type(func) is ast.Attribute:
         owner = machine.evaluate(frame, func.value)
         callee = attributes.attribute_of(machine, frame, func, owner, func.attr)
         if callee is UNKNOWN or type(callee) is Place:
-            callee = function_runs.method_of_unknown(machine, owner, func.attr, callee)
+            callee = function_runs.method_of_unknown(owner, func.attr, callee)
     else:
         callee = machine.evaluate(frame, func)
     arguments, keywords, is_complete = call_arguments(machine, frame, node)
     return call(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
 
 
-def _super(machine: Machine, frame: Frame) -> Any:
+def _super(frame: Frame) -> Any:
     at: Frame | None = frame
     while at is not None and (at.function is None or at.function.cls is None):
         at = at.outer
@@ -351,9 +351,13 @@ def call_arguments(
         if keyword.arg is not None:
             keywords[keyword.arg] = value
             continue
-        held = machine.heap.objects.get(getattr(value, "number", -1))
-        if type(held) is Entries and not held.is_open and all(type(k) is str for k in held.known):
-            keywords.update(held.known)
+        given = machine.heap.objects.get(getattr(value, "number", -1))
+        if (
+            type(given) is Entries
+            and not given.is_open
+            and all(type(k) is str for k in given.known)
+        ):
+            keywords.update(given.known)
         else:
             is_complete = False
     return tuple(positional), keywords, is_complete
@@ -380,53 +384,81 @@ def _subscript(machine: Machine, frame: Frame, node: ast.Subscript) -> Any:
 
 def subscript_of(machine: Machine, frame: Frame, node: ast.AST, owner: Any, index: Any) -> Any:
     """``owner[index]``."""
-    kind = type(owner)
-    if kind is Options:
-        found = [
-            subscript_of(machine, frame, node, option, index)
-            for option in owner.values
-            if option is not None
-        ]
-        return joined_values(found) if found else UNKNOWN
-    if kind is ShapedArray:
-        return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
-    if kind is tuple:
-        return _item_of_tuple(machine, owner, index)
-    if kind is HostArray:
-        return host_item(lambda value: lowered(machine, value), owner, index)
-    if kind is ArrayAt:
-        return call_table(machine, frame, node, "mlx.core.ArrayAt.__getitem__", (owner, index), {})
-    if kind is ListReference:
-        return _item_of_list(machine, machine.heap.objects.get(owner.number), index)
-    if kind is DictReference:
-        held = machine.heap.objects.get(owner.number)
-        if type(held) is Entries and type(index) in (str, int) and index in held.known:
-            return held.known[index]
-        return UNKNOWN
-    if kind is ObjectReference:
-        if type(index) is str and owner.library:
-            return attributes.attribute_of(machine, frame, node, owner, index)
-        method = attributes.member_of(machine, frame, owner, "__getitem__")
-        if method is None and attributes.is_named_tuple(owner.cls):
-            items = elements_of(machine, owner).items
-            return UNKNOWN if items is None else _item_of_tuple(machine, items, index)
-        if method is not None:
-            return call(machine, frame, node, method, (index,), {})
-    if kind is Place and owner.is_setting:
-        key = (id(owner), f"[{index!r}]")
-        found = machine.open_attributes.get(key)
-        if found is None and type(index) in (int, str):
-            found = Place(f"{owner.name}[{index}]", is_setting=True, scope=owner)
-            machine.open_attributes[key] = found
-        return UNKNOWN if found is None else found
-    if kind is str and type(index) is int and -len(owner) <= index < len(owner):
-        return owner[index]
-    if kind is LibraryName:
-        return owner  # ``list[int]``, ``Optional[x]``: a type
+    handler = _SUBSCRIPTS.get(type(owner))
+    return UNKNOWN if handler is None else handler(machine, frame, node, owner, index)
+
+
+def _of_options(machine: Machine, frame: Frame, node: ast.AST, owner: Options, index: Any) -> Any:
+    found = [
+        subscript_of(machine, frame, node, option, index)
+        for option in owner.values
+        if option is not None
+    ]
+    return joined_values(found) if found else UNKNOWN
+
+
+def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray, index: Any) -> Any:
+    return call_table(machine, frame, node, "mlx.core.array.__getitem__", (owner, index), {})
+
+
+def _of_array_at(machine: Machine, frame: Frame, node: ast.AST, owner: ArrayAt, index: Any) -> Any:
+    return call_table(machine, frame, node, "mlx.core.ArrayAt.__getitem__", (owner, index), {})
+
+
+def _of_host_array(
+    machine: Machine, frame: Frame, node: ast.AST, owner: HostArray, index: Any
+) -> Any:
+    return host_item(lambda value: lowered(machine, value), owner, index)
+
+
+def _of_dict(
+    machine: Machine, frame: Frame, node: ast.AST, owner: DictReference, index: Any
+) -> Any:
+    held = machine.heap.objects.get(owner.number)
+    if type(held) is Entries and type(index) in (str, int) and index in held.known:
+        return held.known[index]
     return UNKNOWN
 
 
-def _item_of_tuple(machine: Machine, owner: tuple[Any, ...], index: Any) -> Any:
+def _of_object(
+    machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, index: Any
+) -> Any:
+    if type(index) is str and owner.library:
+        return attributes.attribute_of(machine, frame, node, owner, index)
+    method = attributes.member_of(owner, "__getitem__")
+    if method is not None:
+        return call(machine, frame, node, method, (index,), {})
+    if attributes.is_named_tuple(owner.cls):
+        items = elements_of(machine, owner).items
+        return UNKNOWN if items is None else _of_tuple(machine, frame, node, items, index)
+    return UNKNOWN
+
+
+def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, index: Any) -> Any:
+    """An item of a setting: a setting as well."""
+    if not owner.is_setting:
+        return UNKNOWN
+    key = (id(owner), f"[{index!r}]")
+    item = machine.open_attributes.get(key)
+    if item is None and type(index) in (int, str):
+        item = Place(f"{owner.name}[{index}]", is_setting=True, scope=owner)
+        machine.open_attributes[key] = item
+    return UNKNOWN if item is None else item
+
+
+def _of_string(machine: Machine, frame: Frame, node: ast.AST, owner: str, index: Any) -> Any:
+    in_range = type(index) is int and -len(owner) <= index < len(owner)
+    return owner[index] if in_range else UNKNOWN
+
+
+def _of_type(machine: Machine, frame: Frame, node: ast.AST, owner: LibraryName, index: Any) -> Any:
+    """``list[int]``, ``Optional[x]``: a type."""
+    return owner
+
+
+def _of_tuple(
+    machine: Machine, frame: Frame, node: ast.AST, owner: tuple[Any, ...], index: Any
+) -> Any:
     places = [at for at, item in enumerate(owner) if type(item) is AxesSymbol]
     if not places:
         if type(index) is int and -len(owner) <= index < len(owner):
@@ -499,7 +531,10 @@ def _split_off(machine: Machine, owner: tuple[Any, ...], index: int, place: int)
     return sizes[0]
 
 
-def _item_of_list(machine: Machine, held: Any, index: Any) -> Any:
+def _of_list(
+    machine: Machine, frame: Frame, node: ast.AST, owner: ListReference, index: Any
+) -> Any:
+    held = machine.heap.objects.get(owner.number)
     if type(held) is not Items:
         return UNKNOWN
     if type(index) is slice:
@@ -508,13 +543,28 @@ def _item_of_list(machine: Machine, held: Any, index: Any) -> Any:
         items = held.items if held.items is not None else [held.common]
         return new_list(machine, Items(None, _same(items)))
     if held.items is None:
-        return summarized(machine, held.common)
+        return held.common
     if type(index) is int:
         in_range = -len(held.items) <= index < len(held.items)
         return held.items[index] if in_range else UNKNOWN
     if not held.items:
         return UNKNOWN
     return joined_values(list(held.items))
+
+
+_SUBSCRIPTS: dict[type, Callable[[Machine, Frame, ast.AST, Any, Any], Any]] = {
+    Options: _of_options,
+    ShapedArray: _of_array,
+    tuple: _of_tuple,
+    HostArray: _of_host_array,
+    ArrayAt: _of_array_at,
+    ListReference: _of_list,
+    DictReference: _of_dict,
+    ObjectReference: _of_object,
+    Place: _of_place,
+    str: _of_string,
+    LibraryName: _of_type,
+}
 
 
 def _same(items: Any) -> Any:
@@ -609,8 +659,7 @@ def _any_element(
     else:
         value = machine.heap.value(element())
     value = machine.heap.generalize(value, start)
-    facts = outer.facts
-    machine.heap.facts = facts
+    machine.heap.facts = outer.facts
     return Items(None, value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
@@ -39,12 +40,15 @@ from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare, of_atom
 from embercoach.analysis.shapes.table.transfers import LAYERS
-from embercoach.analysis.shapes.table_calls import (
-    new_dict,
-)
+from embercoach.analysis.shapes.table_calls import new_dict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol
     from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.path_states import Facts, Heap
+    from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
 
 def builtin(name: str) -> Any:
@@ -80,12 +84,26 @@ def function_of(
 
 #: Decorators that leave what a function computes as it is.
 TRANSPARENT = frozenset(
-    """
-    builtins.staticmethod builtins.classmethod builtins.property functools.wraps functools.cache
-    functools.lru_cache functools.cached_property mlx.core.compile mlx.core.custom_function
-    mlx.core.checkpoint mlx.nn.utils.checkpoint abc.abstractmethod typing.no_type_check
-    typing.override typing.overload jaxtyping.jaxtyped beartype.beartype builtins.decorator
-    """.split()
+    [
+        "builtins.staticmethod",
+        "builtins.classmethod",
+        "builtins.property",
+        "functools.wraps",
+        "functools.cache",
+        "functools.lru_cache",
+        "functools.cached_property",
+        "mlx.core.compile",
+        "mlx.core.custom_function",
+        "mlx.core.checkpoint",
+        "mlx.nn.utils.checkpoint",
+        "abc.abstractmethod",
+        "typing.no_type_check",
+        "typing.override",
+        "typing.overload",
+        "jaxtyping.jaxtyped",
+        "beartype.beartype",
+        "builtins.decorator",
+    ]
 )
 
 
@@ -94,9 +112,9 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
     function = function_of(machine, frame, node)
     value: Any = function
     for name, one in zip(reversed(function.decorators), reversed(node.decorator_list), strict=True):
-        if name == "" and _is_property_part(one):
-            owner = machine.evaluate(frame, one.value)  # type: ignore[attr-defined]
-            if type(owner) is FunctionValue and one.attr == "vjp":  # type: ignore[attr-defined]
+        if name == "" and isinstance(one, ast.Attribute) and one.attr in ("vjp", "jvp", "vmap"):
+            owner = machine.evaluate(frame, one.value)  # ``@f.vjp``
+            if type(owner) is FunctionValue and one.attr == "vjp":
                 machine.backward[owner.node] = function
             continue
         if name in TRANSPARENT:
@@ -108,12 +126,7 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
     return value
 
 
-def _is_property_part(node: ast.expr) -> bool:
-    """``@x.setter``, ``@f.vjp``."""
-    return isinstance(node, ast.Attribute) and node.attr in ("vjp", "jvp", "vmap")
-
-
-def method_of_unknown(machine: Machine, owner: Any, name: str, known: Any) -> Any:
+def method_of_unknown(owner: Any, name: str, known: Any) -> Any:
     """A method of something unknown, where its name says enough; else what is known of it."""
     return LibraryMethod(owner, name) if name in library_functions.PROTOCOLS else known
 
@@ -140,58 +153,109 @@ def call_value(
         keywords: by name.
         is_complete: whether these are all arguments; else others are unknown.
     """
-    kind = type(callee)
-    if kind is Place:
+    if type(callee) is Place:
         callee = machine.heap.value(callee)
-        kind = type(callee)
-    if kind is LibraryName:
-        if not is_complete:
-            return _any_result(callee.name)
-        return library_functions.call_name(machine, frame, node, callee.name, arguments, keywords)
-    if kind is LibraryMethod:
-        if not is_complete:
-            return UNKNOWN
-        return library_functions.call_method(machine, frame, node, callee, arguments, keywords)
-    if kind is BoundFunction:
-        return call_function(
-            machine,
-            frame,
-            node,
-            callee.function,
-            (callee.owner, *arguments),
-            keywords,
-            is_complete=is_complete,
-        )
-    if kind is FunctionValue:
-        return call_function(
-            machine, frame, node, callee, arguments, keywords, is_complete=is_complete
-        )
-    if kind is ObjectReference:
-        return call_object(
-            machine, frame, node, callee, arguments, keywords, is_complete=is_complete
-        )
-    if kind is ClassValue:
-        return instantiate(
-            machine, frame, node, callee, arguments, keywords, is_complete=is_complete
-        )
-    if kind is PartialCall:
-        given = {**dict(callee.keywords), **keywords}
-        return call_value(
-            machine,
-            frame,
-            node,
-            callee.function,
-            (*callee.arguments, *arguments),
-            given,
-            is_complete=is_complete,
-        )
-    if kind is TransformedFunction:
-        return library_functions.call_transformed(machine, frame, node, callee, arguments, keywords)
-    if kind is Options:
-        return _call_options(machine, frame, node, callee, arguments, keywords, is_complete)
+    handler: Callable[..., Any] = _HANDLERS.get(type(callee), _call_unknown)
+    return handler(machine, frame, node, callee, arguments, keywords, is_complete=is_complete)
+
+
+def _call_unknown(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: Any,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool,
+) -> Any:
     escape(machine, (*arguments, *keywords.values()))
     machine.note_patch(arguments)
     return UNKNOWN
+
+
+def _call_name(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: LibraryName,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool,
+) -> Any:
+    if not is_complete:
+        return _any_result(callee.name)
+    return library_functions.call_name(machine, frame, node, callee.name, arguments, keywords)
+
+
+def _any_result(name: str) -> Any:
+    """The result of a function of MLX with unknown arguments."""
+    entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
+    if entry is not None and entry.kind == "function" and entry.returns == "array":
+        return ShapedArray(unknown_shape())
+    return UNKNOWN
+
+
+def _call_method(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: LibraryMethod,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool,
+) -> Any:
+    if not is_complete:
+        return UNKNOWN
+    return library_functions.call_method(machine, frame, node, callee, arguments, keywords)
+
+
+def _call_bound(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: BoundFunction,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool,
+) -> Any:
+    given = (callee.owner, *arguments)
+    return call_function(
+        machine, frame, node, callee.function, given, keywords, is_complete=is_complete
+    )
+
+
+def _call_partial(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: PartialCall,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool,
+) -> Any:
+    positional = (*callee.arguments, *arguments)
+    named = {**dict(callee.keywords), **keywords}
+    return call_value(
+        machine, frame, node, callee.function, positional, named, is_complete=is_complete
+    )
+
+
+def _call_transformed(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    callee: TransformedFunction,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    *,
+    is_complete: bool,
+) -> Any:
+    return library_functions.call_transformed(machine, frame, node, callee, arguments, keywords)
 
 
 #: Of so many layers that a configuration chooses from, the first ones stand for all.
@@ -205,6 +269,7 @@ def _call_options(
     callee: Options,
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
+    *,
     is_complete: bool,
 ) -> Any:
     heap = machine.heap
@@ -235,18 +300,10 @@ def _call_options(
     return joined_values(results)
 
 
-def _any_result(name: str) -> Any:
-    """The result of a function of MLX with unknown arguments."""
-    entry = mlx_api.lookup(name) if name.startswith("mlx.") else None
-    if entry is not None and entry.kind == "function" and entry.returns == "array":
-        return ShapedArray(unknown_shape())
-    return UNKNOWN
-
-
 # -- objects ---------------------------------------------------------------------------------
 
 
-def call_object(
+def _call_object(
     machine: Machine,
     frame: Frame,
     node: ast.AST,
@@ -254,7 +311,7 @@ def call_object(
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
     *,
-    is_complete: bool = True,
+    is_complete: bool,
 ) -> Any:
     """``layer(x)``."""
     method = None if callee.cls is None else class_member(callee.cls, "__call__")
@@ -267,7 +324,7 @@ def call_object(
     return call_layer(machine, frame, node, callee, arguments, keywords)
 
 
-def instantiate(
+def _instantiate(
     machine: Machine,
     frame: Frame,
     node: ast.AST,
@@ -275,7 +332,7 @@ def instantiate(
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
     *,
-    is_complete: bool = True,
+    is_complete: bool,
 ) -> Any:
     """``Class(arguments)``."""
     library = library_base(cls)
@@ -290,7 +347,7 @@ def instantiate(
             machine, frame, node, init, (made, *arguments), keywords, is_complete=is_complete
         )
     elif library == "typing.NamedTuple" or any(one.is_dataclass for one in classes_of(cls)):
-        fill_fields(machine, frame, node, made, arguments, keywords, is_complete=is_complete)
+        _fill_fields(machine, frame, node, made, arguments, keywords, is_complete=is_complete)
     elif made.library in LAYERS:
         set_layer(machine, frame, node, made, arguments, keywords)
     elif has_unknown_base(cls):
@@ -324,7 +381,7 @@ def default_of(machine: Machine, cls: ClassValue, statement: ast.AnnAssign) -> A
     return machine.evaluate(cls.frame, value)
 
 
-def fill_fields(
+def _fill_fields(
     machine: Machine,
     frame: Frame,
     node: ast.AST,
@@ -332,7 +389,7 @@ def fill_fields(
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
     *,
-    is_complete: bool = True,
+    is_complete: bool,
 ) -> None:
     """Set the fields of a dataclass, and run ``__post_init__``."""
     assert made.cls is not None
@@ -371,17 +428,45 @@ def call_function(
     """Run a function of the program with these arguments."""
     heap = machine.heap
     machine.note_patch(arguments)
-    if (
-        not is_relevant(function)
-        or frame.depth >= DEEPEST
-        or any(one.node is function.node for one in machine.active)
-    ):
-        escape(machine, (*arguments, *keywords.values()))
-        return UNKNOWN
-    names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
+    names = None
+    if _may_run(machine, frame, function):
+        names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
     if names is None:
         escape(machine, (*arguments, *keywords.values()))
         return UNKNOWN
+    _fill_unknown(machine, function, names)
+    key = None
+    if not machine.keeps_records and not heap.facts.failed:
+        key = _memo_key(machine, function, names)
+        found = machine.memo.get(key)
+        if found is not None and found.version == heap.version:
+            return _remembered(machine, found)
+    shared = _of_any_caller(machine, function, names, arguments, keywords)
+    if key is None:
+        return _run_call(machine, frame, node, function, names, shared)
+    before, version = heap.facts.copy(), heap.version
+    given = dict(names)  # the run adds local names
+    result = _run_call(machine, frame, node, function, names, shared)
+    if heap.version == version and _is_plain(result):
+        made = _finished_call(before, heap, result)
+        machine.memo[key] = made
+        if made.sizes or made.axes:
+            # With what it has learned of its arguments, it does the same.
+            machine.memo[_memo_key(machine, function, given)] = made
+    return result
+
+
+def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
+    """Return whether a function is worth running, and is not running already."""
+    return (
+        is_relevant(function)
+        and frame.depth < DEEPEST
+        and not any(one.node is function.node for one in machine.active)
+    )
+
+
+def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> None:
+    """Give unknown arguments the values of their annotations, or places."""
     given = function.node.args
     for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs):
         if parameter.annotation is not None and names[parameter.arg] is UNKNOWN:
@@ -391,51 +476,92 @@ def call_function(
     for name, value in names.items():
         if value is UNKNOWN:
             names[name] = Place(name)
-    key = None
-    if not machine.keeps_records and not heap.facts.failed:
-        key = _memo_key(machine, function, names)
-        found = machine.memo.get(key)
-        if found is not None and found[0] == heap.version:
-            heap.facts.events = (*heap.facts.events, *found[4])
-            heap.facts.failed = found[5]
-            for symbol, value in found[2]:
-                heap.learn_equal(of_atom(symbol), value)
-            for axes, shape in found[3]:
-                heap.bind_axes(axes, shape)
-            return found[1]
-    before = heap.facts.copy() if key is not None else heap.facts
-    version = heap.version
-    shared = _of_any_caller(machine, function, names, arguments, keywords)
-    if shared is not None:
-        # What is shown of it holds for callers in other files, too.
-        start = heap.snapshot(frame)
-        run_function(machine, frame, node, function, shared)
-        heap.restore(frame, start)
-        machine.silent = True
-    given_names = dict(names)  # the run adds local names
-    inputs = tuple(names.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _FinishedCall:
+    """What a call has done, for one with the same arguments.
+
+    Attributes:
+        version: of the heap, which it left as it was.
+        result: the value that it returned.
+        sizes: what it has learned of symbols.
+        axes: what it has learned of unknown axes.
+        events: what it does for certain.
+        failed: whether something in it raises.
+    """
+
+    version: int
+    result: Any
+    sizes: list[tuple[SizeSymbol, Integer]]
+    axes: list[tuple[AxesSymbol, ArrayShape]]
+    events: tuple[Any, ...]
+    failed: bool
+
+
+def _finished_call(before: Facts, heap: Heap, result: Any) -> _FinishedCall:
+    after = heap.facts
+    return _FinishedCall(
+        heap.version,
+        result,
+        [(s, v) for s, v in after.sizes.items() if s not in before.sizes],
+        [(a, v) for a, v in after.axes.items() if a not in before.axes],
+        tuple(event for event in after.events if event not in before.events),
+        after.failed,
+    )
+
+
+def _remembered(machine: Machine, found: _FinishedCall) -> Any:
+    """Do what an earlier call has done, and return what it has returned."""
+    heap = machine.heap
+    heap.facts.events = (*heap.facts.events, *found.events)
+    heap.facts.failed = found.failed
+    for symbol, value in found.sizes:
+        heap.learn_equal(of_atom(symbol), value)
+    for axes, shape in found.axes:
+        heap.bind_axes(axes, shape)
+    return found.result
+
+
+def _run_call(
+    machine: Machine,
+    frame: Frame,
+    node: ast.AST,
+    function: FunctionValue,
+    names: dict[str, Any],
+    shared: dict[str, Any] | None,
+) -> Any:
+    """Run a function, and its ``vjp``.
+
+    Args:
+        machine: the interpreter.
+        frame: of the caller.
+        node: the call.
+        function: that is called.
+        names: the parameters' values.
+        shared: those for callers in other files, None if they are the same.
+    """
+    if shared is None:
+        return _run_forward(machine, frame, node, function, names)
+    # What is shown of it holds for callers in other files, too.
+    start = machine.heap.snapshot(frame)
+    run_function(machine, frame, node, function, shared)
+    machine.heap.restore(frame, start)
+    machine.silent = True
     try:
-        result = run_function(machine, frame, node, function, names)
-        backward = machine.backward.get(function.node)
-        if backward is not None:
-            _run_backward(machine, frame, node, backward, inputs, result)
+        return _run_forward(machine, frame, node, function, names)
     finally:
-        if shared is not None:
-            machine.silent = False
-    if key is not None and heap.version == version and _is_plain(result):
-        after = heap.facts
-        kept = (
-            version,
-            result,
-            [(s, v) for s, v in after.sizes.items() if s not in before.sizes],
-            [(a, v) for a, v in after.axes.items() if a not in before.axes],
-            tuple(event for event in after.events if event not in before.events),
-            after.failed,
-        )
-        machine.memo[key] = kept
-        if kept[2] or kept[3]:
-            # With what it has learned of its arguments, it does the same.
-            machine.memo[_memo_key(machine, function, given_names)] = kept
+        machine.silent = False
+
+
+def _run_forward(
+    machine: Machine, frame: Frame, node: ast.AST, function: FunctionValue, names: dict[str, Any]
+) -> Any:
+    inputs = tuple(names.values())
+    result = run_function(machine, frame, node, function, names)
+    backward = machine.backward.get(function.node)
+    if backward is not None:
+        _run_backward(machine, frame, node, backward, inputs, result)
     return result
 
 
@@ -529,8 +655,10 @@ def _memo_key(machine: Machine, function: FunctionValue, names: dict[str, Any]) 
 
 
 def _is_plain(value: Any) -> bool:
-    if type(value) is tuple or type(value) is Options:
-        return all(map(_is_plain, value if type(value) is tuple else value.values))
+    if type(value) is Options:
+        return all(map(_is_plain, value.values))
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
     return not isinstance(value, (Reference, Iterator, FunctionValue, BoundFunction, PartialCall))
 
 
@@ -545,25 +673,26 @@ def bound_names(
     """The parameters' values, None if the arguments don't fit."""
     given = function.node.args
     positional = [*given.posonlyargs, *given.args]
-    names: dict[str, Any] = {}
-    for parameter, value in zip(positional, arguments, strict=False):
-        names[parameter.arg] = value
+    names = {parameter.arg: value for parameter, value in zip(positional, arguments, strict=False)}
     extra = arguments[len(positional) :]
     if given.vararg is not None:
-        names[given.vararg.arg] = tuple(extra) if is_complete else UNKNOWN
+        names[given.vararg.arg] = extra if is_complete else UNKNOWN
     elif extra:
         return None
-    others: dict[str, Any] = {}
     known = {p.arg for p in (*given.args, *given.kwonlyargs)}
-    for name, value in keywords.items():
-        if name in known:
-            names[name] = value
-        elif given.kwarg is not None:
-            others[name] = value
-        else:
-            return None
+    others = {name: value for name, value in keywords.items() if name not in known}
+    names.update((name, value) for name, value in keywords.items() if name in known)
     if given.kwarg is not None:
         names[given.kwarg.arg] = new_dict(machine, Entries(others, is_open=not is_complete))
+    elif others:
+        return None
+    return names if _fill_defaults(function, names, is_complete=is_complete) else None
+
+
+def _fill_defaults(function: FunctionValue, names: dict[str, Any], *, is_complete: bool) -> bool:
+    """Give the other parameters their defaults; return whether these have some."""
+    given = function.node.args
+    positional = [*given.posonlyargs, *given.args]
     first_default = len(positional) - len(function.defaults)
     for at, parameter in enumerate(positional):
         if parameter.arg not in names:
@@ -572,11 +701,11 @@ def bound_names(
             elif at >= first_default:
                 names[parameter.arg] = function.defaults[at - first_default]
             else:
-                return None
+                return False
     for parameter, default in zip(given.kwonlyargs, function.keyword_defaults, strict=True):
         if parameter.arg not in names:
             names[parameter.arg] = default if is_complete else UNKNOWN
-    return names
+    return True
 
 
 def _says_something(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
@@ -644,3 +773,17 @@ def run_function(
     if frame.yielded:
         return Iterator(None, joined_values(frame.yielded))
     return heap.value(value)
+
+
+#: By the type of what is called.
+_HANDLERS: dict[type, Callable[..., Any]] = {
+    LibraryName: _call_name,
+    LibraryMethod: _call_method,
+    BoundFunction: _call_bound,
+    FunctionValue: call_function,
+    ObjectReference: _call_object,
+    ClassValue: _instantiate,
+    PartialCall: _call_partial,
+    TransformedFunction: _call_transformed,
+    Options: _call_options,
+}

@@ -21,9 +21,7 @@ from embercoach.analysis.shapes.function_runs import (
     fields_of,
     run_function,
 )
-from embercoach.analysis.shapes.interpreter import (
-    Machine,
-)
+from embercoach.analysis.shapes.interpreter import Machine, link
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
@@ -40,9 +38,6 @@ from embercoach.analysis.shapes.table_calls import new_dict
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.path_states import Frame
-
-    pass
-from embercoach.analysis.shapes.interpreter import link
 
 
 def general_arguments(
@@ -110,9 +105,9 @@ def general_value(
     if type(default) is bool:
         return Place(name, is_setting=True, scope=scope)
     if type(default) is int:
-        found = symbol(name, place=scope, is_local=False)
-        machine.defaults[next(iter(found.symbols))] = default
-        return found
+        size = symbol(name, place=scope, is_local=False)
+        machine.defaults[next(iter(size.symbols))] = default
+        return size
     if type(default) is float:
         return ANY_FLOAT
     if type(default) is str:
@@ -132,11 +127,30 @@ def is_size_name(name: str) -> bool:
 
 
 _SIZE_NAMES = frozenset(
-    """
-    dim dims n_heads heads channels in_channels out_channels width height size
-    in_features out_features input_dims output_dims vocab batch_size seq_len kernel_size stride
-    config args cfg
-    """.split()
+    [
+        "dim",
+        "dims",
+        "n_heads",
+        "heads",
+        "channels",
+        "in_channels",
+        "out_channels",
+        "width",
+        "height",
+        "size",
+        "in_features",
+        "out_features",
+        "input_dims",
+        "output_dims",
+        "vocab",
+        "batch_size",
+        "seq_len",
+        "kernel_size",
+        "stride",
+        "config",
+        "args",
+        "cfg",
+    ]
 )
 
 
@@ -227,9 +241,7 @@ def of_type(machine: Machine, value: Any, name: str, scope: object) -> Any:
         return symbol(name, place=scope, is_local=False)
     if value.name == "builtins.float":
         return ANY_FLOAT
-    if value.name in ("builtins.bool", "builtins.str"):
-        return Place(name, is_setting=True, scope=scope)
-    if value.name in ("builtins.dict", "builtins.list"):
+    if value.name in ("builtins.bool", "builtins.str", "builtins.dict", "builtins.list"):
         return Place(name, is_setting=True, scope=scope)
     return UNKNOWN
 
@@ -315,9 +327,4 @@ def _general_fields(machine: Machine, made: ObjectReference, cls: ClassValue) ->
     machine.heap.write(made.number, Attributes(values))
     after = class_member(cls, "__post_init__")
     if type(after) is FunctionValue:
-        call_function(machine, owner_frame(cls), after.node, after, (made,), {})
-
-
-def owner_frame(cls: ClassValue) -> Frame:
-    """The frame that a class is defined in."""
-    return cls.frame
+        call_function(machine, cls.frame, after.node, after, (made,), {})

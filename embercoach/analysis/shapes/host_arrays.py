@@ -20,18 +20,85 @@ from embercoach.analysis.shapes.table.transfers import TRANSFERS
 
 #: Functions that NumPy and MLX share, as far as shapes go.
 _SHARED = frozenset(
-    """
-    zeros ones full arange linspace eye identity zeros_like ones_like concatenate stack reshape
-    transpose swapaxes moveaxis expand_dims squeeze repeat tile pad sum mean std var max min prod
-    argmax argmin sort argsort cumsum exp log sqrt abs sin cos tanh maximum minimum add subtract
-    multiply divide power where clip matmul floor ceil square broadcast_to array asarray tril triu
-    """.split()
+    [
+        "zeros",
+        "ones",
+        "full",
+        "arange",
+        "linspace",
+        "eye",
+        "identity",
+        "zeros_like",
+        "ones_like",
+        "concatenate",
+        "stack",
+        "reshape",
+        "transpose",
+        "swapaxes",
+        "moveaxis",
+        "expand_dims",
+        "squeeze",
+        "repeat",
+        "tile",
+        "pad",
+        "sum",
+        "mean",
+        "std",
+        "var",
+        "max",
+        "min",
+        "prod",
+        "argmax",
+        "argmin",
+        "sort",
+        "argsort",
+        "cumsum",
+        "exp",
+        "log",
+        "sqrt",
+        "abs",
+        "sin",
+        "cos",
+        "tanh",
+        "maximum",
+        "minimum",
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "power",
+        "where",
+        "clip",
+        "matmul",
+        "floor",
+        "ceil",
+        "square",
+        "broadcast_to",
+        "array",
+        "asarray",
+        "tril",
+        "triu",
+    ]
 )
 _METHODS = frozenset(
-    """
-    reshape transpose swapaxes flatten squeeze sum mean std var max min prod argmax argmin cumsum
-    round
-    """.split()
+    [
+        "reshape",
+        "transpose",
+        "swapaxes",
+        "flatten",
+        "squeeze",
+        "sum",
+        "mean",
+        "std",
+        "var",
+        "max",
+        "min",
+        "prod",
+        "argmax",
+        "argmin",
+        "cumsum",
+        "round",
+    ]
 )
 #: Functions of ``numpy.random`` and of its generators: the place of the size.
 _SIZES = {

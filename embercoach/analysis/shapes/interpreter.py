@@ -1,7 +1,7 @@
 """The abstract interpreter: its state, and the dispatch of nodes by type.
 
-``expressions``, ``statements`` and ``calls`` register what they evaluate here; ``Machine`` runs a
-module and asks for what they find. Nothing of the program is executed.
+``expression_shapes`` and ``statement_paths`` register what they evaluate here. ``Machine`` runs a
+module, and keeps what they find. Nothing of the program is executed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.requirements import Condition
     from embercoach.analysis.shapes.size_integers import SizeSymbol
 
+    Evaluator = Callable[["Machine", Frame, Any], Any]
+    Executor = Callable[["Machine", Frame, Any], bool | None]
+
 #: Calls inside each other.
 DEEPEST = 24
 #: Nodes that are evaluated for a file, and for each character of it.
 STEPS, STEPS_OF_CHARACTER = 20_000, 2
+#: Events of one path that are kept.
+MOST_EVENTS = 200
+#: Conditions of a function on which all that follows is run twice.
+MOST_SPLITS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,7 @@ class Machine:
             self.left -= 1
             if self.left < 0:
                 raise BudgetError
-            if at in repeated and frame.splits < MOST_SPLITS:
+            if at in repeated and frame.splits < MOST_SPLITS and isinstance(node, ast.If):
                 return SPLIT[0](self, frame, node, body[at + 1 :])
             handler = EXECUTORS.get(type(node))
             if handler is not None and handler(self, frame, node) is False:
@@ -149,9 +156,9 @@ class Machine:
         values: dict[tuple[ast.AST, str], Any] = {}
         joiner = Joiner(self.heap.facts, self.heap.facts)
         for node, name, value in frame.logged:
-            value = self.heap.value(value)
+            final = self.heap.value(value)
             key = (node, name)
-            values[key] = joiner.value(values[key], value, name) if key in values else value
+            values[key] = joiner.value(values[key], final, name) if key in values else final
         function = None if frame.function is None else frame.function.node
         known = self.records.get(function)
         if known is None:
@@ -201,13 +208,6 @@ class Machine:
         self.heap.facts.failed = False
 
 
-#: Events of one path that are kept.
-MOST_EVENTS = 200
-
-#: Conditions of a function on which all that follows is run twice.
-MOST_SPLITS = 2
-
-
 def repeated_tests(body: list[ast.stmt]) -> frozenset[int]:
     """The places of ``if`` statements whose condition a later one of the body has as well."""
     keys = {
@@ -233,9 +233,8 @@ def _tests_in(node: ast.AST, wanted: set[str]) -> set[str]:
     pending = [node]
     while pending:
         one = pending.pop()
-        kind = type(one)
-        if kind is ast.If or kind is ast.IfExp:
-            key = _key_of(one.test)  # type: ignore[attr-defined]
+        if isinstance(one, (ast.If, ast.IfExp)):
+            key = _key_of(one.test)
             if key in wanted:
                 found.add(key)
         if isinstance(one, ast.stmt):
@@ -244,9 +243,9 @@ def _tests_in(node: ast.AST, wanted: set[str]) -> set[str]:
             value = getattr(one, "value", None)
             if value is not None:
                 pending.append(value)
-        elif kind is ast.Call:
-            pending += one.args  # type: ignore[attr-defined]
-            pending += [keyword.value for keyword in one.keywords]  # type: ignore[attr-defined]
+        elif isinstance(one, ast.Call):
+            pending += one.args
+            pending += [keyword.value for keyword in one.keywords]
     return found
 
 
@@ -267,10 +266,9 @@ def _name_of(node: ast.expr) -> str:
     return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else ""
 
 
-Evaluator = "Callable[[Machine, Frame, Any], Any]"
 #: By type of node: expressions give values, statements False where the program can't go on.
-EVALUATORS: dict[type[ast.AST], Callable[[Machine, Frame, Any], Any]] = {}
-EXECUTORS: dict[type[ast.AST], Callable[[Machine, Frame, Any], bool | None]] = {}
+EVALUATORS: dict[type[ast.AST], Evaluator] = {}
+EXECUTORS: dict[type[ast.AST], Executor] = {}
 
 
 #: Runs an ``if`` and all that follows it, once for each branch.
@@ -310,12 +308,10 @@ def assign(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> None
     LINKS["assign"](machine, frame, target, value)
 
 
-def evaluates(
-    *kinds: type[ast.AST],
-) -> Callable[[Callable[[Machine, Frame, Any], Any]], Callable[[Machine, Frame, Any], Any]]:
+def evaluates(*kinds: type[ast.AST]) -> Callable[[Evaluator], Evaluator]:
     """Register the evaluation of expressions of some types."""
 
-    def register(function: Callable[[Machine, Frame, Any], Any]) -> Any:
+    def register(function: Evaluator) -> Evaluator:
         for kind in kinds:
             EVALUATORS[kind] = function
         return function
@@ -323,12 +319,10 @@ def evaluates(
     return register
 
 
-def executes(
-    *kinds: type[ast.AST],
-) -> Callable[[Callable[[Machine, Frame, Any], bool | None]], Any]:
+def executes(*kinds: type[ast.AST]) -> Callable[[Executor], Executor]:
     """Register the execution of statements of some types."""
 
-    def register(function: Callable[[Machine, Frame, Any], bool | None]) -> Any:
+    def register(function: Executor) -> Executor:
         for kind in kinds:
             EXECUTORS[kind] = function
         return function

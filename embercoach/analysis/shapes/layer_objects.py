@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.shapes.interpreter import Machine
     from embercoach.analysis.shapes.path_states import Frame
-from embercoach.analysis.shapes.interpreter import call
 
 
 def escape(machine: Machine, values: tuple[Any, ...]) -> None:
@@ -59,7 +59,7 @@ def call_layer(
         return UNKNOWN
     attributes = attributes_of(machine, callee)
     given = tuple(
-        as_array(machine, frame, value) if at == 0 else value for at, value in enumerate(arguments)
+        as_array(machine, value) if at == 0 else value for at, value in enumerate(arguments)
     )
     return call_transfer(
         machine,
@@ -72,7 +72,7 @@ def call_layer(
     )
 
 
-def as_array(machine: Machine, frame: Frame, value: Any) -> Any:
+def as_array(machine: Machine, value: Any) -> Any:
     """An argument that must be an array: an unknown value of a place becomes one."""
     value = machine.heap.value(value)
     if type(value) is Place and not value.is_setting:

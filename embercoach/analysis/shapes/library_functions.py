@@ -134,7 +134,7 @@ def _call_function(
     if entry is not None and arguments:
         taken = entry.positional(0)
         if taken is not None and taken.expects_array:
-            arguments = (as_array(machine, frame, arguments[0]), *arguments[1:])
+            arguments = (as_array(machine, arguments[0]), *arguments[1:])
     if name in ("mlx.core.array", "mlx.core.asarray") and arguments:
         given = machine.heap.value(arguments[0])
         if type(given) is HostArray:
@@ -171,9 +171,7 @@ def _joined_arrays(
     axis = machine.heap.value(keywords.get("axis", arguments[0] if arguments else 0))
     shape = array.shape
     stacks = name.endswith("stack")
-    result = call_table(
-        machine, frame, node, name, ([array],) if False else ((array, array),), {"axis": axis}
-    )
+    result = call_table(machine, frame, node, name, ((array, array),), {"axis": axis})
     if type(result) is not ShapedArray or type(axis) is not int:
         return result
     known = result.shape
@@ -505,8 +503,8 @@ def _call_vmapped(
         return UNKNOWN
     inner: list[Any] = []
     size: Integer | None = None
-    for axis, value in zip(axes, arguments, strict=True):
-        value = machine.heap.value(value)
+    for axis, given_value in zip(axes, arguments, strict=True):
+        value = machine.heap.value(given_value)
         if axis is None:
             inner.append(value)
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from fractions import Fraction
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
@@ -38,9 +39,7 @@ from embercoach.analysis.shapes.python_values import (
     one_of,
     options_of,
 )
-from embercoach.analysis.shapes.requirements import (
-    is_integer,
-)
+from embercoach.analysis.shapes.requirements import is_integer
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
@@ -51,6 +50,7 @@ from embercoach.analysis.shapes.size_integers import (
     floor_divide,
     modulo,
     multiply,
+    product,
     subtract,
 )
 from embercoach.analysis.shapes.table_calls import (
@@ -61,6 +61,8 @@ from embercoach.analysis.shapes.table_calls import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from embercoach.analysis.shapes.interpreter import Machine
     from embercoach.analysis.shapes.path_states import Frame
 
@@ -114,20 +116,7 @@ def binary(
     if type(a) is HostArray or type(b) is HostArray:
         return UNKNOWN if kind is ast.MatMult else host_arithmetic(a, b)
     if type(a) is ShapedArray or type(b) is ShapedArray:
-        if kind in _ARITHMETIC:
-            quick = _same_shape(a, b, node)
-            if quick is not None:
-                return quick
-        name = _ARRAY_OPERATORS.get(kind)
-        a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
-        for other in (a, b):
-            if not (
-                type(other) in (ShapedArray, Place, Options)
-                or other is UNKNOWN
-                or weak_kind(other) is not None
-            ):
-                return UNKNOWN
-        return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
+        return _arrays(machine, frame, node, kind, a, b)
     if type(a) is Options or type(b) is Options:
         return one_of(
             [
@@ -137,11 +126,7 @@ def binary(
             ]
             or [UNKNOWN]
         )
-    m, n = as_integer(machine, a), as_integer(machine, b)
-    if m is None and type(a) is Place and type(b) is SizeExpr:
-        m = integer_of_place(machine, a)  # a number beside a size
-    if n is None and type(b) is Place and type(a) is SizeExpr:
-        n = integer_of_place(machine, b)
+    m, n = _integer_beside(machine, a, b), _integer_beside(machine, b, a)
     if m is not None and n is not None:
         return _integers(kind, m, n)
     x, y = weak_kind(a), weak_kind(b)
@@ -149,6 +134,25 @@ def binary(
         return _numbers(kind, a, b, x, y)
     if (x == "float" and n is not None) or (y == "float" and m is not None):
         return ANY_FLOAT
+    return _sequences(machine, kind, a, b, m, n)
+
+
+def _integer_beside(machine: Machine, value: Any, other: Any) -> Integer | None:
+    """The integer that a value is; an unknown one is a number beside a size."""
+    if type(value) is Place and type(other) is SizeExpr:
+        return integer_of_place(machine, value)
+    return as_integer(machine, value)
+
+
+def _sequences(
+    machine: Machine,
+    kind: type[ast.AST],
+    a: Any,
+    b: Any,
+    m: Integer | None,
+    n: Integer | None,
+) -> Any:
+    """Lists, tuples and strings: joined, repeated or formatted."""
     if kind is ast.Add:
         return _joined(machine, a, b)
     if kind is ast.Mult and (m is not None or n is not None):
@@ -156,6 +160,29 @@ def binary(
     if kind is ast.Mod and (type(a) is str or a is ANY_STR):
         return ANY_STR
     return UNKNOWN
+
+
+def _arrays(
+    machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
+) -> Any:
+    if kind in _ARITHMETIC:
+        quick = _same_shape(a, b, node)
+        if quick is not None:
+            return quick
+    name = _ARRAY_OPERATORS.get(kind)
+    a, b = _number_of(machine, kind, a), _number_of(machine, kind, b)
+    if name is None or not (_is_operand(a) and _is_operand(b)):
+        return UNKNOWN
+    return call_table(machine, frame, node, name, (a, b), {})
+
+
+def _is_operand(value: Any) -> bool:
+    """Return whether a value beside an array may be an array or a number."""
+    return (
+        type(value) in (ShapedArray, Place, Options)
+        or value is UNKNOWN
+        or weak_kind(value) is not None
+    )
 
 
 #: Operators whose result has the dtype in which the operands meet.
@@ -186,34 +213,47 @@ def _number_of(machine: Machine, kind: type[ast.AST], value: Any) -> Any:
 
 
 def _integers(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
-    if kind is ast.Add:
-        return add(m, n)
-    if kind is ast.Sub:
-        return subtract(m, n)
-    if kind is ast.Mult:
-        return multiply(m, n)
-    if kind is ast.FloorDiv:
-        return floor_divide(m, n)
-    if kind is ast.Mod:
-        return modulo(m, n)
-    if kind is ast.Div:
-        return Ratio(m, n)
-    if kind is ast.Pow and type(n) is int:
-        if 0 <= n <= 64 and type(m) is int and abs(m) < 1 << 16:
-            return m**n
-        if 0 <= n <= 3:
-            result: Integer = 1
-            for _ in range(n):
-                result = multiply(result, m)
-            return result
-        return ANY_FLOAT if n < 0 else ANY_INT
-    if type(m) is int and type(n) is int and kind in (ast.BitAnd, ast.BitOr, ast.BitXor):
-        return {ast.BitAnd: m & n, ast.BitOr: m | n, ast.BitXor: m ^ n}[kind]
-    if type(m) is int and type(n) is int and kind is ast.LShift and 0 <= n <= 64:
-        return m << n
-    if type(m) is int and type(n) is int and kind is ast.RShift and n >= 0:
-        return m >> n
-    return ANY_INT
+    operation = _INTEGER_OPERATIONS.get(kind)
+    return ANY_INT if operation is None else operation(m, n)
+
+
+def _power(m: Integer, n: Integer) -> Any:
+    if type(n) is not int:
+        return ANY_INT
+    if 0 <= n <= 64 and type(m) is int and abs(m) < 1 << 16:
+        return m**n
+    if 0 <= n <= 3:
+        return product((m,) * n)
+    return ANY_FLOAT if n < 0 else ANY_INT
+
+
+def _of_bits(
+    operation: Callable[[int, int], int], least: float = -math.inf, most: float = math.inf
+) -> Callable[[Integer, Integer], Integer]:
+    """An operation on known integers, of which the right one is in a range."""
+
+    def handler(m: Integer, n: Integer) -> Integer:
+        if type(m) is int and type(n) is int and least <= n <= most:
+            return operation(m, n)
+        return ANY_INT
+
+    return handler
+
+
+_INTEGER_OPERATIONS: dict[type[ast.AST], Callable[[Integer, Integer], Any]] = {
+    ast.Add: add,
+    ast.Sub: subtract,
+    ast.Mult: multiply,
+    ast.FloorDiv: floor_divide,
+    ast.Mod: modulo,
+    ast.Div: Ratio,
+    ast.Pow: _power,
+    ast.BitAnd: _of_bits(operator.and_),
+    ast.BitOr: _of_bits(operator.or_),
+    ast.BitXor: _of_bits(operator.xor),
+    ast.LShift: _of_bits(operator.lshift, 0, 64),
+    ast.RShift: _of_bits(operator.rshift, 0),
+}
 
 
 def _numbers(kind: type[ast.AST], a: Any, b: Any, x: str, y: str) -> Any:
@@ -238,24 +278,24 @@ def _numbers(kind: type[ast.AST], a: Any, b: Any, x: str, y: str) -> Any:
 
 
 def _computed(kind: type[ast.AST], a: float, b: float) -> Any:
+    operation = _FLOAT_OPERATIONS.get(kind)
+    if operation is None or (kind is ast.Pow and not (abs(b) <= 64 and abs(a) < 1e6)):
+        return ANY_FLOAT
     try:
-        if kind is ast.Add:
-            return a + b
-        if kind is ast.Sub:
-            return a - b
-        if kind is ast.Mult:
-            return a * b
-        if kind is ast.Div:
-            return a / b
-        if kind is ast.FloorDiv:
-            return a // b
-        if kind is ast.Mod:
-            return a % b
-        if kind is ast.Pow and abs(b) <= 64 and abs(a) < 1e6:
-            return a**b
+        return operation(a, b)
     except (ArithmeticError, ValueError):
         return ANY_FLOAT
-    return ANY_FLOAT
+
+
+_FLOAT_OPERATIONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
 
 
 def _ratio(value: Any) -> Ratio | None:
@@ -344,8 +384,8 @@ def compared(
         return UNKNOWN if name is None else call_table(machine, frame, node, name, (a, b), {})
     if a is UNKNOWN or b is UNKNOWN or type(a) is Options or type(b) is Options:
         return UNKNOWN
-    m = a if not (type(a) is Place and is_integer(b)) else as_integer(machine, a)
-    n = b if not (type(b) is Place and is_integer(a)) else as_integer(machine, b)
+    m: Any = a if not (type(a) is Place and is_integer(b)) else as_integer(machine, a)
+    n: Any = b if not (type(b) is Place and is_integer(a)) else as_integer(machine, b)
     if is_integer(m) and is_integer(n):
         note_comparison(machine, m, n)
         return _integers_compared(kind, m, n)
@@ -376,21 +416,19 @@ def _is_plain(value: Any) -> bool:
 
 def _plain_compared(kind: type[ast.AST], a: Any, b: Any) -> Any:
     try:
-        if kind is ast.Eq:
-            return a == b
-        if kind is ast.NotEq:
-            return a != b
-        if kind is ast.Lt:
-            return a < b
-        if kind is ast.LtE:
-            return a <= b
-        if kind is ast.Gt:
-            return a > b
-        if kind is ast.GtE:
-            return a >= b
+        return _COMPARISONS[kind](a, b)
     except TypeError:
         return UNKNOWN
-    return UNKNOWN
+
+
+_COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 def _tuples_compared(
@@ -406,7 +444,7 @@ def _tuples_compared(
     return kind is ast.Eq if all(part is True for part in parts) else ANY_BOOL
 
 
-_NEGATED = {ast.NotEq: ast.Eq, ast.GtE: ast.Lt, ast.Gt: ast.LtE}
+_NEGATED: dict[type[ast.AST], type[ast.AST]] = {ast.NotEq: ast.Eq, ast.GtE: ast.Lt, ast.Gt: ast.LtE}
 
 
 def _integers_compared(kind: type[ast.AST], m: Integer, n: Integer) -> Any:
@@ -472,9 +510,7 @@ def truth_of(machine: Machine, value: Any) -> Any:
     kind = type(value)
     if kind is bool or kind is Truth:
         return value
-    if value is None:
-        return False
-    if kind in (int, float, str, tuple):
+    if value is None or kind in (int, float, str, tuple):
         return bool(value)
     if kind is SizeExpr:
         return Truth("==", value, 0, is_negated=True)

@@ -35,16 +35,15 @@ def assume(machine: Machine, frame: Frame, test: ast.expr, holds: bool, truth: A
         holds: whether it is to be true.
         truth: what is known of it: what ``truth_of`` gives.
     """
-    kind = type(test)
-    if kind is ast.UnaryOp and type(test.op) is ast.Not:  # type: ignore[attr-defined]
-        return assume(machine, frame, test.operand, not holds, negated(truth))  # type: ignore[attr-defined]
-    if kind is ast.BoolOp:
-        return _assume_parts(machine, frame, test, holds)  # type: ignore[arg-type]
-    if kind is ast.Compare and len(test.ops) == 1:  # type: ignore[attr-defined]
-        _narrow_none(machine, frame, test, holds)  # type: ignore[arg-type]
-    elif kind is ast.Call:
-        _narrow_type(machine, frame, test, holds)  # type: ignore[arg-type]
-    elif kind in (ast.Name, ast.Attribute):
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return assume(machine, frame, test.operand, not holds, negated(truth))
+    if isinstance(test, ast.BoolOp):
+        return _assume_parts(machine, frame, test, holds)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        _narrow_none(machine, frame, test, holds)
+    elif isinstance(test, ast.Call):
+        _narrow_type(machine, frame, test, holds)
+    elif isinstance(test, (ast.Name, ast.Attribute)):
         _narrow_true(machine, frame, test, holds)
     if type(truth) is bool:
         return truth is holds
@@ -81,13 +80,8 @@ def learn_truth(machine: Machine, value: Truth, holds: bool) -> bool:
         for place, other in ((value.left, value.right), (value.right, value.left)):
             if type(place) is Place and type(other) in (str, int, float, bool, type(None)):
                 heap.facts.places[place] = other
-    if value.operator == "is" and type(value.left) is Place:
-        if is_true:
-            heap.facts.places[value.left] = None
-        else:
-            heap.facts.truths[Truth("is", value.left, None)] = False
-    if value.operator == "true" and type(value.left) is Place and not is_true:
-        pass  # None, zero, or empty
+    if is_true and value.operator == "is" and type(value.left) is Place:
+        heap.facts.places[value.left] = None
     return True
 
 
@@ -174,7 +168,7 @@ def _narrow_type(machine: Machine, frame: Frame, test: ast.Call, holds: bool) ->
         machine.trials -= 1
     value = machine.heap.value(_read(machine, place))
     if type(value) is Options:
-        left = [v for v in value.values if is_instance(v, cls) is not (not holds)]
+        left = [v for v in value.values if is_instance(v, cls) in (holds, None)]
         if left and len(left) < len(value.values):
             _write(machine, frame, place, one_of(left))
     elif type(value) is Place and holds and cls == LibraryName("mlx.core.array"):
@@ -190,17 +184,13 @@ def is_instance(value: Any, cls: Any) -> bool | None:
         return None if None in results else False
     if type(cls) is not LibraryName:
         if type(value) is ObjectReference and value.cls is not None:
-            if cls in classes_of(value.cls):
-                return True
-            return None
+            return True if cls in classes_of(value.cls) else None
         return False if type(value) is ShapedArray or value is None else None
     kind = _KINDS.get(cls.name)
     if value is UNKNOWN or type(value) in (Place, Options) or kind is None:
         return None
     if type(value) is ObjectReference:
-        if value.library == cls.name:
-            return True
-        return None if value.library or value.cls else None
+        return True if value.library == cls.name else None
     return type(value) in kind
 
 

@@ -10,7 +10,6 @@ from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     ANY_FLOAT,
     UNKNOWN,
-    AnyScalar,
     ArrayShape,
     AxesSymbol,
     DType,
@@ -52,7 +51,9 @@ from embercoach.analysis.shapes.size_integers import (
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from embercoach.analysis.shapes.interpreter import SourceFile
 
 
 @dataclass(eq=False, repr=False)
@@ -62,14 +63,24 @@ class Frame:
     Attributes:
         names: the local names.
         outer: the frame that free names are looked up in.
-        file: the path of the module, as it is shown.
+        module: the file that holds the function.
         function: the function, None for a module or a class.
-        caller: what runs when this frame ends, and where.
+        caller: what runs when this frame ends.
+        call_line: the line of the caller's call.
+        depth: how many frames are inside each other.
+        cls: the class whose body this is.
+        returns: for a function, the values that it has returned, with the states at that.
+        globals_named: names of ``global`` and ``nonlocal`` statements.
+        is_root: whether nothing calls the function.
+        splits: conditions on which all that follows is run twice.
+        logged: for records, the values of assigned names.
+        yielded: the values of ``yield``.
+        loops: those that are running.
     """
 
     names: dict[str, Any]
     outer: Frame | None
-    module: Any
+    module: SourceFile
     function: FunctionValue | None = None
     caller: Frame | None = None
     call_line: int = 0
@@ -400,7 +411,7 @@ def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
     """The divisor ``H`` of ``H * (D // H)``."""
     if len(number.terms) != 1:
         return None
-    ((factors, times),) = number.terms.items()
+    (factors,) = number.terms
     for atom in factors:
         if (
             isinstance(atom, SizeOperation)
@@ -409,7 +420,7 @@ def _sole_divisor(number: SizeExpr, found: SizeSymbol) -> Integer | None:
         ):
             rest = exact_quotient(number, of_atom(atom))
             divisor = atom.operands[1]
-            if rest is not None and (rest == divisor or rest == divisor.constant):
+            if rest is not None and rest in (divisor, divisor.constant):
                 return rest
     return None
 
@@ -526,30 +537,22 @@ class Joiner:
             a = self.a.places.get(a, a)
         if type(b) is Place:
             b = self.b.places.get(b, b)
-        kinds = type(a), type(b)
-        if a is UNKNOWN or b is UNKNOWN:
+        kind = type(a)
+        if a is UNKNOWN or b is UNKNOWN or (kind is Place and type(b) is Place):
             return UNKNOWN
-        if kinds == (Place, Place):
-            return UNKNOWN
-        if kinds == (ShapedArray, ShapedArray):
-            return self.array(a, b, name)
-        if Options not in kinds:
-            weak = weak_kind(a), weak_kind(b)
-            if weak == ("int", "int"):
-                return self.integer(a, b, name)
-            if weak == ("float", "float"):
-                return ANY_FLOAT
-            if weak == ("bool", "bool"):
-                return ANY_BOOL
-            if kinds == (tuple, tuple) and len(a) == len(b):
-                return tuple(self.value(x, y, name) for x, y in zip(a, b, strict=True))
-            if kinds == (str, str) or (AnyScalar in kinds and str in kinds):
-                return one_of([a, b])
-            if kinds == (DTypeValue, DTypeValue):
-                return DTypeValue(None)
-            if kinds == (Iterator, Iterator):
-                return Iterator(None, self.any_of([*_held(a), *_held(b)]))
-        return self.options([*options_of(a), *options_of(b)], name)
+        joined = _JOINS[kind](self, a, b, name) if kind is type(b) and kind in _JOINS else None
+        if joined is None:
+            joined = self._number(a, b, name)
+        return self.options([*options_of(a), *options_of(b)], name) if joined is None else joined
+
+    def _number(self, a: Any, b: Any, name: str) -> Any:
+        """The join of two numbers of one kind; None of other values."""
+        weak = weak_kind(a)
+        if weak is None or weak != weak_kind(b):
+            return None
+        if weak == "int":
+            return self.integer(a, b, name)
+        return {"float": ANY_FLOAT, "bool": ANY_BOOL}.get(weak)
 
     def options(self, values: list[Any], name: str) -> Any:
         """One of some values, of which arrays and numbers are joined."""
@@ -606,7 +609,7 @@ class Joiner:
             return a
         shapes = shape_under(self.a, a.shape), shape_under(self.b, b.shape)
         origin = a.origin if a.origin is b.origin else None
-        shape = self.shape(*shapes, "")
+        shape = self.shape(*shapes)
         return ShapedArray(shape, self.dtype(a.dtype, b.dtype, name), a.line, origin)
 
     def dtype(self, a: DType, b: DType, name: str) -> DType:
@@ -626,20 +629,41 @@ class Joiner:
             self.fresh.add(found)
         return dtype_symbol(found)
 
-    def shape(self, a: ArrayShape, b: ArrayShape, name: str) -> ArrayShape:
+    def shape(self, a: ArrayShape, b: ArrayShape) -> ArrayShape:
         """The join of two shapes."""
         if a == b:
             return a
         if a.middle is b.middle and (len(a.head), len(a.tail)) == (len(b.head), len(b.tail)):
-            head = [self.integer(m, n, name) for m, n in zip(a.head, b.head, strict=True)]
-            tail = [self.integer(m, n, name) for m, n in zip(a.tail, b.tail, strict=True)]
+            head = [self.integer(m, n, "") for m, n in zip(a.head, b.head, strict=True)]
+            tail = [self.integer(m, n, "") for m, n in zip(a.tail, b.tail, strict=True)]
             return ArrayShape(tuple(head), a.middle, tuple(tail))
         # The last axes of which both are known.
-        tail = []
-        for m, n in zip(reversed(_end(a)), reversed(_end(b)), strict=False):
-            tail.insert(0, self.integer(m, n, name))
-        # A head in common stays as well, as long as no axis counts twice.
-        return ArrayShape((), AxesSymbol(), tuple(tail)) if tail else ArrayShape((), AxesSymbol())
+        ends = zip(reversed(_end(a)), reversed(_end(b)), strict=False)
+        tail = [self.integer(m, n, "") for m, n in ends]
+        return ArrayShape((), AxesSymbol(), tuple(reversed(tail)))
+
+
+def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -> Any:
+    if len(a) != len(b):
+        return None
+    return tuple(joiner.value(x, y, name) for x, y in zip(a, b, strict=True))
+
+
+def _iterators(joiner: Joiner, a: Iterator, b: Iterator, name: str) -> Iterator:
+    return Iterator(None, joiner.any_of([*_held(a), *_held(b)]))
+
+
+def _dtypes(joiner: Joiner, a: DTypeValue, b: DTypeValue, name: str) -> DTypeValue:
+    return DTypeValue(None)
+
+
+#: By the type that two values have in common: their join, None where they are alternatives.
+_JOINS: dict[type, Callable[[Joiner, Any, Any, str], Any]] = {
+    ShapedArray: Joiner.array,
+    tuple: _tuples,
+    DTypeValue: _dtypes,
+    Iterator: _iterators,
+}
 
 
 def _is_invariant(number: Integer) -> bool:

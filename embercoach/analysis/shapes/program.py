@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes import (
@@ -10,21 +11,11 @@ from embercoach.analysis.shapes import (
     statement_paths,  # noqa: F401
     table,
 )
-from embercoach.analysis.shapes.function_runs import (
-    run_function,
-)
+from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
-from embercoach.analysis.shapes.interpreter import (
-    BudgetError,
-    Machine,
-    SourceFile,
-)
+from embercoach.analysis.shapes.interpreter import BudgetError, Machine, SourceFile
 from embercoach.analysis.shapes.path_states import Frame
-from embercoach.analysis.shapes.python_values import (
-    ClassValue,
-    FunctionValue,
-    ModuleValue,
-)
+from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
 from embercoach.analysis.shapes.relevance import is_relevant
 
 if TYPE_CHECKING:
@@ -38,7 +29,7 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
     module = ModuleValue(Frame({"__name__": "__main__"}, None, file))
     machine.modules[file.path] = module
     module.frame.logged = [] if records else None
-    try:
+    with suppress(BudgetError, RecursionError):
         machine.execute(module.frame, file.tree.body)
         machine.note_records(module.frame)
         machine.commit()
@@ -47,12 +38,8 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
             if function.node not in machine.reached and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
-                run_root(machine, module, function, cls)
+                _run_root(machine, module, function, cls)
         _run_with_names(machine, file)
-    except BudgetError:
-        pass
-    except RecursionError:
-        pass
     if machine.is_patched:
         machine.events.clear()
     return machine
@@ -97,7 +84,7 @@ def _roots(module: ModuleValue) -> Iterator[tuple[FunctionValue, ClassValue | No
                     yield member, value
 
 
-def run_root(
+def _run_root(
     machine: Machine, module: ModuleValue, function: FunctionValue, cls: ClassValue | None
 ) -> None:
     """Run a function with the most general arguments."""

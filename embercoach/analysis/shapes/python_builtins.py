@@ -17,9 +17,12 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     weak_kind,
 )
+from embercoach.analysis.shapes.attributes import attribute_of
+from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.iterated_values import elements_of
-from embercoach.analysis.shapes.operations import MOST_ITEMS, truth_of
+from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, truth_of
 from embercoach.analysis.shapes.path_conditions import is_instance
+from embercoach.analysis.shapes.path_states import joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
@@ -47,6 +50,7 @@ from embercoach.analysis.shapes.size_integers import (
 from embercoach.analysis.shapes.table_calls import (
     as_integer,
     call_table,
+    integer_of_place,
     new_dict,
     new_list,
 )
@@ -59,11 +63,6 @@ if TYPE_CHECKING:
 
     Arguments = tuple[Any, ...]
     Keywords = dict[str, Any]
-from embercoach.analysis.shapes.attributes import attribute_of
-from embercoach.analysis.shapes.interpreter import call
-from embercoach.analysis.shapes.operations import binary
-from embercoach.analysis.shapes.path_states import joined_values
-from embercoach.analysis.shapes.table_calls import integer_of_place
 
 #: Transformations that leave what a function computes as it is.
 SAME_FUNCTIONS = frozenset(
@@ -173,9 +172,10 @@ def _sum(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _:
 
 def _range(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
     numbers = [as_integer(machine, machine.heap.value(value)) for value in arguments]
-    if all(type(number) is int for number in numbers) and 1 <= len(numbers) <= 3:
+    known = [number for number in numbers if type(number) is int]
+    if len(known) == len(numbers) and 1 <= len(numbers) <= 3:
         try:
-            found = range(*numbers)  # type: ignore[arg-type]
+            found = range(*known)
         except ValueError:
             return UNKNOWN
         if len(found) <= MOST_ITEMS:
@@ -191,11 +191,9 @@ def _zip(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _:
     if known and min(map(len, known)) <= 8:
         count = min(map(len, known))
         columns = [p.items[:count] if p.items is not None else (p.common,) * count for p in parts]
-        return (
-            Iterator(None, joined_values(list(zip(*columns, strict=True))))
-            if count
-            else (Iterator(()))
-        )
+        if not count:
+            return Iterator(())
+        return Iterator(None, joined_values(list(zip(*columns, strict=True))))
     return Iterator(None, tuple(_any_of(part) for part in parts))
 
 
@@ -308,7 +306,7 @@ def _constant(value: Any) -> Any:
 
 
 def _abs(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords) -> Any:
-    value = machine.heap.value(arguments[0]) if arguments else UNKNOWN
+    value: Any = machine.heap.value(arguments[0]) if arguments else UNKNOWN
     if type(value) is ShapedArray:
         return call_table(machine, frame, node, "mlx.core.abs", (value,), {})
     if type(value) in (int, float):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,6 @@ class ObjectReference(Reference):
     cls: ClassValue | None = None
     library: str = ""
     is_open: bool = False
-    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

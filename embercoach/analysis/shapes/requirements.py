@@ -8,7 +8,7 @@ sizes alike, and asks here for what MLX checks. What fails for all values of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
@@ -28,6 +28,9 @@ from embercoach.analysis.shapes.size_integers import (
     symbol,
 )
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
 #: An array of so many axes is taken for one that no other adds axes to.
 MANY_AXES = 3
 
@@ -46,7 +49,7 @@ class ShapeError(Exception):
 
 
 class ArgumentError(ShapeError):
-    """MLX refuses an argument for its kind: ``None`` or a number for an array, a name for a dtype."""
+    """MLX refuses an argument for its kind: ``None`` for an array, a name for a dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,11 @@ class Requirements:
             tail = [self._common(m, n, a, b) for m, n in zip(a.tail, b.tail, strict=True)]
             return ArrayShape(tuple(head), a.middle, tuple(tail))
         # The last axes meet; how many precede them is unknown, unless one shape covers the other.
-        mine, other = (a.tail if a.middle else a.head), (b.tail if b.middle else b.head)
-        common = min(len(mine), len(other))
+        mine, theirs = (a.tail if a.middle else a.head), (b.tail if b.middle else b.head)
+        common = min(len(mine), len(theirs))
         tail = [
             self._common(m, n, a, b)
-            for m, n in zip(mine[len(mine) - common :], other[len(other) - common :], strict=True)
+            for m, n in zip(mine[len(mine) - common :], theirs[len(theirs) - common :], strict=True)
         ]
         for known, other in ((a, b), (b, a)):
             # Arrays of many axes meet others of fewer, such as masks and scales.
@@ -144,12 +147,11 @@ class Requirements:
             if rank >= MANY_AXES and other.least_rank <= rank and 1 not in known.head:
                 sizes = [n if _remains(n) else ANY_INT for n in known.head[: rank - common]]
                 return ArrayShape((*sizes, *tail))
-        for longer, shorter in ((a, b), (b, a)):
-            if longer.middle is not None and shorter.middle is None:
-                rest = len(shorter.head)
-                if rest <= len(longer.tail):
-                    kept = longer.tail[: len(longer.tail) - rest]
-                    return ArrayShape(longer.head, longer.middle, (*kept, *tail))
+        for known, other in ((a, b), (b, a)):
+            if known.middle is not None and other.middle is None:
+                ahead = len(known.tail) - len(other.head)
+                if ahead >= 0:
+                    return ArrayShape(known.head, known.middle, (*known.tail[:ahead], *tail))
         return ArrayShape((), AxesSymbol(), tuple(tail))
 
     def _common(self, m: Integer, n: Integer, a: ArrayShape, b: ArrayShape) -> Integer:
@@ -240,15 +242,15 @@ def axis_symbols(middle: AxesSymbol, number: int) -> tuple[Integer, ...]:
     )
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[Integer]:
     """Return whether a value is an integer, of whatever size; ``True`` is none."""
     return type(value) is int or type(value) is SizeExpr or type(value) is AnyInt
 
 
 def integers_of(value: object) -> tuple[Integer, ...] | None:
-    """The integers that a tuple or list holds, or of a lone one; None if some are unknown values."""
+    """The integers of a tuple or list, or a lone one; None if some are unknown values."""
     if is_integer(value):
-        return (value,)  # type: ignore[return-value]
+        return (value,)
     if not isinstance(value, (tuple, list)) or not all(map(is_integer, value)):
         return None
     return tuple(value)
@@ -266,21 +268,13 @@ def array_of(value: object) -> ShapedArray | None:
     return ShapedArray(ArrayShape()) if weak_kind(value) is not None else None
 
 
-def arrays_of(value: object) -> tuple[ShapedArray, ...] | None:
-    """The arrays of a tuple or list, None if it is something else."""
-    if not isinstance(value, (tuple, list)):
-        return None
-    found = [array_of(item) for item in value]
-    return None if None in found else tuple(found)  # type: ignore[arg-type]
-
-
 def shape_of(value: object) -> ArrayShape | None:
     """The shape that an argument asks for; one ``AxesSymbol`` in it stands for unknown axes.
 
     None for a value that may be of any length.
     """
     if is_integer(value):
-        return ArrayShape((value,))  # type: ignore[arg-type]
+        return ArrayShape((value,))
     if not isinstance(value, (tuple, list)):
         return None
     places = [at for at, item in enumerate(value) if isinstance(item, AxesSymbol)]

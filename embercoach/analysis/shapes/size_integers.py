@@ -267,8 +267,8 @@ def add(a: Integer, b: Integer) -> Integer:
         return a + b
     if a is ANY_INT or b is ANY_INT:
         return ANY_INT
-    terms = dict(_terms_of(a))  # type: ignore[arg-type]
-    for factors, times in _terms_of(b).items():  # type: ignore[arg-type]
+    terms = dict(_terms_of(a))
+    for factors, times in _terms_of(b).items():
         terms[factors] = terms.get(factors, 0) + times
     return _made(terms)
 
@@ -293,8 +293,8 @@ def multiply(a: Integer, b: Integer) -> Integer:
     if type(b) is int and b == 1:
         return a
     terms: dict[Monomial, int] = {}
-    for left, m in _terms_of(a).items():  # type: ignore[arg-type]
-        for right, n in _terms_of(b).items():  # type: ignore[arg-type]
+    for left, m in _terms_of(a).items():
+        for right, n in _terms_of(b).items():
             factors = tuple(sorted(left + right, key=_key)) if left and right else left + right
             terms[factors] = terms.get(factors, 0) + m * n
     return _made(terms)
@@ -327,30 +327,33 @@ def floor_divide(a: Integer, b: Integer) -> Integer:
     # ``(3 * D + r) // 3`` is ``D + r // 3``: what the divisor divides leaves the quotient.
     taken: dict[Monomial, int] = {}
     left: dict[Monomial, int] = {}
-    for factors, times in _terms_of(a).items():  # type: ignore[arg-type]
+    for factors, times in _terms_of(a).items():
         part = _monomial_quotient(factors, times, b)
         if part is None:
             left[factors] = times
         else:
             taken[part[0]] = taken.get(part[0], 0) + part[1]
-    rest = _made(left)
+    return add(_made(taken), _rest_divided(_made(left), b))
+
+
+def _rest_divided(rest: Integer, b: int | SizeExpr) -> Integer:
+    """The quotient of terms that the divisor does not divide."""
     if rest is ANY_INT:
         return ANY_INT
-    if type(b) is int and type(rest) is int:
-        return add(_made(taken), rest // b)
-    if type(b) is int and isinstance(rest, SizeExpr):
-        common = gcd(b, *rest.terms.values())
-        if common > 1:
-            inner = floor_divide(_scaled_down(rest, common), b // common)
-            return add(_made(taken), inner)
-        sole = rest.atom
-        if isinstance(sole, SizeOperation) and sole.kind == "//" and b > 0:
-            divisor = sole.operands[1]
-            if set(divisor.terms) == {()} and divisor.constant > 0:
-                return add(
-                    _made(taken), floor_divide(_plain(sole.operands[0]), divisor.constant * b)
-                )
-    return add(_made(taken), _operation("//", (rest, b)))
+    if type(b) is not int:
+        return _operation("//", (rest, b))
+    if type(rest) is int:
+        return rest // b
+    assert isinstance(rest, SizeExpr)
+    common = gcd(b, *rest.terms.values())
+    if common > 1:
+        return floor_divide(_scaled_down(rest, common), b // common)
+    sole = rest.atom
+    if isinstance(sole, SizeOperation) and sole.kind == "//" and b > 0:
+        divisor = sole.operands[1]
+        if set(divisor.terms) == {()} and divisor.constant > 0:
+            return floor_divide(_plain(sole.operands[0]), divisor.constant * b)
+    return _operation("//", (rest, b))
 
 
 def without_common_factors(
@@ -432,8 +435,8 @@ def exact_quotient(a: Integer, b: Integer) -> Integer | None:
     if isinstance(b, SizeExpr) and len(b.terms) > 1:
         return _polynomial_quotient(a, b)
     result: dict[Monomial, int] = {}
-    for factors, times in _terms_of(a).items():  # type: ignore[arg-type]
-        part = _monomial_quotient(factors, times, b)  # type: ignore[arg-type]
+    for factors, times in _terms_of(a).items():
+        part = _monomial_quotient(factors, times, b)
         if part is None:
             return None
         result[part[0]] = result.get(part[0], 0) + part[1]

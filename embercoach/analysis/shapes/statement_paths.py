@@ -29,11 +29,7 @@ from embercoach.analysis.shapes.python_values import (
     LibraryName,
     ListReference,
 )
-from embercoach.analysis.shapes.size_integers import (
-    ANY_INT,
-    SizeSymbol,
-    symbol,
-)
+from embercoach.analysis.shapes.size_integers import ANY_INT, SizeSymbol, symbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +43,12 @@ def _expression(machine: Machine, frame: Frame, node: ast.Expr) -> bool:
     value = node.value
     if type(value) is not ast.Constant:
         machine.evaluate(frame, value)
-        if type(value) is ast.Call and _exits(machine, frame, value):
+        if type(value) is ast.Call and _exits(frame, value):
             return False
     return True
 
 
-def _exits(machine: Machine, frame: Frame, node: ast.Call) -> bool:
+def _exits(frame: Frame, node: ast.Call) -> bool:
     """``sys.exit()``, ``exit()``."""
     func = node.func
     if type(func) is ast.Name:
@@ -104,7 +100,7 @@ def _annotated(machine: Machine, frame: Frame, node: ast.AnnAssign) -> bool:
 @executes(ast.AugAssign)
 def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
     target = node.target
-    old = machine.heap.value(machine.evaluate(frame, _read_form(target)))
+    old = machine.heap.value(machine.evaluate(frame, target))
     right = machine.evaluate(frame, node.value)
     if type(old) is ListReference and type(node.op) is ast.Add:
         extend(machine, old, machine.heap.value(right))
@@ -114,10 +110,6 @@ def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
         return True  # keeps the shape of what it is written to
     assign_target(machine, frame, target, value)
     return True
-
-
-def _read_form(target: ast.expr) -> ast.expr:
-    return target  # the context of a name does not matter to the evaluation
 
 
 # -- branches --------------------------------------------------------------------------------
@@ -209,7 +201,7 @@ def _match(machine: Machine, frame: Frame, node: ast.Match) -> bool:
             for part in ast.walk(one.pattern):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
-                    bind_name(machine, frame, name, UNKNOWN)
+                    bind_name(frame, name, UNKNOWN)
             return machine.execute(frame, one.body)
 
         return run
@@ -268,11 +260,8 @@ def _any(items: tuple[Any, ...]) -> Any:
     if all(type(item) is int for item in items):
         return ANY_INT
     first = items[0]
-    return (
-        first
-        if all(item is first or item == first for item in items)
-        else joined_values(list(items))
-    )
+    is_same = all(item is first or item == first for item in items)
+    return first if is_same else joined_values(list(items))
 
 
 def _next_item(machine: Machine, frame: Frame, node: ast.For, item: Any) -> bool:
@@ -505,7 +494,7 @@ def _try(machine: Machine, frame: Frame, node: ast.Try) -> bool:
     for handler in node.handlers:
         heap.restore(frame, heap.join(before.copy(), after.copy()))
         if handler.name:
-            bind_name(machine, frame, handler.name, UNKNOWN)
+            bind_name(frame, handler.name, UNKNOWN)
         if machine.execute(frame, handler.body):
             states.append(heap.snapshot(frame))
     if not states:
@@ -533,10 +522,21 @@ def _catches_shapes(handler: ast.ExceptHandler) -> bool:
 
 
 _OTHER_ERRORS = frozenset(
-    """
-    ImportError ModuleNotFoundError KeyError OSError FileNotFoundError KeyboardInterrupt EOFError
-    StopIteration ImportWarning PermissionError UnicodeDecodeError JSONDecodeError TimeoutError
-    """.split()
+    [
+        "ImportError",
+        "ModuleNotFoundError",
+        "KeyError",
+        "OSError",
+        "FileNotFoundError",
+        "KeyboardInterrupt",
+        "EOFError",
+        "StopIteration",
+        "ImportWarning",
+        "PermissionError",
+        "UnicodeDecodeError",
+        "JSONDecodeError",
+        "TimeoutError",
+    ]
 )
 
 
@@ -564,10 +564,9 @@ def _function(machine: Machine, frame: Frame, node: ast.FunctionDef) -> bool:
 def _class(machine: Machine, frame: Frame, node: ast.ClassDef) -> bool:
     bases = tuple(machine.evaluate(frame, base) for base in node.bases)
     decorators = [_decorator_name(machine, frame, one) for one in node.decorator_list]
-    inner = Frame({}, frame, frame.module, None, None, 0, frame.depth)
-    members: dict[str, Any] = inner.names
+    inner = Frame({}, frame, frame.module, depth=frame.depth)
     is_dataclass = any(name.startswith("dataclasses.dataclass") for name in decorators)
-    cls = ClassValue(node.name, node, frame, bases, members, is_dataclass=is_dataclass)
+    cls = ClassValue(node.name, node, frame, bases, inner.names, is_dataclass=is_dataclass)
     inner.cls = cls
     machine.execute(inner, node.body)
     cls.members.update(inner.names)

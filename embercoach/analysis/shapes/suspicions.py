@@ -25,19 +25,54 @@ if TYPE_CHECKING:
 _REDUCTIONS = frozenset(
     f"mlx.core.{owner}{name}"
     for owner in ("", "array.")
-    for name in "sum mean max min prod std var all any argmax argmin logsumexp".split()
+    for name in [
+        "sum",
+        "mean",
+        "max",
+        "min",
+        "prod",
+        "std",
+        "var",
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "logsumexp",
+    ]
 )
 _NORMALIZING = frozenset(("mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.log_softmax"))
 #: Operations on two arrays whose elements stand for the same things.
 _PAIRED = frozenset(
     f"mlx.core.{name}"
-    for name in "add subtract multiply divide equal not_equal less less_equal greater "
-    "greater_equal maximum minimum array.__and__ array.__or__".split()
+    for name in [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "maximum",
+        "minimum",
+        "array.__and__",
+        "array.__or__",
+    ]
 )
 #: Calls that give an axis of size 1 on purpose.
 _EXPLICIT = frozenset(
     f"mlx.core.{name}"
-    for name in "expand_dims reshape array.reshape array.__getitem__ zeros ones full".split()
+    for name in [
+        "expand_dims",
+        "reshape",
+        "array.reshape",
+        "array.__getitem__",
+        "zeros",
+        "ones",
+        "full",
+    ]
 )
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
 
@@ -75,7 +110,7 @@ def reduced_axis(arguments: list[Any]) -> ast.AST | None:
             continue
         before, rank = origin.before, reduced.shape.rank
         if rank is not None and before.rank == rank + 1 and before == other.shape:
-            return origin.node  # type: ignore[no-any-return]
+            return origin.node
     return None
 
 
@@ -86,7 +121,7 @@ def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
 def _axes_of(arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape) -> tuple[int, ...]:
     """The axes that a call reduces or normalizes, from the end."""
     axis = keywords.get("axis", arguments[1] if len(arguments) > 1 else None)
-    named = axis if type(axis) in (tuple, list) else (axis,)
+    named: Any = axis if isinstance(axis, (tuple, list)) else (axis,)
     rank = shape.rank
     found = []
     for one in named:
@@ -109,7 +144,7 @@ def suspicions_of(
     elif name in _PAIRED and len(arrays) == 2:
         yield from _paired(node, arrays[0], arrays[1])
     elif name == "mlx.core.matmul" and len(arrays) == 2:
-        yield from _weighted(node, arrays[0])
+        yield from _weighted(arrays[0])
 
 
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
@@ -125,7 +160,7 @@ def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
         now = product(after.head[: after.head.index(size)])
         if ahead is ANY_INT or now is ANY_INT or not _only_named(ahead, now):
             continue
-        if compare(ahead, now) not in (Comparison.EQUAL,) and _same_factors(before, after):
+        if compare(ahead, now) is not Comparison.EQUAL and _same_factors(before, after):
             return size
     return None
 
@@ -159,13 +194,11 @@ def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast
             continue
         if column.origin is not None and column.origin.name in _EXPLICIT:
             continue
-        if vector.origin is None and column.origin is None and sizes[-2] == others[-1]:
-            pass
         reason = f"{a.shape} and {b.shape} broadcast to all pairs"
         yield node, "SHAPE-003", reason
 
 
-def _weighted(node: ast.AST, weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
     """``mx.softmax(scores, axis=-2) @ v``: weights that don't add up to 1 along the sum."""
     origin = weights.origin
     if origin is None or origin.name not in _NORMALIZING or origin.name.endswith("log_softmax"):

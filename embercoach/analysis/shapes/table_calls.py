@@ -14,7 +14,6 @@ from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
     AnyScalar,
-    ArrayShape,
     AxesSymbol,
     DTypeSymbol,
     DTypeValue,
@@ -71,9 +70,7 @@ def as_integer(machine: Machine, value: Any) -> Integer | None:
     """The integer that a value is; of a setting, the symbol of its place."""
     if type(value) is Place and value.is_setting:
         return integer_of_place(machine, value)
-    if is_integer(value):
-        return value  # type: ignore[no-any-return]
-    return None
+    return value if is_integer(value) else None
 
 
 def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
@@ -83,7 +80,7 @@ def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
         found = symbol(place.name, place=place.scope, is_local=False)
         machine.open_attributes[id(place), "int"] = found
         machine.open_attributes[id(place), "place"] = place  # keeps its id
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def array_of_place(place: Place) -> ShapedArray:
@@ -290,10 +287,10 @@ def call_transfer(
         return _call_once(machine, frame, node, name, function, values, len(arguments), keywords)
     results: list[Any] = []
     failure: ShapeError | None = None
-    for values in combinations(*given):
+    for chosen in combinations(*given):
         requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
         try:
-            positional, named = _split(list(values), len(arguments), keywords)
+            positional, named = _split(list(chosen), len(arguments), keywords)
             results.append(function(requirements, *positional, **named))
         except ArgumentError:
             results.append(UNKNOWN)
@@ -305,12 +302,7 @@ def call_transfer(
         if failure is not None:
             machine.add_event(frame, node, failure.reason, None, name)
         return UNKNOWN
-    return _either(machine, results, frame, node)
-
-
-def _either(machine: Machine, results: list[Any], frame: Frame, node: ast.AST) -> Any:
-    found = joined_values(results)
-    return raised_value(machine, _stamped(found, node))
+    return raised_value(machine, _stamped(joined_values(results), node))
 
 
 def _alternatives(machine: Machine, value: Any) -> list[Any]:
@@ -398,10 +390,3 @@ def _is_decided(machine: Machine, left: Integer, right: Integer) -> bool:
 
 def _symbols_of(number: Any) -> frozenset[SizeSymbol]:
     return number.symbols if type(number) is SizeExpr else frozenset()
-
-
-def shape_value(shape: ArrayShape) -> tuple[Any, ...]:
-    """The value of ``x.shape``."""
-    if shape.middle is None:
-        return shape.head
-    return (*shape.head, shape.middle, *shape.tail)

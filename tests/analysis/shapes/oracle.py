@@ -47,7 +47,6 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn  # noqa: F401
 
-from embercoach.analysis.shapes import requirements as shape_requirements
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     AnyScalar,
@@ -62,6 +61,7 @@ from embercoach.analysis.shapes.arrays import (
     dtype_symbol,
     shape_substituted,
 )
+from embercoach.analysis.shapes.requirements import Condition, Requirements, ShapeError
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
@@ -74,7 +74,6 @@ from embercoach.analysis.shapes.size_integers import (
     substituted,
     symbol,
 )
-from embercoach.analysis.shapes.requirements import Condition, Requirements, ShapeError
 from embercoach.analysis.shapes.table.transfers import TRANSFERS
 
 #: Positional and keyword arguments.

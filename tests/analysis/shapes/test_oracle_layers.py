@@ -20,8 +20,8 @@ from embercoach.analysis.shapes.arrays import (
     concrete,
     dtype_symbol,
 )
-from embercoach.analysis.shapes.size_integers import symbol
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError
+from embercoach.analysis.shapes.size_integers import symbol
 from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
 from tests.analysis.shapes import oracle
 

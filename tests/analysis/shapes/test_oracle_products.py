@@ -14,8 +14,8 @@ from embercoach.analysis.shapes.arrays import (
     AxesSymbol,
     ShapedArray,
 )
-from embercoach.analysis.shapes.size_integers import Comparison, symbol
 from embercoach.analysis.shapes.requirements import Requirements, ShapeError
+from embercoach.analysis.shapes.size_integers import Comparison, symbol
 from embercoach.analysis.shapes.table.transfers import TRANSFERS
 from tests.analysis.shapes import oracle
 

@@ -109,7 +109,7 @@ def multi_head_attention_call(
     heads = attributes.get("num_heads")
     if UNKNOWN in parts or not is_integer(heads):
         return UNKNOWN
-    split = [split_heads(requirements, part, heads) for part in parts]  # type: ignore[arg-type]
+    split = [split_heads(requirements, part, heads) for part in parts]
     if split[0].shape.head[-1] == 0:
         requirements.fail(f"the heads of {split[0].shape} have no elements")
     found = scaled_dot_product_attention(requirements, *split, scale=1.0, mask=mask)

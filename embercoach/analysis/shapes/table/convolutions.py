@@ -36,7 +36,7 @@ def per_axis(
     lone: one in a tuple stands for all axes, too.
     """
     if is_integer(value):
-        return (value,) * axes  # type: ignore[return-value]
+        return (value,) * axes
     if isinstance(value, (tuple, list)):
         if lone and len(value) == 1:
             return per_axis(requirements, value[0], axes, name)
@@ -113,7 +113,7 @@ def _check_channels(
     shown: str,
 ) -> None:
     """Require the channels of input and weight to fit."""
-    times: Integer = groups if is_integer(groups) else ANY_INT  # type: ignore[assignment]
+    times: Integer = groups if is_integer(groups) else ANY_INT
     if times == 1:
         reason = f"the input channels {channels} and {kernel[-1]} differ: {shown}"
         requirements.equal(channels, kernel[-1], reason)

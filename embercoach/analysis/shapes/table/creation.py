@@ -158,7 +158,7 @@ def _count(requirements: Requirements, value: object) -> Integer:
     """The integer that an argument is."""
     if value is None or isinstance(value, (str, float, tuple, list, ShapedArray)):
         requirements.refuse(f"{value!r} is no integer")
-    return value if is_integer(value) else ANY_INT  # type: ignore[return-value]
+    return value if is_integer(value) else ANY_INT
 
 
 # Ranges
@@ -568,7 +568,7 @@ def permutation(
     """``mx.random.permutation``: of an array along an axis, or of numbers below one."""
     check_key(requirements, key)
     if is_integer(x):
-        shape = not_negative(requirements, ArrayShape((x,)))  # type: ignore[arg-type]
+        shape = not_negative(requirements, ArrayShape((x,)))
         return ShapedArray(shape, "uint32")
     found = array_argument(requirements, x)
     axis_argument(requirements, axis, found.shape)

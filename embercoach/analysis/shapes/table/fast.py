@@ -101,7 +101,7 @@ def rope(  # noqa: PLR0913
     if freqs is not None and freqs is not UNKNOWN and base is not None and base is not UNKNOWN:
         requirements.fail("base and freqs are both given")
     if is_integer(dims):
-        _rotated(requirements, dims, x, frequencies)  # type: ignore[arg-type]
+        _rotated(requirements, dims, x, frequencies)
     if isinstance(offset, ShapedArray):
         integral(requirements, offset)
         if offset.shape.least_rank > 1:

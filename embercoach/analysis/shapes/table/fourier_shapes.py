@@ -74,7 +74,7 @@ def _wanted(requirements: Requirements, sizes: object, axes: int) -> tuple[Integ
     if sizes is None:
         return None
     if is_integer(sizes) and axes == 1:
-        return (sizes,)  # type: ignore[return-value]
+        return (sizes,)
     if not isinstance(sizes, (tuple, list)):
         if is_integer(sizes):
             requirements.fail(f"s is {sizes}, for {axes} axes")
@@ -171,9 +171,9 @@ def _frequencies(requirements: Requirements, n: object, d: object) -> Integer:
         requirements.fail("d is 0")
     if not is_integer(n):
         return ANY_INT
-    if _is_not_positive(n):  # type: ignore[arg-type]
+    if _is_not_positive(n):
         requirements.fail(f"n is {n}")
-    return n  # type: ignore[return-value]
+    return n
 
 
 @transfer("fft.rfftfreq")
@@ -213,10 +213,10 @@ def stft(  # noqa: PLR0913, PLR0917
     """``mx.fft.stft``: (*x, frequencies, frames)."""
     signal = array_argument(requirements, x)
     requirements.least_rank(signal, 1, "the signal has no axes")
-    width: Integer = n_fft if is_integer(n_fft) else ANY_INT  # type: ignore[assignment]
+    width: Integer = n_fft if is_integer(n_fft) else ANY_INT
     hop: Integer = floor_divide(width, 4)
     if hop_length is not None:
-        hop = hop_length if is_integer(hop_length) else ANY_INT  # type: ignore[assignment]
+        hop = hop_length if is_integer(hop_length) else ANY_INT
     length = signal.shape.size(-1)
     if center is not False:
         length = add(length, multiply(2, floor_divide(width, 2))) if center is True else ANY_INT
@@ -237,5 +237,5 @@ def istft(requirements: Requirements, stft_matrix: object, **options: object) ->
     matrix = array_argument(requirements, stft_matrix)
     requirements.least_rank(matrix, 2, f"{matrix.shape} has fewer than 2 axes")
     length = options.get("length")
-    size: Integer = length if is_integer(length) else ANY_INT  # type: ignore[assignment]
+    size: Integer = length if is_integer(length) else ANY_INT
     return ShapedArray(with_last(without_last(matrix.shape, 2), size))

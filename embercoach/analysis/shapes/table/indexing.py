@@ -83,7 +83,7 @@ def chained(*shapes: ArrayShape) -> ArrayShape:
 def _bound(requirements: Requirements, value: object) -> Integer | None:
     """A bound or step of a slice."""
     if value is None or is_integer(value):
-        return value  # type: ignore[return-value]
+        return value
     if isinstance(value, (bool, float, str, tuple, list, Ratio, AnyScalar)):
         requirements.refuse(f"{value!r} is no bound of a slice")
     return ANY_INT
@@ -363,7 +363,7 @@ def take(
     shape = flattened(array.shape) if axis is None else array.shape
     at = 0 if axis is None else axis_argument(requirements, axis, shape)
     if is_integer(indices):
-        return _taken(requirements, array, shape, at, indices)  # type: ignore[arg-type]
+        return _taken(requirements, array, shape, at, indices)
     if isinstance(indices, (str, float, bool, tuple, list)) or indices is None:
         requirements.refuse(f"{indices!r} is no index")
     if indices is UNKNOWN or not isinstance(indices, ShapedArray):

@@ -68,7 +68,7 @@ def size_of(requirements: Requirements, value: object, name: str) -> Integer:
     if is_integer(value):
         if type(value) is int and value < 0:
             requirements.fail(f"{name} is {value}, which is negative")
-        return value  # type: ignore[return-value]
+        return value
     is_other = value is None or isinstance(value, (float, Ratio, str, tuple, list, AnyScalar))
     if is_other and value != ANY_BOOL:
         requirements.refuse(f"{name} is {_shown(value)}, not an integer")
@@ -377,7 +377,7 @@ def group_norm_call(requirements: Requirements, attributes: Attributes, x: objec
     if is_integer(groups) and given.shape.rank is not None:
         inner = product(given.shape.head[1:])
         reason = f"the sizes of {given.shape} can't be divided into {groups} groups"
-        divisible(requirements, inner, groups, reason)  # type: ignore[arg-type]
+        divisible(requirements, inner, groups, reason)
     found = ShapedArray(given.shape, floating(given.dtype))
     return scaled_and_shifted(requirements, attributes, found)
 
@@ -572,7 +572,7 @@ def alibi_matrix(
 ) -> object:
     """(1, H, S, T); the queries are counted from the offset."""
     given = (q_sequence_length, k_sequence_length, num_heads, offset)
-    sizes: list[Integer] = [value if is_integer(value) else ANY_INT for value in given]  # type: ignore[misc]
+    sizes: list[Integer] = [value if is_integer(value) else ANY_INT for value in given]
     rows, columns, heads, ahead = sizes
     length = not_below_zero(subtract(rows, ahead))
     shape = ArrayShape((1, heads, length, columns))

@@ -56,8 +56,8 @@ def create_causal_mask(
     left_padding: object = None,
 ) -> object:
     """Bools of (N, offset + N); of (B, 1, N, offset + N) with paddings."""
-    rows: Integer = N if is_integer(N) else ANY_INT  # type: ignore[assignment]
-    ahead: Integer = offset if is_integer(offset) else ANY_INT  # type: ignore[assignment]
+    rows: Integer = N if is_integer(N) else ANY_INT
+    ahead: Integer = offset if is_integer(offset) else ANY_INT
     mask: object = ShapedArray(ArrayShape((rows, add(ahead, rows))), "bool")
     for padding in (right_padding, left_padding):
         if padding is None:

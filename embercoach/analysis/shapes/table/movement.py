@@ -39,11 +39,11 @@ from embercoach.analysis.shapes.table.elementwise import (
     operand,
 )
 from embercoach.analysis.shapes.table.reduction_shapes import (
-    _summed,
     axes_argument,
     axis_argument,
     flattened,
     replaced,
+    summed,
 )
 from embercoach.analysis.shapes.table.transfers import transfer
 
@@ -453,7 +453,7 @@ def repeat(
     if at is None:
         made = permuted_somehow(shape) if is_integer(axis) else unknown_shape()
         return ShapedArray(made, found.dtype)
-    times: Integer = repeats if is_integer(repeats) else ANY_INT  # type: ignore[assignment]
+    times: Integer = repeats if is_integer(repeats) else ANY_INT
     return ShapedArray(replaced(shape, (at,), (multiply(shape.size(at), times),)), found.dtype)
 
 
@@ -582,7 +582,7 @@ def _pad_pairs(
 ) -> list[tuple[Integer, Integer]] | None:
     """The widths before and after each axis, one pair for all of them, or None if unknown."""
     if is_integer(width):
-        return [(width, width)]  # type: ignore[list-item]
+        return [(width, width)]
     if not isinstance(width, (tuple, list)):
         return None
     if len(width) == 1 and is_integer(width[0]):
@@ -668,7 +668,7 @@ def trace(
     shape = unknown_shape()
     if found.shape.rank is not None or found.shape.tail:
         shape = replaced(found.shape, ((found.shape.rank or 0) - 1,), (None,))
-    return ShapedArray(shape, _summed(cast, False))
+    return ShapedArray(shape, summed(cast, False))
 
 
 @transfer("tril", "triu")

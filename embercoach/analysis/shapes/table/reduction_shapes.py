@@ -165,10 +165,11 @@ def sum_(
     """``mx.sum``: small integers and bool turn into 32 bits."""
     array = array_argument(requirements, a)
     shape = reduced(requirements, array, axis, keepdims)
-    return ShapedArray(shape, _summed(array, is_whole(array, axis)))
+    return ShapedArray(shape, summed(array, is_whole(array, axis)))
 
 
-def _summed(array: ShapedArray, whole: bool | None) -> DType:
+def summed(array: ShapedArray, whole: bool | None) -> DType:
+    """The dtype of a sum; with ``whole``, of one over no axes, it is the array's."""
     dtype = array.dtype
     if whole or is_floating(dtype):
         return dtype
@@ -478,7 +479,7 @@ def _partitioned(
     if at is not None and is_integer(kth):
         size = _size(shape, at)
         place = add(kth, size) if type(kth) is int and kth < 0 else kth
-        if (type(place) is int and place < 0) or at_least(place, size):  # type: ignore[arg-type]
+        if (type(place) is int and place < 0) or at_least(place, size):
             requirements.fail(f"{kth} is out of bounds for the size {size}")
     return shape
 
@@ -525,7 +526,7 @@ def topk(
     shape, at = _sorted_axis(requirements, array, axis)
     if at is None:
         return ShapedArray(_reduced_somewhere(shape, axis, True), array.dtype)
-    many: Integer = k if is_integer(k) else ANY_INT  # type: ignore[assignment]
+    many: Integer = k if is_integer(k) else ANY_INT
     size = _size(shape, at)
     if (type(many) is int and many < 0) or at_least(many, add(size, 1)):
         requirements.fail(f"the axis has {size} elements, fewer than {many}")
@@ -566,7 +567,7 @@ def diff(
         requirements.fail(f"the order is {n}")
     if at is None:
         return ShapedArray(_reduced_somewhere(array.shape, axis, True), array.dtype)
-    size = subtract(_size(array.shape, at), n) if is_integer(n) else ANY_INT  # type: ignore[arg-type]
+    size = subtract(_size(array.shape, at), n) if is_integer(n) else ANY_INT
     return ShapedArray(replaced(array.shape, (at,), (greatest((size, 0)),)), array.dtype)
 
 
@@ -586,7 +587,7 @@ def vecdot(
     for array in (left, right):
         axis_argument(requirements, axis, array.shape)
     shape = requirements.broadcast(left.shape, right.shape)
-    dtype = _summed(ShapedArray(shape, meeting_dtype((left, right))), False)
+    dtype = summed(ShapedArray(shape, meeting_dtype((left, right))), False)
     ranks = (left.shape.rank, right.shape.rank)
     if type(axis) is not int or (axis >= 0 and None in ranks):
         return ShapedArray(_reduced_somewhere(shape, axis, False), dtype)
@@ -615,7 +616,7 @@ def unique(
         requirements.fail(f"the size is {size}")
     if array.shape.elements == 0 and fill_value is None and type(size) is int and size > 0:
         requirements.fail("an empty array needs a fill value")
-    many: Integer = size if is_integer(size) else ANY_INT  # type: ignore[assignment]
+    many: Integer = size if is_integer(size) else ANY_INT
     found = ArrayShape((many,))
     parts: list[object] = [ShapedArray(found, array.dtype)]
     if return_index:

@@ -67,7 +67,7 @@ def convolution(
     groups = options.get("groups", 1)
     if is_integer(groups) and groups != 1:
         reason = f"the groups {groups} don't divide the channels {inner}"
-        inner = divisible(requirements, inner, groups, reason)  # type: ignore[arg-type]
+        inner = divisible(requirements, inner, groups, reason)
     elif not is_integer(groups):
         inner = ANY_INT
     kernel = _kernel(requirements, kernel_size, axes)
@@ -87,7 +87,7 @@ def convolution(
 def _kernel(requirements: Requirements, value: object, axes: int) -> tuple[Integer, ...]:
     """The sizes of a kernel."""
     if is_integer(value):
-        return (value,) * axes  # type: ignore[return-value]
+        return (value,) * axes
     if isinstance(value, (tuple, list)) and 1 < axes <= len(value):
         return tuple(n if is_integer(n) else ANY_INT for n in value)
     if isinstance(value, (float, str, Ratio, tuple, list)) or value is None:
@@ -252,7 +252,7 @@ def upsample(
 def scaled(size: Integer, factor: object) -> Integer:
     """``int(factor * size)``."""
     if is_integer(factor):
-        return multiply(size, factor)  # type: ignore[arg-type]
+        return multiply(size, factor)
     if isinstance(factor, Ratio):
         return floor_divide(multiply(size, factor.numerator), factor.denominator)
     if type(factor) is float:

@@ -2,7 +2,8 @@
 
 A transfer function has MLX's parameters, after ``requirements``, and gets values:
 
-- ``ShapedArray`` for an array, ``UNKNOWN`` for a value of which nothing is known (it may be an array);
+- ``ShapedArray`` for an array, ``UNKNOWN`` for a value of which nothing is known, not even whether
+  it is an array;
 - ``int``, ``SizeExpr`` or ``ANY_INT`` for an integer, ``float``, ``Ratio``, ``bool``, ``str``,
   ``AnyScalar`` for other scalars, ``None``;
 - ``tuple``, ``list`` and ``dict`` of values, ``DTypeValue`` for a dtype, a ``slice`` of values.
