@@ -72,6 +72,10 @@ def bind_name(frame: Frame, name: str, value: Any) -> None:
 def _unpack(machine: Machine, frame: Frame, targets: list[ast.expr], value: Any) -> None:
     if type(value) is tuple and any(type(item) is AxesSymbol for item in value):
         value = _unpacked_shape(machine, targets, value)
+        if type(value) is list:  # one for each target
+            for target, item in zip(targets, value, strict=True):
+                assign_target(machine, frame, target, item)
+            return
     if type(value) is Options:
         value = _unpacked_options(machine, value, len(targets))
     if type(value) is Place and not any(type(t) is ast.Starred for t in targets):
@@ -151,7 +155,7 @@ def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any,
         star = next(at for at, t in enumerate(targets) if type(t) is ast.Starred)
         before, after = star - place, (len(targets) - star - 1) - (len(value) - place - 1)
         if before < 0 or after < 0:
-            return tuple(ANY_INT for _ in targets)
+            return [UNKNOWN if type(t) is ast.Starred else ANY_INT for t in targets]
         return _open_unpacked(machine, targets, value, place, before, after)
     missing = len(targets) - (len(value) - 1)
     if missing < 0:
@@ -186,13 +190,7 @@ def _open_unpacked(
     axes = value[place]
     machine.heap.bind_axes(axes, ArrayShape(head, middle, tail))
     whole = (*value[:place], *head, middle, *tail, *value[place + 1 :])
-    return _Unpacked((*whole[:star], (middle,), *whole[star + 1 :]))
-
-
-class _Unpacked(tuple[Any, ...]):
-    """Values that are assigned one to one, the starred one as a tuple."""
-
-    __slots__ = ()
+    return [*whole[:star], (middle,), *whole[star + 1 :]]
 
 
 def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:

@@ -154,22 +154,25 @@ def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, name:
 
 def class_member(cls: ClassValue, name: str) -> Any:
     """What a class or its bases define under a name, None if nothing."""
-    if name in cls.members:
-        return cls.members[name]
-    for base in cls.bases:
-        if type(base) is ClassValue:
-            found = class_member(base, name)
-            if found is not None:
-                return found
+    for one in classes_of(cls):
+        if name in one.members:
+            return one.members[name]
     return None
+
+
+#: Classes that a class inherits from at most, directly or not.
+MOST_BASES = 32
 
 
 def classes_of(cls: ClassValue) -> list[ClassValue]:
     """A class and its bases of the program, the derived ones first."""
     found = [cls]
-    for base in cls.bases:
-        if type(base) is ClassValue:
-            found += [one for one in classes_of(base) if one not in found]
+    for one in found:
+        if len(found) > MOST_BASES:
+            break
+        found += [
+            base for base in one.bases if type(base) is ClassValue and base not in found
+        ]
     return found
 
 

@@ -32,9 +32,11 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
         if not names:
             return None
         return f"unless {' or '.join(names)} is {'1 or 0' if condition.allows_one else '0'}"
-    if type(condition.left) is int or type(condition.right) is int:
-        return None
     left, right = reduced(condition.left, condition.right)
+    if (type(left) is int and left != 1) or (type(right) is int and right != 1):
+        return None
+    if type(condition.left) is int or type(condition.right) is int:
+        return None  # ``B * 8 * 16`` of ``B * E``, where 128 may well be E
     if not _are_apart(left, right, event, machine) or not _differ_in_general(left, right):
         return None
     return f"unless {left} equals {right}"
@@ -78,8 +80,8 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
         not one.is_named or one.is_joined or one.place is None or one.quotient for one in symbols
     ):
         return False
-    if _has_quotient(left) or _has_quotient(right):
-        return False  # whether one divides another one is the caller's business
+    if _has_operation(left) or _has_operation(right):
+        return False  # what divides, or is least, is the caller's business
     # Fields of a configuration are often equal, or products of each other, by convention.
     if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
         return False
@@ -101,9 +103,9 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
     return True
 
 
-def _has_quotient(number: Integer) -> bool:
+def _has_operation(number: Integer) -> bool:
     return isinstance(number, SizeExpr) and any(
-        isinstance(atom, SizeOperation) and atom.kind == "//"
+        isinstance(atom, SizeOperation)
         for factors in number.terms
         for atom in factors
     )

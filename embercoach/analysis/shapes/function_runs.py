@@ -586,6 +586,16 @@ def _run_backward(
             _compare_gradient(machine, frame, backward, given, gradient)
 
 
+def _last_return(function: FunctionValue) -> ast.AST:
+    """The value that a function returns last, or its definition."""
+    returned = [
+        node.value
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Return) and node.value is not None
+    ]
+    return returned[-1] if returned else function.node
+
+
 def _compare_gradient(
     machine: Machine,
     frame: Frame,
@@ -602,12 +612,12 @@ def _compare_gradient(
         compare(m, n) is Comparison.DIFFERENT
         for m, n in zip(expected.head, found.head, strict=True)
     ):
-        machine.add_event(frame, backward.node, reason, None, backward.name, "SHAPE-003")
+        machine.add_event(frame, _last_return(backward), reason, None, backward.name, "SHAPE-003")
         return
     for m, n in zip(expected.head, found.head, strict=True):
         if compare(m, n) is Comparison.POSSIBLE and m is not ANY_INT and n is not ANY_INT:
             condition = Condition(m, n, Comparison.POSSIBLE, reason, allows_one=True)
-            machine.add_event(frame, backward.node, reason, condition, backward.name)
+            machine.add_event(frame, _last_return(backward), reason, condition, backward.name)
 
 
 def _of_any_caller(

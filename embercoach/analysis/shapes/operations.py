@@ -513,9 +513,9 @@ def truth_of(machine: Machine, value: Any) -> Any:
     if value is None or kind in (int, float, str, tuple):
         return bool(value)
     if kind is SizeExpr:
-        return Truth("==", value, 0, is_negated=True)
+        return machine.heap.truth(Truth("==", value, 0, is_negated=True))
     if kind is Place:
-        return Truth("true", value, None)
+        return machine.heap.truth(Truth("true", value, None))
     if kind is ListReference:
         held = machine.heap.objects.get(value.number)
         return bool(held.items) if type(held) is Items and held.items is not None else ANY_BOOL

@@ -143,6 +143,11 @@ def suspicions_of(
             yield node, "SHAPE-004", reason
     elif name in _PAIRED and len(arrays) == 2:
         yield from _paired(node, arrays[0], arrays[1])
+        yield from _without_axis(arrays[0], arrays[1])
+    elif name == "mlx.core.einsum":
+        yield from _weighted_einsum(arguments)
+    elif name == "mlx.core.array.__getitem__" and arrays:
+        yield from _rows_by_rows(node, arrays[0], arguments[1])
     elif name == "mlx.core.matmul" and len(arrays) == 2:
         yield from _weighted(arrays[0])
 
@@ -152,13 +157,13 @@ def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
     if before.rank is None or after.rank is None:
         return None
     for at, size in enumerate(before.head):
-        if not isinstance(size, SizeExpr) or size.atom is None or not _only_named(size):
+        if not isinstance(size, SizeExpr):
             continue
         if before.head.count(size) != 1 or after.head.count(size) != 1:
             continue
         ahead = product(before.head[:at])
         now = product(after.head[: after.head.index(size)])
-        if ahead is ANY_INT or now is ANY_INT or not _only_named(ahead, now):
+        if ahead is ANY_INT or now is ANY_INT:
             continue
         if compare(ahead, now) is not Comparison.EQUAL and _same_factors(before, after):
             return size
@@ -171,10 +176,6 @@ def _is_shift(array: ShapedArray, after: ArrayShape) -> bool:
         return False
     is_cut = array.origin is not None and array.origin.name.endswith("__getitem__")
     return is_cut or any(isinstance(n, SizeExpr) and len(n.terms) > 1 for n in after.head)
-
-
-def _only_named(*numbers: Integer) -> bool:
-    return all(one.is_named for n in numbers if isinstance(n, SizeExpr) for one in n.symbols)
 
 
 def _same_factors(before: ArrayShape, after: ArrayShape) -> bool:
@@ -196,6 +197,54 @@ def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast
             continue
         reason = f"{a.shape} and {b.shape} broadcast to all pairs"
         yield node, "SHAPE-003", reason
+
+
+def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+    """``x - x.mean(axis=1)``: the mean of a row meets a column, whatever the sizes are."""
+    for reduced, other in ((a, b), (b, a)):
+        origin, rank = reduced.origin, other.shape.rank
+        if origin is None or origin.name not in _REDUCTIONS or len(origin.axes) != 1:
+            continue
+        if rank is None or rank < 2 or reduced.shape.rank != rank - 1:  # noqa: PLR2004
+            continue
+        # Without the first axis, the others stay where they are.
+        if origin.before == other.shape and origin.axes[0] != -rank:
+            reason = f"{reduced.shape} is broadcast along axis {origin.axes[0]} of {other.shape}"
+            yield origin.node, "SHAPE-003", reason
+
+
+def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]:
+    """``mx.einsum("bij,bjd->bid", mx.softmax(scores, axis=1), v)``."""
+    subscripts, *operands = arguments
+    if not isinstance(subscripts, str) or "->" not in subscripts or "." in subscripts:
+        return
+    inputs, output = subscripts.replace(" ", "").split("->")
+    terms = inputs.split(",")
+    if len(terms) < 2 or len(terms) != len(operands):  # noqa: PLR2004
+        return
+    for term, operand in zip(terms, operands, strict=True):
+        origin = operand.origin if isinstance(operand, ShapedArray) else None
+        if origin is None or origin.name not in _NORMALIZING or len(origin.axes) != 1:
+            continue
+        letter = term[origin.axes[0]] if -len(term) <= origin.axes[0] else ""
+        summed = [one for one in term if one not in output]
+        if letter and letter in output and summed:
+            reason = f"axis {origin.axes[0]} is normalized, and {summed[-1]!r} is summed"
+            yield origin.node, "SHAPE-005", reason
+
+
+def _rows_by_rows(
+    node: ast.AST, array: ShapedArray, index: Any
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """``x[:, last]`` of an index for each row: each row gets the elements of all."""
+    if not isinstance(index, tuple) or len(index) != 2 or index[0] != slice(None):  # noqa: PLR2004
+        return
+    chosen = index[1]
+    if not isinstance(chosen, ShapedArray) or chosen.shape.rank != 1 or not array.shape.head:
+        return
+    rows, number = array.shape.head[0], chosen.shape.head[0]
+    if isinstance(rows, SizeExpr) and rows == number and array.shape.least_rank > 1:
+        yield node, "SHAPE-003", f"each row of {array.shape} gets the elements of all {rows} rows"
 
 
 def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:

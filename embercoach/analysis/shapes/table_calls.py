@@ -345,7 +345,9 @@ def _call_once(
         learn(machine, frame, cause or node, name, requirements)
     if type(result) is ShapedArray:
         result = suspicions.with_origin(node, name, given, named, result)
-        for at, code, reason in suspicions.suspicions_of(node, name, given, result):
+        known = [machine.heap.value(v) if type(v) is ShapedArray else v for v in given]
+        final = machine.heap.value(result)
+        for at, code, reason in suspicions.suspicions_of(node, name, known, final):
             machine.add_event(frame, at, reason, None, name, code)
     return raised_value(machine, _stamped(result, node))
 

@@ -159,6 +159,10 @@ def stack(
     return ShapedArray(replaced(made, (at,), (len(found),)) if inside else made, dtype)
 
 
+#: Parts of an array that are known one by one.
+MOST_PARTS = 1_000
+
+
 @transfer("split", "mlx.core.array.split")
 def split(
     requirements: Requirements,
@@ -176,6 +180,8 @@ def split(
     if given is None or isinstance(given, (str, float)):
         requirements.fail(f"{given!r} is neither a number nor indices")
     if type(given) is int:
+        if given > MOST_PARTS:
+            return UNKNOWN
         sizes = _equal_parts(requirements, shape, at, given)
     elif isinstance(given, (tuple, list)) and not any(isinstance(n, AxesSymbol) for n in given):
         indices = [one if is_integer(one) else ANY_INT for one in given]
