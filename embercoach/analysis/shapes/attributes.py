@@ -170,9 +170,7 @@ def classes_of(cls: ClassValue) -> list[ClassValue]:
     for one in found:
         if len(found) > MOST_BASES:
             break
-        found += [
-            base for base in one.bases if type(base) is ClassValue and base not in found
-        ]
+        found += [base for base in one.bases if type(base) is ClassValue and base not in found]
     return found
 
 

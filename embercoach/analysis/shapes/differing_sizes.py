@@ -105,7 +105,5 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
 
 def _has_operation(number: Integer) -> bool:
     return isinstance(number, SizeExpr) and any(
-        isinstance(atom, SizeOperation)
-        for factors in number.terms
-        for atom in factors
+        isinstance(atom, SizeOperation) for factors in number.terms for atom in factors
     )

@@ -35,6 +35,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     SuperValue,
     Truth,
+    bounded,
     new_number,
     options_of,
 )
@@ -188,7 +189,7 @@ def _conditional(machine: Machine, frame: Frame, node: ast.IfExp) -> Any:
 @evaluates(ast.Tuple)
 def _tuple(machine: Machine, frame: Frame, node: ast.Tuple) -> Any:
     items = sequence_items(machine, frame, node.elts)
-    return UNKNOWN if items.items is None else items.items
+    return UNKNOWN if items.items is None else bounded(items.items)
 
 
 @evaluates(ast.List)

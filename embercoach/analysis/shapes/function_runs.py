@@ -34,6 +34,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     Reference,
     TransformedFunction,
+    bounded,
     new_number,
 )
 from embercoach.analysis.shapes.relevance import is_relevant
@@ -120,7 +121,7 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
         if name in TRANSPARENT:
             continue
         if name in library_functions.TRANSFORMS and not isinstance(one, ast.Call):
-            value = TransformedFunction(name, value)
+            value = bounded(TransformedFunction(name, value))
         else:
             return UNKNOWN if frame.cls is None else None
     return value

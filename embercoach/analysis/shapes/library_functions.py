@@ -40,6 +40,7 @@ from embercoach.analysis.shapes.python_values import (
     ObjectReference,
     SuperValue,
     TransformedFunction,
+    bounded,
 )
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
@@ -100,7 +101,7 @@ def call_name(
         return arguments[0]
     if name in TRANSFORMS and arguments:
         function, *rest = arguments
-        return TransformedFunction(name, function, tuple(rest), tuple(keywords.items()))
+        return bounded(TransformedFunction(name, function, tuple(rest), tuple(keywords.items())))
     if name.startswith("numpy."):
         return call_numpy(
             lambda value: lowered(machine, value),

@@ -36,6 +36,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     Reference,
     Truth,
+    bounded,
     one_of,
     options_of,
 )
@@ -315,7 +316,7 @@ def _ratio(value: Any) -> Ratio | None:
 def _joined(machine: Machine, a: Any, b: Any) -> Any:
     """``[1] + [2]``, ``(1,) + (2,)``, ``"a" + "b"``."""
     if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
-        return a + b
+        return bounded(a + b)
     if type(a) is ListReference and type(b) is ListReference:
         left, right = machine.heap.objects.get(a.number), machine.heap.objects.get(b.number)
         if type(left) is Items and type(right) is Items:
@@ -352,7 +353,7 @@ def _repeated(machine: Machine, value: Any, times: Integer | None) -> Any:
     """``[0] * n``."""
     if type(value) is tuple:
         if type(times) is int and 0 <= times * len(value) <= MOST_ITEMS:
-            return value * times
+            return bounded(value * times)
         return UNKNOWN
     if type(value) is ListReference:
         held = machine.heap.objects.get(value.number)

@@ -35,6 +35,7 @@ from embercoach.analysis.shapes.python_values import (
     PartialCall,
     Place,
     SuperValue,
+    bounded,
 )
 from embercoach.analysis.shapes.requirements import is_integer
 from embercoach.analysis.shapes.size_integers import (
@@ -187,14 +188,14 @@ def _zip(machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _:
     parts = [elements_of(machine, machine.heap.value(value)) for value in arguments]
     known = [part.items for part in parts if part.items is not None]
     if parts and len(known) == len(parts):
-        return Iterator(tuple(zip(*known, strict=False)))
+        return bounded(Iterator(tuple(zip(*known, strict=False))))
     if known and min(map(len, known)) <= 8:
         count = min(map(len, known))
         columns = [p.items[:count] if p.items is not None else (p.common,) * count for p in parts]
         if not count:
             return Iterator(())
         return Iterator(None, joined_values(list(zip(*columns, strict=True))))
-    return Iterator(None, tuple(_any_of(part) for part in parts))
+    return bounded(Iterator(None, tuple(_any_of(part) for part in parts)))
 
 
 def _any_of(part: Items) -> Any:
@@ -209,7 +210,7 @@ def _enumerate(
     held = elements_of(machine, machine.heap.value(arguments[0])) if arguments else Items(None)
     start = keywords.get("start", arguments[1] if len(arguments) > 1 else 0)
     if held.items is not None and type(start) is int:
-        return Iterator(tuple((start + at, item) for at, item in enumerate(held.items)))
+        return bounded(Iterator(tuple((start + at, item) for at, item in enumerate(held.items))))
     return Iterator(None, (ANY_INT, _any_of(held)))
 
 
@@ -293,7 +294,7 @@ def _partial(
     function, *rest = arguments
     if type(function) is LibraryName and function.name in SAME_FUNCTIONS:
         return LibraryName("builtins.decorator")
-    return PartialCall(function, tuple(rest), tuple(keywords.items()))
+    return bounded(PartialCall(function, tuple(rest), tuple(keywords.items())))
 
 
 def _constant(value: Any) -> Any:

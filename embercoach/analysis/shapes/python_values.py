@@ -246,3 +246,30 @@ def _equal(a: Any, b: Any) -> bool:
     if type(a) is tuple:
         return len(a) == len(b) and all(map(_equal, a, b))
     return bool(a == b)
+
+
+#: Values that a value is made of at most: ``x = (x, x)`` in a row would else take exponential time.
+HEAVIEST = 300
+
+
+def bounded(value: Any) -> Any:
+    """The value, or ``UNKNOWN`` if it is made of too many."""
+    pending = [value]
+    seen = 0
+    while pending:
+        one = pending.pop()
+        seen += 1
+        if seen > HEAVIEST:
+            return UNKNOWN
+        kind = type(one)
+        if kind is tuple:
+            pending += one
+        elif kind is Options:
+            pending += one.values
+        elif kind is Iterator:
+            pending += one.items or (one.common,)
+        elif kind is PartialCall or kind is TransformedFunction:
+            pending += (one.function, *one.arguments, *(v for _, v in one.keywords))
+        elif kind is Truth:
+            pending += (one.left, one.right)
+    return value

@@ -261,10 +261,15 @@ def _made(terms: dict[Monomial, int]) -> Integer:
     return SizeExpr(found)
 
 
+def _small(number: int) -> Integer:
+    """A number that may be a size, or a part of one."""
+    return number if -LARGEST < number < LARGEST else ANY_INT
+
+
 def add(a: Integer, b: Integer) -> Integer:
     """Return ``a + b``."""
     if type(a) is int and type(b) is int:
-        return a + b
+        return _small(a + b)
     if a is ANY_INT or b is ANY_INT:
         return ANY_INT
     terms = dict(_terms_of(a))
@@ -276,14 +281,14 @@ def add(a: Integer, b: Integer) -> Integer:
 def subtract(a: Integer, b: Integer) -> Integer:
     """Return ``a - b``."""
     if type(a) is int and type(b) is int:
-        return a - b
+        return _small(a - b)
     return add(a, multiply(b, -1))
 
 
 def multiply(a: Integer, b: Integer) -> Integer:
     """Return ``a * b``."""
     if type(a) is int and type(b) is int:
-        return a * b
+        return _small(a * b)
     if (type(a) is int and a == 0) or (type(b) is int and b == 0):
         return 0
     if a is ANY_INT or b is ANY_INT:
