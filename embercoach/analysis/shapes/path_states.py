@@ -203,9 +203,13 @@ class Heap:
     def value(self, value: Any) -> Any:
         """The value with all that is known of its symbols."""
         kind = type(value)
+        if kind not in _WITH_SYMBOLS:
+            return value
         if kind is ShapedArray:
-            shape = self.shape(value.shape)
-            return value if shape is value.shape else replace(value, shape=shape)
+            shape = shape_under(self.facts, value.shape)
+            if shape is value.shape:
+                return value
+            return ShapedArray(shape, value.dtype, value.line, value.origin)
         if kind is SizeExpr:
             return self.integer(value)
         if kind is Place:
@@ -400,6 +404,10 @@ class Heap:
         else:
             facts.events = tuple(event for event in a.events if event in b.events)
         return facts
+
+
+#: Kinds of values that symbols occur in.
+_WITH_SYMBOLS = frozenset((ShapedArray, SizeExpr, Place, Truth, tuple, Options))
 
 
 def _precedence(symbol: SizeSymbol) -> tuple[bool, int]:

@@ -20,7 +20,13 @@ from embercoach.analysis.shapes.interpreter import SPLIT, Machine, executes
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import binary, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
-from embercoach.analysis.shapes.path_states import Frame, Snapshot, is_invariant, joined_values
+from embercoach.analysis.shapes.path_states import (
+    Frame,
+    Snapshot,
+    is_invariant,
+    joined_values,
+    shape_under,
+)
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
@@ -28,6 +34,7 @@ from embercoach.analysis.shapes.python_values import (
     Items,
     LibraryName,
     ListReference,
+    Place,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, SizeSymbol, symbol
 
@@ -334,7 +341,7 @@ def _rounds(
         head = heap.join(head, heap.snapshot(frame), fresh)
         # What is learned of the sizes of one round does not hold in the next one.
         head.facts.sizes = {k: v for k, v in head.facts.sizes.items() if k not in fresh}
-        if _is_same_state(before, head):
+        if _is_same_state(before, head) or (not machine.keeps_records and _settles(before, head)):
             break
         if at == 2:
             _forget_changes(before, head)
@@ -343,7 +350,41 @@ def _rounds(
 
 
 def _is_same_state(a: Snapshot, b: Snapshot) -> bool:
-    return a.names == b.names and (a.version == b.version or a.heap == b.heap)
+    if a.version != b.version and a.heap != b.heap:
+        return False
+    return all(_is_as_before(a.names.get(name, UNKNOWN), value) for name, value in b.names.items())
+
+
+def _is_as_before(old: Any, value: Any) -> bool:
+    """Return whether a round has left a value as it was; one unknown value is as any other."""
+    if type(old) is type(value) and old == value:
+        return True
+    return _is_vague(old) and _is_vague(value)
+
+
+def _is_vague(value: Any) -> bool:
+    return value is UNKNOWN or (type(value) is Place and not value.is_setting)
+
+
+def _settles(before: Snapshot, head: Snapshot) -> bool:
+    """Return whether a round has changed nothing but dtypes, which are unknown then."""
+    if before.version != head.version and before.heap != head.heap:
+        return False
+    changed: dict[str, Any] = {}
+    for name, value in head.names.items():
+        old = before.names.get(name)
+        if _is_as_before(UNKNOWN if old is None and name not in before.names else old, value):
+            continue
+        if type(old) is not ShapedArray or type(value) is not ShapedArray:
+            if name in before.names:
+                return False
+            continue
+        if shape_under(head.facts, old.shape) != shape_under(head.facts, value.shape):
+            return False
+        if old.dtype != value.dtype:
+            changed[name] = ShapedArray(value.shape, None, value.line, value.origin)
+    head.names.update(changed)
+    return True
 
 
 def _forget_changes(before: Snapshot, head: Snapshot) -> None:

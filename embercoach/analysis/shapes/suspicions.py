@@ -205,7 +205,7 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
         origin, rank = reduced.origin, other.shape.rank
         if origin is None or origin.name not in _REDUCTIONS or len(origin.axes) != 1:
             continue
-        if rank is None or rank < 2 or reduced.shape.rank != rank - 1:  # noqa: PLR2004
+        if rank is None or rank < 2 or reduced.shape.rank != rank - 1:
             continue
         # Without the first axis, the others stay where they are.
         if origin.before == other.shape and origin.axes[0] != -rank:
@@ -220,7 +220,7 @@ def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]
         return
     inputs, output = subscripts.replace(" ", "").split("->")
     terms = inputs.split(",")
-    if len(terms) < 2 or len(terms) != len(operands):  # noqa: PLR2004
+    if len(terms) < 2 or len(terms) != len(operands):
         return
     for term, operand in zip(terms, operands, strict=True):
         origin = operand.origin if isinstance(operand, ShapedArray) else None
@@ -237,7 +237,7 @@ def _rows_by_rows(
     node: ast.AST, array: ShapedArray, index: Any
 ) -> Iterator[tuple[ast.AST, str, str]]:
     """``x[:, last]`` of an index for each row: each row gets the elements of all."""
-    if not isinstance(index, tuple) or len(index) != 2 or index[0] != slice(None):  # noqa: PLR2004
+    if not isinstance(index, tuple) or len(index) != 2 or index[0] != slice(None):
         return
     chosen = index[1]
     if not isinstance(chosen, ShapedArray) or chosen.shape.rank != 1 or not array.shape.head:

@@ -107,7 +107,7 @@ def lowered(machine: Machine, value: Any) -> Any:
     """A value as transfer functions take it."""
     value = machine.heap.value(value)
     kind = type(value)
-    if kind is ShapedArray or value is None or kind in (int, bool, float, str, SizeExpr):
+    if kind is ShapedArray or kind is SizeExpr or kind in _PLAIN:
         return value
     if kind is tuple:
         return tuple(lowered(machine, item) for item in value)
@@ -137,6 +137,7 @@ def lowered(machine: Machine, value: Any) -> Any:
     return UNKNOWN
 
 
+_PLAIN = frozenset((int, bool, float, str, type(None)))
 _TAKEN = (ArrayAt, HostArray, Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...), complex)
 
 
