@@ -34,6 +34,7 @@ from embercoach.analysis.shapes.python_values import (
     Items,
     LibraryName,
     ListReference,
+    Options,
     Place,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, SizeSymbol, symbol
@@ -222,12 +223,22 @@ def _match(machine: Machine, frame: Frame, node: ast.Match) -> bool:
 class _Loop:
     """The states in which the rounds of a loop end by ``break`` and ``continue``."""
 
-    __slots__ = ("breaks", "continues", "frame")
+    __slots__ = ("breaks", "continues", "frame", "targets")
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, target: ast.expr | None = None) -> None:
         self.frame = frame
+        #: The names that each round assigns before it reads them.
+        self.targets = _names_in(target)
         self.breaks: list[Snapshot] = []
         self.continues: list[Snapshot] = []
+
+
+def _names_in(target: ast.expr | None) -> frozenset[str]:
+    if isinstance(target, ast.Name):
+        return frozenset((target.id,))
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return frozenset().union(*map(_names_in, target.elts))
+    return frozenset()
 
 
 @executes(ast.Break)
@@ -246,7 +257,7 @@ def _continue(machine: Machine, frame: Frame, node: ast.Continue) -> bool:
 def _for(machine: Machine, frame: Frame, node: ast.For) -> bool:
     value = machine.heap.value(machine.evaluate(frame, node.iter))
     held = elements_of(machine, value)
-    loop = _Loop(frame)
+    loop = _Loop(frame, node.target)
     frame.loops.append(loop)
     try:
         if held.items is not None and len(held.items) <= MOST_ROUNDS:
@@ -341,7 +352,9 @@ def _rounds(
         head = heap.join(head, heap.snapshot(frame), fresh)
         # What is learned of the sizes of one round does not hold in the next one.
         head.facts.sizes = {k: v for k, v in head.facts.sizes.items() if k not in fresh}
-        if _is_same_state(before, head) or (not machine.keeps_records and _settles(before, head)):
+        if _is_same_state(before, head, loop.targets) or (
+            not machine.keeps_records and _settles(before, head, loop.targets)
+        ):
             break
         if at == 2:
             _forget_changes(before, head)
@@ -349,16 +362,21 @@ def _rounds(
     return True
 
 
-def _is_same_state(a: Snapshot, b: Snapshot) -> bool:
+def _is_same_state(a: Snapshot, b: Snapshot, targets: frozenset[str]) -> bool:
     if a.version != b.version and a.heap != b.heap:
         return False
-    return all(_is_as_before(a.names.get(name, UNKNOWN), value) for name, value in b.names.items())
+    return all(
+        name in targets or _is_as_before(a.names.get(name, UNKNOWN), value)
+        for name, value in b.names.items()
+    )
 
 
 def _is_as_before(old: Any, value: Any) -> bool:
     """Return whether a round has left a value as it was; one unknown value is as any other."""
     if type(old) is type(value) and old == value:
         return True
+    if type(old) is Options and type(value) is Options and len(old.values) == len(value.values):
+        return all(map(_is_as_before, old.values, value.values))
     return _is_vague(old) and _is_vague(value)
 
 
@@ -366,14 +384,14 @@ def _is_vague(value: Any) -> bool:
     return value is UNKNOWN or (type(value) is Place and not value.is_setting)
 
 
-def _settles(before: Snapshot, head: Snapshot) -> bool:
+def _settles(before: Snapshot, head: Snapshot, targets: frozenset[str]) -> bool:
     """Return whether a round has changed nothing but dtypes, which are unknown then."""
     if before.version != head.version and before.heap != head.heap:
         return False
     changed: dict[str, Any] = {}
     for name, value in head.names.items():
-        old = before.names.get(name)
-        if _is_as_before(UNKNOWN if old is None and name not in before.names else old, value):
+        old = before.names.get(name, UNKNOWN)
+        if name in targets or _is_as_before(old, value):
             continue
         if type(old) is not ShapedArray or type(value) is not ShapedArray:
             if name in before.names:

@@ -26,10 +26,9 @@ calls it, its ``infer`` asks LAYERS and LAYER_CALLS; both may return a dictionar
 arrays that are to be compared.
 
 ``compare(name, args, kwargs, draw)`` returns None, or what disagrees: with known sizes, with
-symbols for sizes and dtypes, and with unknown axes; now and then a whole argument is unknown. What the
-checker assumes beyond MLX (sizes with names are not 1, arrays of many axes have the greatest rank)
-is left out of the comparison.
-"""
+symbols for sizes and dtypes, and with unknown axes; now and then a whole argument is unknown. What
+the checker assumes beyond MLX (sizes with names are not 1, arrays of many axes have the greatest
+rank) is left out of the comparison."""
 
 from __future__ import annotations
 
