@@ -25,6 +25,7 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.host_arrays import host_arithmetic
+from embercoach.analysis.shapes.path_states import joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -341,8 +342,7 @@ def joined_items(left: Items, right: Items) -> Items:
     parts = [
         x for one in (left, right) for x in (one.items if one.items is not None else [one.common])
     ]
-    first = parts[0]
-    return Items(None, first if all(part == first for part in parts) else UNKNOWN)
+    return Items(None, joined_values(parts))
 
 
 #: Items of a list that are known one by one.

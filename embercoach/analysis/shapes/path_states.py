@@ -362,7 +362,7 @@ class Heap:
         self,
         a: Snapshot,
         b: Snapshot,
-        fresh: set[SizeSymbol | DTypeSymbol] | None = None,
+        fresh: set[SizeSymbol | DTypeSymbol | AxesSymbol] | None = None,
         *,
         is_invariant: bool = False,
     ) -> Snapshot:
@@ -477,7 +477,7 @@ class Joiner:
         self,
         a: Facts,
         b: Facts,
-        fresh: set[SizeSymbol | DTypeSymbol] | None = None,
+        fresh: set[SizeSymbol | DTypeSymbol | AxesSymbol] | None = None,
         *,
         is_invariant: bool = False,
     ) -> None:
@@ -490,7 +490,7 @@ class Joiner:
             is_invariant: what decides between the paths is the same whenever they are reached.
         """
         self.a, self.b, self.is_loop = a, b, fresh is not None
-        self.fresh: set[SizeSymbol | DTypeSymbol] = set() if fresh is None else fresh
+        self.fresh: set[SizeSymbol | DTypeSymbol | AxesSymbol] = set() if fresh is None else fresh
         self.is_invariant = is_invariant
         self.made: dict[tuple[Any, Any], SizeExpr] = {}
         self.made_dtypes: dict[tuple[DType, DType], DTypeSymbol] = {}
@@ -648,7 +648,11 @@ class Joiner:
         # The last axes of which both are known.
         ends = zip(reversed(_end(a)), reversed(_end(b)), strict=False)
         tail = [self.integer(m, n, "") for m, n in ends]
-        return ArrayShape((), AxesSymbol(), tuple(reversed(tail)))
+        middle = a.middle
+        if middle is None or middle not in self.fresh or a.head or len(tail) < len(a.tail):
+            middle = AxesSymbol()
+            self.fresh.add(middle)
+        return ArrayShape((), middle, tuple(reversed(tail)))
 
 
 def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -> Any:

@@ -331,7 +331,7 @@ def _rounds(
     """Run the body until the state at its head changes no more; go on with that state."""
     heap = machine.heap
     head = heap.snapshot(frame)
-    fresh: set[SizeSymbol | DTypeSymbol] = set()
+    fresh: set[SizeSymbol | DTypeSymbol | AxesSymbol] = set()
     for at in range(4):
         heap.restore(frame, head.copy())
         if not begin():
@@ -363,9 +363,7 @@ def _rounds(
 
 
 def _is_same_state(a: Snapshot, b: Snapshot, targets: frozenset[str]) -> bool:
-    if a.version != b.version and a.heap != b.heap:
-        return False
-    return all(
+    return _has_same_objects(a, b) and all(
         name in targets or _is_as_before(a.names.get(name, UNKNOWN), value)
         for name, value in b.names.items()
     )
@@ -376,8 +374,15 @@ def _is_as_before(old: Any, value: Any) -> bool:
     if type(old) is type(value) and old == value:
         return True
     if type(old) is Options and type(value) is Options and len(old.values) == len(value.values):
-        return all(map(_is_as_before, old.values, value.values))
+        return all(any(_is_as_before(one, other) for one in old.values) for other in value.values)
     return _is_vague(old) and _is_vague(value)
+
+
+def _has_same_objects(a: Snapshot, b: Snapshot) -> bool:
+    """Return whether a round has left the objects that were there before it as they were."""
+    return a.version == b.version or all(
+        held is b.heap[number] or held == b.heap[number] for number, held in a.heap.items()
+    )
 
 
 def _is_vague(value: Any) -> bool:
@@ -386,7 +391,7 @@ def _is_vague(value: Any) -> bool:
 
 def _settles(before: Snapshot, head: Snapshot, targets: frozenset[str]) -> bool:
     """Return whether a round has changed nothing but dtypes, which are unknown then."""
-    if before.version != head.version and before.heap != head.heap:
+    if not _has_same_objects(before, head):
         return False
     changed: dict[str, Any] = {}
     for name, value in head.names.items():
