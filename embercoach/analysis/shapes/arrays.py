@@ -116,7 +116,7 @@ PARAMETER_DTYPE = DTypeSymbol("parameters", is_floating=True)
 
 @dataclass(frozen=True, slots=True)
 class PromotedDType:
-    """The dtype in which arrays of unknown dtypes meet each other, a known one, or a number."""
+    """The dtype of arrays of unknown dtypes combined with each other, a known one, or a number."""
 
     symbols: frozenset[DTypeSymbol]
     name: str | None = None
@@ -161,7 +161,7 @@ _KINDS: tuple[WeakKind, ...] = ("bool", "int", "float", "complex")
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype in which two arrays meet."""
+    """Return the dtype that MLX promotes two arrays to."""
     if a == b:
         return a
     if a is None or b is None:
@@ -186,14 +186,14 @@ def promote(a: DType, b: DType) -> DType:
     for one in names:
         name = one if name is None else promotion.promote(name, one)
     if name == "float32" and not any(one in FLOATS for one in names):
-        return None  # of int32 and uint64, which beside float16 make float16
+        return None  # of int32 and uint64, which with float16 make float16
     return _promoted(symbols, name, weak)
 
 
 def _hides_number(a: DType, b: DType) -> bool:
-    """Return whether a number that ``a`` has met matters to what it and ``b`` meet in.
+    """Return whether a number combined with ``a`` affects the dtype of ``a`` and ``b``.
 
-    For integers, ``x * 0.5`` is float32, and stays so beside float16.
+    For integers, ``x * 0.5`` is float32, and stays so with float16.
     """
     if not isinstance(a, PromotedDType) or a.weak is None or a.name in FLOATS:
         return False
@@ -220,7 +220,7 @@ def _promoted(symbols: frozenset[DTypeSymbol], name: str | None, weak: WeakKind 
 
 
 def promote_weak(dtype: DType, kind: WeakKind) -> DType:
-    """The dtype in which an array meets a Python number."""
+    """Return the dtype of an array combined with a Python number."""
     if kind == "complex":
         return "complex64"
     if dtype is None:

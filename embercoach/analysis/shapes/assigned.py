@@ -14,7 +14,7 @@ from embercoach.analysis.shapes.source_files import shapes_of
 if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
-#: How dtypes are written where there is little room, as jaxtyping and PyTorch's reports do.
+#: How dtypes are written where there is little space, as jaxtyping and PyTorch's reports do.
 SHORT_DTYPES = {
     "bool": "bool",
     "bfloat16": "bf16",

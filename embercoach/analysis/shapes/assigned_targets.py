@@ -143,7 +143,7 @@ def _name_number(machine: Machine, frame: Frame, value: Any, name: str) -> None:
 
 
 def scope_of(frame: Frame) -> object:
-    """What names of a function have in common."""
+    """Return the scope that the names of a function share."""
     return frame.module if frame.function is None else frame.function.node
 
 

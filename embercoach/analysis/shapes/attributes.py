@@ -153,7 +153,7 @@ def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, name:
 
 
 def class_member(cls: ClassValue, name: str) -> Any:
-    """What a class or its bases define under a name, None if nothing."""
+    """Return what a class or its bases define under a name, None if nothing."""
     for one in classes_of(cls):
         if name in one.members:
             return one.members[name]

@@ -1,4 +1,4 @@
-"""Whether two sizes that have to be equal are meant to differ."""
+"""Sizes that have to be equal: decide whether two of them are meant to differ."""
 
 from __future__ import annotations
 

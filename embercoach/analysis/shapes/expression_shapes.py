@@ -614,7 +614,7 @@ def _generated(
     generators: list[ast.comprehension],
     element: Callable[[], Any],
 ) -> Items:
-    """What a comprehension makes."""
+    """Return the items that a comprehension makes."""
     generator, *others = generators
     held = elements_of(machine, machine.heap.value(machine.evaluate(frame, generator.iter)))
     if held.items is not None and len(held.items) <= MOST_ITEMS:

@@ -481,7 +481,7 @@ def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class _FinishedCall:
-    """What a call has done, for one with the same arguments.
+    """The effects of a finished call, for one with the same arguments.
 
     Attributes:
         version: of the heap, which it left as it was.

@@ -1,6 +1,6 @@
 """NumPy arrays: their shapes, for the arrays of MLX that are made of them.
 
-What NumPy refuses is not reported: a result that can't be told is unknown.
+What NumPy refuses is not reported: a result that can't be computed is unknown.
 """
 
 from __future__ import annotations

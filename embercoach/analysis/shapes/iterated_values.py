@@ -1,4 +1,4 @@
-"""What a value gives when it is iterated over."""
+"""The elements of a value that is iterated over."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def escape(machine: Machine, values: tuple[Any, ...]) -> None:
-    """What code out of sight gets: it may change lists and dictionaries."""
+    """Forget values passed to unseen code: it may change lists and dictionaries."""
     for value in values:
         if type(value) is ListReference:
             machine.heap.write(value.number, Items(None, UNKNOWN))

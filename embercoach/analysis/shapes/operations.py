@@ -140,7 +140,7 @@ def binary(
 
 
 def _integer_beside(machine: Machine, value: Any, other: Any) -> Integer | None:
-    """The integer that a value is; an unknown one is a number beside a size."""
+    """The integer that a value is; an unknown one next to a size is a number."""
     if type(value) is Place and type(other) is SizeExpr:
         return integer_of_place(machine, value)
     return as_integer(machine, value)
@@ -179,7 +179,7 @@ def _arrays(
 
 
 def _is_operand(value: Any) -> bool:
-    """Return whether a value beside an array may be an array or a number."""
+    """Return whether an operand next to an array may be an array or a number."""
     return (
         type(value) in (ShapedArray, Place, Options)
         or value is UNKNOWN
@@ -187,7 +187,7 @@ def _is_operand(value: Any) -> bool:
     )
 
 
-#: Operators whose result has the dtype in which the operands meet.
+#: Operators whose result has the dtype that the operands promote to.
 _ARITHMETIC = frozenset((ast.Add, ast.Sub, ast.Mult))
 
 
@@ -207,7 +207,7 @@ def _same_shape(a: Any, b: Any, node: ast.AST) -> ShapedArray | None:
 
 
 def _number_of(machine: Machine, kind: type[ast.AST], value: Any) -> Any:
-    """A setting beside an array: a number, but in a product of matrices."""
+    """Return a setting next to an array as a number, except in a matrix product."""
     if type(value) is Place:
         is_number = value.is_setting and kind is not ast.MatMult
         return integer_of_place(machine, value) if is_number else UNKNOWN
@@ -232,7 +232,7 @@ def _power(m: Integer, n: Integer) -> Any:
 def _of_bits(
     operation: Callable[[int, int], int], least: float = -math.inf, most: float = math.inf
 ) -> Callable[[Integer, Integer], Integer]:
-    """An operation on known integers, of which the right one is in a range."""
+    """An operation on known integers, of which the second one is in a range."""
 
     def handler(m: Integer, n: Integer) -> Integer:
         if type(m) is int and type(n) is int and least <= n <= most:
@@ -259,7 +259,7 @@ _INTEGER_OPERATIONS: dict[type[ast.AST], Callable[[Integer, Integer], Any]] = {
 
 
 def _numbers(kind: type[ast.AST], a: Any, b: Any, x: str, y: str) -> Any:
-    """Arithmetic where one of the numbers, at least, is no integer."""
+    """Arithmetic where at least one of the numbers isn't an integer."""
     if "complex" in (x, y):
         return ANY_COMPLEX
     if kind in (ast.Mult, ast.Div):
@@ -330,7 +330,7 @@ def _joined(machine: Machine, a: Any, b: Any) -> Any:
 
 
 def joined_items(left: Items, right: Items) -> Items:
-    """What two lists hold together."""
+    """Return the items of two lists joined."""
     if left.items is not None and right.items is not None:
         if len(left.items) + len(right.items) <= MOST_ITEMS:
             return Items(left.items + right.items)
@@ -506,7 +506,7 @@ def _is_in(machine: Machine, negated: bool, a: Any, b: Any) -> Any:
 
 
 def truth_of(machine: Machine, value: Any) -> Any:
-    """Whether a value is true: ``True``, ``False``, a ``Truth``, or ``ANY_BOOL``."""
+    """Return whether a value is true: ``True``, ``False``, a ``Truth``, or ``ANY_BOOL``."""
     value = machine.heap.value(value)
     kind = type(value)
     if kind is bool or kind is Truth:

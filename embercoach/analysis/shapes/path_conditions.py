@@ -1,4 +1,4 @@
-"""What a condition that holds, or doesn't, says of names, places and sizes."""
+"""Facts of names, places and sizes that follow from a condition, true or false."""
 
 from __future__ import annotations
 

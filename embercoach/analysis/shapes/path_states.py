@@ -108,7 +108,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Facts:
-    """What is learned of symbols on a path."""
+    """The facts learned of symbols on a path."""
 
     sizes: dict[SizeSymbol, Integer]
     axes: dict[AxesSymbol, ArrayShape]
@@ -231,7 +231,7 @@ class Heap:
         return value
 
     def truth(self, value: Truth) -> Any:
-        """Whether a condition is true, itself if that is not known."""
+        """Return whether a condition is true, or the condition if that is not known."""
         key = replace(value, is_negated=False) if value.is_negated else value
         found = self.facts.truths.get(key)
         return value if found is None else found != value.is_negated
@@ -397,7 +397,7 @@ class Heap:
         return other
 
     def _common(self, a: Facts, b: Facts) -> Facts:
-        """What is learned on both paths."""
+        """Return the facts learned on both paths."""
         facts = _common(a, b)
         if self.is_root or a.failed:
             facts.events = _united(a.events, b.events)
@@ -529,7 +529,7 @@ class Joiner:
         return UNKNOWN
 
     def any_of(self, values: list[Any]) -> Any:
-        """What any of some values is; ``UNKNOWN`` for none."""
+        """Return the join of some values; ``UNKNOWN`` for none."""
         if not values:
             return UNKNOWN
         result = values[0]

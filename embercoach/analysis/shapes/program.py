@@ -48,7 +48,7 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
 def _run_with_names(machine: Machine, file: SourceFile) -> None:
     """Run a file's top level once more, with symbols for the numbers that get names there.
 
-    Sizes that are equal by chance, ``BATCH = 16`` and ``SEQ = 16``, are told apart so.
+    Sizes that are equal by chance, ``BATCH = 16`` and ``SEQ = 16``, are distinguished this way.
     """
     if not any(isinstance(node, (ast.If, ast.Expr, ast.For)) for node in file.tree.body[1:]):
         return

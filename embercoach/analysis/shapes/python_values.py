@@ -1,4 +1,4 @@
-"""Values of Python that are no numbers and no arrays: objects, containers, functions, classes."""
+"""Values of Python that are neither numbers nor arrays: objects, containers, functions, classes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ObjectReference(Reference):
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What a list holds: known ``items``, or ``common`` for any of an unknown number."""
+    """The contents of a list: known ``items``, or ``common`` for any of an unknown number."""
 
     items: tuple[Any, ...] | None
     common: Any = UNKNOWN
@@ -71,7 +71,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What a dictionary holds: known keys, and with ``is_open`` others."""
+    """The contents of a dictionary: known keys, and with ``is_open`` others."""
 
     known: dict[Any, Any]
     is_open: bool = False

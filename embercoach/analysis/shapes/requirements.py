@@ -1,4 +1,4 @@
-"""What a call requires of the sizes of its arguments, for it not to raise.
+"""Requirements on the sizes of a call's arguments, for the call not to raise.
 
 A transfer function computes the shape that a function of MLX returns, for known and for symbolic
 sizes alike, and asks here for what MLX checks. What fails for all values of the symbols raises
@@ -132,7 +132,7 @@ class Requirements:
             head = [self._common(m, n, a, b) for m, n in zip(a.head, b.head, strict=True)]
             tail = [self._common(m, n, a, b) for m, n in zip(a.tail, b.tail, strict=True)]
             return ArrayShape(tuple(head), a.middle, tuple(tail))
-        # The last axes meet; how many precede them is unknown, unless one shape covers the other.
+        # The last axes are aligned; how many precede is unknown, unless one shape covers the other.
         mine, theirs = (a.tail if a.middle else a.head), (b.tail if b.middle else b.head)
         common = min(len(mine), len(theirs))
         tail = [
@@ -140,7 +140,7 @@ class Requirements:
             for m, n in zip(mine[len(mine) - common :], theirs[len(theirs) - common :], strict=True)
         ]
         for known, other in ((a, b), (b, a)):
-            # Arrays of many axes meet others of fewer, such as masks and scales.
+            # Arrays of many axes are combined with others of fewer, such as masks and scales.
             rank = known.rank
             if rank is None or not self.assumes_ranks:
                 continue
@@ -231,7 +231,7 @@ def is_named(number: Integer) -> bool:
 
 
 def _remains(size: Integer) -> bool:
-    """Return whether a size stays what it is when it meets an unknown one."""
+    """Return whether a size stays what it is when it is combined with an unknown one."""
     return (type(size) is int and size > 1) or is_named(size)
 
 
@@ -257,9 +257,9 @@ def integers_of(value: object) -> tuple[Integer, ...] | None:
 
 
 def array_of(value: object) -> ShapedArray | None:
-    """The array that an argument is; of an unknown one any; None for what is no array.
+    """The array that an argument is; of an unknown one any; None for what isn't an array.
 
-    A Python number stands for an array without axes, and without a dtype of its own.
+    A Python number stands for an array without axes or a dtype.
     """
     if isinstance(value, ShapedArray):
         return value

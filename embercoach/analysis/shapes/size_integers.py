@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: More terms in a sum, factors in a product or operations inside each other are not computed with.
 MAX_TERMS, MAX_FACTORS, MAX_NESTED = 12, 8, 5
-#: A number beyond this is no size.
+#: A number beyond this isn't a size.
 LARGEST = 1 << 62
 
 _serial = count(1)
@@ -142,7 +142,7 @@ class SizeExpr:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What orders expressions."""
+        """The key that expressions are sorted by."""
         if self._key is None:
             self._key = tuple(
                 sorted(
@@ -560,7 +560,7 @@ def _atom_substituted(atom: Atom, values: Mapping[SizeSymbol, Integer]) -> Integ
 
 
 class Comparison(Enum):
-    """What is known of two sizes, which are not negative.
+    """The relation known between two sizes, which are not negative.
 
     EQUAL, DIFFERENT: for all values of the symbols.
     DEGENERATE: different unless a symbol is 0.

@@ -411,7 +411,7 @@ def _settles(before: Snapshot, head: Snapshot, targets: frozenset[str]) -> bool:
 
 
 def _forget_changes(before: Snapshot, head: Snapshot) -> None:
-    """What still changes after some rounds is unknown."""
+    """Set what still changes after some rounds to unknown."""
     for name, value in head.names.items():
         if name in before.names and before.names[name] != value:
             head.names[name] = _widened(before.names[name], value)
@@ -422,7 +422,7 @@ def _forget_changes(before: Snapshot, head: Snapshot) -> None:
 
 
 def _widened(old: Any, value: Any) -> Any:
-    """What two rounds' values of one place have in common."""
+    """Return the common part of two rounds' values of one place."""
     if type(value) is ShapedArray:
         rank = value.shape.rank
         if rank is None or type(old) is not ShapedArray or old.shape.rank != rank:

@@ -134,7 +134,7 @@ def _axes_of(arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape) 
 def suspicions_of(
     node: ast.AST, name: str, arguments: list[Any], result: ShapedArray
 ) -> Iterator[tuple[ast.AST, str, str]]:
-    """What a call does that its author can't mean: the node, the rule, and a reason."""
+    """Find what a call does that its author can't mean: the node, the rule, and a reason."""
     arrays = [value for value in arguments if type(value) is ShapedArray]
     if name in _RESHAPES and arrays:
         axis = moved_axis(arrays[0].shape, result.shape)
@@ -200,7 +200,7 @@ def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast
 
 
 def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
-    """``x - x.mean(axis=1)``: the mean of a row meets a column, whatever the sizes are."""
+    """``x - x.mean(axis=1)``: the mean of a row is combined with a column, for any sizes."""
     for reduced, other in ((a, b), (b, a)):
         origin, rank = reduced.origin, other.shape.rank
         if origin is None or origin.name not in _REDUCTIONS or len(origin.axes) != 1:

@@ -245,7 +245,7 @@ def _as_named(operation: Operation) -> Iterator[Remedy]:
     if not shapes:
         return
     last = written(shapes[-1])
-    if "differ beside axis" in reason:
+    if "differ outside axis" in reason:
         axis = reason.rpartition(" ")[2]
         yield Remedy(f"Join arrays whose sizes are equal, but for axis {axis}")
     elif "is out of bounds for the shape" in reason and shapes[-1]:

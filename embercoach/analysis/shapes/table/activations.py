@@ -38,7 +38,7 @@ def of_dtype(x: object, dtype: Callable[[DType], DType]) -> object:
 
 
 def with_int(dtype: DType) -> DType:
-    """The dtype in which an array meets a Python integer."""
+    """Return the dtype of an array combined with a Python integer."""
     return promote_weak(dtype, "int")
 
 

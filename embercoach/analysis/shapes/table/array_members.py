@@ -420,7 +420,7 @@ def at_index(requirements: Requirements, at: object, index: object) -> object:
 
 
 def _meets_whole(index: object, array: ShapedArray) -> bool | None:
-    """Return whether MLX updates the whole array by an operator, in which dtypes meet."""
+    """Return whether MLX updates the whole array by an operator, which promotes dtypes."""
     if index is None or index is Ellipsis:
         return True
     if not isinstance(index, tuple) or not all(one in (None, Ellipsis) for one in index):

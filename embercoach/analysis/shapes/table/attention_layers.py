@@ -132,7 +132,7 @@ def additive_causal_mask(
 
 
 def _block(requirements: Requirements, dims: object, mlp_dims: object, p: object) -> Attributes:
-    """What encoder and decoder layers have in common."""
+    """Return the attributes that encoder and decoder layers share."""
     size = size_of(requirements, dims, "dims")
     inner = multiply(size, 4) if mlp_dims is None or mlp_dims == 0 else mlp_dims
     return {

@@ -24,7 +24,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What is added to each spatial axis, in front and behind.
+#: What is added to each spatial axis, at its start and its end.
 Pads = tuple[tuple[Integer, Integer], ...]
 
 
@@ -195,7 +195,7 @@ def conv1d(
 
 
 def lone_integers(requirements: Requirements, **options: object) -> None:
-    """Require options to be no tuples."""
+    """Require that no option is a tuple."""
     for name, value in options.items():
         if isinstance(value, (tuple, list)):
             requirements.refuse(f"{name} is {value!r}, not an integer")

@@ -1,4 +1,4 @@
-"""What makes arrays of numbers, shapes and chance."""
+"""Functions that make arrays of numbers, shapes and random values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 def wanted_shape(requirements: Requirements, value: object) -> ArrayShape:
     """The shape that an int or a sequence of ints asks for."""
     if value is None or isinstance(value, (str, float)):
-        requirements.refuse(f"{value!r} is no shape")
+        requirements.refuse(f"{value!r} isn't a shape")
     found = shape_of(value)
     return unknown_shape() if found is None else not_negative(requirements, found)
 
@@ -157,7 +157,7 @@ def window(requirements: Requirements, M: object, *, stream: object = None) -> o
 def _count(requirements: Requirements, value: object) -> Integer:
     """The integer that an argument is."""
     if value is None or isinstance(value, (str, float, tuple, list, ShapedArray)):
-        requirements.refuse(f"{value!r} is no integer")
+        requirements.refuse(f"{value!r} isn't an integer")
     return value if is_integer(value) else ANY_INT
 
 
@@ -203,7 +203,7 @@ def _range(
         requirements.refuse("there are no ranges of bool")
     for part in parts:
         if part is None or isinstance(part, (str, tuple, list, ShapedArray)):
-            requirements.refuse(f"{part!r} is no number")
+            requirements.refuse(f"{part!r} isn't a number")
         if isinstance(part, float) and (math.isnan(part) or math.isinf(part)):
             return ShapedArray(ArrayShape((ANY_INT,)), made)
     if step == 0:
@@ -262,7 +262,7 @@ def array(
     """``mx.array``: of a number, nested lists, or an array."""
     found = literal(requirements, val)
     if val is None:
-        requirements.refuse("None is no array")
+        requirements.refuse("None isn't an array")
     return ShapedArray(found.shape, dtype_argument(requirements, dtype, found.dtype))
 
 
@@ -275,7 +275,7 @@ def literal(requirements: Requirements, value: object) -> ShapedArray:
         return ShapedArray(ArrayShape((0,)), "float32")
     first = isinstance(value[0], tuple) or value[0] is UNKNOWN
     if any(isinstance(one, tuple) for one in value) and not first:
-        requirements.fail("a tuple stands in a list after what is none")
+        requirements.fail("a list holds a tuple after an item that isn't one")
     parts = [literal(requirements, one) for one in value]
     shape = parts[0].shape
     for part in parts[1:]:
@@ -290,7 +290,7 @@ def _of_value(value: object) -> DType:
 
 
 def _of_parts(values: list[object], parts: list[ShapedArray]) -> DType:
-    """The dtype of a list: of numbers that of the widest, of arrays that in which they meet."""
+    """Return the dtype of a list: the widest of its numbers, or what its arrays promote to."""
     order = ("complex64", "float32", "int64", "int32", "bool")
     if any(isinstance(one, ShapedArray) or one is UNKNOWN for one in values):
         dtype = parts[0].dtype
@@ -307,7 +307,7 @@ def _uniform(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> ArrayS
     """Require two parts of a list to have one shape."""
     if a.middle is not None or b.middle is not None:
         return a if a.middle is b.middle and a == b else unknown_shape()
-    reason = f"the shapes {a} and {b} stand in one list"
+    reason = f"the shapes {a} and {b} are in one list"
     if len(a.head) != len(b.head):
         requirements.fail(reason)
     sizes = [requirements.equal(m, n, reason) for m, n in zip(a.head, b.head, strict=True)]
@@ -332,7 +332,7 @@ def check_key(requirements: Requirements, key: object) -> None:
 def _floating_dtype(requirements: Requirements, value: object) -> DType:
     dtype = dtype_argument(requirements, value, "float32")
     if isinstance(dtype, str) and not is_floating(dtype):
-        requirements.fail(f"{dtype} is no floating dtype")
+        requirements.fail(f"{dtype} isn't a floating dtype")
     return dtype
 
 
@@ -458,7 +458,7 @@ def randint(
     target = _sequence(requirements, shape)
     made = dtype_argument(requirements, dtype, "int32")
     if is_floating(made) or made == "complex64":
-        requirements.fail(f"{made} is no dtype of integers")
+        requirements.fail(f"{made} isn't a dtype of integers")
     check_key(requirements, key)
     bounds = broadcast(requirements, low, high)
     fits(requirements, bounds.shape, target)
@@ -477,7 +477,7 @@ def bernoulli(
     chances = operand(requirements, p)
     dtype = dtype_of(p)
     if isinstance(dtype, str) and not is_floating(dtype):
-        requirements.fail(f"{dtype} is no floating dtype")
+        requirements.fail(f"{dtype} isn't a floating dtype")
     check_key(requirements, key)
     if shape is None:
         return ShapedArray(chances.shape, "bool")

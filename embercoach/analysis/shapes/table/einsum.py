@@ -29,7 +29,7 @@ LONGEST = 200
 class Subscript:
     """The letters of one operand or of the result: those ahead of an ellipsis, and the rest.
 
-    behind: None without an ellipsis.
+    ``behind``: None without an ellipsis.
     """
 
     ahead: str

@@ -1,4 +1,4 @@
-"""Operations element by element: shapes broadcast, dtypes meet."""
+"""Operations element by element: shapes broadcast, dtypes are promoted."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def operand(requirements: Requirements, value: object) -> ShapedArray:
     if found is not None:
         return found
     if value is None or isinstance(value, (*_NO_ARRAYS, AnyScalar)):
-        requirements.refuse(f"{_described(value)} is no array")
+        requirements.refuse(f"{_described(value)} isn't an array")
     return ShapedArray(unknown_shape())
 
 
 def array_argument(requirements: Requirements, value: object) -> ShapedArray:
     """The array that an argument is, where MLX takes no number."""
     if weak_kind(value) is not None:
-        requirements.refuse("a Python number is no array")
+        requirements.refuse("a Python number isn't an array")
     return operand(requirements, value)
 
 
@@ -76,12 +76,12 @@ def dtype_argument(requirements: Requirements, value: object, default: DType) ->
     if isinstance(value, DTypeValue):
         return value.dtype
     if isinstance(value, (*_NO_ARRAYS, AnyScalar, ShapedArray)) or weak_kind(value):
-        requirements.refuse(f"{_described(value)} is no dtype")
+        requirements.refuse(f"{_described(value)} isn't a dtype")
     return None
 
 
 def meeting_dtype(values: tuple[object, ...]) -> DType:
-    """The dtype in which arrays and Python numbers meet; of numbers alone that of the widest."""
+    """Return the dtype of arrays combined with Python numbers; of numbers alone the widest."""
     dtype: DType = None
     arrays = [value for value in values if isinstance(value, ShapedArray)]
     weak: list[WeakKind] = [kind for value in values if (kind := weak_kind(value)) is not None]
@@ -98,7 +98,7 @@ def meeting_dtype(values: tuple[object, ...]) -> DType:
 
 
 def broadcast(requirements: Requirements, *values: object) -> ShapedArray:
-    """The array of the shape and dtype in which values meet."""
+    """Return the array that values broadcast and promote to."""
     arrays = [operand(requirements, value) for value in values]
     shape = requirements.broadcast(*(array.shape for array in arrays))
     return ShapedArray(shape, meeting_dtype(values))
@@ -258,7 +258,7 @@ def shift(requirements: Requirements, a: object, b: object, *, stream: object = 
 def integral(requirements: Requirements, dtype: DType) -> DType:
     """Require a dtype of integers or bool."""
     if is_floating(dtype) or dtype == "complex64":
-        requirements.fail(f"{dtype} is no dtype of integers")
+        requirements.fail(f"{dtype} isn't a dtype of integers")
     return dtype
 
 
@@ -407,7 +407,7 @@ def where(
     *,
     stream: object = None,
 ) -> object:
-    """``mx.where``: the dtype in which the values meet."""
+    """``mx.where``: the dtype that the values promote to."""
     arrays = [operand(requirements, value) for value in (condition, x, y)]
     shape = requirements.broadcast(*(array.shape for array in arrays))
     return ShapedArray(shape, meeting_dtype((x, y)))
@@ -417,7 +417,7 @@ def where(
 def astype(requirements: Requirements, a: object, dtype: object, stream: object = None) -> object:
     """``x.astype``."""
     if dtype is None:
-        requirements.refuse("None is no dtype")
+        requirements.refuse("None isn't a dtype")
     shape = array_argument(requirements, a).shape
     return ShapedArray(shape, dtype_argument(requirements, dtype, None))
 
@@ -444,7 +444,7 @@ def view(requirements: Requirements, a: object, dtype: object, stream: object = 
     size = exact_quotient(last, many)
     if size is None:
         size = floor_divide(last, many)
-        reason = f"the last size of {array.shape} is no multiple of {many}"
+        reason = f"the last size of {array.shape} isn't a multiple of {many}"
         requirements.equal(multiply(size, many), last, reason)
     return ShapedArray(_last_replaced(array.shape, size), new)
 
@@ -464,7 +464,7 @@ def to_fp8(requirements: Requirements, x: object, *, stream: object = None) -> o
     """``mx.to_fp8``: for floating arrays, words of uint8."""
     array = array_argument(requirements, x)
     if isinstance(array.dtype, str) and not is_floating(array.dtype):
-        requirements.fail(f"{array.dtype} is no floating dtype")
+        requirements.fail(f"{array.dtype} isn't a floating dtype")
     return ShapedArray(array.shape, "uint8")
 
 
@@ -478,13 +478,13 @@ def from_fp8(
         requirements.fail(f"the dtype is {array.dtype}, not uint8")
     made = dtype_argument(requirements, dtype, "bfloat16")
     if isinstance(made, str) and not is_floating(made):
-        requirements.fail(f"{made} is no floating dtype")
+        requirements.fail(f"{made} isn't a floating dtype")
     return ShapedArray(array.shape, made)
 
 
 @transfer("result_type")
 def result_type(requirements: Requirements, *arrays_and_dtypes: object) -> object:
-    """``mx.result_type``: the dtype in which arrays and dtypes meet."""
+    """``mx.result_type``: the dtype that arrays and dtypes promote to."""
     found: list[object] = [
         ShapedArray(ArrayShape(), value.dtype) if isinstance(value, DTypeValue) else value
         for value in arrays_and_dtypes

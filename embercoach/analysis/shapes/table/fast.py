@@ -33,7 +33,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 def _normalized(
     requirements: Requirements, x: ShapedArray, parameters: dict[str, ShapedArray | None]
 ) -> DType:
-    """Check the parameters of a normalization, and return the dtype in which they meet."""
+    """Check the parameters of a normalization, and return the dtype that they promote to."""
     if x.shape.rank == 0:
         requirements.fail("the input has no axes")
     dtype = x.dtype
@@ -43,7 +43,7 @@ def _normalized(
         reason = f"the shape of the {name} is {parameter.shape}, and the input's is {x.shape}"
         (size,) = requirements.rank(parameter, 1, reason)
         requirements.equal(size, x.shape.size(-1), reason)
-        # The dtype of a bias counts only beside a weight.
+        # The dtype of a bias counts only with a weight.
         if parameters["weight"] is not None:
             dtype = promote(dtype, parameter.dtype)
     return real_floating(requirements, dtype)
@@ -162,8 +162,8 @@ def scaled_dot_product_attention(  # noqa: PLR0913
     requirements.equal(keys[1], values[1], f"the heads of keys and values differ: {shown}")
     times = floor_divide(queries[1], keys[1])
     if keys[1] == 0 or (times == 0 and queries[1] != 0):
-        requirements.fail(f"the heads of queries are no multiple of those of keys: {shown}")
-    reason = f"the heads of queries are no multiple of those of keys: {shown}"
+        requirements.fail(f"the heads of queries aren't a multiple of those of keys: {shown}")
+    reason = f"the heads of queries aren't a multiple of those of keys: {shown}"
     divisible(requirements, queries[1], keys[1], reason)
     requirements.equal(keys[2], values[2], f"the lengths of keys and values differ: {shown}")
     dtype = arrays[0].dtype

@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def is_array(self) -> bool:
-        """Whether MLX gathers with it, where there is an array."""
+        """Return whether MLX gathers with it, where there is an array."""
         return self.kind in ("int", "array")
 
 
@@ -85,7 +85,7 @@ def _bound(requirements: Requirements, value: object) -> Integer | None:
     if value is None or is_integer(value):
         return value
     if isinstance(value, (bool, float, str, tuple, list, Ratio, AnyScalar)):
-        requirements.refuse(f"{value!r} is no bound of a slice")
+        requirements.refuse(f"{value!r} isn't a bound of a slice")
     return ANY_INT
 
 
@@ -119,10 +119,10 @@ def index_dtype(requirements: Requirements, arrays: list[ShapedArray]) -> None:
     dtype: DType = None
     for at, array in enumerate(arrays):
         if array.dtype == "bool":
-            requirements.fail("an array of bool is no index")
+            requirements.fail("an array of bool isn't an index")
         dtype = array.dtype if at == 0 else promote(dtype, array.dtype)
     if is_floating(dtype) or dtype == "complex64":
-        requirements.fail(f"an array of {dtype} is no index")
+        requirements.fail(f"an array of {dtype} isn't an index")
 
 
 def kind_of(requirements: Requirements, index: object) -> Kind | None:
@@ -136,7 +136,7 @@ def kind_of(requirements: Requirements, index: object) -> Kind | None:
     if isinstance(index, (ShapedArray, list)):
         return "array"
     if isinstance(index, (bool, float, complex, str, tuple, dict, Ratio, AnyScalar, DTypeValue)):
-        requirements.refuse(f"{index!r} is no index")
+        requirements.refuse(f"{index!r} isn't an index")
     return None
 
 
@@ -322,7 +322,7 @@ def _gathered(
 
 
 def _words(entries: list[Entry]) -> list[ShapedArray]:
-    """The arrays of uint32 that MLX makes of ints and slices beside arrays."""
+    """The arrays of uint32 that MLX makes of ints and slices next to arrays."""
     made = any(entry.kind in ("int", "slice", "block") for entry in entries)
     return [ShapedArray(ArrayShape(), "uint32")] if made else []
 
@@ -365,7 +365,7 @@ def take(
     if is_integer(indices):
         return _taken(requirements, array, shape, at, indices)
     if isinstance(indices, (str, float, bool, tuple, list)) or indices is None:
-        requirements.refuse(f"{indices!r} is no index")
+        requirements.refuse(f"{indices!r} isn't an index")
     if indices is UNKNOWN or not isinstance(indices, ShapedArray):
         return ShapedArray(unknown_shape(), array.dtype)
     index_dtype(requirements, [indices])
@@ -426,7 +426,7 @@ def take_along_axis(
     *,
     stream: object = None,
 ) -> object:
-    """``mx.take_along_axis``: shapes broadcast beside the axis, whose size the indices give."""
+    """``mx.take_along_axis``: shapes broadcast except at the axis, whose size the indices give."""
     if axis is not None and not is_integer(axis):
         return ShapedArray(unknown_shape(), array_argument(requirements, a).dtype)
     array, found = array_argument(requirements, a), array_argument(requirements, indices)
@@ -444,7 +444,7 @@ def _along(
     *,
     of_indices: bool,
 ) -> ArrayShape:
-    """The shape in which two arrays meet beside an axis; its size is that of one of them."""
+    """Return the shape of two arrays broadcast except at an axis, whose size one of them gives."""
     shape, other = array.shape, indices.shape
     reason = f"the indices {other} and the array {shape} have different numbers of axes"
     if shape.rank is not None:
@@ -469,7 +469,7 @@ def put_along_axis(
     *,
     stream: object = None,
 ) -> object:
-    """``mx.put_along_axis``: the array's shape; indices and values broadcast beside the axis."""
+    """``mx.put_along_axis``: the array's shape; indices and values broadcast except at the axis."""
     if axis is not None and not is_integer(axis):
         return ShapedArray(unknown_shape(), array_argument(requirements, a).dtype)
     array, found = array_argument(requirements, a), array_argument(requirements, indices)
@@ -542,7 +542,7 @@ def _starts(
     if is_floating(starts.dtype) or starts.dtype in ("bool", "complex64"):
         requirements.fail(f"the starts are of {starts.dtype}")
     if is_integer(axes):
-        requirements.refuse(f"{axes} is no sequence of axes")
+        requirements.refuse(f"{axes} isn't a sequence of axes")
     if isinstance(axes, (tuple, list)):
         if starts.shape.rank is not None:
             reason = f"{len(axes)} axes are named for starts of the shape {starts.shape}"

@@ -46,7 +46,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 def list_argument(requirements: Requirements, value: object) -> list[ShapedArray] | None:
     """The arrays of a list; None if it is unknown."""
     if isinstance(value, (str, float)) or value is None or is_integer(value):
-        requirements.refuse(f"{value!r} is no list of arrays")
+        requirements.refuse(f"{value!r} isn't a list of arrays")
     if not isinstance(value, (tuple, list)):
         return None
     return [array_argument(requirements, one) for one in value]
@@ -93,7 +93,7 @@ def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object)
         total = add(total, shape.size(at))
     result = replaced(shapes[0], (at,), (total,))
     for shape in shapes[1:]:
-        reason = f"{shapes[0]} and {shape} differ beside axis {axis}"
+        reason = f"{shapes[0]} and {shape} differ outside axis {axis}"
         result = _equal_shapes(requirements, result, replaced(shape, (at,), (total,)), reason)
     return result
 
@@ -109,7 +109,7 @@ def same_structure(requirements: Requirements, arrays: list[ShapedArray]) -> lis
 
 
 def _common_tail(shapes: list[ArrayShape]) -> ArrayShape:
-    """What is known of unlike shapes that must be equal."""
+    """Return what is known of unlike shapes that must be equal."""
     known = min(len(shape.tail) for shape in shapes)
     tail: list[Integer] = []
     for at in range(-known, 0):
@@ -206,7 +206,7 @@ def _equal_parts(
     part = exact_quotient(size, many)
     if part is None:
         part = floor_divide(size, many)
-        reason = f"axis {axis} of {shape} is no multiple of {many}"
+        reason = f"axis {axis} of {shape} isn't a multiple of {many}"
         requirements.equal(multiply(part, many), size, reason)
     return [part] * many
 

@@ -55,7 +55,7 @@ class MadeLayer:
 
 
 def call_made(requirements: Requirements, made: object, *args: object) -> object:
-    """What calling a layer in an attribute returns; ``UNKNOWN`` if the program replaced it."""
+    """Return the result of calling a layer in an attribute, ``UNKNOWN`` if it was replaced."""
     name, attributes = getattr(made, "name", None), getattr(made, "attributes", None)
     call = LAYER_CALLS.get(name) if isinstance(name, str) else None
     if call is None or not isinstance(attributes, dict):
@@ -93,7 +93,7 @@ def positive(requirements: Requirements, value: object, name: str) -> Integer:
 
 
 def is_set(flag: object) -> bool:
-    """Whether a flag is set; one that isn't known is taken for set."""
+    """Return whether a flag is set; one that isn't known is taken for set."""
     return bool(flag) if isinstance(flag, (bool, int, float)) or flag is None else True
 
 
@@ -207,7 +207,7 @@ def bilinear(
 def bilinear_call(
     requirements: Requirements, attributes: Attributes, x1: object, x2: object
 ) -> object:
-    """Rows of ``x1`` and ``x2`` meet one by one."""
+    """Combine rows of ``x1`` and ``x2`` one by one."""
     weight = array_argument(requirements, attributes.get("weight"))
     a, b = array_argument(requirements, x1), array_argument(requirements, x2)
     reason = f"the weight is {weight.shape}, and the inputs are {a.shape} and {b.shape}"
@@ -515,7 +515,7 @@ def sinusoidal(
     """``nn.SinusoidalPositionalEncoding``: an even number of positive dims."""
     size = positive(requirements, dims, "dims")
     half = divisible(requirements, size, 2, f"dims is {size}, which is odd")
-    # A name that begins with an underscore is no parameter: its dtype stays.
+    # A name that begins with an underscore isn't a parameter: its dtype stays.
     sigmas = ShapedArray(ArrayShape((half,)), "float32")
     return {"_sigmas": sigmas, "scale": UNKNOWN if scale is None else scale, "cos_first": cos_first}
 

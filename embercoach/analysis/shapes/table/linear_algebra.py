@@ -57,7 +57,7 @@ def qr(requirements: Requirements, a: object, *, stream: object = None) -> objec
 def svd(
     requirements: Requirements, a: object, compute_uv: object = True, *, stream: object = None
 ) -> object:
-    """``mx.linalg.svd``: the vectors, unless told otherwise, are square matrices."""
+    """``mx.linalg.svd``: the vectors, unless requested otherwise, are square matrices."""
     array, batch, rows, columns = matrices(requirements, a, COMPLEX)
     values = ShapedArray(with_last(batch, least((rows, columns))), _real(array.dtype))
     if compute_uv is False:

@@ -53,7 +53,7 @@ def reduced(requirements: Requirements, loss: ShapedArray, reduction: object) ->
 
 
 def alike(requirements: Requirements, first: object, *others: object) -> ShapedArray:
-    """Require arrays of one shape, and return it with the dtype in which they meet."""
+    """Require arrays of one shape, and return it with the dtype that they promote to."""
     result = array_argument(requirements, first)
     for other in others:
         array = array_argument(requirements, other)

@@ -1,4 +1,4 @@
-"""What models of the package mlx-lm take from it: masks, caches, attention, experts."""
+"""Parts of the package mlx-lm that its models use: masks, caches, attention, experts."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ from embercoach.analysis.shapes.table.transfers import transfer
 def shape_argument(requirements: Requirements, value: object) -> ArrayShape | None:
     """The shape that an argument asks for, which must be a sequence; None if it is unknown."""
     if is_integer(value) or value is None or isinstance(value, (str, float)):
-        requirements.refuse(f"{value!r} is no shape")
+        requirements.refuse(f"{value!r} isn't a shape")
     return shape_of(value)
 
 
@@ -101,7 +101,7 @@ def reshaped(requirements: Requirements, shape: ArrayShape, target: ArrayShape) 
 def _same_number(
     requirements: Requirements, part: Integer, whole: Integer, reason: str, *, degenerate: bool
 ) -> None:
-    """Require two products to be equal; beside unknown axes they need not where one is empty."""
+    """Require two products to be equal; with unknown axes they need not where one is empty."""
     if degenerate and compare(part, whole) is Comparison.DIFFERENT:
         condition = Condition(part, whole, Comparison.DEGENERATE, reason)
         requirements.conditions.append(condition)
@@ -265,7 +265,7 @@ def expand_dims(
     shape = array.shape
     given = integers_of(axis)
     if axis is None or isinstance(axis, (str, float)):
-        requirements.refuse(f"{axis!r} is no axis")
+        requirements.refuse(f"{axis!r} isn't an axis")
     if given is None:
         return ShapedArray(unknown_shape(), array.dtype)
     found = [requirements.axis(one, shape, len(given)) for one in given]
@@ -313,7 +313,7 @@ def transpose(
         return ShapedArray(reverse, array.dtype)
     given = integers_of(axes)
     if is_integer(axes) or isinstance(axes, (str, float)):
-        requirements.refuse(f"{axes!r} are no axes")
+        requirements.refuse(f"{axes!r} isn't a sequence of axes")
     if given is None:
         rank = len(axes) if isinstance(axes, (tuple, list)) else shape.rank
         return ShapedArray(unknown_shape() if rank is None else shape_of_rank(rank), array.dtype)
@@ -334,7 +334,7 @@ def transpose_method(
 ) -> object:
     """``x.transpose(0, 2, 1)``, ``x.transpose((0, 2, 1))`` or ``x.transpose()``."""
     if axes and axes[0] is None:
-        requirements.refuse("None is no axis")
+        requirements.refuse("None isn't an axis")
     return transpose(requirements, a, _spread(axes) if axes else None)
 
 
@@ -417,7 +417,7 @@ def on_one_side(shape: ArrayShape, *axes: int) -> bool:
 
 
 def _unmoved(shape: ArrayShape, *axes: int) -> ArrayShape:
-    """What remains of a shape with unknown axes, when axes between others move."""
+    """Return what remains of a shape with unknown axes, when axes between others move."""
     rank = max(shape.least_rank, *(one + 1 if one >= 0 else -one for one in axes))
     first = min(one if one >= 0 else rank + one for one in axes)
     last = min(-one - 1 if one < 0 else rank - one - 1 for one in axes)
@@ -593,14 +593,14 @@ def _pad_pairs(
     if any(isinstance(one, AxesSymbol) or one is UNKNOWN for one in (*width, *inner)):
         return None
     if any(is_integer(one) for one in width):
-        requirements.refuse(f"{width} are no widths")
+        requirements.refuse(f"{width} isn't a sequence of pairs of widths")
     pairs: list[tuple[Integer, Integer]] = []
     for one in width:
         if not isinstance(one, (tuple, list)):
             pairs.append((ANY_INT, ANY_INT))
             continue
         if len(one) != 2:
-            requirements.refuse(f"{one} is no pair of widths")
+            requirements.refuse(f"{one} isn't a pair of widths")
         before, after = (n if is_integer(n) else ANY_INT for n in one)
         pairs.append((before, after))
     return pairs

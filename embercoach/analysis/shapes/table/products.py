@@ -82,7 +82,7 @@ def without_first(shape: ArrayShape, count: int = 1) -> ArrayShape:
 
 
 def with_last(shape: ArrayShape, *sizes: Integer) -> ArrayShape:
-    """The shape with more axes behind its own."""
+    """Return the shape with more axes after its last."""
     if shape.middle is None:
         return ArrayShape((*shape.head, *sizes))
     return ArrayShape(shape.head, shape.middle, (*shape.tail, *sizes))
@@ -338,7 +338,7 @@ def hadamard_transform(
     x = array_argument(requirements, a)
     size = x.shape.size(-1) if x.shape.rank != 0 else 1
     if x.shape.elements == 0 or (type(size) is int and not _is_transformed(size)):
-        requirements.fail(f"the last size of {x.shape} is no power of 2 times 1, 12, 20 or 28")
+        requirements.fail(f"the last size of {x.shape} isn't a power of 2 times 1, 12, 20 or 28")
     if is_floating(x.dtype) or size == 1:
         return x
     is_known = isinstance(x.dtype, str) and type(size) is int

@@ -83,7 +83,7 @@ def quantize(
     requirements.least_rank(matrix, 2, f"{matrix.shape} has fewer than 2 axes")
     check_settings(requirements, groups, width, mode)
     last = matrix.shape.size(-1)
-    reason = f"the last size of {matrix.shape} is no multiple of the group size {groups}"
+    reason = f"the last size of {matrix.shape} isn't a multiple of the group size {groups}"
     parts = divisible(requirements, last, groups, reason)
     rest = without_last(matrix.shape)
     if last is ANY_INT and matrix.shape.middle is not None:
@@ -187,7 +187,7 @@ def quantized_matmul(  # noqa: PLR0913, PLR0917
     *,
     stream: object = None,
 ) -> object:
-    """``mx.quantized_matmul``: with the transposed matrix, unless told otherwise."""
+    """``mx.quantized_matmul``: with the transposed matrix, unless requested otherwise."""
     left, packed = array_argument(requirements, x), array_argument(requirements, w)
     inner, outer, dtype = _product(
         requirements, (left, packed), (scales, biases), (group_size, bits, mode), transpose

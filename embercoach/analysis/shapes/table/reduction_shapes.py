@@ -50,7 +50,7 @@ def axes_argument(
     Where the number of axes is known they are at least 0.
     """
     if isinstance(axis, (str, float)) or axis is None:
-        requirements.refuse(f"{axis!r} is no axis")
+        requirements.refuse(f"{axis!r} isn't an axis")
     given = integers_of(axis)
     if given is None:
         return None
@@ -66,7 +66,7 @@ def axis_argument(
 ) -> int | None:
     """The axis that an int names, None if it is unknown."""
     if isinstance(axis, (str, float, tuple, list)) or axis is None:
-        requirements.refuse(f"{axis!r} is no axis")
+        requirements.refuse(f"{axis!r} isn't an axis")
     return requirements.axis(axis, shape, added)
 
 

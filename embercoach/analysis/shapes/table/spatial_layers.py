@@ -61,7 +61,7 @@ def convolution(
     kernel_size: object,
     options: dict[str, object],
 ) -> Attributes:
-    """What the constructor of a convolution layer sets."""
+    """Return the attributes that the constructor of a convolution layer sets."""
     inner = size_of(requirements, channels[0], "in_channels")
     outer = size_of(requirements, channels[1], "out_channels")
     groups = options.get("groups", 1)
@@ -160,7 +160,7 @@ def _pool(
     stride: object,
     padding: object,
 ) -> Attributes:
-    """What the constructor of a pooling layer sets."""
+    """Return the attributes that the constructor of a pooling layer sets."""
     kernel = per_axis(requirements, kernel_size, axes, "kernel_size")
     strides = kernel if stride is None else per_axis(requirements, stride, axes, "stride")
     pads = per_axis(requirements, padding, axes, "padding")

@@ -9,7 +9,7 @@ A transfer function has MLX's parameters, after ``requirements``, and gets value
 - ``tuple``, ``list`` and ``dict`` of values, ``DTypeValue`` for a dtype, a ``slice`` of values.
 
 It returns a value, raises ``ShapeError`` (through ``requirements``) where MLX raises for all values
-of the symbols, and ``UNKNOWN`` or an array of an unknown shape where it can't tell. What Python
+of the symbols, and ``UNKNOWN`` or an array of an unknown shape where it can't decide. What Python
 can't bind (a keyword that the function doesn't have) raises ``TypeError``: the caller of a transfer
 function takes that for an unknown result.
 """
