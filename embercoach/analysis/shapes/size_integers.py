@@ -579,14 +579,31 @@ def compare(a: Integer, b: Integer) -> Comparison:
         return Comparison.POSSIBLE
     if a == b:
         return Comparison.EQUAL
-    difference = subtract(a, b)
+    return _compare_to_zero(subtract(a, b))
+
+
+def _compare_to_zero(difference: Integer | None) -> Comparison:
     if type(difference) is int:
         return Comparison.EQUAL if difference == 0 else Comparison.DIFFERENT
-    if isinstance(difference, SizeExpr):
-        if _never_divides(difference):
-            return Comparison.DIFFERENT
-        if sign_of_sizes(difference):
-            return Comparison.DEGENERATE
+    if not isinstance(difference, SizeExpr):
+        return Comparison.POSSIBLE
+    if _never_divides(difference):
+        return Comparison.DIFFERENT
+    if sign_of_sizes(difference):
+        return Comparison.DEGENERATE
+    return _compare_operands(difference)
+
+
+def _compare_operands(difference: SizeExpr) -> Comparison:
+    """Compare ``max(S - 1, 0) - S`` to zero: each operand may be the greatest."""
+    for factors, times in difference.terms.items():
+        atom = factors[0] if len(factors) == 1 else None
+        if isinstance(atom, SizeOperation) and atom.kind in ("min", "max"):
+            rest = subtract(difference, multiply(times, of_atom(atom)))
+            found = {_compare_to_zero(add(rest, multiply(times, o))) for o in atom.operands}
+            if found <= {Comparison.DIFFERENT, Comparison.DEGENERATE}:
+                return Comparison.DEGENERATE if len(found) > 1 else found.pop()
+            break
     return Comparison.POSSIBLE
 
 
