@@ -86,8 +86,7 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
     if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
         return False
     places = {id(one.place) for one in symbols}
-    is_lone = all(isinstance(n, SizeExpr) and n.symbol is not None for n in (left, right))
-    if len(places) > 1 and not (is_lone and event.operation.endswith("reshape")):
+    if len(places) > 1:
         return False
     assert event.condition is not None
     for a in symbols:

@@ -121,7 +121,8 @@ def index_dtype(requirements: Requirements, arrays: list[ShapedArray]) -> None:
         if array.dtype == "bool":
             requirements.fail("an array of bool isn't an index")
         dtype = array.dtype if at == 0 else promote(dtype, array.dtype)
-    if is_floating(dtype) or dtype == "complex64":
+    # A parameter may be created in a floating dtype, and loaded as integers.
+    if isinstance(dtype, str) and (is_floating(dtype) or dtype == "complex64"):
         requirements.fail(f"an array of {dtype} isn't an index")
 
 
