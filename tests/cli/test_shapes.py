@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -106,6 +107,12 @@ def test_json_has_sizes_names_and_what_is_unknown(embercoach: Cli, file: Path) -
     ("argument", "source", "words"),
     [
         ("model.py", "x = = 1\n", "model.py:1:5: invalid syntax"),
+        pytest.param(
+            "model.py",
+            "import mlx\ntype A = int\n",
+            "model.py:2:6: the running Python can't read this",
+            marks=pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 reads it"),
+        ),
         ("model.py", f"x = {'1' * 4_500_000}\n", "max-file-size"),
         ("model.py:9", "x = 1\n", "model.py has 1 line, got line 9"),
         ("model.py:1:2", "x = 1\n", "use FILE or FILE:LINE"),

@@ -34,8 +34,10 @@ def command(file: str, output_format: str) -> None:
     `model.py:12`, only that line is printed, and where its arrays are made.
     """
     from embercoach.cli.array_shapes import document
+    from embercoach.cli.flow import UserError
     from embercoach.cli.place import place_of, require_line
     from embercoach.cli.python_file import analysed_file
+    from embercoach.engine.inspection import python_error
     from embercoach.fixes.source_file import LineIndex
     from embercoach.report.styled import print_lines
     from embercoach.terminal_text import json_text
@@ -47,6 +49,9 @@ def command(file: str, output_format: str) -> None:
             raise click.UsageError(f"invalid location '{file}': use FILE or FILE:LINE")
         file, line = place.file, place.line
     source, shapes = analysed_file(file, _shapes)
+    if not shapes and (problem := python_error(source)) is not None:
+        at, column, message = problem
+        raise UserError(f"{file}:{at}:{column}: the running Python can't read this: {message}")
     index = LineIndex(source)
     if line is not None:
         require_line(line, index, file)
