@@ -1,0 +1,174 @@
+"""The integers of sizes: what is computed with symbols holds for the numbers they stand for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    Comparison,
+    Integer,
+    SizeExpr,
+    SizeSymbol,
+    add,
+    ceil_divide,
+    compare,
+    exact_quotient,
+    floor_divide,
+    greatest,
+    least,
+    modulo,
+    multiply,
+    of_atom,
+    substituted,
+    subtract,
+)
+
+SYMBOLS = {name: SizeSymbol(name) for name in ("a", "b", "c", "D", "part")}
+#: The text of a quotient times its divisor is the whole.
+SYMBOLS["part"].quotient = (SYMBOLS["D"], 3)
+OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Integer, Integer], Integer]]] = {
+    ast.Add: ("({} + {})", add),
+    ast.Sub: ("({} - {})", subtract),
+    ast.Mult: ("({} * {})", multiply),
+    ast.FloorDiv: ("({} // {})", floor_divide),
+    ast.Mod: ("({} % {})", modulo),
+}
+FUNCTIONS: dict[str, Callable[..., Integer]] = {
+    "min": lambda *numbers: least(numbers),
+    "max": lambda *numbers: greatest(numbers),
+    "ceil": ceil_divide,
+}
+TEMPLATES = [text for text, _ in OPERATORS.values()] + [f"{name}({{}}, {{}})" for name in FUNCTIONS]
+LEAVES = st.one_of(st.sampled_from(list(SYMBOLS)), st.integers(-6, 6).map("({})".format))
+#: Texts of expressions.
+EXPRESSIONS = st.recursive(
+    LEAVES,
+    lambda parts: st.builds(str.format, st.sampled_from(TEMPLATES), parts, parts),
+    max_leaves=6,
+)
+Values = dict[str, int]
+
+
+def integer(text: str) -> Integer:
+    """The integer of an expression's text."""
+    return _integer(ast.parse(text, mode="eval").body)
+
+
+def _integer(node: ast.expr) -> Integer:
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)][1](_integer(node.left), _integer(node.right))
+    if isinstance(node, ast.Call):
+        return FUNCTIONS[ast.unparse(node.func)](*map(_integer, node.args))
+    if isinstance(node, ast.Name):
+        return of_atom(SYMBOLS[node.id])
+    number: int = ast.literal_eval(node)
+    return number
+
+
+def value(text: str, values: Values) -> int | None:
+    """Python's value of an expression; None where it divides by zero."""
+    try:
+        return int(eval(text, {"ceil": lambda a, b: -(-a // b)}, dict(values)))
+    except ZeroDivisionError:
+        return None
+
+
+def put(number: Integer, values: Values) -> Integer:
+    """The integer for these numbers of its symbols."""
+    return substituted(number, {SYMBOLS[name]: n for name, n in values.items()})
+
+
+def assignments(first: int) -> st.SearchStrategy[list[Values]]:
+    numbers = {name: st.integers(first, 9) for name in SYMBOLS}
+    drawn = st.fixed_dictionaries(numbers).map(lambda v: {**v, "D": 3 * v["part"]})
+    return st.lists(drawn, min_size=4, max_size=8)
+
+
+@given(EXPRESSIONS, assignments(-9))
+def test_an_expression_has_the_value_of_python(text: str, drawn: list[Values]) -> None:
+    number = integer(text)
+    assume(number is not ANY_INT)
+    for values in drawn:
+        expected = value(text, values)
+        assert expected is None or put(number, values) == expected
+
+
+#: ``c * (a // (b + 1))`` is written ``c * a // (b + 1)``.
+UNGROUPED = pytest.mark.xfail(reason="a quotient by a sum is a factor without parentheses")
+
+
+@UNGROUPED
+@given(EXPRESSIONS, assignments(-9))
+def test_its_text_has_the_value_of_the_integer(text: str, drawn: list[Values]) -> None:
+    number = integer(text)
+    assume(isinstance(number, SizeExpr))
+    for values in drawn:
+        found = value(repr(number), values)
+        assert found is None or put(number, values) in (found, ANY_INT), repr(number)
+
+
+@given(EXPRESSIONS, EXPRESSIONS, st.booleans(), st.data())
+def test_a_comparison_holds_for_all_sizes(
+    left: str, right: str, near: bool, data: st.DataObject
+) -> None:
+    right = f"({left} + {right})" if near else right
+    found = compare(integer(left), integer(right))
+    assume(found is not Comparison.POSSIBLE)
+    for values in data.draw(assignments(1 if found is Comparison.DEGENERATE else 0)):
+        a, b = value(left, values), value(right, values)
+        assert None in (a, b) or (a == b) is (found is Comparison.EQUAL)
+
+
+@given(EXPRESSIONS, EXPRESSIONS, st.booleans(), assignments(0))
+def test_an_exact_quotient_leaves_no_rest(
+    dividend: str, divisor: str, times: bool, drawn: list[Values]
+) -> None:
+    a, b = integer(dividend), integer(divisor)
+    product = multiply(a, b)
+    found = exact_quotient(product if times else a, b)
+    if times and ANY_INT not in (a, b, product) and b != 0:
+        assert found == a
+    for values in drawn if found is not None and not times else []:
+        whole, part, quotient = put(a, values), put(b, values), put(found, values)
+        assert ANY_INT in (whole, part) or whole == multiply(part, quotient)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("2 * a + 1", "2 * b", Comparison.DIFFERENT),
+        ("a + b", "a", Comparison.DEGENERATE),
+        ("a * b + 1", "a", Comparison.DEGENERATE),
+        ("a + 1", "b", Comparison.POSSIBLE),
+        ("(a * 3 + b) // 3", "a + b // 3", Comparison.EQUAL),
+        ("a * 6 // 4", "3 * a // 2", Comparison.EQUAL),
+        ("a // 2 // 3", "a // 6", Comparison.EQUAL),
+        ("a * b // (c * b)", "a // c", Comparison.EQUAL),
+        ("min(a, a + 1)", "a", Comparison.EQUAL),
+        ("max(a + b, c, a + b + 2)", "max(c, b + a + 2)", Comparison.EQUAL),
+        ("(a * c + b * c) // (a + b)", "c", Comparison.EQUAL),
+    ],
+)
+def test_comparisons(left: str, right: str, expected: Comparison) -> None:
+    assert compare(integer(left), integer(right)) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("b + a * 2 - 1", "2 * a + b - 1"),
+        ("3 - a", "3 - a"),
+        ("part * 3 * a", "a * D"),
+        ("ceil(a, 4)", "-((-a) // 4)"),
+        ("min(a, 8) * (b // 2)", "(b // 2) * min(8, a)"),
+        pytest.param("c * (a // (b + 1))", "c * (a // (b + 1))", marks=UNGROUPED),
+    ],
+)
+def test_texts(text: str, printed: str) -> None:
+    assert repr(integer(text)) == printed
