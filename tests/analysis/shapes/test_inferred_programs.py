@@ -1,11 +1,9 @@
-"""Programs with the shapes of their arrays: a line's comment names those that it assigns."""
+"""Programs with the shapes of their arrays: a line's comment says what it assigns or returns."""
 
 from __future__ import annotations
 
 import tokenize
 from io import StringIO
-from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -19,492 +17,365 @@ import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Optional
-
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
-
 """
 
-PROGRAMS = {
-    "unpacked sizes": """
-        def f(x: mx.array):
-            B, S, D = x.shape
-            y = mx.exp(x)  # [B, S, D]
-            return y.reshape(B * S, D)  # [B * S, D]
-        """,
-    "sizes of a parameter that are not unpacked": """
-        def f(x: mx.array):
-            n = len(x)
-            y = mx.zeros((x.shape[0], x.shape[-1] // 2), dtype=mx.int32)  # i32[n, ?]
-        """,
-    "a constructor's attributes": """
-        class Attention(nn.Module):
-            def __init__(self, dims, heads):
-                super().__init__()
-                self.heads = heads
-                self.head_dim = dims // heads
-                self.q = nn.Linear(dims, dims)
-
-            def __call__(self, x):
-                B, S, _ = x.shape
-                q = self.q(x)  # [B, S, dims]
-                q = q.reshape(B, S, self.heads, -1)  # [B, S, heads, dims // heads]
-                return q.transpose(0, 2, 1, 3)  # [B, heads, S, dims // heads]
-        """,
-    "a configuration's fields": """
-        @dataclass
-        class Config:
-            dims: int
-            heads: int = 4
-            head_dim: Optional[int] = None
-
-            def __post_init__(self):
-                if self.head_dim is None:
-                    self.head_dim = self.dims // self.heads
-
-        class Layer(nn.Module):
-            def __init__(self, config: Config):
-                super().__init__()
-                self.up = nn.Linear(config.dims, config.heads * config.head_dim)
-
-            def __call__(self, x):
-                return self.up(x)
-
-        y = Layer(Config(32))(mx.zeros((2, 32)))  # f32[2, 32]
-        z = Layer(Config(32, head_dim=6))(mx.zeros((2, 32)))  # f32[2, 24]
-        """,
-    "nested configurations": """
-        @dataclass
-        class Inner:
-            dims: int = 8
-
-        @dataclass
-        class Outer:
-            inner: Inner = field(default_factory=Inner)
-            out: int = 3
-
-            @classmethod
-            def from_dict(cls, values):
-                return cls(**values)
-
-        class Model(nn.Module):
-            def __init__(self, config: Outer):
-                super().__init__()
-                self.w = mx.zeros((config.inner.dims, config.out))
-
-            def __call__(self, x):
-                y = x @ self.w
-                return y
-
-        y = Model(Outer())(mx.zeros((5, 8)))  # f32[5, 3]
-        z = Model(Outer.from_dict({"inner": Inner(2), "out": 7}))(mx.zeros((5, 2)))  # f32[5, 7]
-        """,
-    "Sequential": """
-        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3), mx.exp)
-        y = model(mx.zeros((4, 8)))  # f32[4, 3]
-        """,
-    "layers in a loop": """
-        class MLP(nn.Module):
-            def __init__(self, sizes):
-                super().__init__()
-                self.layers = [nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:])]
-
-            def __call__(self, x):
-                for layer in self.layers:
-                    x = nn.relu(layer(x))
-                return x
-
-        y = MLP([4, 8, 16])(mx.zeros((2, 4)))  # f32[2, 16]
-        """,
-    "as many layers as a symbol says": """
-        class Stack(nn.Module):
-            def __init__(self, dims, depth):
-                super().__init__()
-                self.layers = [nn.Linear(dims, dims) for _ in range(depth)]
-
-            def __call__(self, x):
-                B, S, D = x.shape
-                for layer in self.layers:
-                    x = x + layer(x)  # [B, S, dims]
-                return x  # [B, S, ?]
-        """,
-    "a conditional layer": """
-        class Block(nn.Module):
-            def __init__(self, dims, hidden=None):
-                super().__init__()
-                self.project = nn.Linear(dims, hidden) if hidden is not None else nn.Identity()
-
-            def __call__(self, x):
-                return self.project(x)
-
-        y = Block(8)(mx.zeros((2, 8)))  # f32[2, 8]
-        z = Block(8, 5)(mx.zeros((2, 8)))  # f32[2, 5]
-        """,
-    "an optional input": """
-        def attend(q: mx.array, k: mx.array, mask=None, scale: Optional[float] = None):
-            B, H, S, D = q.shape
-            B, H, T, D = k.shape
-            scores = (q * (scale or D**-0.5)) @ k.swapaxes(-1, -2)  # f32[1, 2, 5, 5]
-            if mask is not None:
-                scores = scores + mask[:, None, :S, :T]
-            return mx.softmax(scores, axis=-1)
-
-        q = mx.zeros((1, 2, 5, 4))
-        y = attend(q, q)  # f32[1, 2, 5, 5]
-        z = attend(q, q, mx.zeros((1, 9, 9)))  # f32[1, 2, 5, 5]
-        """,
-    "an optional input without calls": """
-        def attend(q: mx.array, k: mx.array, mask: Optional[mx.array] = None):
-            B, H, S, D = q.shape
-            B, H, T, D = k.shape
-            scores = (q * D**-0.5) @ k.swapaxes(-1, -2)  # [B, H, S, T]
-            if mask is not None:
-                scores = mx.where(mask.reshape(B, 1, S, T), scores, -1e9)  # [B, H, S, T]
-            return mx.softmax(scores, axis=-1)  # [B, H, S, T]
-        """,
-    "a branch on ndim": """
-        def f(x):
-            if x.ndim == 2:
-                x = x[None]
-            B, S, D = x.shape
-            return x.sum(axis=1)  # f32[B, 4]
-
-        y = f(mx.zeros((3, 4)))  # f32[1, 4]
-        z = f(mx.zeros((2, 3, 4)))  # f32[2, 4]
-        """,
-    "a branch on a size": """
-        def f(x):
-            if x.shape[-1] % 2 == 1:
-                x = mx.pad(x, [(0, 0), (0, 1)])
-            return x.reshape(x.shape[0], -1, 2)
-
-        y = f(mx.zeros((3, 5)))  # f32[3, 3, 2]
-        z = f(mx.zeros((3, 4)))  # f32[3, 2, 2]
-        """,
-    "different branches": """
-        def f(x: mx.array, wide: bool):
-            B, D = x.shape
-            y = mx.zeros((B, 4)) if wide else mx.zeros((B, 2))  # f32[B, ?]
-            z = mx.zeros((B, 4)) if wide else mx.zeros(B)  # f32[..., ?]
-            w = mx.zeros(B) if wide else mx.zeros(B, mx.float16)  # [B]
-        """,
-    "a helper": """
-        def split(x, heads):
-            B, S, D = x.shape
-            return x.reshape(B, S, heads, D // heads)  # f32[2, 3, ?, ?]
-
-        y = split(mx.zeros((2, 3, 8)), 4)  # f32[2, 3, 4, 2]
-        z = split(mx.zeros((2, 3, 6)), 2)  # f32[2, 3, 2, 3]
-        """,
-    "partial": """
-        def split(x, heads, *, axis=-1):
-            return mx.stack(mx.split(x, heads, axis=axis))
-
-        y = partial(split, heads=4)(mx.zeros((2, 8)))  # f32[4, 2, 2]
-        z = partial(split, axis=0)(mx.zeros((2, 8)), 2)  # f32[2, 1, 8]
-        """,
-    "properties": """
-        class Heads:
-            def __init__(self, dims, heads):
-                self.dims, self.heads = dims, heads
-
-            @property
-            def size(self):
-                return self.dims // self.heads
-
-        y = mx.zeros((3, Heads(32, 4).size))  # f32[3, 8]
-        """,
-    "inheritance": """
-        class Base(nn.Module):
-            def __init__(self, dims):
-                super().__init__()
-                self.proj = nn.Linear(dims, 2 * dims)
-
-            def mix(self, x):
-                return x
-
-            def __call__(self, x):
-                return self.mix(self.proj(x))
-
-        class Halved(Base):
-            def mix(self, x):
-                return x[..., ::2]
-
-        class Doubled(Base):
-            def __call__(self, x):
-                y = super().__call__(x)
-                return mx.concatenate([y, y], axis=-1)
-
-        y = Base(4)(mx.zeros((3, 4)))  # f32[3, 8]
-        z = Halved(4)(mx.zeros((3, 4)))  # f32[3, 4]
-        w = Doubled(4)(mx.zeros((3, 4)))  # f32[3, 16]
-        """,
-    "vmap": """
-        def dot(a, b):
-            return (a * b).sum()
-
-        x = mx.zeros((5, 7))
-        y = mx.vmap(dot)(x, x)  # f32[5]
-        z = mx.vmap(dot, in_axes=(1, None))(x, mx.zeros(5))  # f32[7]
-        """,
-    "compile": """
-        @mx.compile
-        def f(x):
-            return x[:, None] * x
-
-        @partial(mx.compile, shapeless=True)
-        def g(x):
-            return x.T
-
-        y = f(mx.zeros((3, 3)))  # f32[3, 3, 3]
-        z = g(mx.zeros((3, 4)))  # f32[4, 3]
-        w = mx.compile(lambda x: x.sum(axis=0))(mx.zeros((3, 4)))  # f32[4]
-        """,
-    "gradients": """
-        def loss(w, x):
-            return (x @ w).square().mean()
-
-        w, x = mx.zeros((4, 2)), mx.zeros((3, 4))
-        value, gradient = mx.value_and_grad(loss)(w, x)  # f32[]; f32[4, 2]
-        y = mx.grad(loss, argnums=1)(w, x)  # f32[3, 4]
-        """,
-    "a custom function": """
-        @mx.custom_function
-        def f(x, y):
-            return x @ y
-
-        @f.vjp
-        def f_vjp(primals, cotangent, output):
-            x, y = primals
-            return cotangent @ y.T, x.T @ cotangent
-
-        z = f(mx.zeros((2, 3)), mx.zeros((3, 4)))  # f32[2, 4]
-        """,
-    "star arguments": """
-        def total(*arrays, axis=0, **others):
-            return mx.concatenate(arrays, axis=others.get("along", axis))
-
-        parts = [mx.zeros((2, 3)), mx.zeros((4, 3))]
-        options = {"axis": 1}
-        y = total(*parts)  # f32[6, 3]
-        z = total(parts[0], parts[0], **options)  # f32[2, 6]
-        w = total(parts[0], parts[0], along=1)  # f32[2, 6]
-        """,
-    "comprehensions": """
-        x = mx.zeros((2, 6))
-        parts = [x[:, i : i + 2] for i in range(3)]
-        y = mx.stack(parts)  # f32[3, 2, 2]
-        z = {name: mx.zeros(len(name)) for name in ("a", "bc")}["bc"]  # f32[2]
-        w = sum(part.sum(axis=0) for part in parts)  # f32[2]
-        """,
-    "a cache that grows in a loop": """
-        def decode(x: mx.array, steps: int):
-            B, D = x.shape
-            cache = mx.zeros((B, 0, D))
-            for _ in range(steps):
-                cache = mx.concatenate([cache, x[:, None]], axis=1)  # [B, ?, D]
-                x = cache.mean(axis=1)
-            return cache  # [B, ?, D]
-        """,
-    "NumPy arrays": """
-        def f(n: int):
-            grid = np.arange(n)[:, None] * np.ones((1, 4))
-            return mx.array(grid)  # [n, 4]
-
-        y = mx.array(np.zeros((2, 3), dtype=np.float32)[..., None])  # [2, 3, 1]
-        z = mx.array([[1, 2, 3], [4, 5, 6]])  # i32[2, 3]
-        """,
-    "einsum": """
-        def f(x: mx.array, w: mx.array):
-            B, S, D = x.shape
-            n, _, k = w.shape
-            y = mx.einsum("bsd,ndk->bnsk", x, w)  # [B, n, S, k]
-            return mx.einsum("bnsk->bn", y)  # [B, n]
-        """,
-    "reshape": """
-        def f(x: mx.array):
-            B, H, W, C = x.shape
-            y = x.reshape(B, H // 2, 2, W // 2, 2, C)  # [B, H // 2, 2, W // 2, 2, C]
-            y = x.reshape(B, -1, C)  # [B, H * W, C]
-            y = x.flatten(1, 2)  # [B, H * W, C]
-            y = x.reshape(B, -1)  # [B, H * W * C]
-            y = x.reshape(-1, *x.shape[2:])  # [B * H, W, C]
-
-        z = mx.zeros((4, 6)).reshape(3, -1, math.prod((2, 2)))  # f32[3, 2, 4]
-        """,
-    "leading axes of any number": """
-        def f(x: mx.array, heads: int):
-            *B, D = x.shape
-            y = x.reshape(*x.shape[:-1], heads, -1)  # [*B, heads, D // heads]
-            z = y.sum(axis=-1)  # [*B, heads]
-        """,
-    "dtypes": """
-        def f(x: mx.array, y: mx.array):
-            (n,) = x.shape
-            a = x.astype(mx.bfloat16) + 1.0  # bf16[n]
-            c = mx.zeros(n, dtype=y.dtype)  # [n] dtype of y
-            d = mx.zeros(n, dtype=mx.float32) * mx.zeros(n, dtype=mx.bfloat16)  # f32[n]
-            e = c * mx.zeros(n, mx.float16)  # [n] dtype of y and float16
-            g = c > 0  # bool[n]
-        """,
-    "set_dtype": """
-        model = nn.Linear(4, 3)
-        y = model(mx.zeros((2, 4), mx.bfloat16))  # [2, 3]
-        model.set_dtype(mx.bfloat16)
-        z = model(mx.zeros((2, 4), mx.bfloat16))  # bf16[2, 3]
-        """,
-    "a layer's parameters": """
-        class Norm(nn.Module):
-            def __init__(self, dims):
-                super().__init__()
-                self.weight = mx.ones((dims,))
-
-            def __call__(self, x):
-                w = self.weight  # [dims] dtype of parameters
-                v = w * mx.zeros(w.shape, mx.float32)  # f32[dims]
-                return v
-        """,
-    "named tuples": """
-        class State(NamedTuple):
-            c: mx.array
-            n: mx.array
-
-        def step(state: State, x):
-            c, n = state
-            return State(c + x, n=n.sum(axis=-1))
-
-        state = step(State(mx.zeros((2, 3)), mx.zeros((2, 3))), mx.zeros(3))
-        y = state.c  # f32[2, 3]
-        c, n = state  # f32[2, 3]; f32[2]
-        """,
-    "try and except": """
-        def f(x: mx.array):
-            n, d = x.shape
-            try:
-                y = x.reshape(n, 2, d // 2)  # [n, 2, d // 2]
-            except ValueError:
-                y = mx.zeros((n, 2, 1))  # f32[n, 2, 1]
-            return y  # [n, 2, ?]
-        """,
-    "while": """
-        def f(x: mx.array):
-            n, d = x.shape
-            k = 1
-            while k < d:
-                x = x + mx.roll(x, k, axis=-1)  # [n, d]
-                k *= 2
-            return x  # [n, d]
-        """,
-    "mutual recursion": """
-        def even(x, n):
-            return x if n == 0 else odd(x + 1.0, n - 1)
-
-        def odd(x, n):
-            return even(mx.concatenate([x, x]), n - 1)
-
-        def endless(x):
-            return endless(x)[0]
-
-        y = even(mx.zeros(2), 3)
-        z = endless(mx.zeros(3))
-        w = mx.zeros(3)  # f32[3]
-        """,
-    "a closure and a global": """
-        WIDTH = 6
-
-        def make(n):
-            def inner(x):
-                return mx.broadcast_to(x, (n, WIDTH))
-
-            return inner
-
-        y = make(4)(mx.zeros(6))  # f32[4, 6]
-        """,
-    "a loop over numbers": """
-        x = mx.zeros((2, 3))
-        for i, n in enumerate((4, 5)):
-            x = mx.zeros((len(x), n))  # f32[2, n]
-        y = x  # f32[2, 5]
-        """,
-}
-
-FILES = {
-    "a helper of another file": {
-        "main.py": """
-            from layers import Up, up as widen
-
-            y = Up(4)(mx.zeros((2, 4)))  # f32[2, 12]
-            z = widen(mx.zeros((2, 5)))  # f32[2, 10]
-            """,
-        "layers.py": """
-            class Up(nn.Module):
-                def __init__(self, dims):
-                    super().__init__()
-                    self.proj = nn.Linear(dims, 3 * dims)
-
-                def __call__(self, x):
-                    return self.proj(x)
-
-            def up(x):
-                return mx.concatenate([x, x], axis=-1)
-            """,
-    },
-    "a package": {
-        "main.py": """
-            import pack.sizes as sizes
-            from pack import make
-
-            y = make()  # f32[7, 2]
-            z = mx.zeros(sizes.ROWS)  # f32[7]
-            """,
-        "pack/__init__.py": "from .making import make",
-        "pack/making.py": """
-            from .sizes import ROWS
-
-            def make():
-                return mx.zeros((ROWS, 2))  # f32[7, 2]
-            """,
-        "pack/sizes.py": "ROWS = 7",
-    },
-    "files that import each other": {
-        "main.py": """
-            import other
-
-            def pair(x):
-                return mx.stack([x, x])
-
-            y = other.both(mx.zeros(3))  # f32[2, 3]
-            """,
-        "other.py": """
-            import main
-
-            def both(x):
-                return main.pair(x)
-            """,
-    },
-}
+#: ``=`` begins a program, ``-`` a file other than its first.
+PROGRAMS = """
+= unpacked sizes
+def f(x: mx.array):
+    B, S, D = x.shape
+    y = mx.exp(x)  # [B, S, D]
+    return y.reshape(B * S, D)  # [B * S, D]
+= sizes that are not unpacked
+def f(x: mx.array):
+    n = len(x)
+    y = mx.zeros((x.shape[0], x.shape[-1] // 2), dtype=mx.int32)  # i32[n, ?]
+= a constructor's attributes
+class Attention(nn.Module):
+    def __init__(self, dims, heads):
+        self.heads, self.head_dim = heads, dims // heads
+        self.q = nn.Linear(dims, dims)
+    def __call__(self, x):
+        B, S, _ = x.shape
+        q = self.q(x)  # [B, S, dims]
+        q = q.reshape(B, S, self.heads, -1)  # [B, S, heads, dims // heads]
+        return q.transpose(0, 2, 1, 3)  # [B, heads, S, dims // heads]
+= a configuration's fields
+@dataclass
+class Config:
+    dims: int
+    heads: int = 4
+    head_dim: Optional[int] = None
+    def __post_init__(self):
+        if self.head_dim is None:
+            self.head_dim = self.dims // self.heads
+class Layer(nn.Module):
+    def __init__(self, config: Config):
+        self.up = nn.Linear(config.dims, config.heads * config.head_dim)
+    def __call__(self, x):
+        return self.up(x)
+y = Layer(Config(32))(mx.zeros((2, 32)))  # f32[2, 32]
+z = Layer(Config(32, head_dim=6))(mx.zeros((2, 32)))  # f32[2, 24]
+= nested configurations
+@dataclass
+class Inner:
+    dims: int = 8
+@dataclass
+class Outer:
+    inner: Inner = field(default_factory=Inner)
+    out: int = 3
+    @classmethod
+    def from_dict(cls, values):
+        return cls(**values)
+def f(config: Outer, x):
+    return x @ mx.zeros((config.inner.dims, config.out))
+y = f(Outer(), mx.zeros((5, 8)))  # f32[5, 3]
+z = f(Outer.from_dict({"inner": Inner(2), "out": 7}), mx.zeros((5, 2)))  # f32[5, 7]
+= Sequential
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3), mx.exp)
+y = model(mx.zeros((4, 8)))  # f32[4, 3]
+= layers in a loop
+class MLP(nn.Module):
+    def __init__(self, sizes):
+        self.layers = [nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:])]
+    def __call__(self, x):
+        for layer in self.layers:
+            x = nn.relu(layer(x))
+        return x
+y = MLP([4, 8, 16])(mx.zeros((2, 4)))  # f32[2, 16]
+= as many layers as a symbol says
+class Stack(nn.Module):
+    def __init__(self, dims, depth):
+        self.layers = [nn.Linear(dims, dims) for _ in range(depth)]
+    def __call__(self, x):
+        B, S, _ = x.shape
+        for layer in self.layers:
+            x = x + layer(x)  # [B, S, dims]
+        return x[:, -1:]  # [B, min(1, S), ?]
+= a conditional layer
+class Block(nn.Module):
+    def __init__(self, dims, hidden=None):
+        self.project = nn.Linear(dims, hidden) if hidden is not None else nn.Identity()
+    def __call__(self, x):
+        return self.project(x)
+y = Block(8)(mx.zeros((2, 8)))  # f32[2, 8]
+z = Block(8, 5)(mx.zeros((2, 8)))  # f32[2, 5]
+= an optional input
+def attend(q: mx.array, mask: Optional[mx.array] = None, scale: Optional[float] = None):
+    B, H, S, D = q.shape
+    scores = (q * (scale or D**-0.5)) @ q.swapaxes(-1, -2)  # [B, H, S, S]
+    if mask is not None:
+        scores = mx.where(mask.reshape(B, 1, S, S), scores, -1e9)  # [B, H, S, S]
+    return mx.softmax(scores, axis=-1)  # [B, H, S, S]
+= an optional input of calls
+def attend(q, mask=None):
+    scores = q @ q.T  # f32[5, 5]
+    if mask is not None:
+        scores = scores + mask[:5, :5]
+    return scores
+y = attend(mx.zeros((5, 4)))  # f32[5, 5]
+z = attend(mx.zeros((5, 4)), mx.zeros((9, 9)))  # f32[5, 5]
+= a branch on ndim
+def f(x):
+    if x.ndim == 2:
+        x = x[None]
+    B, S, D = x.shape
+    return x.sum(axis=1)  # f32[B, 4]
+y = f(mx.zeros((3, 4)))  # f32[1, 4]
+z = f(mx.zeros((2, 3, 4)))  # f32[2, 4]
+= a branch on a size
+def f(x):
+    if x.shape[-1] % 2 == 1:
+        x = mx.pad(x, [(0, 0), (0, 1)])
+    return x.reshape(x.shape[0], -1, 2)
+y = f(mx.zeros((3, 5)))  # f32[3, 3, 2]
+z = f(mx.zeros((3, 4)))  # f32[3, 2, 2]
+= different branches
+def f(x: mx.array, wide: bool):
+    B, D = x.shape
+    y = mx.zeros((B, 4)) if wide else mx.zeros((B, 2))  # f32[B, ?]
+    z = mx.zeros((B, 4)) if wide else mx.zeros(B)  # f32[..., ?]
+    w = mx.zeros(B) if wide else mx.zeros(B, mx.float16)  # [B]
+= a helper
+def split(x, heads):
+    B, S, D = x.shape
+    return x.reshape(B, S, heads, D // heads)  # f32[2, 3, ?, ?]
+y = split(mx.zeros((2, 3, 8)), 4)  # f32[2, 3, 4, 2]
+z = split(mx.zeros((2, 3, 6)), 2)  # f32[2, 3, 2, 3]
+= partial
+def split(x, heads, *, axis=-1):
+    return mx.stack(mx.split(x, heads, axis=axis))
+y = partial(split, heads=4)(mx.zeros((2, 8)))  # f32[4, 2, 2]
+z = partial(split, axis=0)(mx.zeros((2, 8)), 2)  # f32[2, 1, 8]
+= properties
+class Heads:
+    def __init__(self, dims, heads):
+        self.dims, self.heads = dims, heads
+    @property
+    def size(self):
+        return self.dims // self.heads
+y = mx.zeros((3, Heads(32, 4).size))  # f32[3, 8]
+= inheritance
+class Base(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        self.proj = nn.Linear(dims, 2 * dims)
+    def mix(self, x):
+        return x
+    def __call__(self, x):
+        return self.mix(self.proj(x))
+class Halved(Base):
+    def mix(self, x):
+        return x[..., ::2]
+class Doubled(Base):
+    def __call__(self, x):
+        y = super().__call__(x)
+        return mx.concatenate([y, y], axis=-1)
+y = Base(4)(mx.zeros((3, 4)))  # f32[3, 8]
+z = Halved(4)(mx.zeros((3, 4)))  # f32[3, 4]
+w = Doubled(4)(mx.zeros((3, 4)))  # f32[3, 16]
+= vmap
+def dot(a, b):
+    return (a * b).sum()
+y = mx.vmap(dot)(mx.zeros((5, 7)), mx.zeros((5, 7)))  # f32[5]
+z = mx.vmap(dot, in_axes=(1, None))(mx.zeros((5, 7)), mx.zeros(5))  # f32[7]
+= compile
+@mx.compile
+def f(x):
+    return x[:, None] * x
+@partial(mx.compile, shapeless=True)
+def g(x):
+    return x.T
+y = f(mx.zeros((3, 3)))  # f32[3, 3, 3]
+z = g(mx.zeros((3, 4)))  # f32[4, 3]
+w = mx.compile(lambda x: x.sum(axis=0))(mx.zeros((3, 4)))  # f32[4]
+= gradients
+def loss(w, x):
+    return (x @ w).square().mean()
+w, x = mx.zeros((4, 2)), mx.zeros((3, 4))
+value, gradient = mx.value_and_grad(loss)(w, x)  # f32[]; f32[4, 2]
+y = mx.grad(loss, argnums=1)(w, x)  # f32[3, 4]
+= a custom function
+@mx.custom_function
+def f(x, y):
+    return x @ y
+@f.vjp
+def f_vjp(primals, cotangent, output):
+    return cotangent @ primals[1].T, primals[0].T @ cotangent
+z = f(mx.zeros((2, 3)), mx.zeros((3, 4)))  # f32[2, 4]
+= star arguments
+def total(*arrays, axis=0, **others):
+    return mx.concatenate(arrays, axis=others.get("along", axis))
+parts, options = [mx.zeros((2, 3)), mx.zeros((2, 3))], {"axis": 1}
+y = total(*parts, mx.zeros((1, 3)))  # f32[5, 3]
+z = total(*parts, **options)  # f32[2, 6]
+w = total(*parts, along=1)  # f32[2, 6]
+= comprehensions
+x = mx.zeros((2, 6))
+parts = [x[:, i : i + 2] for i in range(3)]
+y = mx.stack(parts)  # f32[3, 2, 2]
+z = {name: mx.zeros(len(name)) for name in ("a", "bc")}["bc"]  # f32[2]
+w = sum(part.sum(axis=0) for part in parts)  # f32[2]
+= a cache that grows in a loop
+def decode(x: mx.array, steps: int):
+    B, D = x.shape
+    cache = mx.zeros((B, 0, D))
+    for _ in range(steps):
+        cache = mx.concatenate([cache, x[:, None]], axis=1)  # [B, ?, D]
+        x = cache.mean(axis=1)
+    return cache  # [B, ?, D]
+= NumPy arrays
+def f(n: int):
+    grid = np.arange(n)[:, None] * np.ones((1, 4))
+    return mx.array(grid)  # [n, 4]
+y = mx.array(np.zeros((2, 3), dtype=np.float32)[..., None])  # [2, 3, 1]
+z = mx.array([[1, 2, 3], [4, 5, 6]])  # i32[2, 3]
+= einsum
+def f(x: mx.array, w: mx.array):
+    B, S, D = x.shape
+    n, _, k = w.shape
+    y = mx.einsum("bsd,ndk->bnsk", x, w)  # [B, n, S, k]
+    return mx.einsum("bnsk->bn", y)  # [B, n]
+= reshape
+def f(x: mx.array):
+    B, H, W, C = x.shape
+    y = x.reshape(B, H // 2, 2, W // 2, 2, C)  # [B, H // 2, 2, W // 2, 2, C]
+    y = x.reshape(B, -1, C)  # [B, H * W, C]
+    y = x.flatten(1)  # [B, H * W * C]
+    y = x.reshape(-1, *x.shape[2:])  # [B * H, W, C]
+z = mx.zeros((4, 6)).reshape(3, -1, math.prod((2, 2)))  # f32[3, 2, 4]
+= leading axes of any number
+def f(x: mx.array, heads: int):
+    *B, D = x.shape
+    y = x.reshape(*x.shape[:-1], heads, -1)  # [*B, heads, D // heads]
+    z = y.sum(axis=-1)  # [*B, heads]
+= dtypes
+def f(x: mx.array, y: mx.array):
+    (n,) = x.shape
+    a = x.astype(mx.bfloat16) + 1.0  # bf16[n]
+    b = mx.zeros(n, dtype=y.dtype)  # [n] dtype of y
+    c = mx.zeros(n, dtype=mx.float32) * a  # f32[n]
+    d = b * mx.zeros(n, mx.float16)  # [n] dtype of y and float16
+    e = b > 0  # bool[n]
+= set_dtype
+model = nn.Linear(4, 3)
+model.set_dtype(mx.bfloat16)
+z = model(mx.zeros((2, 4), mx.bfloat16))  # bf16[2, 3]
+= a layer's parameters
+class Norm(nn.Module):
+    def __init__(self, dims):
+        self.weight = mx.ones((dims,))
+    def __call__(self, x):
+        w = self.weight  # [dims] dtype of parameters
+        return w * mx.zeros(w.shape, mx.float32)  # f32[dims]
+= named tuples
+class State(NamedTuple):
+    c: mx.array
+    n: mx.array
+def step(state: State, x):
+    c, n = state
+    return State(c + x, n=n.sum(axis=-1))
+state = step(State(mx.zeros((2, 3)), mx.zeros((2, 3))), mx.zeros(3))
+y = state.c  # f32[2, 3]
+c, n = state  # f32[2, 3]; f32[2]
+= try and except
+def f(x: mx.array):
+    n, d = x.shape
+    try:
+        y = x.reshape(n, 2, d // 2)  # [n, 2, d // 2]
+    except ValueError:
+        y = mx.zeros((n, 2, 1))  # f32[n, 2, 1]
+    return y  # [n, 2, ?]
+= while
+def f(x: mx.array):
+    n, d = x.shape
+    k = 1
+    while k < d:
+        x = x + mx.roll(x, k, axis=-1)  # [n, d]
+        k *= 2
+    return x  # [n, d]
+= mutual recursion
+def even(x, n):
+    return x if n == 0 else odd(x + 1.0, n - 1)
+def odd(x, n):
+    return even(mx.concatenate([x, x]), n - 1)
+y = even(mx.zeros(2), 10**9)
+z = mx.zeros(3)  # f32[3]
+= a closure
+WIDTH = 6
+def make(n):
+    def inner(x):
+        return mx.broadcast_to(x, (n, WIDTH))
+    return inner
+y = make(4)(mx.zeros(6))  # f32[4, 6]
+= the last round of a loop
+x = mx.zeros((2, 3))
+for n in (4, 5):
+    x = mx.zeros((len(x), n))  # f32[2, n]
+y = x  # f32[2, 5]
+= another file
+from layers import Up, up as widen
+y = Up(4)(mx.zeros((2, 4)))  # f32[2, 12]
+z = widen(mx.zeros((2, 5)))  # f32[2, 10]
+- layers.py
+class Up(nn.Module):
+    def __init__(self, dims):
+        self.proj = nn.Linear(dims, 3 * dims)
+    def __call__(self, x):
+        return self.proj(x)
+def up(x):
+    return mx.concatenate([x, x], axis=-1)
+= a package
+import pack.sizes as sizes
+from pack import make
+y = make()  # f32[7, 2]
+z = mx.zeros(sizes.ROWS)  # f32[7]
+- pack/__init__.py
+from .making import make
+- pack/making.py
+from .sizes import ROWS
+def make():
+    return mx.zeros((ROWS, 2))  # f32[7, 2]
+- pack/sizes.py
+ROWS = 7
+= files that import each other
+import other
+def pair(x):
+    return mx.stack([x, x])
+y = other.both(mx.zeros(3))  # f32[2, 3]
+- other.py
+import main
+def both(x):
+    return main.pair(x)
+"""
+BY_NAME = dict(part.split("\n", 1) for part in PROGRAMS.split("\n= ")[1:])
 
 
-def check(project: Project, path: Path, source: str) -> None:
-    """Compare the arrays of lines with comments with these."""
-    by_line: dict[int, list[AssignedShape]] = {}
-    for one in assigned_shapes(project.open(path, source)):
-        by_line.setdefault(one.line, []).append(one)
-    found, expected = {}, {}
-    for token in tokenize.generate_tokens(StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            text, line = token.string.removeprefix("#").strip(), token.start[0]
-            expected[line] = text
-            has_dtype = " dtype of " in text
-            found[line] = "; ".join(
-                _text(one, has_dtype=has_dtype) for one in by_line.get(line, ())
-            )
-    assert found == expected
+@pytest.mark.parametrize("name", BY_NAME)
+def test_programs(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("project")
+    files = dict(part.split("\n", 1) for part in f"main.py\n{BY_NAME[name]}".split("\n- "))
+    for file, program in files.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(IMPORTS + program)
+    for file, program in files.items():
+        found = assigned_shapes(Project().open(folder / file, IMPORTS + program))
+        for line, text in comments(IMPORTS + program).items():
+            arrays = [text_of(one, has_dtype="] " in text) for one in found if one.line == line]
+            assert "; ".join(arrays) == text, program.splitlines()[line - IMPORTS.count("\n") - 1]
 
 
-def _text(one: AssignedShape, *, has_dtype: bool) -> str:
-    """The array's text; a size without a name, such as one of several calls, is ``?``."""
+def comments(source: str) -> dict[int, str]:
+    tokens = tokenize.generate_tokens(StringIO(source).readline)
+    found = [token for token in tokens if token.type == tokenize.COMMENT]
+    return {token.start[0]: token.string.removeprefix("# ") for token in found}
+
+
+def text_of(one: AssignedShape, *, has_dtype: bool) -> str:
+    """The array's text; a size that the program gives no name is ``?``."""
     parts = one.shape.head, one.shape.tail
     head, tail = (tuple(n if is_named(n) else ANY_INT for n in part) for part in parts)
     text = written(ArrayShape(head, one.shape.middle, tail), one.dtype)
@@ -513,18 +384,3 @@ def _text(one: AssignedShape, *, has_dtype: bool) -> str:
 
 def is_named(size: Integer) -> bool:
     return not isinstance(size, SizeExpr) or all(one.is_named for one in size.symbols)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(name: str) -> None:
-    check(Project(), Path("program.py"), IMPORTS + dedent(PROGRAMS[name]))
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_programs_of_files(name: str, tmp_path: Path) -> None:
-    for file, program in FILES[name].items():
-        path = tmp_path / file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(IMPORTS + dedent(program))
-    for file in FILES[name]:
-        check(Project(), tmp_path / file, (tmp_path / file).read_text())
