@@ -50,13 +50,11 @@ class Config:
     heads: int = 4
     head_dim: Optional[int] = None
     def __post_init__(self):
-        if self.head_dim is None:
-            self.head_dim = self.dims // self.heads
+        if self.head_dim is None: self.head_dim = self.dims // self.heads
 class Layer(nn.Module):
     def __init__(self, config: Config):
         self.up = nn.Linear(config.dims, config.heads * config.head_dim)
-    def __call__(self, x):
-        return self.up(x)
+    def __call__(self, x): return self.up(x)
 y = Layer(Config(32))(mx.zeros((2, 32)))  # f32[2, 32]
 z = Layer(Config(32, head_dim=6))(mx.zeros((2, 32)))  # f32[2, 24]
 = nested configurations
@@ -68,68 +66,57 @@ class Outer:
     inner: Inner = field(default_factory=Inner)
     out: int = 3
     @classmethod
-    def from_dict(cls, values):
-        return cls(**values)
-def f(config: Outer, x):
-    return x @ mx.zeros((config.inner.dims, config.out))
+    def from_dict(cls, values): return cls(**values)
+def f(config: Outer, x): return x @ mx.zeros((config.inner.dims, config.out))
 y = f(Outer(), mx.zeros((5, 8)))  # f32[5, 3]
 z = f(Outer.from_dict({"inner": Inner(2), "out": 7}), mx.zeros((5, 2)))  # f32[5, 7]
 = Sequential
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3), mx.exp)
-y = model(mx.zeros((4, 8)))  # f32[4, 3]
+y = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), mx.exp)(mx.zeros((4, 8)))  # f32[4, 16]
 = layers in a loop
 class MLP(nn.Module):
     def __init__(self, sizes):
         self.layers = [nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:])]
     def __call__(self, x):
-        for layer in self.layers:
-            x = nn.relu(layer(x))
+        for layer in self.layers: x = nn.relu(layer(x))
         return x
 y = MLP([4, 8, 16])(mx.zeros((2, 4)))  # f32[2, 16]
 = as many layers as a symbol says
 class Stack(nn.Module):
-    def __init__(self, dims, depth):
-        self.layers = [nn.Linear(dims, dims) for _ in range(depth)]
+    def __init__(self, dims, depth): self.layers = [nn.Linear(dims, dims) for _ in range(depth)]
     def __call__(self, x):
         B, S, _ = x.shape
-        for layer in self.layers:
-            x = x + layer(x)  # [B, S, dims]
+        for layer in self.layers: x = x + layer(x)  # [B, S, dims]
         return x[:, -1:]  # [B, min(1, S), ?]
 = a conditional layer
 class Block(nn.Module):
     def __init__(self, dims, hidden=None):
         self.project = nn.Linear(dims, hidden) if hidden is not None else nn.Identity()
-    def __call__(self, x):
-        return self.project(x)
+    def __call__(self, x): return self.project(x)
 y = Block(8)(mx.zeros((2, 8)))  # f32[2, 8]
 z = Block(8, 5)(mx.zeros((2, 8)))  # f32[2, 5]
 = an optional input
 def attend(q: mx.array, mask: Optional[mx.array] = None, scale: Optional[float] = None):
     B, H, S, D = q.shape
     scores = (q * (scale or D**-0.5)) @ q.swapaxes(-1, -2)  # [B, H, S, S]
-    if mask is not None:
-        scores = mx.where(mask.reshape(B, 1, S, S), scores, -1e9)  # [B, H, S, S]
+    if mask is not None: scores = mx.where(mask.reshape(B, 1, S, S), scores, -1e9)  # [B, H, S, S]
     return mx.softmax(scores, axis=-1)  # [B, H, S, S]
 = an optional input of calls
 def attend(q, mask=None):
     scores = q @ q.T  # f32[5, 5]
-    if mask is not None:
-        scores = scores + mask[:5, :5]
+    if mask is not None: scores = scores + mask[:5, :5]
     return scores
 y = attend(mx.zeros((5, 4)))  # f32[5, 5]
 z = attend(mx.zeros((5, 4)), mx.zeros((9, 9)))  # f32[5, 5]
 = a branch on ndim
 def f(x):
-    if x.ndim == 2:
-        x = x[None]
+    if x.ndim == 2: x = x[None]
     B, S, D = x.shape
     return x.sum(axis=1)  # f32[B, 4]
 y = f(mx.zeros((3, 4)))  # f32[1, 4]
 z = f(mx.zeros((2, 3, 4)))  # f32[2, 4]
 = a branch on a size
 def f(x):
-    if x.shape[-1] % 2 == 1:
-        x = mx.pad(x, [(0, 0), (0, 1)])
+    if x.shape[-1] % 2 == 1: x = mx.pad(x, [(0, 0), (0, 1)])
     return x.reshape(x.shape[0], -1, 2)
 y = f(mx.zeros((3, 5)))  # f32[3, 3, 2]
 z = f(mx.zeros((3, 4)))  # f32[3, 2, 2]
@@ -146,30 +133,24 @@ def split(x, heads):
 y = split(mx.zeros((2, 3, 8)), 4)  # f32[2, 3, 4, 2]
 z = split(mx.zeros((2, 3, 6)), 2)  # f32[2, 3, 2, 3]
 = partial
-def split(x, heads, *, axis=-1):
-    return mx.stack(mx.split(x, heads, axis=axis))
+def split(x, heads, *, axis=-1): return mx.stack(mx.split(x, heads, axis=axis))
 y = partial(split, heads=4)(mx.zeros((2, 8)))  # f32[4, 2, 2]
 z = partial(split, axis=0)(mx.zeros((2, 8)), 2)  # f32[2, 1, 8]
 = properties
 class Heads:
-    def __init__(self, dims, heads):
-        self.dims, self.heads = dims, heads
+    def __init__(self, dims, heads): self.dims, self.heads = dims, heads
     @property
-    def size(self):
-        return self.dims // self.heads
+    def size(self): return self.dims // self.heads
 y = mx.zeros((3, Heads(32, 4).size))  # f32[3, 8]
 = inheritance
 class Base(nn.Module):
     def __init__(self, dims):
         super().__init__()
         self.proj = nn.Linear(dims, 2 * dims)
-    def mix(self, x):
-        return x
-    def __call__(self, x):
-        return self.mix(self.proj(x))
+    def mix(self, x): return x
+    def __call__(self, x): return self.mix(self.proj(x))
 class Halved(Base):
-    def mix(self, x):
-        return x[..., ::2]
+    def mix(self, x): return x[..., ::2]
 class Doubled(Base):
     def __call__(self, x):
         y = super().__call__(x)
@@ -178,37 +159,30 @@ y = Base(4)(mx.zeros((3, 4)))  # f32[3, 8]
 z = Halved(4)(mx.zeros((3, 4)))  # f32[3, 4]
 w = Doubled(4)(mx.zeros((3, 4)))  # f32[3, 16]
 = vmap
-def dot(a, b):
-    return (a * b).sum()
+def dot(a, b): return (a * b).sum()
 y = mx.vmap(dot)(mx.zeros((5, 7)), mx.zeros((5, 7)))  # f32[5]
 z = mx.vmap(dot, in_axes=(1, None))(mx.zeros((5, 7)), mx.zeros(5))  # f32[7]
 = compile
 @mx.compile
-def f(x):
-    return x[:, None] * x
+def f(x): return x[:, None] * x
 @partial(mx.compile, shapeless=True)
-def g(x):
-    return x.T
+def g(x): return x.T
 y = f(mx.zeros((3, 3)))  # f32[3, 3, 3]
 z = g(mx.zeros((3, 4)))  # f32[4, 3]
 w = mx.compile(lambda x: x.sum(axis=0))(mx.zeros((3, 4)))  # f32[4]
 = gradients
-def loss(w, x):
-    return (x @ w).square().mean()
+def loss(w, x): return (x @ w).square().mean()
 w, x = mx.zeros((4, 2)), mx.zeros((3, 4))
 value, gradient = mx.value_and_grad(loss)(w, x)  # f32[]; f32[4, 2]
 y = mx.grad(loss, argnums=1)(w, x)  # f32[3, 4]
 = a custom function
 @mx.custom_function
-def f(x, y):
-    return x @ y
+def f(x, y): return x @ y
 @f.vjp
-def f_vjp(primals, cotangent, output):
-    return cotangent @ primals[1].T, primals[0].T @ cotangent
+def f_vjp(primals, cotangent, output): return cotangent @ primals[1].T, primals[0].T @ cotangent
 z = f(mx.zeros((2, 3)), mx.zeros((3, 4)))  # f32[2, 4]
 = star arguments
-def total(*arrays, axis=0, **others):
-    return mx.concatenate(arrays, axis=others.get("along", axis))
+def total(*arrays, axis=0, **others): return mx.concatenate(arrays, axis=others.get("along", axis))
 parts, options = [mx.zeros((2, 3)), mx.zeros((2, 3))], {"axis": 1}
 y = total(*parts, mx.zeros((1, 3)))  # f32[5, 3]
 z = total(*parts, **options)  # f32[2, 6]
@@ -266,8 +240,7 @@ model.set_dtype(mx.bfloat16)
 z = model(mx.zeros((2, 4), mx.bfloat16))  # bf16[2, 3]
 = a layer's parameters
 class Norm(nn.Module):
-    def __init__(self, dims):
-        self.weight = mx.ones((dims,))
+    def __init__(self, dims): self.weight = mx.ones((dims,))
     def __call__(self, x):
         w = self.weight  # [dims] dtype of parameters
         return w * mx.zeros(w.shape, mx.float32)  # f32[dims]
@@ -284,10 +257,8 @@ c, n = state  # f32[2, 3]; f32[2]
 = try and except
 def f(x: mx.array):
     n, d = x.shape
-    try:
-        y = x.reshape(n, 2, d // 2)  # [n, 2, d // 2]
-    except ValueError:
-        y = mx.zeros((n, 2, 1))  # f32[n, 2, 1]
+    try: y = x.reshape(n, 2, d // 2)  # [n, 2, d // 2]
+    except ValueError: y = mx.zeros((n, 2, 1))  # f32[n, 2, 1]
     return y  # [n, 2, ?]
 = while
 def f(x: mx.array):
@@ -298,23 +269,19 @@ def f(x: mx.array):
         k *= 2
     return x  # [n, d]
 = mutual recursion
-def even(x, n):
-    return x if n == 0 else odd(x + 1.0, n - 1)
-def odd(x, n):
-    return even(mx.concatenate([x, x]), n - 1)
+def even(x, n): return x if n == 0 else odd(x + 1.0, n - 1)
+def odd(x, n): return even(mx.concatenate([x, x]), n - 1)
 y = even(mx.zeros(2), 10**9)
 z = mx.zeros(3)  # f32[3]
 = a closure
 WIDTH = 6
 def make(n):
-    def inner(x):
-        return mx.broadcast_to(x, (n, WIDTH))
+    def inner(x): return mx.broadcast_to(x, (n, WIDTH))
     return inner
 y = make(4)(mx.zeros(6))  # f32[4, 6]
 = the last round of a loop
 x = mx.zeros((2, 3))
-for n in (4, 5):
-    x = mx.zeros((len(x), n))  # f32[2, n]
+for n in (4, 5): x = mx.zeros((len(x), n))  # f32[2, n]
 y = x  # f32[2, 5]
 = another file
 from layers import Up, up as widen
@@ -322,12 +289,9 @@ y = Up(4)(mx.zeros((2, 4)))  # f32[2, 12]
 z = widen(mx.zeros((2, 5)))  # f32[2, 10]
 - layers.py
 class Up(nn.Module):
-    def __init__(self, dims):
-        self.proj = nn.Linear(dims, 3 * dims)
-    def __call__(self, x):
-        return self.proj(x)
-def up(x):
-    return mx.concatenate([x, x], axis=-1)
+    def __init__(self, dims): self.proj = nn.Linear(dims, 3 * dims)
+    def __call__(self, x): return self.proj(x)
+def up(x): return mx.concatenate([x, x], axis=-1)
 = a package
 import pack.sizes as sizes
 from pack import make
@@ -337,19 +301,16 @@ z = mx.zeros(sizes.ROWS)  # f32[7]
 from .making import make
 - pack/making.py
 from .sizes import ROWS
-def make():
-    return mx.zeros((ROWS, 2))  # f32[7, 2]
+def make(): return mx.zeros((ROWS, 2))  # f32[7, 2]
 - pack/sizes.py
 ROWS = 7
 = files that import each other
 import other
-def pair(x):
-    return mx.stack([x, x])
+def pair(x): return mx.stack([x, x])
 y = other.both(mx.zeros(3))  # f32[2, 3]
 - other.py
 import main
-def both(x):
-    return main.pair(x)
+def both(x): return main.pair(x)
 """
 BY_NAME = dict(part.split("\n", 1) for part in PROGRAMS.split("\n= ")[1:])
 

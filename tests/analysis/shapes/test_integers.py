@@ -15,19 +15,20 @@ from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, Intege
 SYMBOLS = {name: sizes.SizeSymbol(name) for name in ("a", "b", "c", "D", "part")}
 #: The text of a quotient times its divisor is the whole.
 SYMBOLS["part"].quotient = (SYMBOLS["D"], 3)
-OPERATORS: dict[type[ast.operator], tuple[str, Callable[[Integer, Integer], Integer]]] = {
-    ast.Add: ("({} + {})", sizes.add),
-    ast.Sub: ("({} - {})", sizes.subtract),
-    ast.Mult: ("({} * {})", sizes.multiply),
-    ast.FloorDiv: ("({} // {})", sizes.floor_divide),
-    ast.Mod: ("({} % {})", sizes.modulo),
+OPERATORS: dict[type[ast.operator], Callable[[Integer, Integer], Integer]] = {
+    ast.Add: sizes.add,
+    ast.Sub: sizes.subtract,
+    ast.Mult: sizes.multiply,
+    ast.FloorDiv: sizes.floor_divide,
+    ast.Mod: sizes.modulo,
 }
 FUNCTIONS: dict[str, Callable[..., Integer]] = {
     "min": lambda *numbers: sizes.least(numbers),
     "max": lambda *numbers: sizes.greatest(numbers),
     "ceil": sizes.ceil_divide,
 }
-TEMPLATES = [text for text, _ in OPERATORS.values()] + [f"{name}({{}}, {{}})" for name in FUNCTIONS]
+TEMPLATES = [f"({{}} {sign} {{}})" for sign in ("+", "-", "*", "//", "%")]
+TEMPLATES += [f"{name}({{}}, {{}})" for name in FUNCTIONS]
 LEAVES = st.one_of(st.sampled_from(list(SYMBOLS)), st.integers(-6, 6).map("({})".format))
 #: Texts of expressions.
 EXPRESSIONS = st.recursive(
@@ -45,7 +46,7 @@ def integer(text: str) -> Integer:
 
 def _integer(node: ast.expr) -> Integer:
     if isinstance(node, ast.BinOp):
-        return OPERATORS[type(node.op)][1](_integer(node.left), _integer(node.right))
+        return OPERATORS[type(node.op)](_integer(node.left), _integer(node.right))
     if isinstance(node, ast.Call):
         return FUNCTIONS[ast.unparse(node.func)](*map(_integer, node.args))
     if isinstance(node, ast.Name):
@@ -83,10 +84,10 @@ def test_an_expression_has_the_value_of_python(text: str, drawn: list[Values]) -
 
 
 #: ``c * (a // (b + 1))`` is written ``c * a // (b + 1)``.
-UNGROUPED = pytest.mark.xfail(reason="a quotient by a sum is a factor without parentheses")
+UNGROUPED = "a quotient by a sum is a factor without parentheses"
 
 
-@UNGROUPED
+@pytest.mark.xfail(run=False, reason=UNGROUPED)
 @given(EXPRESSIONS, assignments(-9))
 def test_its_text_has_the_value_of_the_integer(text: str, drawn: list[Values]) -> None:
     number = integer(text)
@@ -151,7 +152,9 @@ def test_comparisons(left: str, right: str, expected: Comparison) -> None:
         ("part * 3 * a", "a * D"),
         ("ceil(a, 4)", "-((-a) // 4)"),
         ("min(a, 8) * (b // 2)", "(b // 2) * min(8, a)"),
-        pytest.param("c * (a // (b + 1))", "c * (a // (b + 1))", marks=UNGROUPED),
+        pytest.param(
+            "c * (a // (b + 1))", "c * (a // (b + 1))", marks=pytest.mark.xfail(reason=UNGROUPED)
+        ),
     ],
 )
 def test_texts(text: str, printed: str) -> None:

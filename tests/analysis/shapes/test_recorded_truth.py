@@ -105,7 +105,7 @@ def contradictions(path: Path, rows: list[Row]) -> Iterator[str]:
 
 
 def run_models() -> None:
-    for sizes in ((24, 4, 2, 40, 11), (32, 8, 2, 56, 13, 3)):
+    for sizes in ((24, 4, 2, 6, 40, 11), (32, 8, 2, 6, 56, 13, 3)):
         grouped_queries.Model(grouped_queries.Config(*sizes))(mx.zeros((2, 7), mx.int32))
     for patch, side, dims, states in ((4, 2, 12, 5), (2, 5, 40, 3)):
         images = mx.zeros((2, side * patch, 3 * patch, 3))

@@ -13,6 +13,7 @@ class Config:
     dims: int
     heads: int
     groups: int
+    head_dim: int
     hidden: int
     vocabulary: int
     layers: int = 2
@@ -36,8 +37,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.heads, self.groups = config.heads, config.groups
-        self.head_dim = config.dims // config.heads
-        self.scale = self.head_dim**-0.5
+        self.head_dim = config.head_dim
         self.q = nn.Linear(config.dims, config.heads * self.head_dim, bias=False)
         self.kv = nn.Linear(config.dims, 2 * config.groups * self.head_dim, bias=False)
         self.out = nn.Linear(config.heads * self.head_dim, config.dims, bias=False)
@@ -53,7 +53,7 @@ class Attention(nn.Module):
         if cache is not None:
             k, v = cache.update(k, v)
         repeats = self.heads // self.groups
-        scores = (q * self.scale) @ mx.repeat(k, repeats, axis=1).swapaxes(-1, -2)
+        scores = (q * self.head_dim**-0.5) @ mx.repeat(k, repeats, axis=1).swapaxes(-1, -2)
         total = k.shape[2]
         mask = mx.arange(total)[None] > mx.arange(total - S, total)[:, None]
         weights = mx.softmax(mx.where(mask, -1e9, scores), axis=-1, precise=True)
@@ -93,5 +93,4 @@ class Model(nn.Module):
             for block, cache in zip(self.blocks, caches, strict=True):
                 x = block(x, cache)
         last = self.norm(x[:, -1]).reshape(B, -1)
-        logits = self.embedding.as_linear(last)
-        return logits
+        return self.embedding.as_linear(last)

@@ -16,7 +16,7 @@ class Scan(nn.Module):
         self.conv = nn.Conv1d(self.inner, self.inner, kernel, groups=self.inner)
         self.x_proj = nn.Linear(self.inner, self.rank + 2 * states)
         self.dt_proj = nn.Linear(self.rank, self.inner)
-        self.a_log = mx.log(mx.repeat(mx.arange(1, states + 1.0)[None], self.inner, axis=0))
+        self.a_log = mx.log(mx.repeat(mx.arange(1, states + 1)[None], self.inner, axis=0))
         self.out_proj = nn.Linear(self.inner, dims)
         self.kernel = kernel
 
@@ -54,5 +54,4 @@ class Model(nn.Module):
         x = x.reshape(B, (H // self.patch) * (W // self.patch), -1)
         x = x + self.scan(self.norm(x))
         pooled = x.mean(axis=1)
-        logits = self.head(pooled)
-        return logits
+        return self.head(pooled)
