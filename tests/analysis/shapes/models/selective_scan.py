@@ -1,4 +1,4 @@
-"""Patches of an image, and a selective scan over them."""
+"""A layer with a selective scan."""
 
 from __future__ import annotations
 
@@ -37,21 +37,3 @@ class Scan(nn.Module):
             outputs.append((h @ c[:, step, :, None]).squeeze(-1))
         y = mx.stack(outputs, axis=1).reshape(B, S, -1) * nn.silu(gate)
         return self.out_proj(y)
-
-
-class Model(nn.Module):
-    def __init__(self, patch: int, dims: int, states: int, classes: int) -> None:
-        super().__init__()
-        self.patch = patch
-        self.patches = nn.Conv2d(3, dims, patch, stride=patch)
-        self.norm = nn.LayerNorm(dims)
-        self.scan = Scan(dims, states)
-        self.head = nn.Sequential(nn.LayerNorm(dims), nn.Linear(dims, classes))
-
-    def __call__(self, images: mx.array) -> mx.array:
-        B, H, W, _ = images.shape  # noqa: N806
-        x = self.patches(images)
-        x = x.reshape(B, (H // self.patch) * (W // self.patch), -1)
-        x = x + self.scan(self.norm(x))
-        pooled = x.mean(axis=1)
-        return self.head(pooled)
