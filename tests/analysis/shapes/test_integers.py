@@ -23,24 +23,22 @@ OPERATORS: dict[type[ast.operator], Callable[[Integer, Integer], Integer]] = {
     ast.Mod: sizes.modulo,
 }
 FUNCTIONS: dict[str, Callable[..., Integer]] = {
-    "min": lambda *numbers: sizes.least(numbers),
-    "max": lambda *numbers: sizes.greatest(numbers),
+    "min": lambda a, b: sizes.least((a, b)),
+    "max": lambda a, b: sizes.greatest((a, b)),
     "ceil": sizes.ceil_divide,
 }
 TEMPLATES = [f"({{}} {sign} {{}})" for sign in ("+", "-", "*", "//", "%")]
 TEMPLATES += [f"{name}({{}}, {{}})" for name in FUNCTIONS]
 LEAVES = st.one_of(st.sampled_from(list(SYMBOLS)), st.integers(-6, 6).map("({})".format))
-#: Texts of expressions.
+OPERATIONS = st.sampled_from(TEMPLATES)
 EXPRESSIONS = st.recursive(
-    LEAVES,
-    lambda parts: st.builds(str.format, st.sampled_from(TEMPLATES), parts, parts),
-    max_leaves=6,
+    LEAVES, lambda part: st.builds(str.format, OPERATIONS, part, part), max_leaves=6
 )
 Values = dict[str, int]
 
 
 def integer(text: str) -> Integer:
-    """The integer of an expression's text."""
+    """The integer of an expression."""
     return _integer(ast.parse(text, mode="eval").body)
 
 
@@ -118,11 +116,10 @@ def test_an_exact_quotient_leaves_no_rest(
     found = sizes.exact_quotient(product if times else a, b)
     if times and ANY_INT not in (a, b, product) and b != 0:
         assert found == a
-    if found is None or times:
-        return
-    for values in drawn:
-        whole, part, quotient = put(a, values), put(b, values), put(found, values)
-        assert ANY_INT in (whole, part) or whole == sizes.multiply(part, quotient)
+    elif found is not None:
+        for values in drawn:
+            whole, part, quotient = put(a, values), put(b, values), put(found, values)
+            assert ANY_INT in (whole, part) or whole == sizes.multiply(part, quotient)
 
 
 @pytest.mark.parametrize(
@@ -130,11 +127,10 @@ def test_an_exact_quotient_leaves_no_rest(
     [
         ("2 * a + 1", "2 * b", Comparison.DIFFERENT),
         ("a + b", "a", Comparison.DEGENERATE),
-        ("a + 1", "b", Comparison.POSSIBLE),
         ("(a * 3 + b) // 3", "a + b // 3", Comparison.EQUAL),
         ("a // 2 // 3", "a // 6", Comparison.EQUAL),
         ("a * b // (c * b)", "a // c", Comparison.EQUAL),
-        ("max(a + b, c, a + b + 2)", "max(c, b + a + 2)", Comparison.EQUAL),
+        ("max(a + b, b + a - 1)", "a + b", Comparison.EQUAL),
         ("(a * c + b * c) // (a + b)", "c", Comparison.EQUAL),
     ],
 )
@@ -148,7 +144,6 @@ def test_comparisons(left: str, right: str, expected: Comparison) -> None:
         ("b + a * 2 - 1", "2 * a + b - 1"),
         ("part * 3 * a", "a * D"),
         ("ceil(a, 4)", "-((-a) // 4)"),
-        ("min(a, 8) * (b // 2)", "(b // 2) * min(8, a)"),
         pytest.param(
             "c * (a // (b + 1))", "c * (a // (b + 1))", marks=pytest.mark.xfail(reason=UNGROUPED)
         ),

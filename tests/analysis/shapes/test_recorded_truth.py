@@ -56,11 +56,12 @@ def recorded(folder: Path, run: Callable[[], object]) -> list[tuple[Path, list[R
 
         return local
 
+    before = sys.gettrace()
     sys.settrace(start)
     try:
         run()
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return found
 
 
@@ -85,15 +86,15 @@ def contradictions(path: Path, rows: list[Row]) -> Iterator[str]:
         one = inferred(path).get((line, name))
         if one is None:
             continue
-        rank = one.shape.rank
-        if len(shape) != rank if rank is not None else len(shape) < one.shape.least_rank:
+        least = one.shape.least_rank
+        if len(shape) != least if one.shape.middle is None else len(shape) < least:
             yield f"{path.name}:{line} {name} is {shape}, not {one.text}"
             continue
         if isinstance(one.dtype, str) and one.dtype != dtype:
             yield f"{path.name}:{line} {name} is {dtype}, not {one.text}"
-        ends = shape[len(shape) - len(one.shape.tail) :]
-        sizes += [(row, n, size) for n, size in zip(one.shape.head, shape, strict=False)]
-        sizes += [(row, n, size) for n, size in zip(one.shape.tail, ends, strict=True)]
+        head, tail = one.shape.head, one.shape.tail
+        ends = (*shape[: len(head)], *shape[len(shape) - len(tail) :])
+        sizes += [(row, n, size) for n, size in zip(head + tail, ends, strict=True)]
     values: dict[SizeSymbol, Integer] = {}
     for row, n, size in sizes:
         if isinstance(n, SizeExpr) and n.symbol and is_named(n) and row[0] not in loop_lines(path):
@@ -125,16 +126,12 @@ def test_models() -> None:
     places = {(path, line, name) for path, rows in calls for line, name, *_ in rows}
     found = [inferred(path).get((line, name)) for path, line, name in places]
     ranked = [one.shape for one in found if one is not None and one.shape.rank is not None]
-    sized = [one for one in ranked if all(map(is_number, one.head))]
+    sized = [one for one in ranked if all(n is not ANY_INT and is_named(n) for n in one.head)]
     typed = [one for one in found if one is not None and one.dtype is not None]
     assert len(places) > 30
     assert len(ranked) >= 0.85 * len(places)
     assert len(sized) >= 0.6 * len(places)
     assert len(typed) >= 0.6 * len(places)
-
-
-def is_number(size: Integer) -> bool:
-    return is_named(size) and size is not ANY_INT
 
 
 def test_layers_of_the_kernel_pack() -> None:

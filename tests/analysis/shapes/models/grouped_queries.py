@@ -53,8 +53,8 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(dims, 2 * hidden), nn.Linear(hidden, dims)
 
     def __call__(self, x: mx.array, cache: Cache) -> mx.array:
-        B, S, D = x.shape  # noqa: N806
-        x = x + self.attention(self.norms[0](x), cache).reshape(B, S, D)
+        _, S, D = x.shape  # noqa: N806
+        x = x + self.attention(self.norms[0](x), cache).reshape(-1, S, D)
         gate, up = mx.split(self.up(self.norms[1](x)), 2, axis=-1)
         return x + self.down(nn.silu(gate) * up)
 
@@ -66,11 +66,11 @@ class Model(nn.Module):
         self.blocks = [Block(dims, heads, groups, head_dim, 2 * dims) for _ in range(layers)]
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        B, S = tokens.shape  # noqa: N806
+        _, S = tokens.shape  # noqa: N806
         caches = [Cache() for _ in self.blocks]
         for piece in (tokens[:, : S // 2], tokens[:, S // 2 :]):
             x = self.embedding(piece)
             for block, cache in zip(self.blocks, caches, strict=True):
                 x = block(x, cache)
-        last = x[:, -1]
-        return self.embedding.as_linear(last)
+        logits: mx.array = self.embedding.as_linear(x[:, -1])
+        return logits
