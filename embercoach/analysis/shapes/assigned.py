@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, DType, ShapedArray
 from embercoach.analysis.shapes.python_values import Options
-from embercoach.analysis.shapes.size_integers import ANY_INT
+from embercoach.analysis.shapes.size_integers import ANY_INT, Integer, SizeExpr
 from embercoach.analysis.shapes.source_files import shapes_of
 
 if TYPE_CHECKING:
@@ -128,9 +128,19 @@ def _array(value: Any) -> ShapedArray | None:
 def _assigned(node: Any, name: str, array: ShapedArray) -> AssignedShape:
     # Not by the name's length: Python reads ``ﬁ`` as ``fi``.
     end = node.end_col_offset if name else node.col_offset + len("return")
-    return AssignedShape(
-        node.lineno, node.col_offset, end, name, array.shape, array.dtype, array.line
-    )
+    shape = array.shape
+    head, tail = tuple(map(_shown, shape.head)), tuple(map(_shown, shape.tail))
+    shown = ArrayShape(head, shape.middle, tail)
+    return AssignedShape(node.lineno, node.col_offset, end, name, shown, array.dtype, array.line)
+
+
+def _shown(size: Integer) -> Integer:
+    """The size; an unknown one where it is one of several that have no name."""
+    if isinstance(size, SizeExpr) and any(
+        one.is_joined and not one.is_named for one in size.symbols
+    ):
+        return ANY_INT
+    return size
 
 
 def is_known(shape: ArrayShape) -> bool:

@@ -743,7 +743,8 @@ def _with_wholes(factors: Monomial, times: int) -> tuple[Monomial, int]:
 
 def _factor(atom: Atom, *, alone: bool) -> str:
     text = repr(atom)
-    return text if alone or " // " not in text or text.endswith(")") else f"({text})"
+    is_call = isinstance(atom, SizeOperation) and atom.kind != "//"
+    return text if alone or is_call or " // " not in text else f"({text})"
 
 
 def _grouped(number: SizeExpr) -> str:

@@ -81,11 +81,6 @@ def test_an_expression_has_the_value_of_python(text: str, drawn: list[Values]) -
         assert expected is None or put(number, values) == expected
 
 
-#: ``c * (a // (b + 1))`` is written ``c * a // (b + 1)``.
-UNGROUPED = "a quotient by a sum is a factor without parentheses"
-
-
-@pytest.mark.xfail(run=False, reason=UNGROUPED)
 @given(EXPRESSIONS, assignments(-9))
 def test_its_text_has_the_value_of_the_integer(text: str, drawn: list[Values]) -> None:
     number = integer(text)
@@ -144,9 +139,7 @@ def test_comparisons(left: str, right: str, expected: Comparison) -> None:
         ("b + a * 2 - 1", "2 * a + b - 1"),
         ("part * 3 * a", "a * D"),
         ("ceil(a, 4)", "-((-a) // 4)"),
-        pytest.param(
-            "c * (a // (b + 1))", "c * (a // (b + 1))", marks=pytest.mark.xfail(reason=UNGROUPED)
-        ),
+        ("c * (a // (b + 1))", "c * (a // (b + 1))"),
     ],
 )
 def test_texts(text: str, printed: str) -> None:
