@@ -38,6 +38,9 @@ BY_NAME = [
     ("001", UNPACKED, "return mx.concatenate([x, mx.zeros((B, S + 1, D))], axis=-1)"),
     ("002", UNPACKED, "return mx.concatenate([x, x[:, 1:]], axis=-1)"),
     ("", UNPACKED, "return mx.concatenate([x, x[:, 1:]], axis=1)"),
+    ("001", "(S,) = x.shape", "return x @ mx.zeros((S + 1,))"),
+    # ``x`` of size 1 is as long as the other.
+    ("", "(S,) = x.shape", "return (mx.zeros(y.item()) + x) @ mx.zeros((S + 1,))"),
     ("002", "rows, columns = x.shape", "return x @ x"),
     ("", "rows, columns = x.shape", "return x @ x.T"),
     ("", "rows, columns = x.shape\n    assert rows == columns", "return x @ x"),

@@ -89,14 +89,24 @@ class Machine:
         records: values of assigned names, by node, of each activation.
     """
 
-    def __init__(self, file: SourceFile, *, characters: int, records: bool = False) -> None:
-        """Prepare the run of a file."""
+    def __init__(
+        self, file: SourceFile, *, characters: int, records: bool = False, assumes: bool = True
+    ) -> None:
+        """Prepare the run of a file.
+
+        Args:
+            file: what is run.
+            characters: its size, which bounds the steps.
+            records: keep the values of assigned names.
+            assumes: take sizes with names for above 1.
+        """
         self.file = file
         self.heap = Heap()
         self.left = STEPS + STEPS_OF_CHARACTER * characters
         self.events: dict[tuple[int, str], ShapeEvent] = {}
         self.trials = 0
         self.keeps_records = records
+        self.assumes = assumes
         #: By function (None for a module) the values of its assigned names in all activations.
         self.records: dict[ast.AST | None, dict[tuple[ast.AST, str], Any]] = {}
         self._repeated: dict[int, frozenset[int]] = {}

@@ -13,7 +13,7 @@ from embercoach.analysis.shapes import (
 )
 from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
-from embercoach.analysis.shapes.interpreter import BudgetError, Machine, SourceFile
+from embercoach.analysis.shapes.interpreter import BudgetError, Machine, ShapeEvent, SourceFile
 from embercoach.analysis.shapes.path_states import Frame
 from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
 from embercoach.analysis.shapes.relevance import is_relevant
@@ -23,9 +23,28 @@ if TYPE_CHECKING:
 
 
 def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Machine:
-    """Run a file: at top level, then what nothing in it calls with arguments that are known."""
+    """Run a file: at top level, then what nothing in it calls with arguments that are known.
+
+    What raises does so without the assumption that sizes with names are above 1, too.
+    """
+    machine = _run(file, characters, records=records, assumes=True)
+    if not records and any(_is_certain(event) for event in machine.events.values()):
+        strict = _run(file, characters, records=False, assumes=False).events
+        machine.events = {
+            key: event
+            for key, event in machine.events.items()
+            if not _is_certain(event) or (key in strict and _is_certain(strict[key]))
+        }
+    return machine
+
+
+def _is_certain(event: ShapeEvent) -> bool:
+    return event.condition is None and not event.code
+
+
+def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> Machine:
     table.load()
-    machine = Machine(file, characters=characters, records=records)
+    machine = Machine(file, characters=characters, records=records, assumes=assumes)
     module = ModuleValue(Frame({"__name__": "__main__"}, None, file))
     machine.modules[file.path] = module
     module.frame.logged = [] if records else None

@@ -289,7 +289,7 @@ def call_transfer(
     results: list[Any] = []
     failure: ShapeError | None = None
     for chosen in combinations(*given):
-        requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
+        requirements = Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
         try:
             positional, named = _split(list(chosen), len(arguments), keywords)
             results.append(function(requirements, *positional, **named))
@@ -327,7 +327,7 @@ def _call_once(
     positional: int,
     keywords: dict[str, Any],
 ) -> Any:
-    requirements = Requirements(assumes=True, assumes_ranks=machine.keeps_records)
+    requirements = Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
     given, named = _split(values, positional, keywords)
     try:
         result = function(requirements, *given, **named)
