@@ -26,6 +26,7 @@ def source_file(module: Module) -> SourceFile | None:
             module.parsed.outline,
             found.find,
             has_other_arrays=any(name in module.source for name in OTHER_ARRAYS),
+            source=module.source,
         )
     return module.shape_source
 
