@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol, ShapedArray
@@ -22,6 +23,7 @@ from embercoach.analysis.shapes.size_integers import (
     compare,
     symbol,
 )
+from embercoach.analysis.shapes.table_calls import array_of_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +40,7 @@ def written_type(
     machine: Machine, frame: Frame, node: ast.expr | None, depth: int = 0
 ) -> WrittenShape | None:
     """The shape of an annotation: ``Float[mx.array, "B S D"]``, also if it may be ``None``."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth < 4:  # noqa: PLR2004
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth < 4:
         try:
             inner = ast.parse(node.value[:200], mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -177,7 +179,21 @@ def _with_shape(
             frame.dims[dim] = symbol(dim, place=function)
         return frame.dims[dim]
 
-    return replace(value, shape=written.shape(size_of, axes))
+    made = replace(value, shape=written.shape(size_of, axes))
+    is_computed_with = is_place and function is not None and value.name in _computed_with(function)
+    return array_of_place(made) if is_computed_with else made
+
+
+@lru_cache(maxsize=512)
+def _computed_with(function: ast.AST) -> frozenset[str]:
+    """Names that a function adds, multiplies and the like: arrays, where a comment names axes."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp):
+            sides = (node.left, node.right)
+            if not any(isinstance(one, (ast.Tuple, ast.List, ast.Constant)) for one in sides):
+                found |= {one.id for one in sides if isinstance(one, ast.Name)}
+    return frozenset(found)
 
 
 # -- results and assignments -----------------------------------------------------------------
@@ -188,9 +204,9 @@ def compare_returned(machine: Machine, frame: Frame, function: FunctionValue, va
     annotation = getattr(function.node, "returns", None)
     if annotation is None:
         return value
-    written = written_type(machine, function.frame, annotation)
     array = _array_of(machine, value)
-    if written is None or array is None or annotation is None:
+    written = None if array is None else written_type(machine, function.frame, annotation)
+    if written is None or array is None:
         return value
 
     def size_of(dim: str) -> Integer:
@@ -209,9 +225,6 @@ def compare_returned(machine: Machine, frame: Frame, function: FunctionValue, va
 def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any) -> Any:
     """What a statement assigns, of the shape of its comment where nothing is known of it."""
     source = frame.module.source
-    is_annotated = isinstance(node, ast.AnnAssign)
-    if not source and not is_annotated:
-        return value
     target = _sole_target(node)
     if target is None:
         return value
@@ -234,7 +247,7 @@ def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any)
     if array is not None and not is_unknown(array.shape):
         shape = machine.heap.shape(array.shape)
         wrong = difference(machine, written, shape, size_of)
-        if wrong is not None and not _names_elements(written, shape):
+        if wrong is not None and not _names_elements(written, shape, size_of):
             reason = f"{name} is {shape}, and its {kind} says {written.text}{wrong}"
             machine.add_event(frame, target, reason, None, name, CODE)
     return value
@@ -247,11 +260,22 @@ def _sole_target(node: ast.stmt) -> ast.Name | ast.Attribute | None:
     return target if isinstance(target, (ast.Name, ast.Attribute)) else None
 
 
-def _names_elements(written: WrittenShape, shape: ArrayShape) -> bool:
-    """Return whether a comment may name what the last axis holds: ``boxes  # (x, y, w, h)``."""
-    if written.is_typed or written.middle is not None or shape.rank == len(written.head):
+def _names_elements(
+    written: WrittenShape, shape: ArrayShape, size_of: Callable[[str], Integer]
+) -> bool:
+    """Return whether a comment may name what an axis holds: ``boxes  # (x, y, w, h)``."""
+    if written.middle is not None:
+        return shape.rank == 1 and not written.is_typed  # ``p - mx.arange(p)  # [p, p-1, ..., 1]``
+    if written.is_typed or shape.rank == len(written.head) or not (shape.head or shape.tail):
         return False
-    return bool(shape.head or shape.tail) and shape.size(-1) in (len(written.head), ANY_INT)
+    names = [one.id for one in written.head if isinstance(one, ast.Name)]
+    if any(size_of(name) is not ANY_INT for name in names):
+        return False
+    last = shape.size(-1)
+    found = last.symbol if type(last) is SizeExpr else None
+    if type(last) is SizeExpr:
+        return found is None or not found.is_named
+    return last in (len(written.head), ANY_INT)
 
 
 # -- comparison ------------------------------------------------------------------------------
@@ -277,8 +301,9 @@ def difference(
     for size, number in written.pairs(shape):
         meant = ANY_INT if size is None else by_node[id(size)]
         if compare(meant, number) is Comparison.DIFFERENT:
-            is_name = isinstance(size, ast.Name) and type(meant) is int
-            return f" with {size.id} = {meant}" if is_name else ""  # type: ignore[union-attr]
+            if isinstance(size, ast.Name) and type(meant) is int:
+                return f" with {size.id} = {meant}"
+            return ""
         if _are_apart(machine, meant, number):
             return ""
     return None

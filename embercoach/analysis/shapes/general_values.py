@@ -226,7 +226,9 @@ def _subscripted(
         )
     if type(value) is LibraryName and value.name.startswith("jaxtyping."):
         array = annotated(machine, frame, items[0], name, scope, depth + 1)
-        return replace(array, dtype=typed_dtype(last, name)) if type(array) is ShapedArray else UNKNOWN
+        return (
+            replace(array, dtype=typed_dtype(last, name)) if type(array) is ShapedArray else UNKNOWN
+        )
     if last in ("Annotated", "Final", "ClassVar"):
         return annotated(machine, frame, items[0], name, scope, depth + 1)
     if last.lower() in ("list", "dict", "tuple", "sequence", "literal"):

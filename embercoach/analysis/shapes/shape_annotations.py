@@ -61,7 +61,9 @@ class WrittenShape:
             return shape.least_rank <= least if shape.rank is None else shape.rank == least
         return shape.rank is None or shape.rank >= least
 
-    def shape(self, size_of: Callable[[str], Integer], axes: Mapping[str, AxesSymbol]) -> ArrayShape:
+    def shape(
+        self, size_of: Callable[[str], Integer], axes: Mapping[str, AxesSymbol]
+    ) -> ArrayShape:
         """The shape where names have these sizes."""
         head, tail = (
             tuple(ANY_INT if size is None else evaluated(size, size_of) for size in part)
@@ -241,16 +243,16 @@ def _split(group: str) -> tuple[list[str], str]:
 
 
 #: Words after a group that is not, or not alone, the shape at hand.
-_OTHERS = frozenset(
-    "or if when else for x and to unless in range interval order format tuple pair pairs".split()
-)
+_OTHERS = frozenset(("or", "if", "when", "else", "for", "x", "and", "to", "unless", "in")) | {
+    *("range", "interval", "order", "format", "tuple", "pair", "pairs")
+}
 
 
 def _is_about_shape(parts: list[str], rest: str, bracket: str) -> bool:
     """Return whether a group of a comment is a shape, and the only one."""
     if not parts or (rest and rest[0] not in " \t-:;,.") or any(one in rest for one in "([→"):
         return False
-    if "->" in rest or "=>" in rest or rest[:1] == "-" and rest[1:2].isdigit():
+    if "->" in rest or "=>" in rest or (rest[:1] == "-" and rest[1:2].isdigit()):
         return False
     words = rest.replace(",", " ").split()
     if words and (words[0].lower() in _OTHERS or words[0][0] in "*+/@|&<>=%^"):
