@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes import library_functions
+from embercoach.analysis.shapes.annotated_shapes import apply_annotations, compare_returned
 from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray, unknown_shape
 from embercoach.analysis.shapes.attributes import (
     class_member,
@@ -83,31 +84,6 @@ def function_of(
     return FunctionValue(node, outer, frame.cls, defaults, keyword_defaults, tuple(decorators))
 
 
-#: Decorators that leave what a function computes as it is.
-TRANSPARENT = frozenset(
-    [
-        "builtins.staticmethod",
-        "builtins.classmethod",
-        "builtins.property",
-        "functools.wraps",
-        "functools.cache",
-        "functools.lru_cache",
-        "functools.cached_property",
-        "mlx.core.compile",
-        "mlx.core.custom_function",
-        "mlx.core.checkpoint",
-        "mlx.nn.utils.checkpoint",
-        "abc.abstractmethod",
-        "typing.no_type_check",
-        "typing.override",
-        "typing.overload",
-        "jaxtyping.jaxtyped",
-        "beartype.beartype",
-        "builtins.decorator",
-    ]
-)
-
-
 def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
     """The value that a definition binds its name to."""
     function = function_of(machine, frame, node)
@@ -118,7 +94,7 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
             if type(owner) is FunctionValue and one.attr == "vjp":
                 machine.backward[owner.node] = function
             continue
-        if name in TRANSPARENT:
+        if name in library_functions.TRANSPARENT:
             continue
         if name in library_functions.TRANSFORMS and not isinstance(one, ast.Call):
             value = bounded(TransformedFunction(name, value))
@@ -757,6 +733,7 @@ def run_function(
         machine.reached.add(function.node)
     machine.active.append(function)
     outer_root, heap.is_root = heap.is_root, is_root
+    apply_annotations(machine, frame, function)
     try:
         if isinstance(function.node, ast.Lambda):
             return heap.value(machine.evaluate(frame, function.node.body))
@@ -783,7 +760,7 @@ def run_function(
     machine.note_records(frame)
     if frame.yielded:
         return Iterator(None, joined_values(frame.yielded))
-    return heap.value(value)
+    return compare_returned(machine, frame, function, heap.value(value))
 
 
 #: By the type of what is called.

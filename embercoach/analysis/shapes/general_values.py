@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     new_number,
 )
+from embercoach.analysis.shapes.shape_annotations import typed_dtype
 from embercoach.analysis.shapes.size_integers import SizeExpr, symbol
 from embercoach.analysis.shapes.table_calls import new_dict
 
@@ -221,6 +223,11 @@ def _subscripted(
         return tuple(
             annotated(machine, frame, item, f"{name}[{at}]", scope, depth + 1)
             for at, item in enumerate(items)
+        )
+    if type(value) is LibraryName and value.name.startswith("jaxtyping."):
+        array = annotated(machine, frame, items[0], name, scope, depth + 1)
+        return (
+            replace(array, dtype=typed_dtype(last, name)) if type(array) is ShapedArray else UNKNOWN
         )
     if last in ("Annotated", "Final", "ClassVar"):
         return annotated(machine, frame, items[0], name, scope, depth + 1)

@@ -7,7 +7,7 @@ module, and keeps what they find. Nothing of the program is executed.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
+    from embercoach.analysis.shapes.shape_annotations import WrittenShape
     from embercoach.analysis.shapes.size_integers import SizeSymbol
 
     Evaluator = Callable[["Machine", Frame, Any], Any]
@@ -44,12 +45,14 @@ class SourceFile:
         tree: as ``ast`` parses it.
         find: the file that an import names (module, level), None for a library's.
         has_other_arrays: whether it mentions libraries whose values have array methods, too.
+        source: its text, for the shapes in comments; empty where these are not read.
     """
 
     path: Path
     tree: ast.Module
     find: Callable[[str, int], SourceFile | None]
     has_other_arrays: bool = False
+    source: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class Machine:
         self.modules: dict[Path, ModuleValue | None] = {}
         #: By a custom function's node: its ``vjp``.
         self.backward: dict[ast.AST, FunctionValue] = {}
+        #: By a function's node: the shapes that its parameters' annotations and comments name.
+        self.written: dict[ast.AST, dict[str, WrittenShape]] = {}
         self.active: list[FunctionValue] = []
         self.reached: set[ast.AST] = set()
         self.instances: dict[ClassValue, Any] = {}

@@ -76,6 +76,7 @@ class Frame:
         logged: for records, the values of assigned names.
         yielded: the values of ``yield``.
         loops: those that are running.
+        dims: the sizes of names in the annotations of its parameters.
     """
 
     names: dict[str, Any]
@@ -93,6 +94,7 @@ class Frame:
     logged: list[tuple[ast.AST, str, Any]] | None = None
     yielded: list[Any] = field(default_factory=list)
     loops: list[Any] = field(default_factory=list)
+    dims: dict[str, Integer] = field(default_factory=dict)
 
     def find(self, name: str) -> Frame | None:
         """The frame that a name is bound in."""

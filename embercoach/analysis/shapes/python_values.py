@@ -11,6 +11,7 @@ from embercoach.analysis.shapes.arrays import UNKNOWN
 if TYPE_CHECKING:
     import ast
 
+    from embercoach.analysis.shapes.arrays import ArrayShape
     from embercoach.analysis.shapes.path_states import Frame
 
 _serial = count(1)
@@ -21,11 +22,13 @@ class Place:
     """An unknown value of one place, such as a parameter; what it is may be learned later.
 
     is_setting: of a constructor's argument, or of a configuration's field: no array.
+    shape: that of the array that it is, if it is one, as a comment says.
     """
 
     name: str
     is_setting: bool = False
     scope: object = None
+    shape: ArrayShape | None = None
 
     def __repr__(self) -> str:
         """A question mark, and the name."""

@@ -21,11 +21,13 @@ def source_file(module: Module) -> SourceFile | None:
         return None
     if module.shape_source is None:
         found = _SourceFiles(module)
+        text = module.source.replace("jaxtyping", "")  # annotates MLX's arrays, too
         module.shape_source = SourceFile(
             module.path,
             module.parsed.outline,
             found.find,
-            has_other_arrays=any(name in module.source for name in OTHER_ARRAYS),
+            has_other_arrays=any(name in text for name in OTHER_ARRAYS),
+            source=module.source,
         )
     return module.shape_source
 

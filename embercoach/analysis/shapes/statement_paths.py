@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes import function_runs, module_imports
+from embercoach.analysis.shapes.annotated_shapes import compare_assigned
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
@@ -73,7 +74,7 @@ def _exits(frame: Frame, node: ast.Call) -> bool:
 
 @executes(ast.Assign)
 def _assign(machine: Machine, frame: Frame, node: ast.Assign) -> bool:
-    value = machine.evaluate(frame, node.value)
+    value = compare_assigned(machine, frame, node, machine.evaluate(frame, node.value))
     for target in node.targets:
         if machine.names_numbers:
             value = _named_number(machine, frame, target, value)
@@ -101,7 +102,8 @@ def _named_number(machine: Machine, frame: Frame, target: ast.expr, value: Any) 
 @executes(ast.AnnAssign)
 def _annotated(machine: Machine, frame: Frame, node: ast.AnnAssign) -> bool:
     if node.value is not None:
-        assign_target(machine, frame, node.target, machine.evaluate(frame, node.value))
+        value = compare_assigned(machine, frame, node, machine.evaluate(frame, node.value))
+        assign_target(machine, frame, node.target, value)
     return True
 
 
@@ -116,7 +118,7 @@ def _augmented(machine: Machine, frame: Frame, node: ast.AugAssign) -> bool:
     value = binary(machine, frame, node, type(node.op), old, right)
     if isinstance(target, ast.Subscript) and type(old) is ShapedArray:
         return True  # keeps the shape of what it is written to
-    assign_target(machine, frame, target, value)
+    assign_target(machine, frame, target, compare_assigned(machine, frame, node, value))
     return True
 
 

@@ -84,9 +84,9 @@ def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
 
 
 def array_of_place(place: Place) -> ShapedArray:
-    """An array of which nothing is known."""
+    """An array of which nothing is known but what a comment says."""
     dtype = PromotedDType(frozenset((DTypeSymbol(place.name),)))
-    return ShapedArray(unknown_shape(place.name), dtype)
+    return ShapedArray(place.shape or unknown_shape(place.name), dtype)
 
 
 def new_list(machine: Machine, items: Items) -> ListReference:

@@ -1,7 +1,8 @@
-"""SHAPE-001 to SHAPE-005: shapes that raise, and shapes that give something else than is meant."""
+"""SHAPE-001 to SHAPE-006: shapes that raise, or are not those that the program means."""
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.facts.stops import Stop
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 MOST_CALLERS = 3
 
 
-@check("SHAPE-001", "SHAPE-002", "SHAPE-003", "SHAPE-004", "SHAPE-005")
+@check("SHAPE-001", "SHAPE-002", "SHAPE-003", "SHAPE-004", "SHAPE-005", "SHAPE-006")
 def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
-    """Operations that raise, broadcast or mix axes for the shapes that reach them."""
+    """Operations that raise, broadcast or mix axes, and annotations of other shapes."""
     machine = shapes_of(module)
     if machine is None or not machine.events:
         return
@@ -82,11 +83,12 @@ def _callers(
 
 
 def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> Iterator[Report]:
-    """Calls after which an operation of another file raises, for what they pass."""
+    """Calls that pass what an operation or an annotation of another file is not for."""
     known: dict[Path, frozenset[int]] = {}
     for event in machine.events.values():
         path = event.file.path
-        if path == module.path or event.condition is not None or event.code:
+        is_passed = event.code == "SHAPE-006" and isinstance(event.node, ast.arg)
+        if path == module.path or event.condition is not None or (event.code and not is_passed):
             continue
         line = next((n for file, n in event.callers if file.path == module.path), None)
         call = None if line is None else nodes.call_at(line, ())
@@ -97,11 +99,12 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
         if id(event.node) in known[path]:
             continue  # it raises for whatever is passed
         where = f" in {path.name}:{getattr(event.node, 'lineno', 0)}"
+        code = event.code or "SHAPE-001"
         yield Report(
-            "SHAPE-001",
+            code,
             call.node,
             module.frame.place()._replace(statement=call.statement),
-            message=message_of(event, "SHAPE-001", "", where),
+            message=message_of(event, code, "", where),
             help="Pass arrays and sizes that fit: `embercoach shapes FILE` prints the shapes",
             context="default",
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.syntax.conversion.conversion_state import packed_range
+from embercoach.analysis.syntax.conversion.conversion_state import packed_name_range, packed_range
 from embercoach.analysis.syntax.trees import children
 
 if TYPE_CHECKING:
@@ -37,8 +37,12 @@ class ShapeNodes:
         self.tree = tree
 
     def find(self, node: ast.AST) -> LocatedNode | None:
-        """The node at a place; of a function its name. None for a node of another file."""
-        if id(node) not in self._own or not isinstance(node, (ast.expr, ast.stmt)):
+        """The node at a place; of a definition its name. None for a node of another file."""
+        if id(node) not in self._own:
+            return None
+        if isinstance(node, ast.arg):
+            return self._by_range.get(packed_name_range(node))
+        if not isinstance(node, (ast.expr, ast.stmt)):
             return None
         return self._by_range.get(packed_range(node))
 

@@ -78,6 +78,8 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
         remedies: tuple[Callable[[Operation], Iterator[Remedy]], ...] = (_move_axes,)
     elif code == "SHAPE-005":
         remedies = (_last_axis,)
+    elif code == "SHAPE-006":
+        remedies = (_written_shape,)
     else:
         remedies = (_keep_axes, _squeeze, _insert_axes, *_BY_REASON, _equal_sizes)
     for remedy in remedies:
@@ -333,3 +335,12 @@ def _last_axis(operation: Operation) -> Iterator[Remedy]:
         if axis:
             change = ProposedFix("Normalize the last axis", False, ((axis[0], "-1"),))
     yield Remedy("Normalize the axis that is summed: `axis=-1`", change)
+
+
+def _written_shape(operation: Operation) -> Iterator[Remedy]:
+    """``x.swapaxes(1, 2)  # (B, S, D)``."""
+    if " passes " in operation.event.reason:
+        yield Remedy("Pass an array of the annotated shape, or correct the annotation")
+    elif " its comment says " in operation.event.reason:
+        yield Remedy(f"Correct the comment to {written(operation.shapes[0])}, or the expression")
+    yield Remedy("Correct the annotation, or what it is written for")

@@ -1,0 +1,324 @@
+"""Arrays beside what annotations and comments say of their shapes: SHAPE-006."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol, ShapedArray
+from embercoach.analysis.shapes.python_values import LibraryName, Options, Place
+from embercoach.analysis.shapes.shape_annotations import (
+    comment_behind,
+    comment_of_parameter,
+    typed_shape,
+)
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    Comparison,
+    Integer,
+    SizeExpr,
+    SizeSymbol,
+    compare,
+    symbol,
+)
+from embercoach.analysis.shapes.table_calls import array_of_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.python_values import FunctionValue
+    from embercoach.analysis.shapes.shape_annotations import WrittenShape
+
+CODE = "SHAPE-006"
+
+
+def written_type(
+    machine: Machine, frame: Frame, node: ast.expr | None, depth: int = 0
+) -> WrittenShape | None:
+    """The shape of an annotation: ``Float[mx.array, "B S D"]``, also if it may be ``None``."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth < 4:
+        try:
+            inner = ast.parse(node.value[:200], mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        return written_type(machine, frame, inner, depth + 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
+        return written_type(machine, frame, node.left, depth + 1)
+    if not isinstance(node, ast.Subscript):
+        return None
+    kind = _library_name(machine, frame, node.value)
+    if kind in ("typing.Optional", "typing_extensions.Optional"):
+        return written_type(machine, frame, node.slice, depth + 1)
+    if not kind.startswith("jaxtyping.") or not isinstance(node.slice, ast.Tuple):
+        return None
+    array, *sizes = node.slice.elts
+    if len(sizes) != 1 or _library_name(machine, frame, array) != "mlx.core.array":
+        return None
+    text = sizes[0].value if isinstance(sizes[0], ast.Constant) else None
+    return typed_shape(text) if isinstance(text, str) else None
+
+
+def _library_name(machine: Machine, frame: Frame, node: ast.expr) -> str:
+    machine.trials += 1
+    try:
+        value = machine.evaluate(frame, node)
+    finally:
+        machine.trials -= 1
+    return value.name if type(value) is LibraryName else ""
+
+
+def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, WrittenShape]:
+    """The shapes that a function names for its parameters."""
+    known = machine.written.get(function.node)
+    if known is not None:
+        return known
+    found = machine.written[function.node] = {}
+    frame, given = function.frame, function.node.args
+    parameters = [*given.posonlyargs, *given.args]
+    first = len(parameters) - len(given.defaults)
+    defaults: list[ast.expr | None] = [*([None] * first), *given.defaults, *given.kw_defaults]
+    for parameter, default in zip([*parameters, *given.kwonlyargs], defaults, strict=True):
+        written = written_type(machine, frame, parameter.annotation)
+        if written is None:
+            end = parameter if default is None else default
+            written = comment_of_parameter(frame.module.source, parameter, end)
+        if written is not None:
+            found[parameter.arg] = written
+    return found
+
+
+# -- parameters ------------------------------------------------------------------------------
+
+
+def apply_annotations(machine: Machine, frame: Frame, function: FunctionValue) -> None:
+    """Compare what is passed with the annotations; give arrays of unknown shapes theirs."""
+    written = _of_parameters(machine, function)
+    if not written:
+        return
+    passed = {name: _array_of(machine, frame.names.get(name)) for name in written}
+    for name, shape in written.items():
+        array = passed[name]
+        if array is not None and not is_unknown(array.shape):
+            _compare_passed(machine, frame, name, shape, array.shape)
+            _learn_names(frame, shape, array.shape)
+    axes: dict[str, AxesSymbol] = {}
+    for name, shape in written.items():
+        frame.names[name] = _with_shape(machine, frame, frame.names.get(name), shape, axes)
+
+
+def is_unknown(shape: ArrayShape) -> bool:
+    """Return whether nothing is known of a shape."""
+    return shape.middle is not None and not shape.least_rank
+
+
+def _array_of(machine: Machine, value: Any) -> ShapedArray | None:
+    found = machine.heap.value(value)
+    if type(found) is Options:
+        arrays = [one for one in found.values if one is not None]
+        found = arrays[0] if len(arrays) == 1 else None
+    return found if type(found) is ShapedArray else None
+
+
+def _learn_names(frame: Frame, written: WrittenShape, shape: ArrayShape) -> None:
+    """Keep the sizes that names of an annotation have in a call; the first ones, if typed."""
+    if not written.fits_rank(shape):
+        return
+    for size, number in written.pairs(shape):
+        if isinstance(size, ast.Name) and number is not ANY_INT:
+            held = frame.dims.setdefault(size.id, number)
+            if not written.is_typed and held != number:
+                frame.dims[size.id] = ANY_INT  # comments use a name for this and that
+
+
+def _compare_passed(
+    machine: Machine, frame: Frame, name: str, written: WrittenShape, shape: ArrayShape
+) -> None:
+    shape = machine.heap.shape(shape)
+
+    def size_of(dim: str) -> Integer:
+        return machine.heap.integer(frame.dims.get(dim, ANY_INT)) if written.is_typed else ANY_INT
+
+    wrong = difference(machine, written, shape, size_of)
+    caller = frame.caller
+    if wrong is None or caller is None or frame.function is None:
+        return
+    where = "" if caller.module is frame.module else f"{caller.module.path.name}:"
+    where = f"{where}{frame.call_line}" if where else f"line {frame.call_line}"
+    given = frame.function.node.args
+    parameters = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+    node = next(one for one in parameters if one.arg == name)
+    reason = f"{name} is annotated {written.text}{wrong}, and {where} passes {shape}"
+    machine.add_event(frame, node, reason, None, name, CODE)
+
+
+def _with_shape(
+    machine: Machine,
+    frame: Frame,
+    value: Any,
+    written: WrittenShape,
+    axes: dict[str, AxesSymbol],
+) -> Any:
+    """An argument that is an array of the shape that is written, where it is not known."""
+    value = machine.heap.value(value)
+    if type(value) is Options:
+        options = [_with_shape(machine, frame, one, written, axes) for one in value.values]
+        return Options(tuple(options))
+    is_place = type(value) is Place and not value.is_setting and value.shape is None
+    if not is_place and not (type(value) is ShapedArray and is_unknown(value.shape)):
+        return value
+    if written.middle:
+        axes.setdefault(written.middle, AxesSymbol(written.middle))
+    function = None if frame.function is None else frame.function.node
+
+    def size_of(dim: str) -> Integer:
+        if dim not in frame.dims:
+            frame.dims[dim] = symbol(dim, place=function)
+        return frame.dims[dim]
+
+    made = replace(value, shape=written.shape(size_of, axes))
+    is_computed_with = is_place and function is not None and value.name in _computed_with(function)
+    return array_of_place(made) if is_computed_with else made
+
+
+@lru_cache(maxsize=512)
+def _computed_with(function: ast.AST) -> frozenset[str]:
+    """Names that a function adds, multiplies and the like: arrays, where a comment names axes."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp):
+            sides = (node.left, node.right)
+            if not any(isinstance(one, (ast.Tuple, ast.List, ast.Constant)) for one in sides):
+                found |= {one.id for one in sides if isinstance(one, ast.Name)}
+    return frozenset(found)
+
+
+# -- results and assignments -----------------------------------------------------------------
+
+
+def compare_returned(machine: Machine, frame: Frame, function: FunctionValue, value: Any) -> Any:
+    """What a function returns, of the shape of its annotation where that is not known."""
+    annotation = getattr(function.node, "returns", None)
+    if annotation is None:
+        return value
+    array = _array_of(machine, value)
+    written = None if array is None else written_type(machine, function.frame, annotation)
+    if written is None or array is None:
+        return value
+
+    def size_of(dim: str) -> Integer:
+        return machine.heap.integer(frame.dims.get(dim, ANY_INT))
+
+    if is_unknown(array.shape):
+        return replace(array, shape=written.shape(size_of, {})) if array is value else value
+    shape = machine.heap.shape(array.shape)
+    wrong = difference(machine, written, shape, size_of)
+    if wrong is not None:
+        reason = f"the result is annotated {written.text}{wrong}, and is {shape}"
+        machine.add_event(frame, annotation, reason, None, function.name, CODE)
+    return value
+
+
+def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any) -> Any:
+    """What a statement assigns, of the shape of its comment where nothing is known of it."""
+    source = frame.module.source
+    target = _sole_target(node)
+    if target is None:
+        return value
+    written, kind = None, "annotation"
+    if isinstance(node, ast.AnnAssign):
+        written = written_type(machine, frame, node.annotation)
+    if written is None:
+        written, kind = comment_behind(source, node), "comment"
+    if written is None:
+        return value
+
+    def size_of(dim: str) -> Integer:
+        local = machine.heap.value(frame.names.get(dim, frame.dims.get(dim, ANY_INT)))
+        return local if type(local) in (int, SizeExpr) else ANY_INT
+
+    name = target.id if isinstance(target, ast.Name) else target.attr
+    if value is UNKNOWN:
+        return Place(name, shape=written.shape(size_of, {}))
+    array = _array_of(machine, value)
+    if array is not None and not is_unknown(array.shape):
+        shape = machine.heap.shape(array.shape)
+        wrong = difference(machine, written, shape, size_of)
+        if wrong is not None and not _names_elements(written, shape, size_of):
+            reason = f"{name} is {shape}, and its {kind} says {written.text}{wrong}"
+            machine.add_event(frame, target, reason, None, name, CODE)
+    return value
+
+
+def _sole_target(node: ast.stmt) -> ast.Name | ast.Attribute | None:
+    """The name or attribute that a statement assigns; None of several, and of items."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    target = targets[0] if len(targets) == 1 else None
+    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
+
+
+def _names_elements(
+    written: WrittenShape, shape: ArrayShape, size_of: Callable[[str], Integer]
+) -> bool:
+    """Return whether a comment may name what an axis holds: ``boxes  # (x, y, w, h)``."""
+    if written.middle is not None:
+        return shape.rank == 1 and not written.is_typed  # ``p - mx.arange(p)  # [p, p-1, ..., 1]``
+    if written.is_typed or shape.rank == len(written.head) or not (shape.head or shape.tail):
+        return False
+    names = [one.id for one in written.head if isinstance(one, ast.Name)]
+    if any(size_of(name) is not ANY_INT for name in names):
+        return False
+    last = shape.size(-1)
+    found = last.symbol if type(last) is SizeExpr else None
+    if type(last) is SizeExpr:
+        return found is None or not found.is_named
+    return last in (len(written.head), ANY_INT)
+
+
+# -- comparison ------------------------------------------------------------------------------
+
+
+def difference(
+    machine: Machine, written: WrittenShape, shape: ArrayShape, size_of: Callable[[str], Integer]
+) -> str | None:
+    """What contradicts a shape, empty if it is plain; None if nothing does for certain.
+
+    Args:
+        machine: the interpreter.
+        written: what its author says.
+        shape: what it is.
+        size_of: the sizes of names, ``ANY_INT`` where they are not known.
+    """
+    if not written.fits_rank(shape):
+        return ""
+    expected = written.shape(size_of, {})
+    sizes = [n for part in (expected.head, expected.tail) for n in part]
+    names = [one for part in (written.head, written.tail) for one in part]
+    by_node = dict(zip(map(id, names), sizes, strict=True))
+    for size, number in written.pairs(shape):
+        meant = ANY_INT if size is None else by_node[id(size)]
+        if compare(meant, number) is Comparison.DIFFERENT:
+            if isinstance(size, ast.Name) and type(meant) is int:
+                return f" with {size.id} = {meant}"
+            return ""
+        if _are_apart(machine, meant, number):
+            return ""
+    return None
+
+
+def _are_apart(machine: Machine, a: Integer, b: Integer) -> bool:
+    """Return whether two sizes are different elements of one shape, by their names."""
+    first, second = _named(a), _named(b)
+    if first is None or second is None or first is second or first.place is not second.place:
+        return False
+    return frozenset((first, second)) not in machine.heap.compared
+
+
+def _named(size: Integer) -> SizeSymbol | None:
+    found = size.symbol if type(size) is SizeExpr else None
+    if found is None or not found.is_named or found.is_joined or found.is_loop:
+        return None
+    return None if found.place is None or found.quotient is not None else found
