@@ -1,4 +1,4 @@
-"""Arrays beside what annotations and comments say of their shapes: SHAPE-006."""
+"""Arrays compared with the shapes that annotations and comments name: SHAPE-006."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _computed_with(function: ast.AST) -> frozenset[str]:
 
 
 def compare_returned(machine: Machine, frame: Frame, function: FunctionValue, value: Any) -> Any:
-    """What a function returns, of the shape of its annotation where that is not known."""
+    """Return what a function returns, with the shape of its annotation where that is not known."""
     annotation = getattr(function.node, "returns", None)
     if annotation is None:
         return value
@@ -223,7 +223,7 @@ def compare_returned(machine: Machine, frame: Frame, function: FunctionValue, va
 
 
 def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any) -> Any:
-    """What a statement assigns, of the shape of its comment where nothing is known of it."""
+    """Return what a statement assigns, with the shape of its comment where nothing is known of it."""
     source = frame.module.source
     target = _sole_target(node)
     if target is None:
@@ -284,7 +284,7 @@ def _names_elements(
 def difference(
     machine: Machine, written: WrittenShape, shape: ArrayShape, size_of: Callable[[str], Integer]
 ) -> str | None:
-    """What contradicts a shape, empty if it is plain; None if nothing does for certain.
+    """Find what contradicts a shape, empty if it is plain; None if nothing does for certain.
 
     Args:
         machine: the interpreter.

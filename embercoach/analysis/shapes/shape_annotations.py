@@ -46,7 +46,7 @@ class WrittenShape:
     is_typed: bool = False
 
     def pairs(self, shape: ArrayShape) -> list[tuple[ast.expr | None, Integer]]:
-        """The written sizes beside those of a shape, as far as both are known."""
+        """The written sizes with those of a shape, as far as both are known."""
         if self.middle is None and shape.middle is None:
             return list(zip(self.head, shape.head, strict=False))
         ends = self.head if self.middle is None else self.tail
@@ -170,13 +170,13 @@ def _commented_lines(source: str) -> dict[int, bytes]:
 
 
 def comment_behind(source: str, node: ast.stmt) -> WrittenShape | None:
-    """The shape in the comment behind a statement."""
+    """The shape in the comment after a statement."""
     line = _commented_lines(source).get(node.end_lineno or 0)
     return None if line is None else commented_shape(line[node.end_col_offset :])
 
 
 def comment_of_parameter(source: str, parameter: ast.arg, end: ast.AST) -> WrittenShape | None:
-    """The shape in the comment behind a parameter that has a line of its own.
+    """The shape in the comment after a parameter that is alone in its line.
 
     ``end`` is its default, or the parameter.
     """
