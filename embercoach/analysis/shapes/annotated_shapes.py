@@ -223,7 +223,7 @@ def compare_returned(machine: Machine, frame: Frame, function: FunctionValue, va
 
 
 def compare_assigned(machine: Machine, frame: Frame, node: ast.stmt, value: Any) -> Any:
-    """Return what a statement assigns, with the shape of its comment where nothing is known of it."""
+    """Return what is assigned, with the shape of its comment where nothing else is known."""
     source = frame.module.source
     target = _sole_target(node)
     if target is None:

@@ -95,6 +95,8 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
                 continue
             if a.name == b.name or frozenset((a, b)) in machine.heap.compared:
                 return False
+            if frozenset((a.name, b.name)) in machine.heap.compared:
+                return False
             default = machine.defaults.get(a)
             is_same = default is not None and default == machine.defaults.get(b)
             if is_same and not event.condition.adds_axes:

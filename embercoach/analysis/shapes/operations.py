@@ -403,6 +403,7 @@ def note_comparison(machine: Machine, m: Any, n: Any) -> None:
     """Note that the program compares two sizes: it knows that they may be equal, or differ."""
     if type(m) is SizeExpr and type(n) is SizeExpr and m.symbol and n.symbol:
         machine.heap.compared.add(frozenset((m.symbol, n.symbol)))
+        machine.heap.compared.add(frozenset((m.symbol.name, n.symbol.name)))
 
 
 def _is_hashable(value: Any) -> bool:

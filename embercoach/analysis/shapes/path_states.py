@@ -168,8 +168,8 @@ class Heap:
         self.version = 0
         self.ranks: dict[AxesSymbol, SizeSymbol] = {}
         self.axes_of_rank: dict[SizeSymbol, AxesSymbol] = {}
-        #: Pairs of symbols that the program compares with each other.
-        self.compared: set[frozenset[SizeSymbol]] = set()
+        #: Pairs of symbols that the program compares with each other, and of their names.
+        self.compared: set[frozenset[SizeSymbol] | frozenset[str]] = set()
 
     # -- paths -------------------------------------------------------------------------------
 
