@@ -56,11 +56,31 @@ BY_NAME = [
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, H * D)"),
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, -1)"),
     ("", "B, H, S, D = x.shape", "return x.swapaxes(1, 2).reshape(B, S, -1)"),
+    # The batch is 1.
+    ("", "B, S, H, D = x.shape", "return x.reshape(1, S, -1)"),
     ("", UNPACKED, "return x.reshape(B * S, D)"),
     ("005", UNPACKED, "return mx.softmax(x, axis=1) @ v"),
     ("", UNPACKED, "return mx.softmax(x, axis=-1) @ v"),
     ("", UNPACKED, "return mx.softmax(x, axis=1).swapaxes(1, 2) @ v"),
 ]
+
+
+HEADS = """\
+class Attention(nn.Module):
+    def __init__(self, dim: int, heads: int, width: int):
+        super().__init__()
+        self.out = nn.Linear({inner}, dim)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        B, S = x.shape[:2]
+        return self.out(x.reshape(B, S, {width}))
+"""
+
+
+def test_width_of_heads_is_a_product_by_convention() -> None:
+    width = "self.out.weight.shape[0]"
+    assert codes(HEADS.format(inner="heads * width", width=width), "SHAPE") == []
+    assert codes(HEADS.format(inner="width", width=width), "SHAPE") == ["SHAPE-002"]
 
 
 @pytest.mark.parametrize(("number", "unpacked", "body"), BY_NAME)

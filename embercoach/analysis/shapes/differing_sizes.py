@@ -86,7 +86,7 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
     if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
         return False
     places = {id(one.place) for one in symbols}
-    if len(places) > 1:
+    if len(places) > 1 or _is_product_by_convention(left, right, symbols, machine):
         return False
     assert event.condition is not None
     for a in symbols:
@@ -102,6 +102,26 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
             if is_same and not event.condition.adds_axes:
                 return False
     return True
+
+
+def _is_product_by_convention(
+    left: Integer, right: Integer, symbols: frozenset[SizeSymbol], machine: Machine
+) -> bool:
+    """Return whether arguments are as ``dim`` and ``heads * head_dim``.
+
+    Their defaults are, or one of them is the product of others.
+    """
+    values = {s: n for s in symbols if type(n := machine.defaults.get(s)) is int}
+    if len(values) == len(symbols) and substituted(left, values) == substituted(right, values):
+        return True
+    degrees = sorted(
+        len(factors)
+        for number in (left, right)
+        if isinstance(number, SizeExpr) and len(number.terms) == 1
+        for factors in number.terms
+    )
+    are_arguments = not any(one.is_local for one in symbols)
+    return are_arguments and len(degrees) == 2 and degrees[0] == 1 < degrees[1]
 
 
 def _has_operation(number: Integer) -> bool:

@@ -156,6 +156,8 @@ def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
     """The axis that a reshape keeps, with other elements before it than it had."""
     if before.rank is None or after.rank is None:
         return None
+    if 1 in after.head and 1 not in before.head:
+        return None  # one of the axes is meant to be of size 1
     for at, size in enumerate(before.head):
         if not isinstance(size, SizeExpr):
             continue
