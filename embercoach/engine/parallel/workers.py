@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from types import FunctionType
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -54,6 +55,8 @@ LEAST_STACK = 1 << 20  # with less than this, a thread has no more than the main
 #: Containers that survive a task without the collector until it runs. Modules and their functions
 #: refer to each other, so modules that the project's store has dropped wait for it.
 UNCOLLECTED = 2_000_000
+#: Values that the stack of a thread's first frame has room for: CPython's chunk has twice as many.
+FRAME_SLOTS = 33_000
 
 #: A process gets up to this many small tasks at a time.
 CHUNK_TASKS = 8
@@ -184,9 +187,10 @@ def run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
     None where memory is too limited for any: then the target has been run here.
     """
     stack = min(STACK, max(SMALLEST_STACK, size * LEVEL))
+    roomy = _with_room(target)
     while True:
         before = threading.stack_size(stack)
-        thread = threading.Thread(target=target, daemon=True)
+        thread = threading.Thread(target=roomy, daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -199,6 +203,20 @@ def run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
             threading.stack_size(before)
     target()
     return None
+
+
+def _with_room(target: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls the target from a frame with a large stack.
+
+    CPython keeps frames in chunks of 16 KB, and a call that crosses the end of one maps and frees
+    memory each time. A large frame makes a chunk that has room for all frames above it.
+    """
+
+    def call() -> None:
+        target()
+
+    code = call.__code__.replace(co_stacksize=FRAME_SLOTS)
+    return FunctionType(code, call.__globals__, closure=call.__closure__)
 
 
 @dataclass(slots=True)
