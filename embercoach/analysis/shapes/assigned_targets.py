@@ -204,7 +204,7 @@ def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
         owner = owner.owner
     if type(owner) is not ObjectReference:
         return
-    held = machine.heap.objects.get(owner.number)
+    held = machine.heap.read(owner.number)
     if type(held) is not Attributes:
         held = Attributes({})
     is_summary, doubtful = held.is_summary, held.doubtful
@@ -220,7 +220,7 @@ def set_attribute(machine: Machine, owner: Any, name: str, value: Any) -> None:
 
 
 def _weaken(machine: Machine, owner: ObjectReference, name: str, value: Any) -> None:
-    held = machine.heap.objects.get(owner.number)
+    held = machine.heap.read(owner.number)
     if type(held) is Attributes and name in held.values:
         values = {**held.values, name: joined_values([held.values[name], value])}
         machine.heap.write(owner.number, Attributes(values, held.is_summary, held.doubtful))
@@ -244,7 +244,7 @@ def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any)
     if type(owner) is ShapedArray:
         call_table(machine, frame, target, "mlx.core.array.__setitem__", (owner, index, value), {})
     elif type(owner) is ListReference:
-        held = machine.heap.objects.get(owner.number)
+        held = machine.heap.read(owner.number)
         if type(held) is not Items:
             return
         if (
@@ -259,7 +259,7 @@ def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any)
             parts = held.items if held.items is not None else (held.common,)
             machine.heap.write(owner.number, Items(None, joined_values([*parts, value])))
     elif type(owner) is DictReference:
-        held = machine.heap.objects.get(owner.number)
+        held = machine.heap.read(owner.number)
         if type(held) is Entries:
             if type(index) in (str, int):
                 machine.heap.write(
@@ -273,7 +273,7 @@ def _set_item(machine: Machine, frame: Frame, target: ast.Subscript, value: Any)
 
 def extend(machine: Machine, owner: ListReference, value: Any) -> None:
     """``items += value``."""
-    held = machine.heap.objects.get(owner.number)
+    held = machine.heap.read(owner.number)
     added = elements_of(machine, value)
     if type(held) is Items:
         machine.heap.write(owner.number, joined_items(held, added))

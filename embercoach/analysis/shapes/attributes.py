@@ -224,7 +224,7 @@ def _of_class(machine: Machine, frame: Frame, node: ast.AST, owner: ClassValue, 
 def _of_object(
     machine: Machine, frame: Frame, node: ast.AST, owner: ObjectReference, name: str
 ) -> Any:
-    held = machine.heap.objects.get(owner.number)
+    held = machine.heap.read(owner.number)
     if type(held) is Attributes and name in held.values:
         found = held.values[name]
         return machine.heap.value(found) if type(found) is Place else found

@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.interpreter import Machine, assign, call, evalua
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
-from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_values
+from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_values, next_serials
 from embercoach.analysis.shapes.python_values import (
     DictReference,
     Entries,
@@ -36,7 +36,6 @@ from embercoach.analysis.shapes.python_values import (
     SuperValue,
     Truth,
     bounded,
-    new_number,
     options_of,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, multiply, subtract, symbol
@@ -234,7 +233,7 @@ def _dict(machine: Machine, frame: Frame, node: ast.Dict) -> Any:
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = machine.evaluate(frame, value_node)
         if key_node is None:
-            held = machine.heap.objects.get(getattr(value, "number", -1))
+            held = machine.heap.read(getattr(value, "number", -1))
             if type(held) is Entries:
                 known.update(held.known)
                 is_open = is_open or held.is_open
@@ -352,7 +351,7 @@ def call_arguments(
         if keyword.arg is not None:
             keywords[keyword.arg] = value
             continue
-        given = machine.heap.objects.get(getattr(value, "number", -1))
+        given = machine.heap.read(getattr(value, "number", -1))
         if (
             type(given) is Entries
             and not given.is_open
@@ -415,7 +414,7 @@ def _of_host_array(
 def _of_dict(
     machine: Machine, frame: Frame, node: ast.AST, owner: DictReference, index: Any
 ) -> Any:
-    held = machine.heap.objects.get(owner.number)
+    held = machine.heap.read(owner.number)
     if type(held) is Entries and type(index) in (str, int) and index in held.known:
         return held.known[index]
     return UNKNOWN
@@ -535,7 +534,7 @@ def _split_off(machine: Machine, owner: tuple[Any, ...], index: int, place: int)
 def _of_list(
     machine: Machine, frame: Frame, node: ast.AST, owner: ListReference, index: Any
 ) -> Any:
-    held = machine.heap.objects.get(owner.number)
+    held = machine.heap.read(owner.number)
     if type(held) is not Items:
         return UNKNOWN
     if type(index) is slice:
@@ -648,7 +647,7 @@ def _any_element(
     item: Any,
 ) -> Items:
     """Any element: what is made here and differs between elements is unknown in it."""
-    start = _next_serials()
+    start = next_serials()
     outer = machine.heap.snapshot(frame)
     assign(machine, frame, generator.target, item)
     for test in generator.ifs:
@@ -662,10 +661,3 @@ def _any_element(
     value = machine.heap.generalize(value, start)
     machine.heap.facts = outer.facts
     return Items(None, value)
-
-
-def _next_serials() -> tuple[int, int]:
-    """Numbers that separate what exists from what will be made: symbols and objects."""
-    made = symbol("")
-    (found,) = made.symbols
-    return found.serial, new_number()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
@@ -17,6 +16,7 @@ from embercoach.analysis.shapes.attributes import (
     has_unknown_base,
     library_base,
 )
+from embercoach.analysis.shapes.call_memo import remembered
 from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, link
 from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
 from embercoach.analysis.shapes.path_states import Frame, Joiner, joined_values
@@ -33,24 +33,20 @@ from embercoach.analysis.shapes.python_values import (
     Options,
     PartialCall,
     Place,
-    Reference,
     TransformedFunction,
     bounded,
     new_number,
 )
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
-from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare, of_atom
+from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare
 from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol
     from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Facts, Heap
-    from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
 
 def builtin(name: str) -> Any:
@@ -403,7 +399,6 @@ def call_function(
     is_complete: bool = True,
 ) -> Any:
     """Run a function of the program with these arguments."""
-    heap = machine.heap
     machine.note_patch(arguments)
     names = None
     if _may_run(machine, frame, function):
@@ -411,26 +406,13 @@ def call_function(
     if names is None:
         escape(machine, (*arguments, *keywords.values()))
         return UNKNOWN
-    _fill_unknown(machine, function, names)
-    key = None
-    if not machine.keeps_records and not heap.facts.failed:
-        key = _memo_key(machine, function, names)
-        found = machine.memo.get(key)
-        if found is not None and found.version == heap.version:
-            return _remembered(machine, found)
-    shared = _of_any_caller(machine, function, names, arguments, keywords)
-    if key is None:
+
+    def run() -> Any:
+        _fill_unknown(machine, function, names)
+        shared = _of_any_caller(machine, function, names, arguments, keywords)
         return _run_call(machine, frame, node, function, names, shared)
-    before, version = heap.facts.copy(), heap.version
-    given = dict(names)  # the run adds local names
-    result = _run_call(machine, frame, node, function, names, shared)
-    if heap.version == version and _is_plain(result):
-        made = _finished_call(before, heap, result)
-        machine.memo[key] = made
-        if made.sizes or made.axes:
-            # With what it has learned of its arguments, it does the same.
-            machine.memo[_memo_key(machine, function, given)] = made
-    return result
+
+    return remembered(machine, function, names, run)
 
 
 def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
@@ -453,51 +435,6 @@ def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, An
     for name, value in names.items():
         if value is UNKNOWN:
             names[name] = Place(name)
-
-
-@dataclass(frozen=True, slots=True)
-class _FinishedCall:
-    """The effects of a finished call, for one with the same arguments.
-
-    Attributes:
-        version: of the heap, which it left as it was.
-        result: the value that it returned.
-        sizes: what it has learned of symbols.
-        axes: what it has learned of unknown axes.
-        events: what it does for certain.
-        failed: whether something in it raises.
-    """
-
-    version: int
-    result: Any
-    sizes: list[tuple[SizeSymbol, Integer]]
-    axes: list[tuple[AxesSymbol, ArrayShape]]
-    events: tuple[Any, ...]
-    failed: bool
-
-
-def _finished_call(before: Facts, heap: Heap, result: Any) -> _FinishedCall:
-    after = heap.facts
-    return _FinishedCall(
-        heap.version,
-        result,
-        [(s, v) for s, v in after.sizes.items() if s not in before.sizes],
-        [(a, v) for a, v in after.axes.items() if a not in before.axes],
-        tuple(event for event in after.events if event not in before.events),
-        after.failed,
-    )
-
-
-def _remembered(machine: Machine, found: _FinishedCall) -> Any:
-    """Do what an earlier call has done, and return what it has returned."""
-    heap = machine.heap
-    heap.facts.events = (*heap.facts.events, *found.events)
-    heap.facts.failed = found.failed
-    for symbol, value in found.sizes:
-        heap.learn_equal(of_atom(symbol), value)
-    for axes, shape in found.axes:
-        heap.bind_axes(axes, shape)
-    return found.result
 
 
 def _run_call(
@@ -629,24 +566,6 @@ def _of_any_caller(
             is_setting=False,
         )
     return others if others != names else None
-
-
-def _memo_key(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> Any:
-    values = tuple(machine.heap.value(value) for value in names.values())
-    key = (function, machine.trials > 0, *values)
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
-def _is_plain(value: Any) -> bool:
-    if type(value) is Options:
-        return all(map(_is_plain, value.values))
-    if type(value) is tuple:
-        return all(map(_is_plain, value))
-    return not isinstance(value, (Reference, Iterator, FunctionValue, BoundFunction, PartialCall))
 
 
 def bound_names(

@@ -285,7 +285,7 @@ def general_instance(machine: Machine, cls: ClassValue) -> Any:
 
 def _forget_state(machine: Machine, made: ObjectReference, cls: ClassValue) -> None:
     """Forget attributes that methods change: an instance may have been used before."""
-    held = machine.heap.objects.get(made.number)
+    held = machine.heap.read(made.number)
     if type(held) is not Attributes:
         return
     changed = {name for one in classes_of(cls) for name in _changed_attributes(one.node)}

@@ -106,8 +106,12 @@ class Machine:
         self.file = file
         self.heap = Heap()
         self.left = STEPS + STEPS_OF_CHARACTER * characters
+        #: Below so many steps left, the function at hand is given up.
+        self.floor = 0
         self.events: dict[tuple[int, str], ShapeEvent] = {}
         self.trials = 0
+        #: Loops that are running.
+        self.rounds = 0
         self.keeps_records = records
         self.assumes = assumes
         #: By function (None for a module) the values of its assigned names in all activations.
@@ -126,15 +130,16 @@ class Machine:
         self.memo: dict[Any, Any] = {}
         self.defaults: dict[SizeSymbol, int] = {}
         self.silent = False
-        #: Whether numbers that get a name are symbols.
+        #: Whether numbers that get a name are symbols; where not, the names of each number.
         self.names_numbers = False
+        self.named_numbers: dict[int, set[str]] = {}
         #: Whether the program may replace functions of MLX: what they require is unknown then.
         self.is_patched = False
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
         """The value of an expression."""
         self.left -= 1
-        if self.left < 0:
+        if self.left < self.floor:
             raise BudgetError
         handler = EVALUATORS.get(type(node))
         return UNKNOWN if handler is None else handler(self, frame, node)
@@ -144,7 +149,7 @@ class Machine:
         repeated = self._repeated_tests(body)
         for at, node in enumerate(body):
             self.left -= 1
-            if self.left < 0:
+            if self.left < self.floor:
                 raise BudgetError
             if at in repeated and frame.splits < MOST_SPLITS and isinstance(node, ast.If):
                 return SPLIT[0](self, frame, node, body[at + 1 :])

@@ -43,7 +43,7 @@ def _of_tuple(machine: Machine, value: tuple[Any, ...]) -> Items:
 
 
 def _of_list(machine: Machine, value: ListReference) -> Items:
-    held = machine.heap.objects.get(value.number)
+    held = machine.heap.read(value.number)
     return held if type(held) is Items else Items(None)
 
 
@@ -52,7 +52,7 @@ def _of_iterator(machine: Machine, value: Iterator) -> Items:
 
 
 def _of_dict(machine: Machine, value: DictReference) -> Items:
-    held = machine.heap.objects.get(value.number)
+    held = machine.heap.read(value.number)
     if type(held) is Entries and not held.is_open:
         return Items(tuple(held.known))
     return Items(None)
@@ -81,7 +81,7 @@ def _of_host_array(machine: Machine, value: HostArray) -> Items:
 
 
 def _of_object(machine: Machine, value: ObjectReference) -> Items:
-    held = machine.heap.objects.get(value.number)
+    held = machine.heap.read(value.number)
     if type(held) is Attributes and is_named_tuple(value.cls):
         return Items(tuple(held.values.values()))
     return Items(None)

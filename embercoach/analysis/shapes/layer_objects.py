@@ -38,7 +38,7 @@ def escape(machine: Machine, values: tuple[Any, ...]) -> None:
         if type(value) is ListReference:
             machine.heap.write(value.number, Items(None, UNKNOWN))
         elif type(value) is DictReference:
-            held = machine.heap.objects.get(value.number)
+            held = machine.heap.read(value.number)
             if type(held) is Entries:
                 machine.heap.write(value.number, Entries({}, is_open=True))
 
@@ -89,9 +89,9 @@ def _call_sequence(
     callee: ObjectReference,
     arguments: tuple[Any, ...],
 ) -> Any:
-    held = machine.heap.objects.get(callee.number)
+    held = machine.heap.read(callee.number)
     layers = held.values.get("layers") if type(held) is Attributes else None
-    items = machine.heap.objects.get(getattr(layers, "number", -1))
+    items = machine.heap.read(getattr(layers, "number", -1))
     if type(items) is not Items or items.items is None or len(arguments) != 1:
         return UNKNOWN
     value = arguments[0]
@@ -112,9 +112,9 @@ def set_layer(
     handler = LAYERS[made.library]
     arguments, keywords = with_sizes(machine, made.library, arguments, keywords)
     found = call_transfer(machine, frame, node, made.library, handler, arguments, keywords)
-    held = machine.heap.objects.get(made.number)
+    held = machine.heap.read(made.number)
     values = held.values if type(held) is Attributes else {}
-    entries = machine.heap.objects.get(getattr(found, "number", -1))
+    entries = machine.heap.read(getattr(found, "number", -1))
     if type(entries) is Entries:
         machine.heap.write(made.number, Attributes({**values, **entries.known}))
 

@@ -276,7 +276,7 @@ def _array_method(
 
 def _list_method(machine: Machine, owner: ListReference, name: str, arguments: Arguments) -> Any:
     heap = machine.heap
-    held = heap.objects.get(owner.number)
+    held = heap.read(owner.number)
     if type(held) is not Items:
         return UNKNOWN
     if name == "append" and len(arguments) == 1:
@@ -320,7 +320,7 @@ def _list_method(machine: Machine, owner: ListReference, name: str, arguments: A
 
 def _dict_method(machine: Machine, owner: DictReference, name: str, arguments: Arguments) -> Any:
     heap = machine.heap
-    held = heap.objects.get(owner.number)
+    held = heap.read(owner.number)
     if type(held) is not Entries:
         return UNKNOWN
     key = heap.value(arguments[0]) if arguments else None
@@ -346,7 +346,7 @@ def _dict_method(machine: Machine, owner: DictReference, name: str, arguments: A
     if name == "copy":
         return new_dict(machine, held)
     if name == "update":
-        other = heap.objects.get(getattr(key, "number", -1))
+        other = heap.read(getattr(key, "number", -1))
         if type(other) is Entries:
             merged = Entries({**held.known, **other.known}, held.is_open or other.is_open)
             heap.write(owner.number, merged)
@@ -425,7 +425,7 @@ def _cast_parameters(machine: Machine, value: Any, dtype: DTypeValue, seen: set[
     if number is None or number in seen:
         return
     seen.add(number)
-    held = machine.heap.objects.get(number)
+    held = machine.heap.read(number)
     if type(held) is Attributes:
         values = {
             name: ShapedArray(one.shape, dtype.dtype, one.line)

@@ -319,7 +319,7 @@ def _joined(machine: Machine, a: Any, b: Any) -> Any:
     if type(a) is tuple and type(b) is tuple and len(a) + len(b) <= 64:
         return bounded(a + b)
     if type(a) is ListReference and type(b) is ListReference:
-        left, right = machine.heap.objects.get(a.number), machine.heap.objects.get(b.number)
+        left, right = machine.heap.read(a.number), machine.heap.read(b.number)
         if type(left) is Items and type(right) is Items:
             return new_list(machine, joined_items(left, right))
     if type(a) is str and type(b) is str and len(a) + len(b) < 1000:
@@ -356,7 +356,7 @@ def _repeated(machine: Machine, value: Any, times: Integer | None) -> Any:
             return bounded(value * times)
         return UNKNOWN
     if type(value) is ListReference:
-        held = machine.heap.objects.get(value.number)
+        held = machine.heap.read(value.number)
         if type(held) is not Items or held.items is None:
             return UNKNOWN
         if type(times) is int and 0 <= times * len(held.items) <= MOST_ITEMS:
@@ -482,15 +482,15 @@ def _is_same(negated: bool, a: Any, b: Any) -> Any:
 def _is_in(machine: Machine, negated: bool, a: Any, b: Any) -> Any:
     items: Any = b
     if type(b) is ListReference:
-        held = machine.heap.objects.get(b.number)
+        held = machine.heap.read(b.number)
         items = held.items if type(held) is Items else None
     elif type(b) is DictReference:
-        held = machine.heap.objects.get(b.number)
+        held = machine.heap.read(b.number)
         if type(held) is Entries and not held.is_open and type(a) in (str, int):
             return (a in held.known) != negated
         return ANY_BOOL
     elif type(b) is ObjectReference:
-        held = machine.heap.objects.get(b.number)
+        held = machine.heap.read(b.number)
         if type(held) is not Attributes or not b.library or a in held.doubtful:
             return ANY_BOOL
         return (a in held.values) != negated if type(a) is str else ANY_BOOL
@@ -519,7 +519,7 @@ def truth_of(machine: Machine, value: Any) -> Any:
     if kind is Place:
         return machine.heap.truth(Truth("true", value, None))
     if kind is ListReference:
-        held = machine.heap.objects.get(value.number)
+        held = machine.heap.read(value.number)
         return bool(held.items) if type(held) is Items and held.items is not None else ANY_BOOL
     return ANY_BOOL
 

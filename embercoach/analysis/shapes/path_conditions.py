@@ -105,7 +105,7 @@ def _read(machine: Machine, place: tuple[str, Any, Any]) -> Any:
     kind, holder, name = place
     if kind == "name":
         return holder.names[name]
-    held = machine.heap.objects.get(holder.number)
+    held = machine.heap.read(holder.number)
     return held.values.get(name, UNKNOWN) if type(held) is Attributes else UNKNOWN
 
 
@@ -117,11 +117,11 @@ def _write(machine: Machine, frame: Frame, place: tuple[str, Any, Any], value: A
         elif frame.function is not None:
             frame.names[name] = value  # for this path only
         return
-    held = machine.heap.objects.get(holder.number)
+    held = machine.heap.read(holder.number)
     if type(held) is Attributes and name in held.values:
-        machine.heap.objects[holder.number] = Attributes(
-            {**held.values, name: value}, held.is_summary, held.doubtful
-        )
+        values = {**held.values, name: value}
+        held = Attributes(values, held.is_summary, held.doubtful)
+        machine.heap.write(holder.number, held, narrows=True)
 
 
 def _narrow_none(machine: Machine, frame: Frame, test: ast.Compare, holds: bool) -> None:

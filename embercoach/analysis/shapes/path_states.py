@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
@@ -30,6 +29,7 @@ from embercoach.analysis.shapes.python_values import (
     Options,
     Place,
     Truth,
+    new_number,
     one_of,
     options_of,
 )
@@ -133,18 +133,56 @@ class Facts:
         )
 
 
+class Change(NamedTuple):
+    """A change of what is known of an object on a path, and the change before it.
+
+    Attributes:
+        number: of the object.
+        old: what was known of it.
+        narrows: the object is the same, but a condition has told more of it.
+        before: the change before it.
+        depth: how many changes there are up to it.
+    """
+
+    number: int
+    old: Any
+    narrows: bool
+    before: Change | None
+    depth: int
+
+
+def changed_between(a: Change | None, b: Change | None) -> dict[int, tuple[Any, bool]]:
+    """The objects that changed since two paths parted.
+
+    Returns:
+        By number what was known of each before, and whether only more is known of it now.
+    """
+    found: dict[int, tuple[Any, bool]] = {}
+    while a is not b:
+        if a is None or (b is not None and b.depth > a.depth):
+            a, b = b, a
+        assert a is not None
+        known = found.get(a.number)
+        found[a.number] = a.old, a.narrows and (known is None or known[1])
+        a = a.before
+    return found
+
+
 @dataclass(slots=True)
 class Snapshot:
-    """A path's state: the names of the frame at hand, the heap, and the facts."""
+    """A path's state: the names of the frame at hand, the heap, and the facts.
+
+    changes: those of objects on the path.
+    """
 
     names: dict[str, Any]
     heap: dict[int, Any]
     facts: Facts
-    version: int = 0
+    changes: Change | None = None
 
     def copy(self) -> Snapshot:
         """A copy, to come back to the state more than once."""
-        return Snapshot(dict(self.names), dict(self.heap), self.facts.copy(), self.version)
+        return Snapshot(dict(self.names), dict(self.heap), self.facts.copy(), self.changes)
 
 
 class Heap:
@@ -153,7 +191,8 @@ class Heap:
     Attributes:
         objects: what each reference stands for.
         facts: what is learned of symbols.
-        version: changes with every change of an object.
+        changes: those of objects on the path at hand.
+        reads: gets the numbers of the objects that are read, if it is not None.
         ranks: for unknown axes, the symbol that stands for their number.
     """
 
@@ -163,9 +202,8 @@ class Heap:
         self.facts = Facts({}, {}, {}, {})
         #: Whether the function at hand was not called: all of its branches count.
         self.is_root = True
-        #: Equal versions are equal contents of all objects that both know.
-        self.versions = count(1)
-        self.version = 0
+        self.changes: Change | None = None
+        self.reads: set[int] | None = None
         self.ranks: dict[AxesSymbol, SizeSymbol] = {}
         self.axes_of_rank: dict[SizeSymbol, AxesSymbol] = {}
         #: Pairs of symbols that the program compares with each other, and of their names.
@@ -175,20 +213,27 @@ class Heap:
 
     def snapshot(self, frame: Frame) -> Snapshot:
         """The state at hand, to come back to."""
-        return Snapshot(dict(frame.names), dict(self.objects), self.facts.copy(), self.version)
+        return Snapshot(dict(frame.names), dict(self.objects), self.facts.copy(), self.changes)
 
     def restore(self, frame: Frame, state: Snapshot) -> None:
         """Go on from a state, which is not used otherwise again."""
         frame.names = state.names
         self.objects = state.heap
         self.facts = state.facts
-        self.version = state.version
+        self.changes = state.changes
 
-    def write(self, number: int, value: Any) -> None:
-        """Change an object."""
-        if self.objects.get(number) != value:
-            self.version = next(self.versions)
-        self.objects[number] = value
+    def read(self, number: int) -> Any:
+        """What is known of an object; None of one that is not there."""
+        if self.reads is not None:
+            self.reads.add(number)
+        return self.objects.get(number)
+
+    def write(self, number: int, value: Any, *, narrows: bool = False) -> None:
+        """Change an object, or with ``narrows`` only what is known of it on this path."""
+        old = self.objects.get(number)
+        if old != value:
+            self.objects[number] = value
+            self.changes = _with_change(self.changes, number, old, narrows=narrows)
 
     # -- resolution --------------------------------------------------------------------------
 
@@ -380,16 +425,15 @@ class Heap:
             return self._without_failed(a, b)
         joiner = Joiner(a.facts, b.facts, fresh, is_invariant=is_invariant)
         names = joiner.mapping(a.names, b.names)
-        if a.version == b.version:
-            facts = self._common(a.facts, b.facts)
-            return Snapshot(names, {**b.heap, **a.heap}, facts, a.version)
-        heap = {}
-        for number, held in a.heap.items():
-            other = b.heap.get(number)
-            heap[number] = held if other is None or other is held else joiner.object(held, other)
-        for number, held in b.heap.items():
-            heap.setdefault(number, held)
-        return Snapshot(names, heap, self._common(a.facts, b.facts), next(self.versions))
+        heap = {**b.heap, **a.heap}
+        changes = a.changes
+        for number, (old, narrows) in changed_between(a.changes, b.changes).items():
+            held, other = a.heap.get(number), b.heap.get(number)
+            if held is None or other is None or held is other:
+                continue
+            heap[number] = old if narrows else joiner.object(held, other)
+            changes = _with_change(changes, number, held, narrows=narrows)
+        return Snapshot(names, heap, self._common(a.facts, b.facts), changes)
 
     def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
         """The one of two states in which nothing raises."""
@@ -406,6 +450,11 @@ class Heap:
         else:
             facts.events = tuple(event for event in a.events if event in b.events)
         return facts
+
+
+def _with_change(changes: Change | None, number: int, old: Any, *, narrows: bool) -> Change:
+    depth = 1 if changes is None else changes.depth + 1
+    return Change(number, old, narrows, changes, depth)
 
 
 #: Kinds of values that symbols occur in.
@@ -501,7 +550,7 @@ class Joiner:
         """The join of names, or of attributes; one that is bound on one path is used there."""
         result = dict(a)
         for name, value in b.items():
-            held = result.get(name, value)
+            held = result.setdefault(name, value)
             if held is not value:
                 result[name] = self.value(held, value, name)
         return result
@@ -708,6 +757,12 @@ def _held(value: Items | Iterator) -> list[Any]:
     return [value.common]
 
 
+def next_serials() -> tuple[int, int]:
+    """Numbers that separate what exists from what will be made: symbols and objects."""
+    (found,) = symbol("").symbols
+    return found.serial, new_number()
+
+
 class _Generalization:
     """Forget the symbols that differ between the elements of a list."""
 
@@ -749,13 +804,13 @@ class _Generalization:
         held = self.heap.objects.get(number)
         if type(held) is Attributes:
             values = {name: self.value(item) for name, item in held.values.items()}
-            self.heap.objects[number] = Attributes(values, True, held.doubtful)
+            self.heap.write(number, Attributes(values, True, held.doubtful))
         elif type(held) is Items:
             items = None if held.items is None else tuple(map(self.value, held.items))
-            self.heap.objects[number] = Items(items, self.value(held.common))
+            self.heap.write(number, Items(items, self.value(held.common)))
         elif type(held) is Entries:
             known = {key: self.value(item) for key, item in held.known.items()}
-            self.heap.objects[number] = Entries(known, held.is_open)
+            self.heap.write(number, Entries(known, held.is_open))
 
 
 def joined_values(values: list[Any], *, is_invariant: bool = False) -> Any:

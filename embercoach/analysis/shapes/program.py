@@ -53,12 +53,14 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
         machine.note_records(module.frame)
         machine.commit()
         machine.reached.clear()
+        has_equal_numbers = any(len(names) > 1 for names in machine.named_numbers.values())
         for function, cls in _roots(module):
             if function.node not in machine.reached and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 _run_root(machine, module, function, cls)
-        _run_with_names(machine, file)
+        if has_equal_numbers:
+            _run_with_names(machine, file)
     if machine.is_patched:
         machine.events.clear()
     return machine
@@ -69,8 +71,6 @@ def _run_with_names(machine: Machine, file: SourceFile) -> None:
 
     Sizes that are equal by chance, ``BATCH = 16`` and ``SEQ = 16``, are distinguished this way.
     """
-    if not any(isinstance(node, (ast.If, ast.Expr, ast.For)) for node in file.tree.body[1:]):
-        return
     known = machine.events
     machine.events = {}
     machine.names_numbers, machine.silent = True, True
@@ -78,7 +78,6 @@ def _run_with_names(machine: Machine, file: SourceFile) -> None:
     machine.modules.pop(file.path, None)
     frame = Frame({"__name__": "__main__"}, None, file)
     machine.modules[file.path] = ModuleValue(frame)
-    machine.heap.version = next(machine.heap.versions)
     try:
         machine.execute(frame, file.tree.body)
         machine.commit()
@@ -106,7 +105,10 @@ def _roots(module: ModuleValue) -> Iterator[tuple[FunctionValue, ClassValue | No
 def _run_root(
     machine: Machine, module: ModuleValue, function: FunctionValue, cls: ClassValue | None
 ) -> None:
-    """Run a function with the most general arguments."""
+    """Run a function with the most general arguments.
+
+    One that takes too many steps is given up; what it calls is run by itself.
+    """
     frame = module.frame
     if isinstance(function.node, ast.Lambda):
         return
@@ -117,8 +119,25 @@ def _run_root(
         names[parameters[0].arg] = cls if is_class else general_instance(machine, cls)
         parameters = parameters[1:]
     names.update(general_arguments(machine, function, parameters))
-    machine.active.clear()
     # What the constructor requires holds for each of its objects.
+    state, reached = machine.heap.snapshot(frame), machine.reached.copy()
+    if not machine.keeps_records:
+        machine.floor = max(0, machine.left - STEPS_OF_ROOT)
+    try:
+        _run_general(machine, frame, function, names)
+    except BudgetError:
+        if machine.floor == 0:
+            raise
+        machine.reached = reached
+        machine.rounds = machine.trials = 0
+    machine.floor = 0
+    machine.heap.restore(frame, state)
+
+
+def _run_general(
+    machine: Machine, frame: Frame, function: FunctionValue, names: dict[str, Any]
+) -> None:
+    """Run a function, and once more with what is learned late of the shapes of its arguments."""
     state = machine.heap.snapshot(frame)
     silent, left = machine.silent, machine.left
     machine.silent = silent or machine.keeps_records
@@ -127,16 +146,13 @@ def _run_root(
     machine.silent = silent
     machine.commit()
     if machine.keeps_records or (learned and left - machine.left < SHORT):
-        # Once more, with what is learned late of the shapes of its arguments.
-        machine.heap.restore(frame, state.copy())
-        machine.heap.version = next(machine.heap.versions)
+        machine.heap.restore(frame, state)
         machine.heap.facts.axes.update(learned)
         run_function(machine, frame, function.node, function, names, is_root=True)
         machine.commit()
-    machine.heap.restore(frame, state)
-    # Symbols keep what their roots learn of them to themselves.
-    machine.heap.version = next(machine.heap.versions)
 
 
 #: Steps of a function that is run once more, when more is known of its arguments.
 SHORT = 600
+#: Steps of a function at most, and of all that it calls.
+STEPS_OF_ROOT = 8_000

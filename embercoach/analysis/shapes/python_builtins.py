@@ -254,7 +254,7 @@ def _getattr(
     found = attribute_of(machine, frame, node, owner, arguments[1])
     if len(arguments) < 3:
         return found
-    held = machine.heap.objects.get(getattr(owner, "number", -1))
+    held = machine.heap.read(getattr(owner, "number", -1))
     if type(held) is Attributes and arguments[1] in held.values:
         return found
     if found is UNKNOWN:
@@ -277,7 +277,7 @@ def _hasattr(
     machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, _: Keywords
 ) -> Any:
     if len(arguments) == 2 and type(arguments[1]) is str:
-        held = machine.heap.objects.get(getattr(arguments[0], "number", -1))
+        held = machine.heap.read(getattr(arguments[0], "number", -1))
         if type(held) is Attributes and arguments[1] in held.values:
             return ANY_BOOL if arguments[1] in held.doubtful else True
         # mlx-lm's caches: what ``update_and_fetch`` of an unknown one returns is not quantized.
@@ -355,7 +355,7 @@ def _dict(
     known: dict[Any, Any] = {}
     is_open = False
     if arguments:
-        held = machine.heap.objects.get(getattr(arguments[0], "number", -1))
+        held = machine.heap.read(getattr(arguments[0], "number", -1))
         if type(held) is Entries:
             known, is_open = dict(held.known), held.is_open
         else:
@@ -394,7 +394,7 @@ def _mapped(
         if items is not None:
             found = tuple(_mapped(machine, frame, node, function, (t,), depth + 1) for t in items)
             return new_list(machine, Items(found))
-    held = machine.heap.objects.get(tree.number) if type(tree) is DictReference else None
+    held = machine.heap.read(tree.number) if type(tree) is DictReference else None
     if type(held) is Entries and not held.is_open:
         return new_dict(
             machine,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 #: A function of so few nodes is always run: it may compute a size.
 SMALL = 80
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _known: WeakKeyDictionary[ast.Module, frozenset[ast.AST]] = WeakKeyDictionary()
 
 
@@ -28,53 +28,78 @@ def is_relevant(function: FunctionValue) -> bool:
     return function.node in found or isinstance(function.node, ast.Lambda)
 
 
+@dataclass(eq=False)
+class _Scope:
+    """A function or class: the names and attributes in it, and the number of its nodes."""
+
+    node: ast.AST
+    outer: _Scope | None
+    words: set[str] = field(default_factory=set)
+    size: int = 0
+
+
 def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
-    words: dict[ast.AST, set[str]] = {}
-    small: set[ast.AST] = set()
-    names: set[str] = set(ARRAY_MEMBERS)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            words[node], size = _words(node)
-            if size <= SMALL:
-                small.add(node)
-        elif isinstance(node, ast.Import):
-            names.update(
-                alias.asname or alias.name.partition(".")[0]
-                for alias in node.names
-                if alias.name.partition(".")[0] == "mlx"
-            )
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in (
-            "mlx",
-            "mlx_lm",
-        ):
-            names.update(alias.asname or alias.name for alias in node.names)
-    found: set[ast.AST] = set()
+    scopes, names = _scopes(tree)
+    names |= ARRAY_MEMBERS
+    functions = [one for one in scopes if not isinstance(one.node, ast.ClassDef)]
+    found = {one.node for one in functions if one.size <= SMALL}
+    left = functions
     # What names a function that computes with MLX does so as well.
-    classes = {
-        member: node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for member in node.body
-    }
     while True:
-        more = {node for node, held in words.items() if node not in found and held & names}
+        more = [one for one in left if not names.isdisjoint(one.words)]
         if not more:
-            return frozenset(found | small)
-        found |= more
-        for node in more:
-            assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            names.add(classes.get(node, node.name))
-            if not node.name.startswith("__"):
-                names.add(node.name)
+            return frozenset(found)
+        left = [one for one in left if names.isdisjoint(one.words)]
+        for one in more:
+            found.add(one.node)
+            assert isinstance(one.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            if one.outer is not None and isinstance(one.outer.node, ast.ClassDef):
+                names.add(one.outer.node.name)
+                if one.node.name.startswith("__"):
+                    continue
+            names.add(one.node.name)
 
 
-def _words(function: ast.AST) -> tuple[set[str], int]:
-    words: set[str] = set()
-    size = 0
-    for node in ast.walk(function):
-        size += 1
-        if isinstance(node, ast.Name):
-            words.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            words.add(node.attr)
-    return words, size
+def _scopes(tree: ast.Module) -> tuple[list[_Scope], set[str]]:
+    """The functions and classes of a file, and the names that it imports from MLX."""
+    whole = _Scope(tree, None)
+    scopes: list[_Scope] = []
+    imported: set[str] = set()
+    pending: list[tuple[ast.AST, _Scope]] = [(tree, whole)]
+    while pending:
+        node, scope = pending.pop()
+        scope.size += 1
+        kind = type(node)
+        if kind is ast.Name:
+            scope.words.add(node.id)  # type: ignore[attr-defined]
+            continue
+        if kind is ast.Constant:
+            continue
+        if kind is ast.Attribute:
+            scope.words.add(node.attr)  # type: ignore[attr-defined]
+            pending.append((node.value, scope))  # type: ignore[attr-defined]
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imported.update(_imported(node))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            scope = _Scope(node, scope)
+            scopes.append(scope)
+        for value in vars(node).values():
+            if type(value) is list:
+                pending += [(one, scope) for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST):
+                pending.append((value, scope))
+    for one in reversed(scopes):
+        if one.outer is not None:
+            one.outer.words |= one.words
+            one.outer.size += one.size
+    return scopes, imported
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The names that an import binds to modules or names of MLX."""
+    if isinstance(node, ast.ImportFrom):
+        is_mlx = (node.module or "").partition(".")[0] in ("mlx", "mlx_lm")
+        return [alias.asname or alias.name for alias in node.names] if is_mlx else []
+    parts = [(alias.name.partition(".")[0], alias.asname) for alias in node.names]
+    return [name or first for first, name in parts if first == "mlx"]

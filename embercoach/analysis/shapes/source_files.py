@@ -37,9 +37,16 @@ class _SourceFiles:
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self.found: dict[tuple[str, int], SourceFile | None] = {}
 
     def find(self, name: str, level: int) -> SourceFile | None:
         """The file that ``import name`` reads, None for one that is not the project's."""
+        key = (name, level)
+        if key not in self.found:
+            self.found[key] = self._find(name, level)
+        return self.found[key]
+
+    def _find(self, name: str, level: int) -> SourceFile | None:
         module = self.module
         if level == 0 and name.partition(".")[0] in LIBRARIES:
             return None

@@ -24,6 +24,7 @@ from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import (
     Frame,
     Snapshot,
+    changed_between,
     is_invariant,
     joined_values,
     shape_under,
@@ -76,20 +77,23 @@ def _exits(frame: Frame, node: ast.Call) -> bool:
 def _assign(machine: Machine, frame: Frame, node: ast.Assign) -> bool:
     value = compare_assigned(machine, frame, node, machine.evaluate(frame, node.value))
     for target in node.targets:
-        if machine.names_numbers:
-            value = _named_number(machine, frame, target, value)
+        value = _named_number(machine, frame, target, value)
         assign_target(machine, frame, target, value)
     return True
 
 
 def _named_number(machine: Machine, frame: Frame, target: ast.expr, value: Any) -> Any:
-    """A number above 1 as a symbol of the name that it is assigned to."""
+    """A number above 1; where these are asked for, a symbol of the name it is assigned to."""
     if type(target) is ast.Tuple and type(value) is tuple and len(value) == len(target.elts):
         return tuple(
             _named_number(machine, frame, one, item)
             for one, item in zip(target.elts, value, strict=True)
         )
     if type(target) is not ast.Name or type(value) is not int or value < 2:
+        return value
+    if not machine.names_numbers:
+        if frame.module is machine.file:
+            machine.named_numbers.setdefault(value, set()).add(target.id)
         return value
     key = (id(target), "number")
     found = machine.open_attributes.get(key)
@@ -222,6 +226,10 @@ def _match(machine: Machine, frame: Frame, node: ast.Match) -> bool:
 # -- loops -----------------------------------------------------------------------------------
 
 
+#: Rounds after which what still changes is unknown; in loops of loops it is after one.
+EXACT_ROUNDS = 2
+
+
 class _Loop:
     """The states in which the rounds of a loop end by ``break`` and ``continue``."""
 
@@ -334,7 +342,9 @@ def _rounds(
     heap = machine.heap
     head = heap.snapshot(frame)
     fresh: set[SizeSymbol | DTypeSymbol | AxesSymbol] = set()
-    for at in range(4):
+    exact = EXACT_ROUNDS if machine.rounds == 0 or machine.keeps_records else 0
+    machine.rounds += 1
+    for at in range(exact + 2):
         heap.restore(frame, head.copy())
         if not begin():
             break
@@ -358,8 +368,9 @@ def _rounds(
             not machine.keeps_records and _settles(before, head, loop.targets)
         ):
             break
-        if at == 2:
+        if at == exact:
             _forget_changes(before, head)
+    machine.rounds -= 1
     heap.restore(frame, head)
     return True
 
@@ -382,8 +393,9 @@ def _is_as_before(old: Any, value: Any) -> bool:
 
 def _has_same_objects(a: Snapshot, b: Snapshot) -> bool:
     """Return whether a round has left the objects that were there before it as they were."""
-    return a.version == b.version or all(
-        held is b.heap[number] or held == b.heap[number] for number, held in a.heap.items()
+    return all(
+        number not in a.heap or a.heap[number] == b.heap[number]
+        for number in changed_between(a.changes, b.changes)
     )
 
 
@@ -417,8 +429,8 @@ def _forget_changes(before: Snapshot, head: Snapshot) -> None:
     for name, value in head.names.items():
         if name in before.names and before.names[name] != value:
             head.names[name] = _widened(before.names[name], value)
-    for number, value in head.heap.items():
-        old = before.heap.get(number)
+    for number in changed_between(before.changes, head.changes):
+        old, value = before.heap.get(number), head.heap[number]
         if old is not None and old != value:
             head.heap[number] = _widened_object(old, value)
 

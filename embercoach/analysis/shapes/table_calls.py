@@ -112,12 +112,12 @@ def lowered(machine: Machine, value: Any) -> Any:
     if kind is tuple:
         return tuple(lowered(machine, item) for item in value)
     if kind is ListReference:
-        held = machine.heap.objects.get(value.number)
+        held = machine.heap.read(value.number)
         if type(held) is Items and held.items is not None:
             return [lowered(machine, item) for item in held.items]
         return UNKNOWN
     if kind is DictReference:
-        held = machine.heap.objects.get(value.number)
+        held = machine.heap.read(value.number)
         if type(held) is Entries and not held.is_open:
             return {key: lowered(machine, item) for key, item in held.known.items()}
         return UNKNOWN
@@ -143,7 +143,7 @@ _TAKEN = (ArrayAt, HostArray, Ratio, AnyScalar, DTypeValue, AxesSymbol, type(...
 
 def attributes_of(machine: Machine, layer: ObjectReference) -> dict[str, Any]:
     """The attributes of a layer, as transfer functions take them."""
-    held = machine.heap.objects.get(layer.number)
+    held = machine.heap.read(layer.number)
     values = held.values if type(held) is Attributes else {}
     return {name: lowered(machine, value) for name, value in values.items()}
 
@@ -218,7 +218,7 @@ def _without_sizes(machine: Machine, value: Any) -> Any:
     if type(value) is SizeExpr:
         return UNKNOWN
     if type(value) is ListReference:
-        held = machine.heap.objects.get(value.number)
+        held = machine.heap.read(value.number)
         if type(held) is not Items or held.items is None:
             return value
         value = held.items
@@ -259,7 +259,7 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
     if type(value) is tuple:
         return tuple(_as_size(machine, item) for item in value)
     if type(value) is ListReference:
-        held = machine.heap.objects.get(value.number)
+        held = machine.heap.read(value.number)
         if type(held) is Items and held.items is not None:
             return tuple(_as_size(machine, item) for item in held.items)
     if type(value) is Options and None in value.values:

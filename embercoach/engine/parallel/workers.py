@@ -10,8 +10,8 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from types import FunctionType
 from queue import Empty, SimpleQueue
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from embercoach.analysis.values.memo import forget
