@@ -12,6 +12,7 @@ from embercoach.analysis.shapes.size_integers import (
     SizeOperation,
     SizeSymbol,
     substituted,
+    with_wholes,
     without_common_factors,
 )
 
@@ -32,12 +33,16 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
         if not names:
             return None
         return f"unless {' or '.join(names)} is {'1 or 0' if condition.allows_one else '0'}"
-    left, right = reduced(condition.left, condition.right)
+    left, right = reduced(with_wholes(condition.left), with_wholes(condition.right))
     if (type(left) is int and left != 1) or (type(right) is int and right != 1):
         return None
     if type(condition.left) is int or type(condition.right) is int:
         return None  # ``B * 8 * 16`` of ``B * E``, where 128 may well be E
-    if not _are_apart(left, right, event, machine) or not _differ_in_general(left, right):
+    if not (
+        condition.is_unmeant
+        or frozenset((left, right)) in machine.unlike
+        or _are_apart(left, right, event, machine)
+    ) or not _differ_in_general(left, right):
         return None
     return f"unless {left} equals {right}"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
     from embercoach.analysis.shapes.shape_annotations import WrittenShape
-    from embercoach.analysis.shapes.size_integers import SizeSymbol
+    from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
     Evaluator = Callable[["Machine", Frame, Any], Any]
     Executor = Callable[["Machine", Frame, Any], bool | None]
@@ -129,6 +129,8 @@ class Machine:
         self.open_attributes: dict[tuple[int, str], Any] = {}
         self.memo: dict[Any, Any] = {}
         self.defaults: dict[SizeSymbol, int] = {}
+        #: Sizes of two axes of one weight: what takes one of them gives the other.
+        self.unlike: set[frozenset[Integer]] = set()
         self.silent = False
         #: Whether numbers that get a name are symbols; where not, the names of each number.
         self.names_numbers = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray
 from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     new_number,
 )
+from embercoach.analysis.shapes.size_integers import SizeExpr, with_wholes
 from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
 from embercoach.analysis.shapes.table_calls import (
     array_of_place,
@@ -117,6 +118,15 @@ def set_layer(
     entries = machine.heap.read(getattr(found, "number", -1))
     if type(entries) is Entries:
         machine.heap.write(made.number, Attributes({**values, **entries.known}))
+        _note_unlike(machine, entries.known.get("weight"))
+
+
+def _note_unlike(machine: Machine, weight: Any) -> None:
+    """Note that the input and output sizes of a layer are different things."""
+    if type(weight) is ShapedArray and weight.shape.rank is not None:
+        first, last = weight.shape.head[0], weight.shape.head[-1]
+        if isinstance(first, SizeExpr) and isinstance(last, SizeExpr) and first != last:
+            machine.unlike.add(frozenset((with_wholes(first), with_wholes(last))))
 
 
 def make_layer(

@@ -206,6 +206,8 @@ class Heap:
         self.reads: set[int] | None = None
         self.ranks: dict[AxesSymbol, SizeSymbol] = {}
         self.axes_of_rank: dict[SizeSymbol, AxesSymbol] = {}
+        #: Unknown axes as others before one that is known to be there.
+        self.last_axes: dict[AxesSymbol, ArrayShape] = {}
         #: Pairs of symbols that the program compares with each other, and of their names.
         self.compared: set[frozenset[SizeSymbol] | frozenset[str]] = set()
 
@@ -370,14 +372,33 @@ class Heap:
     def bind_axes(self, axes: AxesSymbol, shape: ArrayShape) -> None:
         """Learn what unknown axes are."""
         known = self.shape(ArrayShape((), axes))
-        if known.middle is None:
-            if shape.middle is None and len(shape.head) == len(known.head):
-                for a, b in zip(known.head, shape.head, strict=True):
-                    self.learn_equal(a, b)
+        if known.middle is axes:
+            if shape.middle is not axes:
+                self.facts.axes[axes] = shape
             return
-        if known.middle is not axes or shape.middle is axes:
+        number = len(shape.head)
+        if shape.middle is not None or known.least_rank > number:
             return
-        self.facts.axes[axes] = shape
+        if known.middle is not None:
+            ahead, behind = len(known.head), number - len(known.tail)
+            self.bind_axes(known.middle, ArrayShape(shape.head[ahead:behind]))
+            known = self.shape(known)
+        if len(known.head) == number:
+            for a, b in zip(known.head, shape.head, strict=True):
+                self.learn_equal(a, b)
+
+    def learn_last_axes(self, shape: ArrayShape, number: int) -> None:
+        """Learn that an array has at least so many axes after the first ones that are known."""
+        shape = self.shape(shape)
+        while shape.middle is not None and len(shape.tail) < number:
+            made = self.last_axes.get(shape.middle)
+            if made is None:
+                name = shape.middle.name or "n"
+                last = symbol(f"{name}.{-len(shape.tail) - 1}", is_named=False, place=shape.middle)
+                made = ArrayShape((), AxesSymbol(shape.middle.name), (last,))
+                self.last_axes[shape.middle] = made
+            self.facts.axes[shape.middle] = made
+            shape = self.shape(shape)
 
     def rank_of(self, shape: ArrayShape) -> Integer:
         """The number of axes."""
@@ -514,11 +535,21 @@ def _common(a: Facts, b: Facts) -> Facts:
         return a.copy()
     return Facts(
         {k: v for k, v in a.sizes.items() if b.sizes.get(k) == v},
-        {k: v for k, v in a.axes.items() if b.axes.get(k) == v},
+        _common_axes(a.axes, b.axes),
         {k: v for k, v in a.places.items() if k in b.places and b.places[k] == v},
         {k: v for k, v in a.truths.items() if b.truths.get(k) is v},
         failed=a.failed,
     )
+
+
+def _common_axes(
+    a: dict[AxesSymbol, ArrayShape], b: dict[AxesSymbol, ArrayShape]
+) -> dict[AxesSymbol, ArrayShape]:
+    """What both paths have learned, and of how many axes there are at least what one has."""
+    found = {k: v for k, v in a.items() if k in b and b[k] == v}
+    for one, other in ((a, b), (b, a)):
+        found.update((k, v) for k, v in one.items() if k not in other and v.middle is not None)
+    return found
 
 
 class Joiner:

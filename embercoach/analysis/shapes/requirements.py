@@ -59,6 +59,7 @@ class Condition:
     comparison: DEGENERATE or POSSIBLE.
     allows_one: it doesn't raise where one of them is 1, either.
     adds_axes: one of the shapes has fewer axes than the other.
+    is_unmeant: the shapes themselves show that these sizes are of different things.
     reason: as that of ``ShapeError``.
     """
 
@@ -68,6 +69,7 @@ class Condition:
     reason: str
     allows_one: bool = False
     adds_axes: bool = False
+    is_unmeant: bool = False
 
 
 class Requirements:
@@ -99,8 +101,17 @@ class Requirements:
         """Raise ``ArgumentError``."""
         raise ArgumentError(reason)
 
-    def equal(self, a: Integer, b: Integer, reason: str) -> Integer:
-        """Require two sizes to be equal, and return the one of which more is known."""
+    def equal(
+        self, a: Integer, b: Integer, reason: str, *, is_unmeant: bool = False
+    ) -> Integer:
+        """Require two sizes to be equal, and return the one of which more is known.
+
+        Args:
+            a: a size.
+            b: another one.
+            reason: why the call raises if they differ.
+            is_unmeant: that they are equal would be chance.
+        """
         comparison = compare(a, b)
         if comparison is Comparison.EQUAL:
             return a
@@ -108,7 +119,7 @@ class Requirements:
             raise ShapeError(reason)
         if a is ANY_INT or b is ANY_INT:
             return b if a is ANY_INT else a
-        self.conditions.append(Condition(a, b, comparison, reason))
+        self.conditions.append(Condition(a, b, comparison, reason, is_unmeant=is_unmeant))
         return a if type(a) is int else b
 
     def broadcast(self, *shapes: ArrayShape) -> ArrayShape:
@@ -175,7 +186,15 @@ class Requirements:
             comparison = Comparison.DEGENERATE
         adds_axes = a.least_rank != b.least_rank
         self.conditions.append(
-            Condition(m, n, comparison, reason, allows_one=True, adds_axes=adds_axes)
+            Condition(
+                m,
+                n,
+                comparison,
+                reason,
+                allows_one=True,
+                adds_axes=adds_axes,
+                is_unmeant=adds_axes and _fits_elsewhere(a, b),
+            )
         )
         for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
@@ -223,6 +242,21 @@ class Requirements:
         if not -rank <= axis < rank:
             raise ShapeError(f"axis {axis} is out of bounds for the shape {shape}")
         return axis % rank
+
+
+def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
+    """Return whether all axes of one shape are axes of the other, with new ones between them.
+
+    ``(B,)`` is the first axis of ``(B, S)``, and broadcasting takes it for the last one.
+    """
+    if a.rank is None or b.rank is None:
+        return False
+    shorter, longer = sorted((a.head, b.head), key=len)
+    sizes = [n for n in shorter if not (type(n) is int and n == 1)]
+    if not all(isinstance(n, SizeExpr) for n in sizes):
+        return False
+    left = iter(longer)
+    return bool(sizes) and all(any(n == other for other in left) for n in sizes)
 
 
 def is_named(number: Integer) -> bool:

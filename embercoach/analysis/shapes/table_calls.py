@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from functools import cache
+from inspect import signature
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +178,39 @@ def call_table(
     if function is None:
         return UNKNOWN
     arguments, keywords = with_sizes(machine, name, arguments, keywords)
+    _learn_last_axes(machine, name, arguments, keywords)
     return call_transfer(machine, frame, node, name, function, arguments, keywords)
+
+
+def _learn_last_axes(
+    machine: Machine, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    """Learn that the first argument has the axis that is named from the end."""
+    place = _axis_parameter(name)
+    if place is None or not arguments:
+        return
+    at, axis = place
+    axis = keywords.get("axis", arguments[at] if at < len(arguments) else axis)
+    array = machine.heap.value(arguments[0])
+    if type(axis) is int and axis < 0 and type(array) is ShapedArray and axis >= -MOST_AXES:
+        machine.heap.learn_last_axes(array.shape, -axis)
+
+
+@cache
+def _axis_parameter(name: str) -> tuple[int, Any] | None:
+    """The place and default of a parameter that names one of the first argument's axes."""
+    if name.endswith(_ADDING):
+        return None
+    parameters = list(signature(TRANSFERS[name]).parameters.values())[1:]
+    for at, one in enumerate(parameters):
+        if one.name == "axis" and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+            return (at if one.kind is one.POSITIONAL_OR_KEYWORD else MOST_AXES, one.default)
+    return None
+
+
+#: Functions whose ``axis`` is one of the result, or of each array in a list.
+_ADDING = (".expand_dims", ".stack", ".concatenate", ".concat")
+MOST_AXES = 8
 
 
 def with_sizes(

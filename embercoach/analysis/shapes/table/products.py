@@ -19,6 +19,7 @@ from embercoach.analysis.shapes.requirements import Requirements, integers_of, s
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
+    SizeExpr,
     ceil_divide,
     floor_divide,
     multiply,
@@ -107,7 +108,9 @@ def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> Ar
         # It may be a vector, whose only axis is the inner one.
         return unknown_shape()
     reason = f"the inner sizes of {a} and {b} are {a.size(-1)} and {rows}"
-    requirements.equal(a.size(-1), rows, reason)
+    # ``images @ texts`` of features each, in place of ``images @ texts.T``.
+    is_unmeant = b.rank != 1 and isinstance(rows, SizeExpr) and a.size(-1) == b.size(-1)
+    requirements.equal(a.size(-1), rows, reason, is_unmeant=is_unmeant)
     if b.rank == 1:
         return without_last(a)
     if a.rank == 1:
