@@ -34,14 +34,14 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
             return None
         return f"unless {' or '.join(names)} is {'1 or 0' if condition.allows_one else '0'}"
     left, right = reduced(with_wholes(condition.left), with_wholes(condition.right))
+    if condition.is_unmeant and _differ_in_general(left, right):
+        return f"unless {left} equals {right}"
     if (type(left) is int and left != 1) or (type(right) is int and right != 1):
         return None
     if type(condition.left) is int or type(condition.right) is int:
         return None  # ``B * 8 * 16`` of ``B * E``, where 128 may well be E
     if not (
-        condition.is_unmeant
-        or frozenset((left, right)) in machine.unlike
-        or _are_apart(left, right, event, machine)
+        frozenset((left, right)) in machine.unlike or _are_apart(left, right, event, machine)
     ) or not _differ_in_general(left, right):
         return None
     return f"unless {left} equals {right}"
@@ -87,11 +87,15 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
         return False
     if _has_operation(left) or _has_operation(right):
         return False  # what divides, or is least, is the caller's business
-    # Fields of a configuration are often equal, or products of each other, by convention.
-    if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
-        return False
-    places = {id(one.place) for one in symbols}
-    if len(places) > 1 or _is_product_by_convention(left, right, symbols, machine):
+    if _are_of_other_kinds(left, right):
+        return True
+    if frozenset((left, right)) not in machine.unlike:
+        # Fields of a configuration are often equal, or products of each other, by convention.
+        if any(isinstance(one.place, (Place, ObjectReference)) for one in symbols):
+            return False
+        if len({id(one.place) for one in symbols}) > 1:
+            return False
+    if _is_product_by_convention(left, right, symbols, machine):
         return False
     assert event.condition is not None
     for a in symbols:
@@ -107,6 +111,21 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
             if is_same and not event.condition.adds_axes:
                 return False
     return True
+
+
+def _are_of_other_kinds(left: Integer, right: Integer) -> bool:
+    """Return whether one size is a number of heads, and the other that of an array's axis."""
+    for one, other in ((left, right), (right, left)):
+        setting = one.symbol if isinstance(one, SizeExpr) else None
+        axis = other.symbol if isinstance(other, SizeExpr) else None
+        if setting is None or axis is None or setting.is_local or not axis.is_local:
+            continue
+        if setting.name.endswith(_HEADS) and not axis.name.lower().endswith((*_HEADS, "h")):
+            return True
+    return False
+
+
+_HEADS = ("heads", "head")
 
 
 def _is_product_by_convention(

@@ -168,7 +168,7 @@ def _arrays(
     machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
 ) -> Any:
     if kind in _ARITHMETIC:
-        quick = _same_shape(a, b, node)
+        quick = None if kind is ast.Pow else _same_shape(a, b, node)
         if quick is not None:
             return quick
     name = _ARRAY_OPERATORS.get(kind)
@@ -196,6 +196,8 @@ def _same_shape(a: Any, b: Any, node: ast.AST) -> ShapedArray | None:
     if type(a) is ShapedArray and type(b) is ShapedArray:
         if a.shape != b.shape or a.dtype is None or a.dtype != b.dtype or a.dtype == "bool":
             return None
+        if a.origin is not None and b.origin is not None:
+            return None  # together they may mean more
         origin = a.origin if b.origin is None else None
         return ShapedArray(a.shape, a.dtype, getattr(node, "lineno", 0), origin)
     array, number = (a, b) if type(a) is ShapedArray else (b, a)

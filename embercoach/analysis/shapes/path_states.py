@@ -388,9 +388,9 @@ class Heap:
                 self.learn_equal(a, b)
 
     def learn_last_axes(self, shape: ArrayShape, number: int) -> None:
-        """Learn that an array has at least so many axes after the first ones that are known."""
+        """Learn that an array has at least so many axes."""
         shape = self.shape(shape)
-        while shape.middle is not None and len(shape.tail) < number:
+        while shape.middle is not None and shape.least_rank < number:
             made = self.last_axes.get(shape.middle)
             if made is None:
                 name = shape.middle.name or "n"

@@ -101,9 +101,7 @@ class Requirements:
         """Raise ``ArgumentError``."""
         raise ArgumentError(reason)
 
-    def equal(
-        self, a: Integer, b: Integer, reason: str, *, is_unmeant: bool = False
-    ) -> Integer:
+    def equal(self, a: Integer, b: Integer, reason: str, *, is_unmeant: bool = False) -> Integer:
         """Require two sizes to be equal, and return the one of which more is known.
 
         Args:
@@ -121,6 +119,14 @@ class Requirements:
             return b if a is ANY_INT else a
         self.conditions.append(Condition(a, b, comparison, reason, is_unmeant=is_unmeant))
         return a if type(a) is int else b
+
+    def last_equal(self, shape: ArrayShape, size: Integer, reason: str) -> Integer:
+        """Require the last axis of a shape to have a size.
+
+        Where another of its axes has just this size, the axes are in the wrong order.
+        """
+        others = (*shape.head, *shape.tail)[:-1]
+        return self.equal(shape.size(-1), size, reason, is_unmeant=is_among(size, others))
 
     def broadcast(self, *shapes: ArrayShape) -> ArrayShape:
         """Require shapes to broadcast, and return the common one."""
@@ -193,7 +199,7 @@ class Requirements:
                 reason,
                 allows_one=True,
                 adds_axes=adds_axes,
-                is_unmeant=adds_axes and _fits_elsewhere(a, b),
+                is_unmeant=_fits_elsewhere(a, b),
             )
         )
         for known, other in ((m, n), (n, m)):
@@ -244,19 +250,30 @@ class Requirements:
         return axis % rank
 
 
-def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
-    """Return whether all axes of one shape are axes of the other, with new ones between them.
+def is_among(size: Integer, others: tuple[Integer, ...]) -> bool:
+    """Return whether a size is that of one of some axes, for certain."""
+    return size is not ANY_INT and any(type(n) is type(size) and n == size for n in others)
 
-    ``(B,)`` is the first axis of ``(B, S)``, and broadcasting takes it for the last one.
+
+def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
+    """Return whether axes of two shapes are equal that broadcasting doesn't combine.
+
+    All axes of one are axes of the other, with new ones between them: ``(B,)`` is the first axis of
+    ``(B, S)``. Or the last one of a matrix is the first one of the other: ``(B, D)`` and
+    ``(D, N)``.
     """
     if a.rank is None or b.rank is None:
         return False
     shorter, longer = sorted((a.head, b.head), key=len)
     sizes = [n for n in shorter if not (type(n) is int and n == 1)]
-    if not all(isinstance(n, SizeExpr) for n in sizes):
+    if not sizes or not all(isinstance(n, SizeExpr) for n in (*sizes, longer[-1])):
         return False
+    if a.rank == b.rank:
+        return a.rank == 2 and any(
+            m.head[-1] == n.head[0] and m.head[0] not in n.head for m, n in ((a, b), (b, a))
+        )
     left = iter(longer)
-    return bool(sizes) and all(any(n == other for other in left) for n in sizes)
+    return all(any(n == other for other in left) for n in sizes)
 
 
 def is_named(number: Integer) -> bool:

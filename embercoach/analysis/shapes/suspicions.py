@@ -5,10 +5,20 @@ What an axis means is known from the call that makes it (``Origin``), and from t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
+from embercoach.analysis.shapes.arrays import ArrayShape, ShapedArray
+from embercoach.analysis.shapes.axis_origins import (
+    CENTERED,
+    EXPLICIT,
+    NORMALIZING,
+    PAIRED,
+    REDUCTIONS,
+    SELECTING,
+    SQUARED,
+    WEIGHTED_LOGS,
+    axes_of,
+)
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
@@ -22,117 +32,15 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-_REDUCTIONS = frozenset(
-    f"mlx.core.{owner}{name}"
-    for owner in ("", "array.")
-    for name in [
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "prod",
-        "std",
-        "var",
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "logsumexp",
-    ]
-)
-_NORMALIZING = frozenset(("mlx.core.softmax", "mlx.nn.softmax", "mlx.nn.log_softmax"))
-#: Operations on two arrays whose elements stand for the same things.
-_PAIRED = frozenset(
-    f"mlx.core.{name}"
-    for name in [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "maximum",
-        "minimum",
-        "array.__and__",
-        "array.__or__",
-    ]
-)
-#: Calls that give an axis of size 1 on purpose.
-_EXPLICIT = frozenset(
-    f"mlx.core.{name}"
-    for name in [
-        "expand_dims",
-        "reshape",
-        "array.reshape",
-        "array.__getitem__",
-        "zeros",
-        "ones",
-        "full",
-    ]
-)
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
 
 
-def with_origin(
-    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
-) -> ShapedArray:
-    """The result of a call with its origin, or with that of the one array that it changes."""
-    arrays = [value for value in arguments if type(value) is ShapedArray]
-    if not arrays:
-        return result
-    first = arrays[0]
-    if name in _REDUCTIONS or name in _NORMALIZING:
-        axes = _axes_of(arguments, keywords, first.shape)
-        return replace(result, origin=Origin(name, node, first.shape, axes))
-    if name.startswith("mlx.nn.") or name in _EXPLICIT:
-        return replace(result, origin=Origin(name, node, first.shape))
-    known = [one for one in arrays if one.origin is not None]
-    if len(known) == 1 and known[0].shape == result.shape and _is_elementwise(name, arrays):
-        return replace(result, origin=known[0].origin)
-    return result
-
-
-def reduced_axis(arguments: list[Any]) -> ast.AST | None:
-    """The reduction that drops an axis which its result is then broadcast against.
-
-    ``x - x.mean(axis=1)`` means ``x.mean(axis=1, keepdims=True)``.
-    """
-    arrays = [value for value in arguments if type(value) is ShapedArray]
-    if len(arrays) != 2:
-        return None
-    for reduced, other in ((arrays[0], arrays[1]), (arrays[1], arrays[0])):
-        origin = reduced.origin
-        if origin is None or origin.name not in _REDUCTIONS or len(origin.axes) != 1:
-            continue
-        before, rank = origin.before, reduced.shape.rank
-        if rank is not None and before.rank == rank + 1 and before == other.shape:
-            return origin.node
-    return None
-
-
-def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
-    return len(arrays) == 1 or name in _PAIRED
-
-
-def _axes_of(arguments: list[Any], keywords: dict[str, Any], shape: ArrayShape) -> tuple[int, ...]:
-    """The axes that a call reduces or normalizes, from the end."""
-    axis = keywords.get("axis", arguments[1] if len(arguments) > 1 else None)
-    named: Any = axis if isinstance(axis, (tuple, list)) else (axis,)
-    rank = shape.rank
-    found = []
-    for one in named:
-        if type(one) is not int or (one >= 0 and rank is None):
-            return ()
-        found.append(one if one < 0 else one - (rank or 0))
-    return tuple(found)
-
-
 def suspicions_of(
-    node: ast.AST, name: str, arguments: list[Any], result: ShapedArray
+    node: ast.AST,
+    name: str,
+    arguments: list[Any],
+    keywords: dict[str, Any],
+    result: ShapedArray,
 ) -> Iterator[tuple[ast.AST, str, str]]:
     """Find what a call does that its author can't mean: the node, the rule, and a reason."""
     arrays = [value for value in arguments if type(value) is ShapedArray]
@@ -141,7 +49,7 @@ def suspicions_of(
         if axis is not None and not _is_shift(arrays[0], result.shape):
             reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
             yield node, "SHAPE-004", reason
-    elif name in _PAIRED and len(arrays) == 2:
+    elif name in PAIRED and len(arrays) == 2:
         yield from _paired(node, arrays[0], arrays[1])
         yield from _without_axis(arrays[0], arrays[1])
     elif name == "mlx.core.einsum":
@@ -150,6 +58,77 @@ def suspicions_of(
         yield from _rows_by_rows(node, arrays[0], arguments[1])
     elif name == "mlx.core.matmul" and len(arrays) == 2:
         yield from _weighted(arrays[0])
+    if arrays:
+        for at, reason in _other_axis(node, name, arguments, keywords):
+            yield at, "SHAPE-007", reason
+
+
+def _other_axis(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any]
+) -> Iterator[tuple[ast.AST, str]]:
+    """Find calls along another axis than the one that their argument was made along."""
+    first, short = arguments[0], name.rpartition(".")[2]
+    if type(first) is not ShapedArray or first.shape.rank == 1:
+        return
+    if name.startswith("mlx.core.fft.r"):
+        yield from ((node, one) for one in _transformed(first.shape, arguments, keywords))
+    origin = first.origin
+    if origin is None:
+        return
+    if name in REDUCTIONS or short == "cumsum":
+        axes = axes_of(arguments, keywords, first.shape)
+        if not _differ(axes, origin.axes):
+            return
+        # Where one of the axes is the last, the other one is at fault.
+        at = origin.node if axes[0] == -1 and origin.name in (SQUARED, WEIGHTED_LOGS) else node
+        where = f"`{short}` over axis {axes[0]} of"
+        along = f"along axis {origin.axes[0]}"
+        if origin.name == SQUARED and short in ("mean", "sum"):
+            yield (
+                at,
+                f"{where} values that are centered {along}",
+            )
+        elif origin.name == WEIGHTED_LOGS and short in ("sum", "mean"):
+            yield at, f"{where} probabilities {along}"
+        elif origin.name in SELECTING and short == "cumsum":
+            yield (
+                at,
+                f"{where} values that are sorted {along}",
+            )
+    elif name == "mlx.core.divide" and type(arguments[1]) is ShapedArray:
+        yield from ((node, one) for one in _scaled(first, arguments[1]))
+
+
+def _transformed(
+    shape: ArrayShape, arguments: list[Any], keywords: dict[str, Any]
+) -> Iterator[str]:
+    """``mx.fft.rfft(frames, n=n_fft, axis=1)``, where the last axis has ``n_fft`` elements."""
+    number = keywords.get("n", arguments[1] if len(arguments) > 1 else None)
+    axes = axes_of(arguments, keywords, shape, 2)
+    if not isinstance(number, SizeExpr) or len(axes) != 1 or shape.rank is None or axes[0] >= 0:
+        return
+    if shape.size(-1) == number and axes[0] != -1 and shape.size(axes[0]) != number:
+        yield f"transform over axis {axes[0]} of arrays with {number} samples along axis -1"
+
+
+def _scaled(array: ShapedArray, scale: ShapedArray) -> Iterator[str]:
+    """``(x - x.mean(axis=1)) / x.std(axis=0)``: values and their scale of unlike axes."""
+    origin, other = array.origin, scale.origin
+    if origin is None or other is None or not _differ(origin.axes, other.axes):
+        return
+    if other.before != array.shape or other.name not in REDUCTIONS:
+        return
+    kind = other.name.rpartition(".")[2]
+    where, along = f"`{kind}` over axis {other.axes[0]} of", f"along axis {origin.axes[0]}"
+    if origin.name == CENTERED and kind == "std":
+        yield f"{where} values that are centered {along}"
+    elif origin.name in SELECTING and kind == "sum":
+        yield f"{where} values that are chosen {along}"
+
+
+def _differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Return whether two calls work along one axis each, and not along the same."""
+    return len(a) == len(b) == 1 and a != b
 
 
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
@@ -195,7 +174,7 @@ def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast
             continue
         if sizes[-2] != others[-1] or sizes[-2] == 1:
             continue
-        if column.origin is not None and column.origin.name in _EXPLICIT:
+        if column.origin is not None and column.origin.name in EXPLICIT:
             continue
         reason = f"{a.shape} and {b.shape} broadcast to all pairs"
         yield node, "SHAPE-003", reason
@@ -205,7 +184,7 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
     """``x - x.mean(axis=1)``: the mean of a row is combined with a column, for any sizes."""
     for reduced, other in ((a, b), (b, a)):
         origin, rank = reduced.origin, other.shape.rank
-        if origin is None or origin.name not in _REDUCTIONS or len(origin.axes) != 1:
+        if origin is None or origin.name not in REDUCTIONS or len(origin.axes) != 1:
             continue
         if rank is None or rank < 2 or reduced.shape.rank != rank - 1:
             continue
@@ -226,7 +205,7 @@ def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]
         return
     for term, operand in zip(terms, operands, strict=True):
         origin = operand.origin if isinstance(operand, ShapedArray) else None
-        if origin is None or origin.name not in _NORMALIZING or len(origin.axes) != 1:
+        if origin is None or origin.name not in NORMALIZING or len(origin.axes) != 1:
             continue
         letter = term[origin.axes[0]] if -len(term) <= origin.axes[0] else ""
         summed = [one for one in term if one not in output]
@@ -252,8 +231,10 @@ def _rows_by_rows(
 def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
     """``mx.softmax(scores, axis=-2) @ v``: weights that don't add up to 1 along the sum."""
     origin = weights.origin
-    if origin is None or origin.name not in _NORMALIZING or origin.name.endswith("log_softmax"):
+    if origin is None or origin.name not in NORMALIZING or origin.name.endswith("log_softmax"):
         return
-    if origin.axes and -1 not in origin.axes and origin.before.rank != 1:
+    if not origin.axes or origin.axes[0] >= 0:
+        return
+    if -1 not in origin.axes and origin.before.rank != 1:
         axis = origin.axes[0]
         yield origin.node, "SHAPE-005", f"axis {axis} is normalized, and the last one is summed"

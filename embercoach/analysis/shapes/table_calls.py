@@ -10,7 +10,7 @@ from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.shapes import suspicions
+from embercoach.analysis.shapes import axis_origins, suspicions
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
@@ -375,13 +375,13 @@ def _call_once(
     except (TypeError, KeyError):
         return UNKNOWN
     if requirements.axes or requirements.conditions:
-        cause = suspicions.reduced_axis(given) if requirements.conditions else None
+        cause = axis_origins.reduced_axis(given) if requirements.conditions else None
         learn(machine, frame, cause or node, name, requirements)
     if type(result) is ShapedArray:
-        result = suspicions.with_origin(node, name, given, named, result)
+        result = axis_origins.with_origin(node, name, given, named, result)
         known = [machine.heap.value(v) if type(v) is ShapedArray else v for v in given]
         final = machine.heap.value(result)
-        for at, code, reason in suspicions.suspicions_of(node, name, known, final):
+        for at, code, reason in suspicions.suspicions_of(node, name, known, named, final):
             machine.add_event(frame, at, reason, None, name, code)
     return raised_value(machine, _stamped(result, node))
 

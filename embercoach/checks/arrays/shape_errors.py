@@ -1,4 +1,4 @@
-"""SHAPE-001 to SHAPE-006: shapes that raise, or are not those that the program means."""
+"""SHAPE-001 to SHAPE-007: shapes that raise, or are not those that the program means."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_CALLERS = 3
 
 
-@check("SHAPE-001", "SHAPE-002", "SHAPE-003", "SHAPE-004", "SHAPE-005", "SHAPE-006")
+@check(*(f"SHAPE-00{number}" for number in range(1, 8)))
 def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Operations that raise, broadcast or mix axes, and annotations of other shapes."""
     machine = shapes_of(module)

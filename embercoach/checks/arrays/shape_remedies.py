@@ -80,6 +80,8 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
         remedies = (_last_axis,)
     elif code == "SHAPE-006":
         remedies = (_written_shape,)
+    elif code == "SHAPE-007":
+        return Remedy("Use the same axis in both calls")
     else:
         remedies = (_keep_axes, _squeeze, _insert_axes, *_BY_REASON, _equal_sizes)
     for remedy in remedies:

@@ -76,7 +76,7 @@ def convolve_shape(
     _require_positive(requirements, "stride", strides)
     _require_positive(requirements, "dilation", dilation)
     _require_positive(requirements, "input dilation", input_dilation)
-    _check_channels(requirements, x.shape.head[-1], kernel, groups, shown)
+    _check_channels(requirements, x.shape, kernel, groups, shown)
     sizes = []
     for at in range(axes):
         padded = _padded(x.shape.head[at + 1], padding[at], input_dilation[at])
@@ -107,7 +107,7 @@ def _dilated(size: Integer, dilation: Integer) -> Integer:
 
 def _check_channels(
     requirements: Requirements,
-    channels: Integer,
+    shape: ArrayShape,
     kernel: tuple[Integer, ...],
     groups: object,
     shown: str,
@@ -115,15 +115,15 @@ def _check_channels(
     """Require the channels of input and weight to fit."""
     times: Integer = groups if is_integer(groups) else ANY_INT
     if times == 1:
-        reason = f"the input channels {channels} and {kernel[-1]} differ: {shown}"
-        requirements.equal(channels, kernel[-1], reason)
+        reason = f"the input channels {shape.size(-1)} and {kernel[-1]} differ: {shown}"
+        requirements.last_equal(shape, kernel[-1], reason)
         return
     if len(kernel) > 4 and type(times) is int:
         requirements.fail(f"groups is {times}, and three spatial axes take only 1")
     reason = f"{times} groups don't fit: {shown}"
     if type(times) is int and times <= 0:
         requirements.fail(reason)
-    requirements.equal(channels, multiply(kernel[-1], times), reason)
+    requirements.last_equal(shape, multiply(kernel[-1], times), reason)
     divisible(requirements, kernel[0], times, reason)
 
 

@@ -13,7 +13,7 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.requirements import Condition, Requirements
+from embercoach.analysis.shapes.requirements import Condition, Requirements, is_among
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, Integer, compare
 from embercoach.analysis.shapes.table.elementwise import array_argument
 from embercoach.analysis.shapes.table.indexing import chained
@@ -93,7 +93,8 @@ def einsum(
         is_open = is_open or between.rank is None
         for letter, size in own.items():
             reason = f"{letter!r} of {subscripts!r} is {sizes.get(letter)} and {size}"
-            sizes[letter] = meeting(requirements, sizes.get(letter, 1), size, reason)
+            others = tuple(n for at, n in own.items() if at != letter)
+            sizes[letter] = meeting(requirements, sizes.get(letter, 1), size, reason, others)
     dtype = _dtype(requirements, arrays, inputs, output)
     if wide and output.behind is None:
         # The axes of ellipses are summed, or contracted like letters.
@@ -140,8 +141,22 @@ def _between(shape: ArrayShape, first: int, last: int) -> ArrayShape:
     return ArrayShape(shape.head[first:], shape.middle, shape.tail[: len(shape.tail) - last])
 
 
-def meeting(requirements: Requirements, m: Integer, n: Integer, reason: str) -> Integer:
-    """The size of a letter in two operands, which are equal unless one is 1."""
+def meeting(
+    requirements: Requirements,
+    m: Integer,
+    n: Integer,
+    reason: str,
+    others: tuple[Integer, ...] = (),
+) -> Integer:
+    """The size of a letter in two operands, which are equal unless one is 1.
+
+    Args:
+        requirements: get the condition.
+        m: in one operand.
+        n: in another one.
+        reason: why they raise.
+        others: the sizes of other letters in the other operand.
+    """
     if type(m) is int and m == 1:
         return n
     if type(n) is int and n == 1:
@@ -154,7 +169,10 @@ def meeting(requirements: Requirements, m: Integer, n: Integer, reason: str) -> 
             requirements.fail(reason)
         if comparison is Comparison.DIFFERENT:
             comparison = Comparison.DEGENERATE
-        requirements.conditions.append(Condition(m, n, comparison, reason, allows_one=True))
+        is_unmeant = is_among(m, others)
+        requirements.conditions.append(
+            Condition(m, n, comparison, reason, allows_one=True, is_unmeant=is_unmeant)
+        )
     known = [size for size in (m, n) if type(size) is int and size > 1]
     return known[0] if known else ANY_INT
 

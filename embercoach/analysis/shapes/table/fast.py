@@ -42,7 +42,7 @@ def _normalized(
             continue
         reason = f"the shape of the {name} is {parameter.shape}, and the input's is {x.shape}"
         (size,) = requirements.rank(parameter, 1, reason)
-        requirements.equal(size, x.shape.size(-1), reason)
+        requirements.last_equal(x.shape, size, reason)
         # The dtype of a bias counts only with a weight.
         if parameters["weight"] is not None:
             dtype = promote(dtype, parameter.dtype)

@@ -15,7 +15,7 @@ from embercoach.analysis.shapes.arrays import (
     promote,
     unknown_shape,
 )
-from embercoach.analysis.shapes.requirements import Requirements, integers_of, shape_of
+from embercoach.analysis.shapes.requirements import Requirements, integers_of, is_among, shape_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
@@ -109,7 +109,9 @@ def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> Ar
         return unknown_shape()
     reason = f"the inner sizes of {a} and {b} are {a.size(-1)} and {rows}"
     # ``images @ texts`` of features each, in place of ``images @ texts.T``.
-    is_unmeant = b.rank != 1 and isinstance(rows, SizeExpr) and a.size(-1) == b.size(-1)
+    is_unmeant = is_among(rows, (*a.head, *a.tail)[:-1]) or (
+        b.rank != 1 and isinstance(rows, SizeExpr) and a.size(-1) == b.size(-1)
+    )
     requirements.equal(a.size(-1), rows, reason, is_unmeant=is_unmeant)
     if b.rank == 1:
         return without_last(a)
