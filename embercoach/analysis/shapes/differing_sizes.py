@@ -40,9 +40,7 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
         return None
     if type(condition.left) is int or type(condition.right) is int:
         return None  # ``B * 8 * 16`` of ``B * E``, where 128 may well be E
-    if not (
-        frozenset((left, right)) in machine.unlike or _are_apart(left, right, event, machine)
-    ) or not _differ_in_general(left, right):
+    if not _are_apart(left, right, event, machine) or not _differ_in_general(left, right):
         return None
     return f"unless {left} equals {right}"
 
