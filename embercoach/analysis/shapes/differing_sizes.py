@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.shapes.python_values import ObjectReference, Place
@@ -96,19 +97,19 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
     if _is_product_by_convention(left, right, symbols, machine):
         return False
     assert event.condition is not None
-    for a in symbols:
-        for b in symbols:
-            if a is b:
-                continue
-            if a.name == b.name or frozenset((a, b)) in machine.heap.compared:
-                return False
-            if frozenset((a.name, b.name)) in machine.heap.compared:
-                return False
-            default = machine.defaults.get(a)
-            is_same = default is not None and default == machine.defaults.get(b)
-            if is_same and not event.condition.adds_axes:
-                return False
-    return True
+    return not any(
+        _are_related(a, b, machine, adds_axes=event.condition.adds_axes)
+        for a, b in combinations(symbols, 2)
+    )
+
+
+def _are_related(a: SizeSymbol, b: SizeSymbol, machine: Machine, *, adds_axes: bool) -> bool:
+    """Return whether the program compares two sizes, or has one name or default for both."""
+    compared = machine.heap.compared
+    if a.name == b.name or frozenset((a, b)) in compared or frozenset((a.name, b.name)) in compared:
+        return True
+    default = machine.defaults.get(a)
+    return not adds_axes and default is not None and default == machine.defaults.get(b)
 
 
 def _are_of_other_kinds(left: Integer, right: Integer) -> bool:

@@ -32,7 +32,7 @@ from embercoach.analysis.shapes.table.products import (
     divisible,
     inexact,
     integral,
-    matmul,
+    weighted,
     with_last,
     without_first,
     without_last,
@@ -145,7 +145,7 @@ def linear_call(requirements: Requirements, attributes: Attributes, x: object) -
     weight = transposed(attributes.get("weight"))
     if "bias" in attributes:
         return addmm(requirements, attributes["bias"], x, weight)
-    return matmul(requirements, x, weight)
+    return weighted(requirements, x, weight)
 
 
 @layer("AllToShardedLinear")
@@ -181,7 +181,7 @@ def sharded_to_all(
 @layer_call("ShardedToAllLinear")
 def sharded_to_all_call(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``x @ weight.T``, summed over processes, and the bias."""
-    found = matmul(requirements, x, transposed(attributes.get("weight")))
+    found = weighted(requirements, x, transposed(attributes.get("weight")))
     return broadcast(requirements, found, attributes["bias"]) if "bias" in attributes else found
 
 
@@ -264,7 +264,7 @@ def embedding_call(requirements: Requirements, attributes: Attributes, x: object
 @transfer("mlx.nn.Embedding.as_linear")
 def embedding_as_linear(requirements: Requirements, attributes: Attributes, x: object) -> object:
     """``x @ weight.T``."""
-    return matmul(requirements, x, transposed(attributes.get("weight")))
+    return weighted(requirements, x, transposed(attributes.get("weight")))
 
 
 @transfer("mlx.nn.Linear.to_quantized", "mlx.nn.Embedding.to_quantized")

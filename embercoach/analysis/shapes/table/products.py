@@ -99,8 +99,17 @@ def divisible(requirements: Requirements, size: Integer, divisor: Integer, reaso
     return part
 
 
-def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> ArrayShape:
-    """The shape of ``a @ b``."""
+def matmul_shape(
+    requirements: Requirements, a: ArrayShape, b: ArrayShape, *, is_layer: bool = True
+) -> ArrayShape:
+    """The shape of ``a @ b``.
+
+    Args:
+        requirements: get what the call requires.
+        a: the shape on the left.
+        b: the shape on the right.
+        is_layer: that one is a layer's weight, which may give as many features as it should take.
+    """
     if a.rank == 0 or b.rank == 0:
         requirements.fail(f"the shapes are {a} and {b}, and an array without axes has no product")
     rows = b.head[0] if b.rank == 1 else b.size(-2)
@@ -109,9 +118,8 @@ def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> Ar
         return unknown_shape()
     reason = f"the inner sizes of {a} and {b} are {a.size(-1)} and {rows}"
     # ``images @ texts`` of features each, in place of ``images @ texts.T``.
-    is_unmeant = is_among(rows, (*a.head, *a.tail)[:-1]) or (
-        b.rank != 1 and isinstance(rows, SizeExpr) and a.size(-1) == b.size(-1)
-    )
+    is_pair = not is_layer and b.rank != 1 and isinstance(rows, SizeExpr)
+    is_unmeant = is_among(rows, (*a.head, *a.tail)[:-1]) or (is_pair and a.size(-1) == b.size(-1))
     requirements.equal(a.size(-1), rows, reason, is_unmeant=is_unmeant)
     if b.rank == 1:
         return without_last(a)
@@ -125,12 +133,20 @@ def matmul_shape(requirements: Requirements, a: ArrayShape, b: ArrayShape) -> Ar
     return with_last(batch, a.size(-2), b.size(-1))
 
 
+def weighted(requirements: Requirements, x: object, weight: object) -> object:
+    """The product of a layer's input with its weight."""
+    left, right = array_argument(requirements, x), array_argument(requirements, weight)
+    dtype = inexact(requirements, promote(left.dtype, right.dtype))
+    return ShapedArray(matmul_shape(requirements, left.shape, right.shape), dtype)
+
+
 @transfer("matmul", "array.__matmul__")
 def matmul(requirements: Requirements, a: object, b: object, *, stream: object = None) -> object:
     """``mx.matmul``: a vector is a row on the left and a column on the right."""
     left, right = array_argument(requirements, a), array_argument(requirements, b)
     dtype = inexact(requirements, promote(left.dtype, right.dtype))
-    return ShapedArray(matmul_shape(requirements, left.shape, right.shape), dtype)
+    shape = matmul_shape(requirements, left.shape, right.shape, is_layer=False)
+    return ShapedArray(shape, dtype)
 
 
 @transfer("addmm")

@@ -18,8 +18,8 @@ from embercoach.analysis.shapes.table.layer_shapes import (
 from embercoach.analysis.shapes.table.products import (
     addmm,
     inexact,
-    matmul,
     optional_array,
+    weighted,
     with_last,
     without_last,
 )
@@ -91,7 +91,7 @@ def lstm(
 def _projected(requirements: Requirements, x: object, weight: object, bias: object) -> ShapedArray:
     """The input of all steps times its weight."""
     if bias is None:
-        found = matmul(requirements, x, transposed(weight))
+        found = weighted(requirements, x, transposed(weight))
     else:
         found = addmm(requirements, bias, x, transposed(weight))
     array = array_argument(requirements, found)
