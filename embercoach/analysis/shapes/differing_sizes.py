@@ -119,12 +119,30 @@ def _are_of_other_kinds(left: Integer, right: Integer) -> bool:
         axis = other.symbol if isinstance(other, SizeExpr) else None
         if setting is None or axis is None or setting.is_local or not axis.is_local:
             continue
-        if setting.name.endswith(_HEADS) and not axis.name.lower().endswith((*_HEADS, "h")):
+        if setting.name.endswith(_HEADS) and axis.name.lower().strip("_") in _AXES:
             return True
     return False
 
 
 _HEADS = ("heads", "head")
+#: Names of axes of batches and of positions.
+_AXES = frozenset(
+    [
+        "b",
+        "bs",
+        "bsz",
+        "batch",
+        "batch_size",
+        "s",
+        "l",
+        "t",
+        "seq",
+        "seq_len",
+        "length",
+        "q_len",
+        "kv_len",
+    ]
+)
 
 
 def _is_product_by_convention(

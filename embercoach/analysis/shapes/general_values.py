@@ -16,6 +16,7 @@ from embercoach.analysis.shapes.arrays import (
     unknown_shape,
 )
 from embercoach.analysis.shapes.attributes import class_member, classes_of, library_base
+from embercoach.analysis.shapes.called_parameters import called_model
 from embercoach.analysis.shapes.function_runs import (
     call_function,
     default_of,
@@ -63,6 +64,10 @@ def general_arguments(
             scope,
             is_setting=is_setting,
         )
+        if type(names[parameter.arg]) is Place:
+            model = called_model(function, parameter.arg)
+            if model is not None:
+                names[parameter.arg] = general_instance(machine, model)
     for parameter, default in zip(arguments.kwonlyargs, function.keyword_defaults, strict=True):
         names[parameter.arg] = general_value(
             machine,

@@ -1,0 +1,74 @@
+"""The models that functions of a file are called with: ``loss_fn(model, x, y)``.
+
+A parameter that is called as a model takes the class of the file that it is named after, or the
+only one that is no part of another.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.shapes.attributes import class_member, library_base
+from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.path_states import Frame
+
+#: Names of parameters that say no more than that they are models.
+_MODELS = frozenset(("model", "net", "network"))
+
+
+def called_model(function: FunctionValue, name: str) -> ClassValue | None:
+    """The class of the file that a parameter's value is an instance of, None if that is unknown."""
+    number = _calls(function.node).get(name)
+    if number is None:
+        return None
+    found = [cls for cls in _models(function.frame) if _takes(cls, number)]
+    plain = name.replace("_", "").lower()
+    named = [cls for cls in found if plain == cls.name.replace("_", "").lower()]
+    if not named and name in _MODELS:
+        named = found
+    return named[0] if len(named) == 1 else None
+
+
+@lru_cache(maxsize=512)
+def _calls(function: ast.AST) -> dict[str, int]:
+    """The names that a function calls, with the least number of positional arguments."""
+    found: dict[str, int] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            name, number = node.func.id, len(node.args)
+            found[name] = min(number, found.get(name, number))
+    return found
+
+
+def _models(frame: Frame) -> list[ClassValue]:
+    """The models of a file that are no parts of others."""
+    while frame.outer is not None:
+        frame = frame.outer
+    classes = [
+        value
+        for value in frame.names.values()
+        if type(value) is ClassValue
+        and value.frame is frame
+        and library_base(value) == "mlx.nn.Module"
+        and type(class_member(value, "__call__")) is FunctionValue
+    ]
+    parts = {name for cls in classes for name in _names(cls.node) if name != cls.name}
+    return [cls for cls in classes if cls.name not in parts]
+
+
+@lru_cache(maxsize=512)
+def _names(cls: ast.ClassDef) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(cls) if isinstance(node, ast.Name))
+
+
+def _takes(cls: ClassValue, number: int) -> bool:
+    """Return whether a model can be called with so many arguments by position."""
+    method = class_member(cls, "__call__")
+    assert type(method) is FunctionValue
+    given = method.node.args
+    most = len(given.posonlyargs) + len(given.args) - 1
+    return most - len(method.defaults) <= number <= most
