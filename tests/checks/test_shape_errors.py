@@ -56,6 +56,13 @@ BY_NAME = [
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, H * D)"),
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, -1)"),
     ("", "B, H, S, D = x.shape", "return x.swapaxes(1, 2).reshape(B, S, -1)"),
+    # The shapes have the same axes, in other places.
+    ("003", "n = y.shape[0]", "return mx.zeros((n, x.shape[1])) * mx.zeros((n,))"),
+    ("002", "n = y.shape[0]", "return mx.zeros((2, n)) @ mx.zeros((x.shape[1], n))"),
+    ("", "n = y.shape[0]", "return mx.zeros((2, n)) @ mx.zeros((n, x.shape[1]))"),
+    ("002", "n = y.shape[1]", "return nn.Conv1d(8, 4, 3)(mx.zeros((2, 8, n)))"),
+    ("", "n = y.shape[1]", "return nn.Conv1d(8, 4, 3)(mx.zeros((2, 9, n)))"),
+    ("001", "p = mx.softmax(x, -1)", "return mx.take_along_axis(p, mx.argmax(p, -1), -1)"),
     # The batch is 1.
     ("", "B, S, H, D = x.shape", "return x.reshape(1, S, -1)"),
     ("", UNPACKED, "return x.reshape(B * S, D)"),

@@ -223,6 +223,12 @@ class Requirements:
         self.axes.append((shape.middle, ArrayShape(between)))
         return (*shape.head, *between, *shape.tail)
 
+    def same_rank(self, a: ArrayShape, b: ArrayShape, reason: str) -> None:
+        """Require two shapes to have as many axes, also where the same ones of both are unknown."""
+        is_known = a.rank is not None and b.rank is not None
+        if (is_known or a.middle is b.middle) and a.least_rank != b.least_rank:
+            raise ShapeError(reason)
+
     def least_rank(self, array: ShapedArray, rank: int, reason: str) -> ArrayShape:
         """Require at least so many axes."""
         shape = array.shape

@@ -73,6 +73,37 @@ class Block(nn.Module):
     def __call__(self, x): return self.project(x)
 y = Block(8)(mx.zeros((2, 8)))  # f32[2, 8]
 z = Block(8, 5)(mx.zeros((2, 8)))  # f32[2, 5]
+= a layer that one branch makes
+class Block(nn.Module):
+    def __init__(self, dims, flag):
+        self.flag = flag
+        if self.flag: self.a = nn.Linear(dims, 3)
+        else: self.b = nn.Linear(dims, 5)
+    def __call__(self, x: mx.array):
+        if self.flag: y = self.a(x)  # [..., 3]
+        else: y = self.b(x)  # [..., 5]
+        return y
+= a branch that narrows an attribute
+class Shift(nn.Module):
+    def __init__(self, dims, shift=None):
+        self.shift = mx.zeros((dims,)) if shift else None
+    def __call__(self):
+        if self.shift is None: y = mx.zeros(2)
+        else: y = self.shift  # f32[dims]
+        if self.shift is not None: y = self.shift  # f32[dims]
+        return y
+= an axis from the end
+def f(x):
+    p = mx.softmax(x, axis=-1)
+    i = mx.argmax(p, axis=-1)[..., None]
+    return mx.take_along_axis(p, i, axis=-1).shape[-1] * mx.zeros((4,))  # f32[4]
+= a model that a function is called with
+class Head(nn.Module):
+    def __init__(self): self.out = nn.Linear(8, 3)
+    def __call__(self, x): return self.out(x)
+def loss(model, x, y):
+    z = model(x.reshape(2, 8))  # [2, 3]
+    return nn.losses.cross_entropy(z, y)
 = an optional input
 def attend(q: mx.array, mask: Optional[mx.array] = None, scale: Optional[float] = None):
     B, H, S, D = q.shape

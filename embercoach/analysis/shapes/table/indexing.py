@@ -448,6 +448,7 @@ def _along(
     """Return the shape of two arrays broadcast except at an axis, whose size one of them gives."""
     shape, other = array.shape, indices.shape
     reason = f"the indices {other} and the array {shape} have different numbers of axes"
+    requirements.same_rank(shape, other, reason)
     if shape.rank is not None:
         other = ArrayShape(requirements.rank(indices, shape.rank, reason))
     elif other.rank is not None:

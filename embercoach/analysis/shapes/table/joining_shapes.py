@@ -100,11 +100,13 @@ def _joined(requirements: Requirements, arrays: list[ShapedArray], axis: object)
 
 def same_structure(requirements: Requirements, arrays: list[ShapedArray]) -> list[ArrayShape]:
     """The shapes of arrays that must have as many axes as each other."""
+    shapes = " and ".join(str(array.shape) for array in arrays[:4])
+    reason = f"{shapes} have different numbers of axes"
+    for array in arrays[1:]:
+        requirements.same_rank(arrays[0].shape, array.shape, reason)
     ranks = [array.shape.rank for array in arrays if array.shape.rank is not None]
     if not ranks:
         return [array.shape for array in arrays]
-    shapes = " and ".join(str(array.shape) for array in arrays[:4])
-    reason = f"{shapes} have different numbers of axes"
     return [ArrayShape(requirements.rank(array, ranks[0], reason)) for array in arrays]
 
 
