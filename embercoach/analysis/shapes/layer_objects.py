@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray
@@ -16,7 +17,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     new_number,
 )
-from embercoach.analysis.shapes.size_integers import SizeExpr, with_wholes
+from embercoach.analysis.shapes.size_integers import SizeExpr, of_atom, with_wholes
 from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
 from embercoach.analysis.shapes.table_calls import (
     array_of_place,
@@ -122,11 +123,19 @@ def set_layer(
 
 
 def _note_unlike(machine: Machine, weight: Any) -> None:
-    """Note that the input and output sizes of a layer are different things."""
-    if type(weight) is ShapedArray and weight.shape.rank is not None:
-        first, last = weight.shape.head[0], weight.shape.head[-1]
-        if isinstance(first, SizeExpr) and isinstance(last, SizeExpr) and first != last:
-            machine.unlike.add(frozenset((with_wholes(first), with_wholes(last))))
+    """Note that the input and output sizes of a layer are different things.
+
+    So are the parts of an output that is a sum.
+    """
+    if type(weight) is not ShapedArray or weight.shape.rank is None:
+        return
+    first, last = weight.shape.head[0], weight.shape.head[-1]
+    if not isinstance(first, SizeExpr) or not isinstance(last, SizeExpr):
+        return
+    if first != last:
+        machine.unlike.add(frozenset((with_wholes(first), with_wholes(last))))
+    parts = [of_atom(factors[0]) for factors in first.terms if len(factors) == 1]
+    machine.unlike.update(map(frozenset, combinations(parts, 2)))
 
 
 def make_layer(

@@ -241,6 +241,15 @@ def _of_tuple(
     requirements: Requirements, array: ShapedArray, indices: tuple[object, ...]
 ) -> ArrayShape:
     """The shape of ``x[i, j]``."""
+    number = sum(index is not None for index in indices)
+    if (
+        requirements.assumes
+        and array.shape.rank is None
+        and array.shape.least_rank <= number
+        and _names_all_axes(indices)
+    ):
+        sizes = requirements.rank(array, number, f"{array.shape} has other axes than are indexed")
+        array = ShapedArray(ArrayShape(sizes), array.dtype)
     found = entries_of(requirements, array.shape, indices)
     if found is None:
         return unknown_shape()
@@ -248,6 +257,18 @@ def _of_tuple(
     if not any(entry.kind == "array" for entry in entries):
         return chained(*(_basic(requirements, entry) for entry in entries), rest)
     return _gathered(requirements, array, entries, rest)
+
+
+def _names_all_axes(indices: tuple[object, ...]) -> bool:
+    """Return whether an index says that there are no more axes: ``x[:, None, :]``.
+
+    The last ``:`` would be needless otherwise.
+    """
+    axes = [index for index in indices if index is not None]
+    if len(axes) < 2 or Ellipsis in [one for one in axes if type(one) is type(Ellipsis)]:
+        return False
+    is_whole = [isinstance(one, slice) and one == slice(None) for one in axes]
+    return is_whole[-1] and (indices[-1] is not None or all(is_whole))
 
 
 def _basic(requirements: Requirements, entry: Entry) -> ArrayShape:
