@@ -1,4 +1,4 @@
-"""What the axes of an array mean, as the calls say that made it.
+"""Meanings of the axes of arrays, by the calls that made these.
 
 An ``Origin`` names such a call. Values that are sorted, centered, or normalized along an axis keep
 theirs through operations on each element.
@@ -129,7 +129,7 @@ def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
 def _combined(
     name: str, arrays: list[ShapedArray], arguments: list[Any]
 ) -> tuple[str, Origin] | None:
-    """What a call makes of values along an axis, and what is along it; None for other calls."""
+    """The meaning of values that a call makes along an axis, and the axis; None for others."""
     origin = arrays[0].origin
     if len(arrays) == 1:
         is_square = name.endswith(_SQUARING) and arguments[-1] in (arrays[0], 2)

@@ -98,7 +98,7 @@ def remembered(
 
 
 def _key(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> Hashable:
-    """What calls that do the same have in common; None if that is not known."""
+    """The key that calls which do the same have in common; None if that is not known."""
     parts = tuple([_part(machine.heap, value) for value in names.values()])
     key = (function, machine.trials > 0, machine.rounds > 0, parts)
     try:

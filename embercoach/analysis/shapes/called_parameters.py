@@ -1,7 +1,7 @@
 """The models that functions of a file are called with: ``loss_fn(model, x, y)``.
 
 A parameter that is called as a model takes the class of the file that it is named after, or the
-only one that is no part of another.
+only one that is not a part of another.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _calls(function: ast.AST) -> dict[str, int]:
 
 
 def _models(frame: Frame) -> list[ClassValue]:
-    """The models of a file that are no parts of others."""
+    """The models of a file, without those that are parts of others."""
     while frame.outer is not None:
         frame = frame.outer
     classes = [

@@ -139,7 +139,7 @@ class Change(NamedTuple):
     Attributes:
         number: of the object.
         old: what was known of it.
-        narrows: the object is the same, but a condition has told more of it.
+        narrows: the object is the same, but a condition shows more of it.
         before: the change before it.
         depth: how many changes there are up to it.
     """
@@ -225,7 +225,7 @@ class Heap:
         self.changes = state.changes
 
     def read(self, number: int) -> Any:
-        """What is known of an object; None of one that is not there."""
+        """The known contents of an object; None of one that is not there."""
         if self.reads is not None:
             self.reads.add(number)
         return self.objects.get(number)
@@ -545,7 +545,7 @@ def _common(a: Facts, b: Facts) -> Facts:
 def _common_axes(
     a: dict[AxesSymbol, ArrayShape], b: dict[AxesSymbol, ArrayShape]
 ) -> dict[AxesSymbol, ArrayShape]:
-    """What both paths have learned, and of how many axes there are at least what one has."""
+    """The axes that both paths have learned, and numbers of axes that one has."""
     found = {k: v for k, v in a.items() if k in b and b[k] == v}
     for one, other in ((a, b), (b, a)):
         found.update((k, v) for k, v in one.items() if k not in other and v.middle is not None)

@@ -123,7 +123,7 @@ class Requirements:
     def last_equal(self, shape: ArrayShape, size: Integer, reason: str) -> Integer:
         """Require the last axis of a shape to have a size.
 
-        Where another of its axes has just this size, the axes are in the wrong order.
+        Where another of its axes has just this size, the axes are in another order.
         """
         others = (*shape.head, *shape.tail)[:-1]
         return self.equal(shape.size(-1), size, reason, is_unmeant=is_among(size, others))

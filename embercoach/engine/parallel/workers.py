@@ -55,7 +55,7 @@ LEAST_STACK = 1 << 20  # with less than this, a thread has no more than the main
 #: Containers that survive a task without the collector until it runs. Modules and their functions
 #: refer to each other, so modules that the project's store has dropped wait for it.
 UNCOLLECTED = 2_000_000
-#: Values that the stack of a thread's first frame has room for: CPython's chunk has twice as many.
+#: Values that the stack of a thread's first frame holds: CPython's chunk has twice as many.
 FRAME_SLOTS = 33_000
 
 #: A process gets up to this many small tasks at a time.
@@ -187,7 +187,7 @@ def run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
     None where memory is too limited for any: then the target has been run here.
     """
     stack = min(STACK, max(SMALLEST_STACK, size * LEVEL))
-    roomy = _with_room(target)
+    roomy = _in_large_frame(target)
     while True:
         before = threading.stack_size(stack)
         thread = threading.Thread(target=roomy, daemon=True)
@@ -205,11 +205,11 @@ def run_deep(target: Callable[[], None], size: int) -> threading.Thread | None:
     return None
 
 
-def _with_room(target: Callable[[], None]) -> Callable[[], None]:
+def _in_large_frame(target: Callable[[], None]) -> Callable[[], None]:
     """Return a function that calls the target from a frame with a large stack.
 
     CPython keeps frames in chunks of 16 KB, and a call that crosses the end of one maps and frees
-    memory each time. A large frame makes a chunk that has room for all frames above it.
+    memory each time. A large frame makes a chunk that all frames above it fit into.
     """
 
     def call() -> None:
