@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+#: Layers that normalize the last axis.
+_ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
 
 
@@ -41,8 +43,18 @@ def suspicions_of(
     arguments: list[Any],
     keywords: dict[str, Any],
     result: ShapedArray,
+    owner: str,
 ) -> Iterator[tuple[ast.AST, str, str]]:
-    """Find what a call does that its author can't mean: the node, the rule, and a reason."""
+    """Find what a call does that its author can't mean: the node, the rule, and a reason.
+
+    Args:
+        node: the call.
+        name: of what is called.
+        arguments: by position.
+        keywords: by name.
+        result: of the call.
+        owner: the name of the class whose method calls it; empty elsewhere.
+    """
     arrays = [value for value in arguments if type(value) is ShapedArray]
     if name in _RESHAPES and arrays:
         axis = moved_axis(arrays[0].shape, result.shape)
@@ -61,6 +73,11 @@ def suspicions_of(
     if arrays:
         for at, reason in _other_axis(node, name, arguments, keywords):
             yield at, "SHAPE-007", reason
+        if name.endswith((".mean", ".var")) and owner.endswith(_ROW_NORMS):
+            axes = axes_of(arguments, keywords, arrays[0].shape)
+            if (arrays[0].shape.rank or 0) > 2 and len(axes) == 1 and axes[0] != -1:
+                reason = f"`{owner}` normalizes axis {axes[0]} of {arrays[0].shape}"
+                yield node, "SHAPE-007", reason
 
 
 def _other_axis(

@@ -381,7 +381,9 @@ def _call_once(
         result = axis_origins.with_origin(node, name, given, named, result)
         known = [machine.heap.value(v) if type(v) is ShapedArray else v for v in given]
         final = machine.heap.value(result)
-        for at, code, reason in suspicions.suspicions_of(node, name, known, named, final):
+        cls = None if frame.function is None else frame.function.cls
+        owner = "" if cls is None else cls.name
+        for at, code, reason in suspicions.suspicions_of(node, name, known, named, final, owner):
             machine.add_event(frame, at, reason, None, name, code)
     return raised_value(machine, _stamped(result, node))
 
