@@ -134,6 +134,50 @@ PROGRAMS = {
         """,
         ("dims", "hidden"),
     ),
+    "an object that changes between equal calls": (
+        "SHAPE-001",
+        """
+        class Box:
+            def __init__(self):
+                self.size = 2
+
+        def row(box):
+            return mx.zeros((box.size,))
+
+        box = Box()
+        row(box) @ mx.zeros((2, 3))
+        box.size = {}
+        row(box) @ mx.zeros((2, 3))
+        """,
+        ("5", "2"),
+    ),
+    "a number of another kind in an equal call": (
+        "SHAPE-001",
+        """
+        def row(n):
+            return mx.zeros((2,)) if n is True else mx.zeros((3,))
+
+        row(True) @ mx.zeros((2, 3))
+        row({}) @ mx.zeros((2, 3))
+        """,
+        ("1", "True"),
+    ),
+    "a model that a function is called with": (
+        "SHAPE-001",
+        """
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.out = nn.Linear(8, {})
+
+            def __call__(self, x):
+                return self.out(x)
+
+        def loss(model, x: mx.array, y: mx.array):
+            return nn.losses.mse_loss(model(x) @ mx.zeros((4, 2)), y)
+        """,
+        ("3", "4"),
+    ),
     "a loop": (
         "SHAPE-001",
         """
