@@ -155,12 +155,12 @@ PROGRAMS = {
         "SHAPE-001",
         """
         def row(n):
-            return mx.zeros((2,)) if n is True else mx.zeros((3,))
+            return mx.zeros((2,)) if isinstance(n, float) else mx.zeros((3,))
 
-        row(True) @ mx.zeros((2, 3))
+        row(1.0) @ mx.zeros((2, 3))
         row({}) @ mx.zeros((2, 3))
         """,
-        ("1", "True"),
+        ("1", "1.0"),
     ),
     "a model that a function is called with": (
         "SHAPE-001",
