@@ -90,6 +90,13 @@ def test_width_of_heads_is_a_product_by_convention() -> None:
     assert codes(HEADS.format(inner="width", width=width), "SHAPE") == ["SHAPE-002"]
 
 
+def test_arguments_for_one_layer_each_are_made_to_fit_by_callers() -> None:
+    layers = "up, down = nn.Linear({}), nn.Linear({})"
+    program = f"def f(x: mx.array, a: int, b: int, c: int):\n    {layers}\n    return down(up(x))"
+    assert codes(program.format("8, a", "b, c"), "SHAPE") == []
+    assert codes(program.format("b, a", "b, c"), "SHAPE") == ["SHAPE-002"]
+
+
 @pytest.mark.parametrize(("number", "unpacked", "body"), BY_NAME)
 def test_names(number: str, unpacked: str, body: str) -> None:
     program = FUNCTION.format(unpacked=unpacked, body=indent(body, "    "))

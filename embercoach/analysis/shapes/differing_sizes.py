@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.shapes.python_values import ObjectReference, Place
+from embercoach.analysis.shapes.python_values import ArgumentScope, ObjectReference, Place
 from embercoach.analysis.shapes.size_integers import (
     Comparison,
     Integer,
@@ -94,13 +97,27 @@ def _are_apart(left: Integer, right: Integer, event: ShapeEvent, machine: Machin
             return False
         if len({id(one.place) for one in symbols}) > 1:
             return False
-    if _is_product_by_convention(left, right, symbols, machine):
+    if _is_product_by_convention(left, right, symbols, machine) or _have_one_use_each(symbols):
         return False
     assert event.condition is not None
     return not any(
         _are_related(a, b, machine, adds_axes=event.condition.adds_axes)
         for a, b in combinations(symbols, 2)
     )
+
+
+def _have_one_use_each(symbols: frozenset[SizeSymbol]) -> bool:
+    """Return whether a function takes each size for one layer: its caller makes them fit."""
+    return len(symbols) > 1 and all(
+        isinstance(one.place, ArgumentScope) and _uses(one.place.function).get(one.name) == 1
+        for one in symbols
+    )
+
+
+@lru_cache(maxsize=512)
+def _uses(function: ast.AST) -> dict[str, int]:
+    """The names that a function reads, with how often it does."""
+    return Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
 
 
 def _are_related(a: SizeSymbol, b: SizeSymbol, machine: Machine, *, adds_axes: bool) -> bool:

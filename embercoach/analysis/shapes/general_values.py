@@ -25,6 +25,7 @@ from embercoach.analysis.shapes.function_runs import (
 )
 from embercoach.analysis.shapes.interpreter import Machine, link
 from embercoach.analysis.shapes.python_values import (
+    ArgumentScope,
     Attributes,
     ClassValue,
     Entries,
@@ -50,7 +51,7 @@ def general_arguments(
     assert not isinstance(function.node, ast.Lambda)
     arguments = function.node.args
     names: dict[str, Any] = {}
-    scope = object()
+    scope = ArgumentScope(function.node)
     is_setting = function.name == "__init__"
     first_default = len(parameters) - len(function.defaults)
     for at, parameter in enumerate(parameters):

@@ -35,6 +35,13 @@ class Place:
         return f"?{self.name}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ArgumentScope:
+    """The scope of a function's arguments in one run; the place of sizes that are passed to it."""
+
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A mutable object on the heap, by its number."""
