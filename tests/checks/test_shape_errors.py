@@ -76,6 +76,7 @@ HEADS = """\
 class Attention(nn.Module):
     def __init__(self, dim: int, heads: int, width: int):
         super().__init__()
+        self.width = width
         self.out = nn.Linear({inner}, dim)
 
     def __call__(self, x: mx.array) -> mx.array:
