@@ -33,6 +33,7 @@ from embercoach.analysis.shapes.python_values import (
     one_of,
     options_of,
 )
+from embercoach.analysis.shapes.requirements import shape_of, sizes_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
@@ -658,6 +659,9 @@ class Joiner:
 
 
 def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -> Any:
+    if any(type(item) is AxesSymbol for item in (*a, *b)):
+        shapes = shape_of(a), shape_of(b)
+        return None if None in shapes else sizes_of(joiner.shape(*shapes))
     if len(a) != len(b):
         return None
     return tuple(joiner.value(x, y, name) for x, y in zip(a, b, strict=True))
