@@ -34,9 +34,16 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
     names: set[str] = set(ARRAY_MEMBERS)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            words[node], size = _words(node)
+            found_words, size = _words(node)
+            words[node] = found_words | words.get(node, set())
             if size <= SMALL:
                 small.add(node)
+        elif isinstance(node, ast.ClassDef):
+            # ``__call__`` of a layer computes with arrays, though it may name other layers alone.
+            of_bases = {word for base in node.bases for word in _words(base)[0]}
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == "__call__":
+                    words[member] = of_bases
         elif isinstance(node, ast.Import):
             names.update(
                 alias.asname or alias.name.partition(".")[0]
