@@ -11,6 +11,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes import library_functions
 from embercoach.analysis.shapes.annotated_shapes import apply_annotations, compare_returned
 from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray, unknown_shape
+from embercoach.analysis.shapes.assigned_targets import with_symbols
 from embercoach.analysis.shapes.attributes import (
     class_member,
     classes_of,
@@ -718,6 +719,8 @@ def run_function(
     ``is_root``: nothing calls it: what one of its branches does counts.
     """
     heap = machine.heap
+    if machine.keeps_records:
+        names.update((name, with_symbols(caller, value)) for name, value in names.items())
     frame = Frame(
         names,
         function.frame,

@@ -382,7 +382,7 @@ class Heap:
         joiner = Joiner(a.facts, b.facts, fresh, is_invariant=is_invariant)
         names = joiner.mapping(a.names, b.names)
         if a.version == b.version:
-            facts = self._common(a.facts, b.facts)
+            facts = self._common(joiner)
             return Snapshot(names, {**b.heap, **a.heap}, facts, a.version)
         heap = {}
         for number, held in a.heap.items():
@@ -390,7 +390,7 @@ class Heap:
             heap[number] = held if other is None or other is held else joiner.object(held, other)
         for number, held in b.heap.items():
             heap.setdefault(number, held)
-        return Snapshot(names, heap, self._common(a.facts, b.facts), next(self.versions))
+        return Snapshot(names, heap, self._common(joiner), next(self.versions))
 
     def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
         """The one of two states in which nothing raises."""
@@ -399,9 +399,16 @@ class Heap:
             other.facts.events = _united(other.facts.events, failed.facts.events)
         return other
 
-    def _common(self, a: Facts, b: Facts) -> Facts:
+    def _common(self, joiner: Joiner) -> Facts:
         """Return the facts learned on both paths."""
+        a, b = joiner.a, joiner.b
         facts = _common(a, b)
+        for axes in a.axes:
+            if axes in b.axes and axes not in facts.axes:
+                known = ArrayShape((), axes)
+                shape = joiner.shape(shape_under(a, known), shape_under(b, known))
+                if shape.rank is not None:  # both paths have learned how many axes there are
+                    facts.axes[axes] = shape
         if self.is_root or a.failed:
             facts.events = _united(a.events, b.events)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes import function_runs, module_imports
@@ -415,8 +416,12 @@ def _settles(before: Snapshot, head: Snapshot, targets: frozenset[str]) -> bool:
 def _forget_changes(before: Snapshot, head: Snapshot) -> None:
     """Set what still changes after some rounds to unknown."""
     for name, value in head.names.items():
-        if name in before.names and before.names[name] != value:
-            head.names[name] = _widened(before.names[name], value)
+        old = before.names.get(name, value)
+        if old != value:
+            if type(old) is ShapedArray and type(value) is ShapedArray:
+                old = replace(old, shape=shape_under(head.facts, old.shape))
+                value = replace(value, shape=shape_under(head.facts, value.shape))
+            head.names[name] = _widened(old, value)
     for number, value in head.heap.items():
         old = before.heap.get(number)
         if old is not None and old != value:
