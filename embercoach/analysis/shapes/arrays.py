@@ -27,13 +27,20 @@ _serial = count(1)
 
 
 class AxesSymbol:
-    """An unknown number of axes: ``*x.shape[:-1]``, or the whole shape of a parameter ``x``."""
+    """An unknown number of axes: ``*x.shape[:-1]``, or the whole shape of a parameter ``x``.
 
-    __slots__ = ("name", "serial")
+    Attributes:
+        name: as the program calls the array; empty for axes that are written ``...``.
+        serial: distinguishes it from all others.
+        joined: for axes in the join of two paths: the shapes on these, and the tail of the join.
+    """
+
+    __slots__ = ("joined", "name", "serial")
 
     def __init__(self, name: str = "") -> None:
-        """Make a symbol that differs from all others; one without a name is written ``...``."""
+        """Make a symbol that differs from all others."""
         self.name = name
+        self.joined: tuple[ArrayShape, ArrayShape, tuple[Integer, ...]] | None = None
         self.serial = next(_serial)
 
     def __repr__(self) -> str:

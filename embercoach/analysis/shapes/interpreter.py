@@ -169,11 +169,15 @@ class Machine:
         if not frame.logged or self.silent:
             return
         values: dict[tuple[ast.AST, str], Any] = {}
+        facts = self.heap.facts
+        self.heap.facts = facts.copy()
+        self.heap.bind_joined_axes()
         joiner = Joiner(self.heap.facts, self.heap.facts)
         for node, name, value in frame.logged:
             final = self.heap.value(value)
             key = (node, name)
             values[key] = joiner.value(values[key], final, name) if key in values else final
+        self.heap.facts = facts
         function = None if frame.function is None else frame.function.node
         known = self.records.get(function)
         if known is None:
