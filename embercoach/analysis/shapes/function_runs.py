@@ -42,6 +42,7 @@ from embercoach.analysis.shapes.python_values import (
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare, of_atom
+from embercoach.analysis.shapes.table.mlx_lm import attention_result
 from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
 
@@ -537,6 +538,8 @@ def _run_forward(
 ) -> Any:
     inputs = tuple(names.values())
     result = run_function(machine, frame, node, function, names)
+    if function.name == "scaled_dot_product_attention":
+        result = attention_result(inputs, result)
     backward = machine.backward.get(function.node)
     if backward is not None:
         _run_backward(machine, frame, node, backward, inputs, result)

@@ -8,7 +8,9 @@ from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
     UNKNOWN,
     ArrayShape,
+    DTypeSymbol,
     ShapedArray,
+    dtype_symbol,
     promote,
     unknown_shape,
 )
@@ -104,6 +106,24 @@ def attention(
     given = array_argument(requirements, queries)
     sizes = requirements.rank(given, 4, f"the shape of the queries is {given.shape}")
     return ShapedArray(ArrayShape((*sizes[:3], ANY_INT)), given.dtype)
+
+
+def attention_result(given: tuple[object, ...], result: object) -> object:
+    """What a program's own function of this name returns, of queries, keys and values.
+
+    Args:
+        given: its arguments.
+        result: what is known of its result.
+    """
+    arrays = [value for value in given[:3] if isinstance(value, ShapedArray)]
+    is_known = result is not UNKNOWN and not (
+        isinstance(result, ShapedArray) and result.shape.rank is None
+    )
+    if is_known or len(arrays) != 3 or any(one.shape.rank != 4 for one in arrays):
+        return result
+    queries, _, values = arrays
+    dtype = queries.dtype or dtype_symbol(DTypeSymbol("attention"))
+    return ShapedArray(ArrayShape((*queries.shape.head[:3], values.shape.head[3])), dtype)
 
 
 # Caches
