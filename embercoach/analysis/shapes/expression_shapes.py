@@ -26,6 +26,7 @@ from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_v
 from embercoach.analysis.shapes.python_values import (
     DictReference,
     Entries,
+    FunctionValue,
     Items,
     Iterator,
     LibraryName,
@@ -37,6 +38,7 @@ from embercoach.analysis.shapes.python_values import (
     Truth,
     bounded,
     new_number,
+    one_of,
     options_of,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, multiply, subtract, symbol
@@ -416,9 +418,14 @@ def _of_dict(
     machine: Machine, frame: Frame, node: ast.AST, owner: DictReference, index: Any
 ) -> Any:
     held = machine.heap.objects.get(owner.number)
-    if type(held) is Entries and type(index) in (str, int) and index in held.known:
-        return held.known[index]
-    return UNKNOWN
+    if type(held) is not Entries:
+        return UNKNOWN
+    if type(index) in (str, int):
+        return held.known.get(index, UNKNOWN)
+    functions = list(held.known.values())
+    if held.is_open or not all(type(one) in (LibraryName, FunctionValue) for one in functions):
+        return UNKNOWN
+    return one_of(functions) if functions else UNKNOWN  # a choice by name
 
 
 def _of_object(

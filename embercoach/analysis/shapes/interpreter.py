@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEEPEST = 24
 #: Nodes that are evaluated for a file, and for each character of it.
 STEPS, STEPS_OF_CHARACTER = 20_000, 2
+#: Where values are recorded: no call is remembered there, and roots are run twice.
+TIMES_RECORDED = 4
 #: Events of one path that are kept.
 MOST_EVENTS = 200
 #: Conditions of a function on which all that follows is run twice.
@@ -106,6 +108,7 @@ class Machine:
         self.file = file
         self.heap = Heap()
         self.left = STEPS + STEPS_OF_CHARACTER * characters
+        self.left *= TIMES_RECORDED if records else 1
         self.events: dict[tuple[int, str], ShapeEvent] = {}
         self.trials = 0
         self.keeps_records = records
