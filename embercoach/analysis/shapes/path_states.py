@@ -275,10 +275,12 @@ class Heap:
                 return rest == 0
             if type(rest) is SizeExpr:
                 difference = rest
-        for factors, times in difference.terms.items():
-            if abs(times) != 1 or len(factors) != 1 or not isinstance(factors[0], SizeSymbol):
-                continue
-            found = factors[0]
+        alone = [
+            (factors[0], times)
+            for factors, times in difference.terms.items()
+            if abs(times) == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol)
+        ]
+        for found, times in sorted(alone, key=lambda term: term[0].is_named):
             rest = subtract(of_atom(found), multiply(difference, times))
             if type(rest) is not SizeExpr or found not in rest.symbols:
                 self.bind(found, rest)
@@ -686,8 +688,8 @@ class Joiner:
 
 def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -> Any:
     if any(type(item) is AxesSymbol for item in (*a, *b)):
-        shapes = shape_of(a), shape_of(b)
-        return None if None in shapes else sizes_of(joiner.shape(*shapes))
+        shape, other = shape_of(a), shape_of(b)
+        return None if shape is None or other is None else sizes_of(joiner.shape(shape, other))
     if len(a) != len(b):
         return None
     return tuple(joiner.value(x, y, name) for x, y in zip(a, b, strict=True))
