@@ -29,6 +29,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     SuperValue,
 )
+from embercoach.analysis.shapes.requirements import axis_symbols
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     SizeExpr,
@@ -79,7 +80,12 @@ def with_symbols(frame: Frame, value: Any, name: str = "") -> Any:
         return replace(value, shape=ArrayShape(head, shape.middle, tail))
     if type(value) is Options:
         return Options(tuple(with_symbols(frame, option) for option in value.values))
-    if value is ANY_INT and name and name != "_" and not any(name in one.targets for one in frame.loops):
+    if (
+        value is ANY_INT
+        and name
+        and name != "_"
+        and not any(name in one.targets for one in frame.loops)
+    ):
         return symbol(name, place=scope_of(frame))
     return value
 
@@ -184,11 +190,7 @@ def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any,
     missing = len(targets) - (len(value) - 1)
     if missing < 0:
         return UNKNOWN
-    group = object()  # sizes of one shape are meant to differ
-    sizes = tuple(
-        symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=group)
-        for at in range(place, place + missing)
-    )
+    sizes = axis_symbols(axes.inner(0, 0), missing)  # those of one shape are meant to differ
     machine.heap.bind_axes(axes, ArrayShape(sizes))
     return machine.heap.value((*value[:place], *sizes, *value[place + 1 :]))
 

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     UNKNOWN,
-    DTypeSymbol,
-    PromotedDType,
     ShapedArray,
-    unknown_shape,
 )
 from embercoach.analysis.shapes.attributes import class_member, classes_of, library_base
 from embercoach.analysis.shapes.function_runs import (
@@ -36,7 +33,7 @@ from embercoach.analysis.shapes.python_values import (
 )
 from embercoach.analysis.shapes.shape_annotations import typed_dtype
 from embercoach.analysis.shapes.size_integers import SizeExpr, symbol
-from embercoach.analysis.shapes.table_calls import new_dict
+from embercoach.analysis.shapes.table_calls import array_of_place, new_dict
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.path_states import Frame
@@ -243,7 +240,7 @@ def of_type(machine: Machine, value: Any, name: str, scope: object) -> Any:
     if type(value) is not LibraryName:
         return UNKNOWN
     if value.name == "mlx.core.array":
-        return ShapedArray(unknown_shape(name), PromotedDType(frozenset((DTypeSymbol(name),))))
+        return array_of_place(Place(name, scope=scope))
     if value.name == "builtins.int":
         return symbol(name, place=scope, is_local=False)
     if value.name == "builtins.float":

@@ -33,7 +33,7 @@ from embercoach.analysis.shapes.python_values import (
     one_of,
     options_of,
 )
-from embercoach.analysis.shapes.requirements import shape_of, sizes_of
+from embercoach.analysis.shapes.requirements import axis_symbols, shape_of, sizes_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
@@ -315,15 +315,7 @@ class Heap:
         facts.sizes[found] = value
         axes = self.axes_of_rank.get(found)
         if axes is not None and type(value) is int and 0 <= value <= 8:
-            self.bind_axes(
-                axes,
-                ArrayShape(
-                    tuple(
-                        symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=axes)
-                        for at in range(value)
-                    )
-                ),
-            )
+            self.bind_axes(axes, ArrayShape(axis_symbols(axes, value)))
 
     def bind_axes(self, axes: AxesSymbol, shape: ArrayShape) -> None:
         """Learn what unknown axes are."""

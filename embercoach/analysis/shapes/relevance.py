@@ -39,11 +39,7 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
             if size <= SMALL:
                 small.add(node)
         elif isinstance(node, ast.ClassDef):
-            # ``__call__`` of a layer computes with arrays, though it may name other layers alone.
-            of_bases = {word for base in node.bases for word in _words(base)[0]}
-            for member in node.body:
-                if isinstance(member, ast.FunctionDef) and member.name == "__call__":
-                    words[member] = of_bases
+            words.update(_words_of_call(node))
         elif isinstance(node, ast.Import):
             names.update(
                 alias.asname or alias.name.partition(".")[0]
@@ -73,6 +69,19 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
             names.add(classes.get(node, node.name))
             if not node.name.startswith("__"):
                 names.add(node.name)
+
+
+def _words_of_call(cls: ast.ClassDef) -> dict[ast.AST, set[str]]:
+    """By the ``__call__`` of a class the names of its bases: of a layer, it computes with arrays.
+
+    It may name other layers alone.
+    """
+    bases = {word for base in cls.bases for word in _words(base)[0]}
+    return {
+        member: bases
+        for member in cls.body
+        if isinstance(member, ast.FunctionDef) and member.name == "__call__"
+    }
 
 
 def _words(function: ast.AST) -> tuple[set[str], int]:

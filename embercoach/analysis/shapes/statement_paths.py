@@ -418,14 +418,18 @@ def _forget_changes(before: Snapshot, head: Snapshot) -> None:
     for name, value in head.names.items():
         old = before.names.get(name, value)
         if old != value:
-            if type(old) is ShapedArray and type(value) is ShapedArray:
-                old = replace(old, shape=shape_under(head.facts, old.shape))
-                value = replace(value, shape=shape_under(head.facts, value.shape))
-            head.names[name] = _widened(old, value)
+            head.names[name] = _widened(_known_array(head, old), _known_array(head, value))
     for number, value in head.heap.items():
         old = before.heap.get(number)
         if old is not None and old != value:
             head.heap[number] = _widened_object(old, value)
+
+
+def _known_array(head: Snapshot, value: Any) -> Any:
+    """An array with all that is learned of its shape."""
+    if type(value) is not ShapedArray:
+        return value
+    return replace(value, shape=shape_under(head.facts, value.shape))
 
 
 def _widened(old: Any, value: Any) -> Any:
