@@ -39,6 +39,7 @@ from embercoach.analysis.shapes.python_values import (
     bounded,
     new_number,
 )
+from embercoach.analysis.shapes.recorded_values import is_special
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare, of_atom
@@ -735,7 +736,9 @@ def run_function(
         returns=[],
         is_root=is_root,
     )
-    if not machine.trials and _says_something(machine, function, names):
+    if machine.keeps_records and not is_root and is_special(machine, function, names):
+        machine.special.add(function.node)
+    elif not machine.trials and _says_something(machine, function, names):
         machine.reached.add(function.node)
     machine.active.append(function)
     outer_root, heap.is_root = heap.is_root, is_root

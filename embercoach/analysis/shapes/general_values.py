@@ -287,7 +287,25 @@ def _forget_state(machine: Machine, made: ObjectReference, cls: ClassValue) -> N
         return
     changed = {name for one in classes_of(cls) for name in _changed_attributes(one.node)}
     values = {name: UNKNOWN if name in changed else value for name, value in held.values.items()}
+    init = class_member(cls, "__init__")
+    if machine.keeps_records and type(init) is FunctionValue:
+        for name in _free_numbers(init.node) & values.keys():
+            values[name] = Place(name, is_setting=True, scope=made)
     machine.heap.write(made.number, Attributes(values, held.is_summary, held.doubtful))
+
+
+@lru_cache(maxsize=512)
+def _free_numbers(constructor: ast.AST) -> frozenset[str]:
+    """Attributes that a constructor sets to a number and does not read: others may set them."""
+    numbers: set[str] = set()
+    read: set[str] = set()
+    for node in ast.walk(constructor):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            if type(node.value.value) is int:
+                numbers |= {one.attr for one in node.targets if isinstance(one, ast.Attribute)}
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            read.add(node.attr)
+    return frozenset(numbers - read)
 
 
 @lru_cache(maxsize=512)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.shapes.arrays import UNKNOWN
 from embercoach.analysis.shapes.path_states import Frame, Heap, Joiner
 from embercoach.analysis.shapes.python_values import LibraryName
+from embercoach.analysis.shapes.recorded_values import learn_before_joins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +125,8 @@ class Machine:
         self.written: dict[ast.AST, dict[str, WrittenShape]] = {}
         self.active: list[FunctionValue] = []
         self.reached: set[ast.AST] = set()
+        #: Of the functions that are called, those whose other callers may pass other shapes.
+        self.special: set[ast.AST] = set()
         self.instances: dict[ClassValue, Any] = {}
         self.open_attributes: dict[tuple[int, str], Any] = {}
         self.memo: dict[Any, Any] = {}
@@ -174,7 +177,7 @@ class Machine:
         values: dict[tuple[ast.AST, str], Any] = {}
         facts = self.heap.facts
         self.heap.facts = facts.copy()
-        self.heap.bind_joined_axes()
+        learn_before_joins(self.heap)
         joiner = Joiner(self.heap.facts, self.heap.facts)
         for node, name, value in frame.logged:
             final = self.heap.value(value)

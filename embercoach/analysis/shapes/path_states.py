@@ -329,24 +329,6 @@ class Heap:
             return
         self.facts.axes[axes] = shape
 
-    def bind_joined_axes(self) -> None:
-        """Learn what arrays were before paths joined, from what is learned of the join.
-
-        That holds on the path of each alone: where values of one path are looked at.
-        """
-        pending = list(self.facts.axes)
-        while pending:
-            axes = pending.pop()
-            if axes.joined is None:
-                continue
-            *parts, tail = axes.joined
-            whole = self.shape(ArrayShape((), axes, tail)).sizes
-            for part in () if whole is None else map(self.shape, parts):
-                first, last = len(part.head), len(whole or ()) - len(part.tail)
-                if part.middle is not None and whole is not None and first <= last:
-                    self.facts.axes[part.middle] = ArrayShape(whole[first:last])
-                    pending.append(part.middle)
-
     def rank_of(self, shape: ArrayShape) -> Integer:
         """The number of axes."""
         shape = self.shape(shape)

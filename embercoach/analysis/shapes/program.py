@@ -11,7 +11,6 @@ from embercoach.analysis.shapes import (
     statement_paths,  # noqa: F401
     table,
 )
-from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol, ShapedArray
 from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
 from embercoach.analysis.shapes.interpreter import BudgetError, Machine, ShapeEvent, SourceFile
@@ -20,13 +19,12 @@ from embercoach.analysis.shapes.python_values import (
     ClassValue,
     FunctionValue,
     ModuleValue,
-    options_of,
 )
+from embercoach.analysis.shapes.recorded_values import name_axes
 from embercoach.analysis.shapes.relevance import is_relevant
-from embercoach.analysis.shapes.size_integers import SizeExpr, rename
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 
 def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Machine:
@@ -61,6 +59,9 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
         machine.commit()
         machine.reached.clear()
         for function, cls in _roots(module):
+            if function.node in machine.special:
+                machine.records.pop(function.node, None)
+                machine.reached.discard(function.node)
             if function.node not in machine.reached and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
@@ -71,17 +72,6 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
     for values in machine.records.values():
         name_axes(values.values())
     return machine
-
-
-def name_axes(values: Iterable[Any]) -> None:
-    """Call sizes that the program does not name by their axes, ``x.1``, if the array is given."""
-    for value in values:
-        for array in options_of(value):
-            shape = array.shape if type(array) is ShapedArray else ArrayShape()
-            for size in (*shape.head, *shape.tail):
-                for one in size.symbols if type(size) is SizeExpr else ():
-                    if type(one.place) is AxesSymbol and one.place.is_given and not one.is_named:
-                        rename(one, one.name)
 
 
 def _run_with_names(machine: Machine, file: SourceFile) -> None:
