@@ -540,7 +540,7 @@ def _run_forward(
     inputs = tuple(names.values())
     result = run_function(machine, frame, node, function, names)
     if function.name == "scaled_dot_product_attention":
-        result = attention_result(inputs, result)
+        result = attention_result(tuple(map(machine.heap.value, inputs)), result)
     backward = machine.backward.get(function.node)
     if backward is not None:
         _run_backward(machine, frame, node, backward, inputs, result)

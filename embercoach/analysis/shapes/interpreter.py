@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.arrays import UNKNOWN, weak_kind
 from embercoach.analysis.shapes.path_states import Frame, Heap, Joiner
 from embercoach.analysis.shapes.python_values import LibraryName
 from embercoach.analysis.shapes.recorded_values import learn_before_joins
@@ -190,7 +190,8 @@ class Machine:
             self.records[function] = values
             return
         joiner = Joiner(self.heap.facts, self.heap.facts)
-        for key, value in values.items():
+        # Numbers first: those that differ between activations get their names.
+        for key, value in sorted(values.items(), key=lambda one: weak_kind(one[1]) != "int"):
             known[key] = joiner.value(known[key], value, key[1]) if key in known else value
 
     def add_event(

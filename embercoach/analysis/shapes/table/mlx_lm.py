@@ -12,6 +12,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     dtype_symbol,
     promote,
+    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
@@ -115,15 +116,21 @@ def attention_result(given: tuple[object, ...], result: object) -> object:
         given: its arguments.
         result: what is known of its result.
     """
-    arrays = [value for value in given[:3] if isinstance(value, ShapedArray)]
     is_known = result is not UNKNOWN and not (
         isinstance(result, ShapedArray) and result.shape.rank is None
     )
-    if is_known or len(arrays) != 3 or any(one.shape.rank != 4 for one in arrays):
+    if is_known or len(given) < 3 or not any(isinstance(one, ShapedArray) for one in given[:3]):
         return result
-    queries, _, values = arrays
+    queries, _, values = (_of_four_axes(value) for value in given[:3])
     dtype = queries.dtype or dtype_symbol(DTypeSymbol("attention"))
     return ShapedArray(ArrayShape((*queries.shape.head[:3], values.shape.head[3])), dtype)
+
+
+def _of_four_axes(value: object) -> ShapedArray:
+    """An argument of attention, of which nothing else may be known."""
+    if isinstance(value, ShapedArray) and value.shape.rank == 4:
+        return value
+    return ShapedArray(shape_of_rank(4), value.dtype if isinstance(value, ShapedArray) else None)
 
 
 # Caches
