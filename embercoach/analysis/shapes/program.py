@@ -20,7 +20,7 @@ from embercoach.analysis.shapes.python_values import (
     FunctionValue,
     ModuleValue,
 )
-from embercoach.analysis.shapes.recorded_values import name_axes
+from embercoach.analysis.shapes.recorded_values import imported_beside, name_axes
 from embercoach.analysis.shapes.relevance import is_relevant
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
         machine.note_records(module.frame)
         machine.commit()
         machine.reached.clear()
+        imported = imported_beside(file) if records else frozenset()
         for function, cls in _roots(module):
+            if cls is None and function.name in imported:
+                machine.special.add(function.node)
             if function.node in machine.special:
                 machine.records.pop(function.node, None)
                 machine.reached.discard(function.node)

@@ -12,10 +12,40 @@ from embercoach.analysis.shapes.size_integers import SizeExpr, rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-    from embercoach.analysis.shapes.interpreter import Machine
+    from embercoach.analysis.shapes.interpreter import Machine, SourceFile
     from embercoach.analysis.shapes.path_states import Heap
     from embercoach.analysis.shapes.python_values import FunctionValue
+
+
+#: Files beside a module that are read for what they import of it, and their bytes.
+MOST_BESIDE, LARGEST_BESIDE = 200, 1 << 20
+
+
+def imported_beside(file: SourceFile) -> frozenset[str]:
+    """The names that files of the same folder import from a file: they pass what they like."""
+    found: set[str] = set()
+    try:
+        beside = sorted(file.path.parent.glob("*.py"))[:MOST_BESIDE]
+        named = [path for path in beside if path != file.path and _mentions(path, file.path.stem)]
+    except OSError:
+        return frozenset()
+    for path in named:
+        other = file.find(path.stem, 1)
+        for node in () if other is None else other.tree.body:
+            if isinstance(node, ast.ImportFrom) and other is not None:
+                source = other.find(node.module or "", node.level)
+                if source is not None and source.path == file.path:
+                    found |= {alias.name for alias in node.names}
+    return frozenset(found)
+
+
+def _mentions(path: Path, name: str) -> bool:
+    """Return whether a file of usual size contains a name."""
+    if path.is_symlink() or path.stat().st_size > LARGEST_BESIDE:
+        return False
+    return name.encode() in path.read_bytes()
 
 
 def is_special(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
