@@ -32,7 +32,7 @@ DEEPEST = 24
 #: Nodes that are evaluated for a file, and for each character of it.
 STEPS, STEPS_OF_CHARACTER = 20_000, 2
 #: Where values are recorded: no call is remembered there, and roots are run twice.
-TIMES_RECORDED = 4
+TIMES_RECORDED = 6
 #: Events of one path that are kept.
 MOST_EVENTS = 200
 #: Conditions of a function on which all that follows is run twice.
