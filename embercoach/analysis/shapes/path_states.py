@@ -397,12 +397,11 @@ class Heap:
         """Return the facts learned on both paths."""
         a, b = joiner.a, joiner.b
         facts = _common(a, b)
-        for axes in a.axes:
-            if axes in b.axes and axes not in facts.axes:
-                known = ArrayShape((), axes)
-                shape = joiner.shape(shape_under(a, known), shape_under(b, known))
-                if shape.rank is not None:  # both paths have learned how many axes there are
-                    facts.axes[axes] = shape
+        for axes in [one for one in a.axes if one in b.axes and one not in facts.axes]:
+            known = ArrayShape((), axes)
+            shape = joiner.shape(shape_under(a, known), shape_under(b, known))
+            if shape.rank is not None:  # both paths have learned how many axes there are
+                facts.axes[axes] = shape
         if self.is_root or a.failed:
             facts.events = _united(a.events, b.events)
         else:
@@ -661,7 +660,7 @@ class Joiner:
 
 
 def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -> Any:
-    if any(type(item) is AxesSymbol for item in (*a, *b)):
+    if AxesSymbol in map(type, (*a, *b)):
         shape, other = shape_of(a), shape_of(b)
         return None if shape is None or other is None else sizes_of(joiner.shape(shape, other))
     if len(a) != len(b):

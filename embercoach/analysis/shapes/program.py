@@ -65,7 +65,7 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
             if function.node in machine.special:
                 machine.records.pop(function.node, None)
                 machine.reached.discard(function.node)
-            if function.node not in machine.reached and is_relevant(function):
+            if function.node not in machine.reached and is_relevant(function, is_shown=records):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 _run_root(machine, module, function, cls)

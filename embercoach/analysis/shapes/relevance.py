@@ -19,8 +19,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _known: WeakKeyDictionary[ast.Module, frozenset[ast.AST]] = WeakKeyDictionary()
 
 
-def is_relevant(function: FunctionValue) -> bool:
-    """Return whether a function, or what it names, computes with MLX, or is small."""
+def is_relevant(function: FunctionValue, *, is_shown: bool = False) -> bool:
+    """Return whether a function, or what it names, computes with MLX, or is small.
+
+    ``is_shown``: a layer that names other layers alone counts as well.
+    """
+    if is_shown and function.name == "__call__" and function.cls is not None:
+        return True
     file: SourceFile = function.frame.module
     found = _known.get(file.tree)
     if found is None:
@@ -34,12 +39,9 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
     names: set[str] = set(ARRAY_MEMBERS)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found_words, size = _words(node)
-            words[node] = found_words | words.get(node, set())
+            words[node], size = _words(node)
             if size <= SMALL:
                 small.add(node)
-        elif isinstance(node, ast.ClassDef):
-            words.update(_words_of_call(node))
         elif isinstance(node, ast.Import):
             names.update(
                 alias.asname or alias.name.partition(".")[0]
@@ -69,19 +71,6 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
             names.add(classes.get(node, node.name))
             if not node.name.startswith("__"):
                 names.add(node.name)
-
-
-def _words_of_call(cls: ast.ClassDef) -> dict[ast.AST, set[str]]:
-    """By the ``__call__`` of a class the names of its bases: of a layer, it computes with arrays.
-
-    It may name other layers alone.
-    """
-    bases = {word for base in cls.bases for word in _words(base)[0]}
-    return {
-        member: bases
-        for member in cls.body
-        if isinstance(member, ast.FunctionDef) and member.name == "__call__"
-    }
 
 
 def _words(function: ast.AST) -> tuple[set[str], int]:
