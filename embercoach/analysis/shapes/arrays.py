@@ -27,14 +27,37 @@ _serial = count(1)
 
 
 class AxesSymbol:
-    """An unknown number of axes: ``*x.shape[:-1]``, or the whole shape of a parameter ``x``."""
+    """An unknown number of axes: ``*x.shape[:-1]``, or the whole shape of a parameter ``x``.
 
-    __slots__ = ("name", "serial")
+    Attributes:
+        name: as the program calls the array; empty for axes that are written ``...``.
+        serial: distinguishes it from all others.
+        joined: for axes in the join of two paths: the shapes on these, and the tail of the join.
+        ahead: how many axes of the array precede these.
+        behind: how many follow.
+        is_given: whether the array is a parameter or a field.
+    """
 
-    def __init__(self, name: str = "") -> None:
-        """Make a symbol that differs from all others; one without a name is written ``...``."""
+    __slots__ = ("ahead", "behind", "is_given", "joined", "name", "serial")
+
+    def __init__(self, name: str = "", ahead: int = 0, behind: int = 0) -> None:
+        """Make a symbol that differs from all others."""
         self.name = name
+        self.ahead, self.behind = ahead, behind
+        self.is_given = False
+        self.joined: tuple[ArrayShape, ArrayShape, tuple[Integer, ...]] | None = None
         self.serial = next(_serial)
+
+    def inner(self, ahead: int, behind: int) -> AxesSymbol:
+        """The axes without the first and the last ones."""
+        made = AxesSymbol(self.name, self.ahead + ahead, self.behind + behind)
+        made.is_given = self.is_given
+        return made
+
+    def axis_name(self, at: int) -> str:
+        """The name of an axis, counted from the end if negative: ``x.0``."""
+        number = at + self.ahead if at >= 0 else at - self.behind
+        return f"{self.name or 'n'}.{number}"
 
     def __repr__(self) -> str:
         """As jaxtyping writes it."""

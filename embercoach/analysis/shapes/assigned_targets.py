@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from embercoach.analysis.shapes.arrays import (
@@ -28,6 +29,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     SuperValue,
 )
+from embercoach.analysis.shapes.requirements import axis_symbols
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     SizeExpr,
@@ -42,6 +44,8 @@ def assign_target(machine: Machine, frame: Frame, target: ast.expr, value: Any) 
     """Bind a target to a value."""
     if isinstance(target, ast.Name):
         name = target.id
+        if frame.logged is not None:
+            value = with_symbols(frame, machine.heap.value(value), name)
         _name_number(machine, frame, value, name)
         if value is UNKNOWN:
             value = Place(name)
@@ -58,6 +62,32 @@ def assign_target(machine: Machine, frame: Frame, target: ast.expr, value: Any) 
         _set_item(machine, frame, target, value)
     elif isinstance(target, ast.Starred):
         assign_target(machine, frame, target.value, value)
+
+
+def with_symbols(frame: Frame, value: Any, name: str = "") -> Any:
+    """The value with symbols for unknown sizes, which what follows may give names and relate.
+
+    A number gets its name where it is assigned, but not where the rounds of a loop count it.
+    """
+    if type(value) is ShapedArray:
+        shape = value.shape
+        if ANY_INT not in shape.head and ANY_INT not in shape.tail:
+            return value
+        head, tail = (
+            tuple(symbol("?", is_named=False) if n is ANY_INT else n for n in part)
+            for part in (shape.head, shape.tail)
+        )
+        return replace(value, shape=ArrayShape(head, shape.middle, tail))
+    if type(value) is Options:
+        return Options(tuple(with_symbols(frame, option) for option in value.values))
+    if (
+        value is ANY_INT
+        and name
+        and name != "_"
+        and not any(name in one.targets for one in frame.loops)
+    ):
+        return symbol(name, place=scope_of(frame))
+    return value
 
 
 def bind_name(frame: Frame, name: str, value: Any) -> None:
@@ -160,11 +190,7 @@ def _unpacked_shape(machine: Machine, targets: list[ast.expr], value: tuple[Any,
     missing = len(targets) - (len(value) - 1)
     if missing < 0:
         return UNKNOWN
-    group = object()  # sizes of one shape are meant to differ
-    sizes = tuple(
-        symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=group)
-        for at in range(place, place + missing)
-    )
+    sizes = axis_symbols(axes.inner(0, 0), missing)  # those of one shape are meant to differ
     machine.heap.bind_axes(axes, ArrayShape(sizes))
     return machine.heap.value((*value[:place], *sizes, *value[place + 1 :]))
 

@@ -26,6 +26,7 @@ from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_v
 from embercoach.analysis.shapes.python_values import (
     DictReference,
     Entries,
+    FunctionValue,
     Items,
     Iterator,
     LibraryName,
@@ -36,8 +37,10 @@ from embercoach.analysis.shapes.python_values import (
     SuperValue,
     Truth,
     bounded,
+    one_of,
     options_of,
 )
+from embercoach.analysis.shapes.requirements import axis_symbols
 from embercoach.analysis.shapes.size_integers import ANY_INT, multiply, subtract, symbol
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table_calls import (
@@ -415,9 +418,14 @@ def _of_dict(
     machine: Machine, frame: Frame, node: ast.AST, owner: DictReference, index: Any
 ) -> Any:
     held = machine.heap.read(owner.number)
-    if type(held) is Entries and type(index) in (str, int) and index in held.known:
-        return held.known[index]
-    return UNKNOWN
+    if type(held) is not Entries:
+        return UNKNOWN
+    if type(index) in (str, int):
+        return held.known.get(index, UNKNOWN)
+    functions = list(held.known.values())
+    if held.is_open or not all(type(one) in (LibraryName, FunctionValue) for one in functions):
+        return UNKNOWN
+    return one_of(functions) if functions else UNKNOWN  # a choice by name
 
 
 def _of_object(
@@ -517,18 +525,13 @@ def _split_off(machine: Machine, owner: tuple[Any, ...], index: int, place: int)
     number = index - place + 1 if index >= 0 else -index - after
     if not 0 < number <= 8 or (after if index >= 0 else place):
         return ANY_INT  # it may be one of the sizes on the other side
-    rest = AxesSymbol(axes.name)
-    sizes = tuple(
-        symbol(
-            f"{axes.name or 'n'}.{at + (place if index >= 0 else 0)}", is_named=False, place=axes
-        )
-        for at in range(number)
-    )
     if index >= 0:
-        machine.heap.bind_axes(axes, ArrayShape(sizes, rest))
+        sizes = axis_symbols(axes, number)
+        machine.heap.bind_axes(axes, ArrayShape(sizes, axes.inner(number, 0)))
         return sizes[-1]
-    machine.heap.bind_axes(axes, ArrayShape((), rest, sizes))
-    return sizes[0]
+    last = tuple(symbol(axes.axis_name(at), is_named=False, place=axes) for at in range(-number, 0))
+    machine.heap.bind_axes(axes, ArrayShape((), axes.inner(0, number), last))
+    return last[0]
 
 
 def _of_list(

@@ -10,6 +10,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.shapes import library_functions
 from embercoach.analysis.shapes.annotated_shapes import apply_annotations, compare_returned
 from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray, unknown_shape
+from embercoach.analysis.shapes.assigned_targets import with_symbols
 from embercoach.analysis.shapes.attributes import (
     class_member,
     classes_of,
@@ -37,9 +38,11 @@ from embercoach.analysis.shapes.python_values import (
     bounded,
     new_number,
 )
+from embercoach.analysis.shapes.recorded_values import is_special
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
 from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare
+from embercoach.analysis.shapes.table.mlx_lm import attention_result
 from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
 
@@ -418,7 +421,7 @@ def call_function(
 def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
     """Return whether a function is worth running, and is not running already."""
     return (
-        is_relevant(function)
+        is_relevant(function, is_shown=machine.keeps_records)
         and frame.depth < DEEPEST
         and not any(one.node is function.node for one in machine.active)
     )
@@ -473,6 +476,8 @@ def _run_forward(
 ) -> Any:
     inputs = tuple(names.values())
     result = run_function(machine, frame, node, function, names)
+    if function.name == "scaled_dot_product_attention":
+        result = attention_result(tuple(map(machine.heap.value, inputs)), result)
     backward = machine.backward.get(function.node)
     if backward is not None:
         _run_backward(machine, frame, node, backward, inputs, result)
@@ -637,6 +642,8 @@ def run_function(
     ``is_root``: nothing calls it: what one of its branches does counts.
     """
     heap = machine.heap
+    if machine.keeps_records:
+        names.update((name, with_symbols(caller, value)) for name, value in names.items())
     frame = Frame(
         names,
         function.frame,
@@ -648,7 +655,9 @@ def run_function(
         returns=[],
         is_root=is_root,
     )
-    if not machine.trials and _says_something(machine, function, names):
+    if machine.keeps_records and not is_root and is_special(machine, function, names):
+        machine.special.add(function.node)
+    elif not machine.trials and _says_something(machine, function, names):
         machine.reached.add(function.node)
     machine.active.append(function)
     outer_root, heap.is_root = heap.is_root, is_root

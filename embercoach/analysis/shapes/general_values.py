@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.analysis.shapes.arrays import (
     ANY_FLOAT,
     UNKNOWN,
-    DTypeSymbol,
-    PromotedDType,
     ShapedArray,
-    unknown_shape,
 )
 from embercoach.analysis.shapes.attributes import class_member, classes_of, library_base
 from embercoach.analysis.shapes.called_parameters import called_model
@@ -38,7 +35,7 @@ from embercoach.analysis.shapes.python_values import (
 )
 from embercoach.analysis.shapes.shape_annotations import typed_dtype
 from embercoach.analysis.shapes.size_integers import SizeExpr, symbol
-from embercoach.analysis.shapes.table_calls import new_dict
+from embercoach.analysis.shapes.table_calls import array_of_place, new_dict
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.path_states import Frame
@@ -249,7 +246,7 @@ def of_type(machine: Machine, value: Any, name: str, scope: object) -> Any:
     if type(value) is not LibraryName:
         return UNKNOWN
     if value.name == "mlx.core.array":
-        return ShapedArray(unknown_shape(name), PromotedDType(frozenset((DTypeSymbol(name),))))
+        return array_of_place(Place(name, scope=scope))
     if value.name == "builtins.int":
         return symbol(name, place=scope, is_local=False)
     if value.name == "builtins.float":
@@ -296,7 +293,25 @@ def _forget_state(machine: Machine, made: ObjectReference, cls: ClassValue) -> N
         return
     changed = {name for one in classes_of(cls) for name in _changed_attributes(one.node)}
     values = {name: UNKNOWN if name in changed else value for name, value in held.values.items()}
+    init = class_member(cls, "__init__")
+    if machine.keeps_records and type(init) is FunctionValue:
+        for name in _free_numbers(init.node) & values.keys():
+            values[name] = Place(name, is_setting=True, scope=made)
     machine.heap.write(made.number, Attributes(values, held.is_summary, held.doubtful))
+
+
+@lru_cache(maxsize=512)
+def _free_numbers(constructor: ast.AST) -> frozenset[str]:
+    """Attributes that a constructor sets to a number and does not read: others may set them."""
+    numbers: set[str] = set()
+    read: set[str] = set()
+    for node in ast.walk(constructor):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            if type(node.value.value) is int:
+                numbers |= {one.attr for one in node.targets if isinstance(one, ast.Attribute)}
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            read.add(node.attr)
+    return frozenset(numbers - read)
 
 
 @lru_cache(maxsize=512)

@@ -10,9 +10,10 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import UNKNOWN
+from embercoach.analysis.shapes.arrays import UNKNOWN, weak_kind
 from embercoach.analysis.shapes.path_states import Frame, Heap, Joiner
 from embercoach.analysis.shapes.python_values import LibraryName
+from embercoach.analysis.shapes.recorded_values import learn_before_joins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 DEEPEST = 24
 #: Nodes that are evaluated for a file, and for each character of it.
 STEPS, STEPS_OF_CHARACTER = 20_000, 2
+#: Where values are recorded: no call is remembered there, and roots are run twice.
+TIMES_RECORDED = 6
 #: Events of one path that are kept.
 MOST_EVENTS = 200
 #: Conditions of a function on which all that follows is run twice.
@@ -106,6 +109,7 @@ class Machine:
         self.file = file
         self.heap = Heap()
         self.left = STEPS + STEPS_OF_CHARACTER * characters
+        self.left *= TIMES_RECORDED if records else 1
         #: Below so many steps left, the function at hand is given up.
         self.floor = 0
         self.events: dict[tuple[int, str], ShapeEvent] = {}
@@ -125,6 +129,8 @@ class Machine:
         self.written: dict[ast.AST, dict[str, WrittenShape]] = {}
         self.active: list[FunctionValue] = []
         self.reached: set[ast.AST] = set()
+        #: Of the functions that are called, those whose other callers may pass other shapes.
+        self.special: set[ast.AST] = set()
         self.instances: dict[ClassValue, Any] = {}
         self.open_attributes: dict[tuple[int, str], Any] = {}
         self.memo: dict[Any, Any] = {}
@@ -176,18 +182,23 @@ class Machine:
         if not frame.logged or self.silent:
             return
         values: dict[tuple[ast.AST, str], Any] = {}
+        facts = self.heap.facts
+        self.heap.facts = facts.copy()
+        learn_before_joins(self.heap)
         joiner = Joiner(self.heap.facts, self.heap.facts)
         for node, name, value in frame.logged:
             final = self.heap.value(value)
             key = (node, name)
             values[key] = joiner.value(values[key], final, name) if key in values else final
+        self.heap.facts = facts
         function = None if frame.function is None else frame.function.node
         known = self.records.get(function)
         if known is None:
             self.records[function] = values
             return
         joiner = Joiner(self.heap.facts, self.heap.facts)
-        for key, value in values.items():
+        # Numbers first: those that differ between activations get their names.
+        for key, value in sorted(values.items(), key=lambda one: weak_kind(one[1]) != "int"):
             known[key] = joiner.value(known[key], value, key[1]) if key in known else value
 
     def add_event(

@@ -438,14 +438,17 @@ _COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 def _tuples_compared(
     machine: Machine, frame: Frame, node: ast.AST, kind: type[ast.AST], a: Any, b: Any
 ) -> Any:
+    negated = kind is ast.NotEq
+    is_known = all(type(item) in (int, SizeExpr, AxesSymbol) for item in (*a, *b))
+    undecided = Truth("==", a, b, is_negated=negated) if is_known else ANY_BOOL
     if any(type(item) is AxesSymbol for item in (*a, *b)):
-        return ANY_BOOL
+        return undecided
     if len(a) != len(b):
-        return kind is ast.NotEq
+        return negated
     parts = [compared(machine, frame, node, ast.Eq, x, y) for x, y in zip(a, b, strict=True)]
     if False in parts:
-        return kind is ast.NotEq
-    return kind is ast.Eq if all(part is True for part in parts) else ANY_BOOL
+        return negated
+    return not negated if all(part is True for part in parts) else undecided
 
 
 _NEGATED: dict[type[ast.AST], type[ast.AST]] = {ast.NotEq: ast.Eq, ast.GtE: ast.Lt, ast.Gt: ast.LtE}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import ANY_BOOL, UNKNOWN, ShapedArray
+from embercoach.analysis.shapes.arrays import (
+    ANY_BOOL,
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    ShapedArray,
+)
 from embercoach.analysis.shapes.attributes import classes_of
 from embercoach.analysis.shapes.operations import negated, truth_of
 from embercoach.analysis.shapes.python_values import (
@@ -22,7 +28,7 @@ from embercoach.analysis.shapes.table_calls import array_of_place
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Frame
+    from embercoach.analysis.shapes.path_states import Frame, Heap
 
 
 def assume(machine: Machine, frame: Frame, test: ast.expr, holds: bool, truth: Any) -> bool:
@@ -77,12 +83,29 @@ def learn_truth(machine: Machine, value: Truth, holds: bool) -> bool:
     if is_true and value.operator == "==":
         if type(value.left) is SizeExpr:
             return heap.learn_equal(value.left, value.right)
+        if type(value.left) is tuple and type(value.right) is tuple:
+            return _learn_equal_shapes(heap, value.left, value.right)
         for place, other in ((value.left, value.right), (value.right, value.left)):
             if type(place) is Place and type(other) in (str, int, float, bool, type(None)):
                 heap.facts.places[place] = other
     if is_true and value.operator == "is" and type(value.left) is Place:
         heap.facts.places[value.left] = None
     return True
+
+
+def _learn_equal_shapes(heap: Heap, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    """Learn that two shapes, or parts of them, are equal; False if they can't be."""
+    a, b = list(heap.value(left)), list(heap.value(right))
+    for at in (0, -1):
+        while a and b and type(a[at]) is not AxesSymbol and type(b[at]) is not AxesSymbol:
+            if not heap.learn_equal(a.pop(at), b.pop(at)):
+                return False
+    for axes, sizes in ((a, b), (b, a)):
+        if len(axes) == 1 and type(axes[0]) is AxesSymbol:
+            if not any(type(size) is AxesSymbol for size in sizes):
+                heap.bind_axes(axes[0], ArrayShape(tuple(sizes)))
+            return True
+    return bool(a) == bool(b)
 
 
 def _place_of(machine: Machine, frame: Frame, node: ast.expr) -> tuple[str, Any, Any] | None:

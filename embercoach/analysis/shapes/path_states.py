@@ -33,6 +33,7 @@ from embercoach.analysis.shapes.python_values import (
     one_of,
     options_of,
 )
+from embercoach.analysis.shapes.requirements import axis_symbols, shape_of, sizes_of
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Integer,
@@ -321,10 +322,12 @@ class Heap:
                 return rest == 0
             if type(rest) is SizeExpr:
                 difference = rest
-        for factors, times in difference.terms.items():
-            if abs(times) != 1 or len(factors) != 1 or not isinstance(factors[0], SizeSymbol):
-                continue
-            found = factors[0]
+        alone = [
+            (factors[0], times)
+            for factors, times in difference.terms.items()
+            if abs(times) == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol)
+        ]
+        for found, times in sorted(alone, key=lambda term: term[0].is_named):
             rest = subtract(of_atom(found), multiply(difference, times))
             if type(rest) is not SizeExpr or found not in rest.symbols:
                 self.bind(found, rest)
@@ -359,15 +362,7 @@ class Heap:
         facts.sizes[found] = value
         axes = self.axes_of_rank.get(found)
         if axes is not None and type(value) is int and 0 <= value <= 8:
-            self.bind_axes(
-                axes,
-                ArrayShape(
-                    tuple(
-                        symbol(f"{axes.name or 'n'}.{at}", is_named=False, place=axes)
-                        for at in range(value)
-                    )
-                ),
-            )
+            self.bind_axes(axes, ArrayShape(axis_symbols(axes, value)))
 
     def bind_axes(self, axes: AxesSymbol, shape: ArrayShape) -> None:
         """Learn what unknown axes are."""
@@ -454,7 +449,7 @@ class Heap:
                 continue
             heap[number] = old if narrows else joiner.object(held, other)
             changes = _with_change(changes, number, held, narrows=narrows)
-        return Snapshot(names, heap, self._common(a.facts, b.facts), changes)
+        return Snapshot(names, heap, self._common(joiner), changes)
 
     def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
         """The one of two states in which nothing raises."""
@@ -463,9 +458,15 @@ class Heap:
             other.facts.events = _united(other.facts.events, failed.facts.events)
         return other
 
-    def _common(self, a: Facts, b: Facts) -> Facts:
+    def _common(self, joiner: Joiner) -> Facts:
         """Return the facts learned on both paths."""
+        a, b = joiner.a, joiner.b
         facts = _common(a, b)
+        for axes in [one for one in a.axes if one in b.axes and one not in facts.axes]:
+            known = ArrayShape((), axes)
+            shape = joiner.shape(shape_under(a, known), shape_under(b, known))
+            if shape.rank is not None:  # both paths have learned how many axes there are
+                facts.axes[axes] = shape
         if self.is_root or a.failed:
             facts.events = _united(a.events, b.events)
         else:
@@ -733,11 +734,15 @@ class Joiner:
         middle = a.middle
         if middle is None or middle not in self.fresh or a.head or len(tail) < len(a.tail):
             middle = AxesSymbol()
+            middle.joined = a, b, tuple(reversed(tail))
             self.fresh.add(middle)
         return ArrayShape((), middle, tuple(reversed(tail)))
 
 
 def _tuples(joiner: Joiner, a: tuple[Any, ...], b: tuple[Any, ...], name: str) -> Any:
+    if AxesSymbol in map(type, (*a, *b)):
+        shape, other = shape_of(a), shape_of(b)
+        return None if shape is None or other is None else sizes_of(joiner.shape(shape, other))
     if len(a) != len(b):
         return None
     return tuple(joiner.value(x, y, name) for x, y in zip(a, b, strict=True))

@@ -15,7 +15,12 @@ from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
 from embercoach.analysis.shapes.interpreter import BudgetError, Machine, ShapeEvent, SourceFile
 from embercoach.analysis.shapes.path_states import Frame
-from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
+from embercoach.analysis.shapes.python_values import (
+    ClassValue,
+    FunctionValue,
+    ModuleValue,
+)
+from embercoach.analysis.shapes.recorded_values import imported_beside, name_axes
 from embercoach.analysis.shapes.relevance import is_relevant
 
 if TYPE_CHECKING:
@@ -54,8 +59,14 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
         machine.commit()
         machine.reached.clear()
         has_equal_numbers = any(len(names) > 1 for names in machine.named_numbers.values())
+        imported = imported_beside(file) if records else frozenset()
         for function, cls in _roots(module):
-            if function.node not in machine.reached and is_relevant(function):
+            if cls is None and function.name in imported:
+                machine.special.add(function.node)
+            if function.node in machine.special:
+                machine.records.pop(function.node, None)
+                machine.reached.discard(function.node)
+            if function.node not in machine.reached and is_relevant(function, is_shown=records):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 _run_root(machine, module, function, cls)
@@ -63,6 +74,8 @@ def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> 
             _run_with_names(machine, file)
     if machine.is_patched:
         machine.events.clear()
+    for values in machine.records.values():
+        name_axes(values.values())
     return machine
 
 

@@ -294,9 +294,7 @@ def _remains(size: Integer) -> bool:
 
 def axis_symbols(middle: AxesSymbol, number: int) -> tuple[Integer, ...]:
     """New symbols for so many axes that were unknown."""
-    return tuple(
-        symbol(f"{middle.name or 'n'}.{at}", is_named=False, place=middle) for at in range(number)
-    )
+    return tuple(symbol(middle.axis_name(at), is_named=False, place=middle) for at in range(number))
 
 
 def is_integer(value: object) -> TypeGuard[Integer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes import function_runs, module_imports
@@ -427,12 +428,20 @@ def _settles(before: Snapshot, head: Snapshot, targets: frozenset[str]) -> bool:
 def _forget_changes(before: Snapshot, head: Snapshot) -> None:
     """Set what still changes after some rounds to unknown."""
     for name, value in head.names.items():
-        if name in before.names and before.names[name] != value:
-            head.names[name] = _widened(before.names[name], value)
+        old = before.names.get(name, value)
+        if old != value:
+            head.names[name] = _widened(_known_array(head, old), _known_array(head, value))
     for number in changed_between(before.changes, head.changes):
         old, value = before.heap.get(number), head.heap[number]
         if old is not None and old != value:
             head.heap[number] = _widened_object(old, value)
+
+
+def _known_array(head: Snapshot, value: Any) -> Any:
+    """An array with all that is learned of its shape."""
+    if type(value) is not ShapedArray:
+        return value
+    return replace(value, shape=shape_under(head.facts, value.shape))
 
 
 def _widened(old: Any, value: Any) -> Any:

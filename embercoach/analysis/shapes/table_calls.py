@@ -87,7 +87,10 @@ def integer_of_place(machine: Machine, place: Place) -> SizeExpr:
 def array_of_place(place: Place) -> ShapedArray:
     """An array of which nothing is known but what a comment says."""
     dtype = PromotedDType(frozenset((DTypeSymbol(place.name),)))
-    return ShapedArray(place.shape or unknown_shape(place.name), dtype)
+    shape = place.shape or unknown_shape(place.name)
+    if place.scope is not None and shape.middle is not None:
+        shape.middle.is_given = True
+    return ShapedArray(shape, dtype)
 
 
 def new_list(machine: Machine, items: Items) -> ListReference:

@@ -240,6 +240,53 @@ def step(state: State, x):
 state = step(State(mx.zeros((2, 3)), mx.zeros((2, 3))), mx.zeros(3))
 y = state.c  # f32[2, 3]
 c, n = state  # f32[2, 3]; f32[2]
+= compared shapes
+def check(x, shape):
+    if x.shape != shape: raise ValueError
+def f(x: mx.array, ids: mx.array, d: int):
+    if x.shape[2:] != (d,): raise ValueError
+    B, S = x.shape[:2]
+    check(ids, (B, S))
+    y = x + 1  # [B, S, d]
+    return ids + 1  # [B, S]
+= sizes that are named later
+def f(parts: list, ids: mx.array):
+    x = mx.concatenate([mx.zeros((3, n)) for n in parts], axis=1)  # f32[3, total]
+    _, total = x.shape
+    count = int(ids.max())
+    return x[:, None] + mx.zeros((count, 1))  # f32[3, count, total]
+= axes that nothing names
+def f(x: mx.array):
+    B = x.shape[0]
+    return x.transpose(0, 2, 1)  # [B, x.2, x.1]
+= one rank from two branches
+class Model(nn.Module):
+    def __init__(self, dims):
+        self.embed, self.layers = nn.Embedding(9, dims), [nn.Linear(dims, dims)] * 2
+        self.count = 4
+    def __call__(self, ids, x=None):
+        if x is None: h = self.embed(ids)  # [B, S, dims]
+        else: h = x  # [B, S, ?]
+        B, S, _ = h.shape
+        return mx.zeros((B, self.count))  # f32[B, count]
+= a layer of layers alone, and attention with branches out of sight
+class Block(nn.Module):
+    def __init__(self, dims, heads): self.q, self.norm = nn.Linear(dims, dims), nn.RMSNorm(dims)
+    def __call__(self, hidden, other=None, another=None, more=None, still_more=None, last=None):
+        residual = hidden
+        hidden = self.norm(hidden)
+        hidden = self.q(hidden)
+        hidden = residual + hidden
+        return self.norm(self.q(self.norm(self.q(self.norm(self.q(hidden))))))  # [..., dims]
+def scaled_dot_product_attention(queries, keys, values, cache):
+    if isinstance(cache, str): return cache.attend(queries)
+    return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0)
+def f(q: mx.array, v: mx.array, cache):
+    (B, H, L, D), (_, G, S, E) = q.shape, v.shape
+    return scaled_dot_product_attention(q, q, v, cache)  # [B, H, L, E]
+= a choice of functions by name
+ACTIVATIONS = {"silu": nn.silu, "gelu": nn.gelu}
+def f(kind: str): return ACTIVATIONS[kind](mx.zeros((2, 3)))  # f32[2, 3]
 = try and except
 def f(x: mx.array):
     n, d = x.shape
@@ -284,6 +331,12 @@ y = other.both(mx.zeros(3))  # f32[2, 3]
 - other.py
 import main
 def both(x): return main.pair(x)
+= what files beside it import
+def scale(x): return mx.exp(x)  # [*x]
+def local(x): return mx.exp(x)  # f32[2, 3]
+y, z = scale(mx.zeros((2, 3))), local(mx.zeros((2, 3)))  # f32[2, 3]; f32[2, 3]
+- other.py
+from main import scale
 """
 BY_NAME = dict(part.split("\n", 1) for part in PROGRAMS.split("\n= ")[1:])
 

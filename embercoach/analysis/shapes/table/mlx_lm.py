@@ -8,8 +8,11 @@ from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
     UNKNOWN,
     ArrayShape,
+    DTypeSymbol,
     ShapedArray,
+    dtype_symbol,
     promote,
+    shape_of_rank,
     unknown_shape,
 )
 from embercoach.analysis.shapes.requirements import Requirements, is_integer
@@ -104,6 +107,30 @@ def attention(
     given = array_argument(requirements, queries)
     sizes = requirements.rank(given, 4, f"the shape of the queries is {given.shape}")
     return ShapedArray(ArrayShape((*sizes[:3], ANY_INT)), given.dtype)
+
+
+def attention_result(given: tuple[object, ...], result: object) -> object:
+    """What a program's own function of this name returns, of queries, keys and values.
+
+    Args:
+        given: its arguments.
+        result: what is known of its result.
+    """
+    is_known = result is not UNKNOWN and not (
+        isinstance(result, ShapedArray) and result.shape.rank is None
+    )
+    if is_known or len(given) < 3 or not any(isinstance(one, ShapedArray) for one in given[:3]):
+        return result
+    queries, _, values = (_of_four_axes(value) for value in given[:3])
+    dtype = queries.dtype or dtype_symbol(DTypeSymbol("attention"))
+    return ShapedArray(ArrayShape((*queries.shape.head[:3], values.shape.head[3])), dtype)
+
+
+def _of_four_axes(value: object) -> ShapedArray:
+    """An argument of attention, of which nothing else may be known."""
+    if isinstance(value, ShapedArray) and value.shape.rank == 4:
+        return value
+    return ShapedArray(shape_of_rank(4), value.dtype if isinstance(value, ShapedArray) else None)
 
 
 # Caches
