@@ -89,6 +89,7 @@ class Machine:
         heap: objects and facts on the path at hand.
         events: what is found, by node and reason.
         trials: above 0, alternatives are tried out: what they find is dropped.
+        caught: above 0, the program handles what MLX raises for shapes.
         records: values of assigned names, by node, of each activation.
     """
 
@@ -107,7 +108,7 @@ class Machine:
         self.heap = Heap()
         self.left = STEPS + STEPS_OF_CHARACTER * characters
         self.events: dict[tuple[int, str], ShapeEvent] = {}
-        self.trials = 0
+        self.trials = self.caught = 0
         self.keeps_records = records
         self.assumes = assumes
         #: By function (None for a module) the values of its assigned names in all activations.
@@ -196,7 +197,7 @@ class Machine:
         facts = self.heap.facts
         if condition is None and not code:
             facts.failed = True
-        if self.trials or len(facts.events) >= MOST_EVENTS:
+        if self.trials or (self.caught and not code) or len(facts.events) >= MOST_EVENTS:
             return
         callers = []
         at: Frame | None = frame
