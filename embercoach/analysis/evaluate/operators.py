@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import array_ranks, sibling_files
+from embercoach.analysis.calls import sibling_files
 from embercoach.analysis.calls.library import fourier, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
@@ -32,7 +32,6 @@ from embercoach.analysis.values.joins import (
     join,
     join_all,
     pulls_of,
-    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     BOOL,
@@ -149,8 +148,6 @@ def binary(
         elif frame.must is not None and frame.must.certain:
             frame.must.operations.append(fact)
     result = _with_arrays(node, symbol, left, right, a, b)
-    if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
-        result = with_shape(result, array_ranks.of_operation(symbol, left, right))
     if (a is not None and a.role is not None) or (b is not None and b.role is not None):
         return fourier.operate(result, symbol, (left, left_node), (right, right_node))
     return result
@@ -326,8 +323,7 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     if array is not None:
         if frame.record and type(node.operator) is cst.BitInvert:
             frame.add(InvertFact(node, frame.place(), value))
-        given = (array.dtype, array.literal, array.scalar, array.traced, array.pulls)
-        return Array(*given, shape=array.shape)
+        return Array(array.dtype, array.literal, array.scalar, array.traced, array.pulls)
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value
     return UNKNOWN

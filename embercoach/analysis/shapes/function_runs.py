@@ -736,7 +736,8 @@ def run_function(
     apply_annotations(machine, frame, function)
     try:
         if isinstance(function.node, ast.Lambda):
-            return heap.value(machine.evaluate(frame, function.node.body))
+            value = heap.value(machine.evaluate(frame, function.node.body))
+            return machine.note_result(function, value)
         if machine.keeps_records:
             frame.logged = []
         goes_on = machine.execute(frame, function.node.body)
@@ -760,7 +761,8 @@ def run_function(
     machine.note_records(frame)
     if frame.yielded:
         return Iterator(None, joined_values(frame.yielded))
-    return compare_returned(machine, frame, function, heap.value(value))
+    value = compare_returned(machine, frame, function, heap.value(value))
+    return machine.note_result(function, value)
 
 
 #: By the type of what is called.

@@ -32,6 +32,8 @@ DEEPEST = 24
 STEPS, STEPS_OF_CHARACTER = 20_000, 2
 #: Events of one path that are kept.
 MOST_EVENTS = 200
+#: Results of one function that are kept, and one more that says that there are others.
+MOST_RESULTS = 16
 #: Conditions of a function on which all that follows is run twice.
 MOST_SPLITS = 2
 
@@ -91,6 +93,7 @@ class Machine:
         trials: above 0, alternatives are tried out: what they find is dropped.
         caught: above 0, the program handles what MLX raises for shapes.
         records: values of assigned names, by node, of each activation.
+        results: values that a function returns, by its node.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class Machine:
         self.assumes = assumes
         #: By function (None for a module) the values of its assigned names in all activations.
         self.records: dict[ast.AST | None, dict[tuple[ast.AST, str], Any]] = {}
+        self.results: dict[ast.AST, list[Any]] = {}
         self._repeated: dict[int, frozenset[int]] = {}
         self._bodies: list[list[ast.stmt]] = []
         self.modules: dict[Path, ModuleValue | None] = {}
@@ -183,6 +187,14 @@ class Machine:
         joiner = Joiner(self.heap.facts, self.heap.facts)
         for key, value in values.items():
             known[key] = joiner.value(known[key], value, key[1]) if key in known else value
+
+    def note_result(self, function: FunctionValue, value: Any) -> Any:
+        """Keep what a call of a function returns, and return it."""
+        if not self.names_numbers:
+            known = self.results.setdefault(function.node, [])
+            if len(known) <= MOST_RESULTS:
+                known.append(value)
+        return value
 
     def add_event(
         self,

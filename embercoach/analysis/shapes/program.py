@@ -27,9 +27,10 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
 
     What raises does so without the assumption that sizes with names are above 1, too.
     """
-    machine = _run(file, characters, records=records, assumes=True)
+    machine = Machine(file, characters=characters, records=records)
+    run_program(machine)
     if not records and any(_is_certain(event) for event in machine.events.values()):
-        strict = _run(file, characters, records=False, assumes=False).events
+        strict = run_program(Machine(file, characters=characters, assumes=False)).events
         machine.events = {
             key: event
             for key, event in machine.events.items()
@@ -42,12 +43,13 @@ def _is_certain(event: ShapeEvent) -> bool:
     return event.condition is None and not event.code
 
 
-def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> Machine:
+def run_program(machine: Machine) -> Machine:
+    """Run the file of a machine, which keeps what it finds."""
     table.load()
-    machine = Machine(file, characters=characters, records=records, assumes=assumes)
+    file = machine.file
     module = ModuleValue(Frame({"__name__": "__main__"}, None, file))
     machine.modules[file.path] = module
-    module.frame.logged = [] if records else None
+    module.frame.logged = [] if machine.keeps_records else None
     with suppress(BudgetError, RecursionError):
         machine.execute(module.frame, file.tree.body)
         machine.note_records(module.frame)
