@@ -10,7 +10,6 @@ from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact
-from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.values import extents
 from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.joins import (
@@ -41,7 +40,6 @@ from embercoach.analysis.values.torch_values import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Fn
-    from collections.abc import Sequence as Items
     from typing import Literal
 
     from embercoach.analysis.evaluate.frame import Frame
@@ -89,24 +87,17 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
             return ArrayAt(Array(traced=True))
         evidence.show_array(frame, node.value, base)
         return Array(traced=True)
-    if base is UNKNOWN and frame.module.arrays_are_mlx and _has_mask(frame, indices):
+    if base is UNKNOWN and frame.module.arrays_are_mlx and any(map(_is_mask, indices)):
         if frame.record:
             frame.add(ArrayIndexFact(node, frame.place(), Array(traced=True), tuple(indices)))
         return Array(traced=True)
     return _item(frame, base, Subscript(index, is_slice, node))
 
 
-def _has_mask(frame: Frame, indices: Items[tuple[cst.BaseExpression, Value] | None]) -> bool:
-    """Test whether an index is an array of booleans, which only arrays take.
-
-    One boolean may be the index of a list: ``names[mx.all(x)]``.
-    """
-    masks = [
-        index[0]
-        for index in indices
-        if index is not None and type(index[1]) is Array and index[1].dtype == "bool"
-    ]
-    return any(not is_scalar(frame.module, mask) for mask in masks)
+def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
+    """Test whether an index is an array of booleans, which lists refuse even if it has no axes."""
+    value = None if index is None else index[1]
+    return type(value) is Array and value.dtype == "bool"
 
 
 def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:
