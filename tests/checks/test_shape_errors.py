@@ -136,6 +136,23 @@ PROGRAMS = {
         """,
         ("8", "16"),
     ),
+    "a comprehension": (
+        "SHAPE-001",
+        "\ndef f(xs):\n    return [mx.zeros((2, {})) @ mx.zeros((3, 8)) for x in xs]\n",
+        ("2", "3"),
+    ),
+    "a long inner function, which is not run": (
+        "SHAPE-001",
+        f"""
+        def f(x):
+            rows = [x]
+            def add(row):
+                rows.append(row{" + row" * 40})
+            {{}}(x)
+            return mx.zeros((2, 2)) @ mx.zeros((len(rows), 3))
+        """,
+        ("print", "add"),
+    ),
 }
 
 
@@ -275,9 +292,11 @@ def test_the_calls_that_lead_to_it_are_related() -> None:
 
 
 SPECIFIC = [
+    ("API-006", "try:\n    y = mx.softmax(mx.zeros((2, 2)))\nexcept ValueError:\n    pass"),
     ("API-009", "a, b = mx.split(mx.zeros((10, 2)), 4)"),
     ("COMPLEX-001", "y = mx.floor(mx.zeros(3, mx.complex64))"),
     ("INDEX-001", "y = mx.ones([4, 4])[0, 4]"),
+    ("NN-011", "y = nn.losses.huber_loss(mx.tanh(nn.Linear(2, 1)(mx.ones((3, 2)))), mx.ones(3))"),
     ("INDEX-006", "y = mx.take(mx.zeros(3), mx.zeros(2), axis=0)"),
 ]
 

@@ -409,7 +409,7 @@ def call_function(
     if _may_run(machine, frame, function):
         names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
     if names is None:
-        escape(machine, (*arguments, *keywords.values()))
+        escape(machine, (*arguments, *keywords.values(), *_captured(function)))
         return UNKNOWN
     _fill_unknown(machine, function, names)
     key = None
@@ -440,6 +440,16 @@ def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
         and frame.depth < DEEPEST
         and not any(one.node is function.node for one in machine.active)
     )
+
+
+def _captured(function: FunctionValue) -> list[Any]:
+    """The values that an inner function takes from the functions around it."""
+    outer = function.frame
+    if outer.function is None:
+        return []
+    words = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
+    found = [(outer.find(word), word) for word in words]
+    return [at.names[word] for at, word in found if at is not None and at.function is not None]
 
 
 def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> None:
