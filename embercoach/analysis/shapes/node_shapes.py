@@ -46,7 +46,7 @@ class _RecordingMachine(Machine):
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
         value = super().evaluate(frame, node)
-        if frame.module is self.file and not self.names_numbers:
+        if frame.module is self.file:
             final = self._final(value)
             line = _ANY_CALLER if frame.is_root else frame.call_line
             known = self.values.setdefault(node, {}).setdefault(line, [])
@@ -140,7 +140,7 @@ def _values(module: Module) -> dict[int, _Values]:
     if file is None or "mlx" not in module.source:
         return {}
     machine = _RecordingMachine(file, len(module.source))
-    run_program(machine)
+    run_program(machine, with_names=False)
     return {packed_range(node): values for node, values in machine.values.items()}  # type: ignore[arg-type]
 
 

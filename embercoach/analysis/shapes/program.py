@@ -43,8 +43,11 @@ def _is_certain(event: ShapeEvent) -> bool:
     return event.condition is None and not event.code
 
 
-def run_program(machine: Machine) -> Machine:
-    """Run the file of a machine, which keeps what it finds."""
+def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
+    """Run the file of a machine, which keeps what it finds.
+
+    with_names: also with symbols for the numbers that get names.
+    """
     table.load()
     file = machine.file
     module = ModuleValue(Frame({"__name__": "__main__"}, None, file))
@@ -60,7 +63,8 @@ def run_program(machine: Machine) -> Machine:
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 _run_root(machine, module, function, cls)
-        _run_with_names(machine, file)
+        if with_names:
+            _run_with_names(machine, file)
     if machine.is_patched:
         machine.events.clear()
     return machine
