@@ -304,9 +304,7 @@ def _run(
         return Sequence("iterator", detached(frame.yielded))
     if frame.returned is None:
         return NONE if falls else UNKNOWN
-    # The shape of a differentiated result is asked for, and used nowhere else.
-    is_asked = gradient is not None and depth == 0
-    result = frame.returned if is_asked else detached(frame.returned)
+    result = detached(frame.returned)
     return join(result, NONE) if falls else result
 
 

@@ -171,18 +171,17 @@ def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
         given = arguments[1].value
     pulls = pulls_of(value)
     number = as_number(value)
-    extent = None if number is None else number.extent
     if isinstance(given, DType):
         literal = number is not None or _numbers_only(value)
-        return Array(given.name, literal, number is not None, False, pulls, extent)
+        return Array(given.name, literal, number is not None, False, pulls)
     if given is not None and given is not NONE:
-        return Array(None, False, number is not None, False, pulls, extent)
+        return Array(None, False, number is not None, False, pulls)
     if number is not None:
         if _is_read_back(number):
-            return Array(None, False, True, False, pulls, extent)
+            return Array(None, False, True, False, pulls)
         kinds = {option.kind for option in options(value) if isinstance(option, Number)}
         dtype = promotion.dtype_of_number(number.kind) if len(kinds) == 1 else None
-        return Array(dtype, True, True, False, pulls, extent)
+        return Array(dtype, True, True, False, pulls)
     array = as_array(value)
     if array is not None:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)

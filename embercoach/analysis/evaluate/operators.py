@@ -20,7 +20,7 @@ from embercoach.analysis.facts.facts import (
     InvertFact,
     Operand,
 )
-from embercoach.analysis.values import extents, promotion
+from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with_zero_gradient
 from embercoach.analysis.values.joins import (
     any_item,
@@ -211,9 +211,7 @@ def _numbers(symbol: str, left: Number, right: Number) -> Value:
             const = None
         if isinstance(const, int) and abs(const) > LARGEST:
             const = None
-    if left.extent is None and right.extent is None:
-        return Number(kind, const, None, pulls)
-    return Number(kind, const, None, pulls, extents.extent_of_result(symbol, left, right))
+    return Number(kind, const, None, pulls)
 
 
 def _may_be_negative(number: Number) -> bool:

@@ -10,7 +10,6 @@ from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact
-from embercoach.analysis.values import extents
 from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.joins import (
     any_item,
@@ -150,11 +149,8 @@ def _item_of_sequence(frame: Frame, base: Sequence, subscript: Subscript) -> Val
         return _sliced(base, subscript.node)
     key = subscript.key
     at = key.const if isinstance(key, Number) else None
-    if type(at) is int:
-        if base.items is not None and -len(base.items) <= at < len(base.items):
-            return with_pulls(base.items[at], base.pulls)
-        if base.array is not None:
-            return extents.axis_length(base.array, at)
+    if type(at) is int and base.items is not None and -len(base.items) <= at < len(base.items):
+        return with_pulls(base.items[at], base.pulls)
     return with_pulls(any_item(base), base.pulls)
 
 

@@ -6,11 +6,19 @@ Checks ask here for the shape of an array, or for the number that an expression 
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embercoach.analysis.shapes.arrays import UNKNOWN, AxesSymbol, ShapedArray, weak_kind
+from embercoach.analysis.shapes.arrays import (
+    UNKNOWN,
+    ArrayShape,
+    AxesSymbol,
+    ShapedArray,
+    weak_kind,
+)
 from embercoach.analysis.shapes.interpreter import MOST_RESULTS, Machine
+from embercoach.analysis.shapes.path_states import Facts, shape_under
 from embercoach.analysis.shapes.program import run_program
 from embercoach.analysis.shapes.python_values import Items, ListReference, Options, Truth
 from embercoach.analysis.shapes.source_files import shapes_of, source_file
@@ -43,6 +51,8 @@ class _RecordingMachine(Machine):
     def __init__(self, file: SourceFile, characters: int) -> None:
         super().__init__(file, characters=characters)
         self.values: dict[ast.AST, _Values] = {}
+        #: What is learned of unknown axes, perhaps after their array is first used.
+        self.learned: dict[AxesSymbol, ArrayShape] = {}
 
     def evaluate(self, frame: Frame, node: ast.AST) -> Any:
         value = super().evaluate(frame, node)
@@ -50,9 +60,13 @@ class _RecordingMachine(Machine):
             final = self._final(value)
             line = _ANY_CALLER if frame.is_root else frame.call_line
             known = self.values.setdefault(node, {}).setdefault(line, [])
-            if len(known) < MOST_VALUES and not any(_is_same(final, one) for one in known):
-                known.append(final)
+            if len(known) < MOST_VALUES:
+                _keep(known, final)
         return value
+
+    def commit(self) -> None:
+        super().commit()
+        self.learned.update(self.heap.facts.axes)
 
     def _final(self, value: Any) -> Any:
         """A value with what is known where it is computed."""
@@ -66,8 +80,10 @@ class _RecordingMachine(Machine):
 _LOWERED = (tuple, ListReference, Truth)
 
 
-def _is_same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and a == b)
+def _keep(values: list[Any], value: Any) -> None:
+    """Add a value to different ones."""
+    if not any(one is value or (type(one) is type(value) and one == value) for one in values):
+        values.append(value)
 
 
 class ArrayAxes(NamedTuple):
@@ -97,20 +113,21 @@ def value_at(module: Module, node: cst.CSTNode, call: cst.CSTNode | None = None)
     An integer, a string, ``ArrayAxes`` of arrays and other numbers, or a tuple of such values, also
     for a list. None if it is unknown.
     """
-    found = _values(module)
-    place = (module.parsed.converted.ranges or {}).get(id(node))
-    values = None if place is None else found.get(place)
-    if values is None:
-        return None
+    values = values_by_call(module, node)
     if call is not None:
         span = module.parsed.converted.range_of(call)
         line = _ANY_CALLER if span is None else span.line
         # Calls that pass the same are run once.
         called = {at: some for at, some in values.items() if at != _ANY_CALLER}
         values = {line: values[line]} if line in called else called or values
-    if any(len(some) == MOST_VALUES for some in values.values()):
-        return None
     return _common([one for some in values.values() for one in some])
+
+
+def values_by_call(module: Module, node: cst.CSTNode) -> dict[int, list[Any]]:
+    """The values of an expression, by the line of the call that runs it; none if unknown."""
+    place = (module.parsed.converted.ranges or {}).get(id(node))
+    values = {} if place is None else _values(module).get(place, {})
+    return {} if any(len(some) == MOST_VALUES for some in values.values()) else values
 
 
 def returned_by(module: Module, function: cst.CSTNode) -> Any:
@@ -141,7 +158,22 @@ def _values(module: Module) -> dict[int, _Values]:
         return {}
     machine = _RecordingMachine(file, len(module.source))
     run_program(machine, with_names=False)
+    learned = Facts({}, machine.learned, {}, {})
+    for values in machine.values.values():
+        for line, some in values.items():
+            if len(some) < MOST_VALUES:
+                found: list[Any] = []
+                for one in some:
+                    _keep(found, _learned(one, learned))
+                values[line] = found
     return {packed_range(node): values for node, values in machine.values.items()}  # type: ignore[arg-type]
+
+
+def _learned(value: Any, facts: Facts) -> Any:
+    """A value with what is learned of an array's axes later."""
+    if type(value) is not ShapedArray:
+        return value
+    return replace(value, shape=shape_under(facts, value.shape))
 
 
 def _common(values: list[Any]) -> Any:

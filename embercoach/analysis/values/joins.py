@@ -123,7 +123,6 @@ def _merge(a: Value, b: Value) -> Value:
             a.const if a.const == b.const else None,
             a.origin if a.origin is b.origin else None,
             a.pulls | b.pulls,
-            a.extent if a.extent == b.extent else None,
         )
     if isinstance(a, Sequence) and isinstance(b, Sequence):
         if a.items is not None and b.items is not None and len(a.items) == len(b.items):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.values.gradient_marks import GradientMark
-    from embercoach.analysis.values.spectra import Extent, Role
+    from embercoach.analysis.values.spectra import Role
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
@@ -58,7 +58,7 @@ class Array(Value):
     literal: built from host constants alone (``mx.array(0.5)``, ``mx.zeros(3)``).
     scalar: built by ``mx.array`` from one Python number.
     traced: depends on a parameter of the function at hand.
-    role: what its numbers mean, where they come from a Fourier transform or an array's length.
+    role: what its numbers mean, where they come from a Fourier transform.
     """
 
     dtype: str | None = None
@@ -74,14 +74,12 @@ class Number(Value):
     """A Python number on the host.
 
     origin: the assignment of a bare literal to a name.
-    extent: the length of an array that it is, or that it is one over.
     """
 
     kind: NumberKind
     const: int | float | complex | None = None
     origin: cst.CSTNode | None = None
     pulls: Pulls = NO_PULLS
-    extent: Extent | None = None
 
 
 class StringLiteral(NamedTuple):
@@ -152,16 +150,12 @@ def _weight(value: Value) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Value):
-    """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``.
-
-    ``array`` is the name of the array that it is the shape of.
-    """
+    """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``."""
 
     kind: SequenceKind
     common: Value | None
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
-    array: str | None = None
     weight: int = field(default=1, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
