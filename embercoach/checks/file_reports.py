@@ -39,8 +39,8 @@ RAISES = (
 )
 #: Rules about names that MLX lacks, or has moved: a stub too may use them.
 NAMES = ("API-001", "API-002", "DEPRECATED-001")
-#: Rules that say more of an operation, or of an argument or index of it, than those of shapes.
-ABOVE_SHAPES = ("API", "COMPLEX-001", "DTYPE-013", "INDEX-001", "INDEX-006", "NN-011")
+#: Rules of dtypes and arguments, which say more of an operation than those of shapes.
+ABOVE_SHAPES = ("API", "COMPLEX-001", "DTYPE-013", "INDEX-006")
 #: Rules whose effect depends on the context; its start is a related place of the finding.
 BY_CONTEXT = ("HOST-PULL", "GRAPH-BREAK", "DTYPE-003", "COMPILE-001", "COMPILE-002", "COMPILE-006")
 #: Sets of fixes that are tried in search of one that breaks the source.

@@ -11,6 +11,7 @@ import libcst as cst
 
 from embercoach.analysis.facts.facts import calls_of
 from embercoach.analysis.facts.layout import layout_of
+from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import children, target_names, walk
 from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
@@ -57,8 +58,6 @@ def element_fix(
     base, indices = _indexed(subject)
     if not isinstance(base, cst.Name) or indices is None:
         return None
-    if not is_row and array.shape is not None and array.shape.sizes != ():
-        return None  # a list has no `.item()`
     binders = _binders(module, place, subject)
     ints = {name for binder in binders for name in _range_names(binder)}
     if not all(_is_host_int(index, ints) for index in indices):
@@ -67,6 +66,8 @@ def element_fix(
     name = f"{base.value}_values"
     if before is None or name in module.source or may_be_none(module, place.function, base.value):
         return None
+    if not is_row and shape_at(module, subject):
+        return None  # a list has no `.item()`
     element = name + "".join(f"[{module.parsed.code(index)}]" for index in indices)
     line = f"{name} = {base.value}.tolist()"
     return ProposedFix(

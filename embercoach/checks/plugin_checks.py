@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from embercoach import api
 from embercoach.analysis.facts.contexts import context_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Operand
+from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.value_sources import Sources
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol
@@ -125,8 +126,7 @@ class ExpressionView:
     @property
     def shape(self) -> tuple[int | None, ...] | None:
         """The array's shape."""
-        array = self.array
-        return None if array is None or array.shape is None else array.shape.sizes
+        return shape_at(self.file.module, self.node) if self.is_array else None
 
     @property
     def constant(self) -> bool | int | float | complex | str | None:

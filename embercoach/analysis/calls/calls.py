@@ -8,7 +8,6 @@ import libcst as cst
 
 from embercoach.analysis import mlx_api
 from embercoach.analysis.calls import (
-    array_ranks,
     functions,
     kernel_objects,
     library_calls,
@@ -48,7 +47,6 @@ from embercoach.analysis.values.joins import (
     options,
     pulls_of,
     with_pulls,
-    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -231,12 +229,10 @@ def array_method(node: cst.Call, array: Array, name: str, arguments: tuple[Argum
         dtype = arguments[0].value if arguments else UNKNOWN
         known = dtype.name if isinstance(dtype, DType) else None
         given = (array.literal, array.scalar, array.traced, array.pulls)
-        cast = Array(known, *given, shape=array.shape)
+        cast = Array(known, *given)
         return cast if array.role is None else fourier.keep(cast, array.role, name)
     entry = mlx_api.array_member(name)
     result = UNKNOWN if entry is None else api_result(entry, arguments, array)
-    if type(result) is Array:
-        result = with_shape(result, array_ranks.of_method(array, name, arguments))
     return result if array.role is None else fourier.keep(result, array.role, name)
 
 
@@ -301,8 +297,7 @@ def _library_object(
     if type(value) is Array:
         traced = any(may_be_traced(a.value) for a in arguments)
         dtype = layer_dtype(frame.module, callee.cls, arguments)
-        shape = array_ranks.of_layer(entry.name, arguments)
-        return Array(dtype, False, False, traced, pulls, shape=shape)
+        return Array(dtype, False, False, traced, pulls)
     return with_pulls(value, pulls)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls import array_ranks, constants
+from embercoach.analysis.calls import constants
 from embercoach.analysis.calls.binding import bind
 from embercoach.analysis.calls.kernel_objects import holds_kernel
 from embercoach.analysis.calls.library.fourier import detached
@@ -39,8 +39,6 @@ from embercoach.analysis.values.joins import (
     join,
     join_all,
     options,
-    with_shape,
-    without_shapes,
 )
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
@@ -212,7 +210,7 @@ def _summary(frame: Frame, info: FunctionInfo, values: dict[str, Value], vague: 
     if len(asked) >= MAX_SUMMARIES and not frame.module.is_shared:
         first = next(iter(asked.values()))
         if not holds_kernel(first):
-            return vague if lacks_dtypes(vague) else without_shapes(first)
+            return vague if lacks_dtypes(vague) else first
     if len(asked) >= MOST_KEPT:
         return vague
     asked[given] = vague  # for a body that comes back to this very call
@@ -278,7 +276,7 @@ def analyse(info: FunctionInfo) -> None:
         info.forget()
     info.summaries.setdefault(tuple(map(plain, values)), result)
     given = filter(None, map(as_array, values))
-    if all(array.dtype is None and array.shape is None for array in given):
+    if all(array.dtype is None for array in given):
         info.returned = plain(result)  # which callers do not decide
 
 
@@ -306,9 +304,7 @@ def _run(
         return Sequence("iterator", detached(frame.yielded))
     if frame.returned is None:
         return NONE if falls else UNKNOWN
-    # The shape of a differentiated result is asked for, and used nowhere else.
-    is_asked = gradient is not None and depth == 0
-    result = frame.returned if is_asked else detached(frame.returned)
+    result = detached(frame.returned)
     return join(result, NONE) if falls else result
 
 
@@ -332,9 +328,6 @@ def seen_in(visit: FunctionVisit) -> list[Fact]:
     for name, value in values.items():
         if type(value) is Kernel:  # which an annotation as a callable would hide
             frame.names[name] = value
-        array = as_array(frame.names[name])
-        if array is not None and (shape := array_ranks.of_value(value)) is not None:
-            frame.names[name] = with_shape(array, shape)
     frame.outer = visit.closure or frame.outer
     frame.exact, frame.rounds_left = True, exactness.MAX_ROUNDS
     frame.visit = visit

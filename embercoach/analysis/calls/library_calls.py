@@ -8,7 +8,7 @@ from functools import partial
 import libcst as cst
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.calls import array_ranks, kernel_objects, sibling_files, transforms
+from embercoach.analysis.calls import kernel_objects, sibling_files, transforms
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.calls.library import (
     builtin_calls,
@@ -34,7 +34,6 @@ from embercoach.analysis.values.joins import (
     join_all,
     options,
     pulls_of,
-    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     ARRAY,
@@ -86,7 +85,7 @@ def call(frame: Frame, node: cst.Call, name: str, arguments: tuple[Argument, ...
         return transforms.transform(frame, node, name, arguments)
     special = _SPECIAL.get(name)
     if special is not None:
-        return with_shape(special(frame, node, arguments), array_ranks.of_call(name, arguments))
+        return special(frame, node, arguments)
     library = name.partition(".")[0]
     if library == "mlx":
         return _mlx(name, arguments)
@@ -156,16 +155,14 @@ def _mlx(name: str, arguments: tuple[Argument, ...]) -> Value:
         return UNKNOWN
     if entry.kind == "class":
         return LibraryObject(entry.name)
-    return with_shape(api_result(entry, arguments), array_ranks.of_call(name, arguments))
+    return api_result(entry, arguments)
 
 
 def _array(frame: Frame, node: cst.Call, arguments: tuple[Argument, ...]) -> Value:
     """``mx.array(value, dtype)``."""
     if not arguments:
         return ARRAY
-    value = arguments[0].value
-    shape = array_ranks.of_items(value) or array_ranks.of_value(value)
-    return with_shape(_array_of(value, arguments), shape)
+    return _array_of(arguments[0].value, arguments)
 
 
 def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
@@ -174,18 +171,17 @@ def _array_of(value: Value, arguments: tuple[Argument, ...]) -> Array:
         given = arguments[1].value
     pulls = pulls_of(value)
     number = as_number(value)
-    extent = None if number is None else number.extent
     if isinstance(given, DType):
         literal = number is not None or _numbers_only(value)
-        return Array(given.name, literal, number is not None, False, pulls, extent)
+        return Array(given.name, literal, number is not None, False, pulls)
     if given is not None and given is not NONE:
-        return Array(None, False, number is not None, False, pulls, extent)
+        return Array(None, False, number is not None, False, pulls)
     if number is not None:
         if _is_read_back(number):
-            return Array(None, False, True, False, pulls, extent)
+            return Array(None, False, True, False, pulls)
         kinds = {option.kind for option in options(value) if isinstance(option, Number)}
         dtype = promotion.dtype_of_number(number.kind) if len(kinds) == 1 else None
-        return Array(dtype, True, True, False, pulls, extent)
+        return Array(dtype, True, True, False, pulls)
     array = as_array(value)
     if array is not None:
         return Array(array.dtype, array.literal, array.scalar, array.traced, pulls)

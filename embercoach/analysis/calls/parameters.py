@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,7 +11,6 @@ from embercoach.analysis.calls.annotations import evaluate_annotation
 from embercoach.analysis.calls.conventions import SETTING_NAMES, assumed_parameter
 from embercoach.analysis.evaluate.dispatch import call_function, evaluate
 from embercoach.analysis.evaluate.frame import Frame
-from embercoach.analysis.syntax.trees import dotted, walk
 from embercoach.analysis.values.inheritance import MODULE_CLASS, is_layer
 from embercoach.analysis.values.joins import (
     any_item,
@@ -20,7 +18,6 @@ from embercoach.analysis.values.joins import (
     join,
     join_all,
     options,
-    without_shapes,
 )
 from embercoach.analysis.values.lattice import (
     NO_PULLS,
@@ -56,9 +53,8 @@ def plain(value: Value) -> Value:
     if isinstance(value, Number):
         return Number(value.kind)
     if isinstance(value, Array):
-        shape = None if value.shape is None else value.shape.axes
-        if value.pulls or value.literal or value.scalar or value.role or shape is not value.shape:
-            return Array(value.dtype, False, False, value.traced, shape=shape)
+        if value.pulls or value.literal or value.scalar or value.role:
+            return Array(value.dtype, False, False, value.traced)
         return value
     if isinstance(value, Str):
         return value if value.text is not None and len(value.pieces or ()) <= MAX_PIECES else STR
@@ -160,7 +156,7 @@ def _traced(value: Value) -> Value:
     if type(value) is Array:
         if value.traced:
             return value
-        return Array(value.dtype, False, False, True, shape=value.shape)
+        return Array(value.dtype, False, False, True)
     if type(value) is Union:
         return _traced_union(value)
     if type(value) is Sequence and value.items is None:
@@ -199,11 +195,8 @@ def canonical_values(info: FunctionInfo) -> tuple[Value, ...]:
             continue
         if evidence is None:
             evidence = _assumed(info, parameter, index)
-        else:
-            if parameter.default is not None and parameter.annotation is None:
-                evidence = join(evidence, quiet_default(info, parameter.default))
-            if _counts_axes(info):
-                evidence = without_shapes(evidence)
+        elif parameter.default is not None and parameter.annotation is None:
+            evidence = join(evidence, quiet_default(info, parameter.default))
         values.append(parameter_value(info, parameter, evidence))
     return tuple(values)
 
@@ -213,24 +206,6 @@ def _callers_are_known(info: FunctionInfo) -> bool:
     if info.name.startswith("__"):
         return False
     return info.outer is not None or info.name.startswith("_") or info.module.is_script
-
-
-def _counts_axes(info: FunctionInfo) -> bool:
-    """Return whether a function asks for numbers of axes: it takes arrays of several."""
-    return info.module.mentions_rank and _reads_rank(info.node.body)
-
-
-@lru_cache(maxsize=1024)
-def _reads_rank(body: cst.CSTNode) -> bool:
-    """Return whether ``x.ndim`` or ``len(x.shape)`` is in a body."""
-    for node in walk(body):
-        if type(node) is cst.Attribute and node.attr.value == "ndim":
-            return True
-        if type(node) is cst.Call and dotted(node.func) == "len":
-            given = [argument.value for argument in node.args]
-            if any(type(g) is cst.Attribute and g.attr.value == "shape" for g in given):
-                return True
-    return False
 
 
 def _reconciled(info: FunctionInfo, parameter: FunctionParameter, evidence: Value) -> Value:
@@ -263,20 +238,16 @@ def with_dtype(declared: Value, evidence: Value | None, module: Module) -> Value
 
 
 def _passed_array(declared: Value, evidence: Value, info: FunctionInfo) -> Value:
-    """The annotation with the dtype and the axes of the arrays that callers pass, all in sight.
+    """The annotation with the dtype of the arrays that callers pass, all in sight.
 
-    They are of inner and private functions, and of those in a script; with the dtype alone for
-    methods like ``__call__`` there, which MLX may call too.
+    They are of inner and private functions, and of those in a script.
     """
     passed = as_array(evidence)
-    if passed is None or not (passed.dtype or passed.shape):
+    if passed is None or not passed.dtype:
         return declared
-    array = Array(passed.dtype, traced=True)
-    if _callers_are_known(info):
-        shape = None if _counts_axes(info) else passed.shape
-        array = replace(array, shape=shape)
-    elif not info.module.is_script:
+    if not _callers_are_known(info) and not info.module.is_script:
         return declared  # other files may call it with any array
+    array = Array(passed.dtype, traced=True)
     return join_all(array if type(o) is Array else o for o in options(declared))
 
 

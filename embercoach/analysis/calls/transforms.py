@@ -17,7 +17,7 @@ from embercoach.analysis.facts.thread_starts import ThreadStart
 from embercoach.analysis.gradients import gradient_roots
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import find_method
-from embercoach.analysis.values.joins import join_all, without_shapes
+from embercoach.analysis.values.joins import join_all
 from embercoach.analysis.values.lattice import (
     ARRAY,
     TREE,
@@ -189,16 +189,11 @@ def call(
         taken = (Argument(UNKNOWN, node, None, ""),) * callee.taken
         is_function = isinstance(inner, Function)
         return dispatch.call(frame, node, inner, (*taken, *arguments)) if is_function else UNKNOWN
-    is_mapped = callee.transform == "vmap"
-    if is_mapped:  # the function gets arrays with one axis less
-        arguments = tuple(a._replace(value=without_shapes(a.value)) for a in arguments)
     inner = callee.inner
     if ROLES.get(callee.transform) == "differentiated" and _compiled(inner) is not None:
         assert isinstance(inner, Transformed)
         inner = inner.inner  # MLX runs it uncompiled
     result = dispatch.call(frame, node, inner, arguments) if _callable(inner) else UNKNOWN
-    if is_mapped:
-        return without_shapes(result)
     if callee.transform.endswith("value_and_grad"):
         value = result if result is not UNKNOWN else Array(traced=True)
         gradient = TREE if callee.transform.startswith("module") else ARRAY

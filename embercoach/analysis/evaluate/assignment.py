@@ -17,7 +17,6 @@ from embercoach.analysis.facts.facts import (
     LibraryWrite,
 )
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values import extents
 from embercoach.analysis.values.inheritance import is_layer, is_module
 from embercoach.analysis.values.joins import any_item, as_array, join, join_all, options
 from embercoach.analysis.values.lattice import (
@@ -89,8 +88,6 @@ def _unpack(frame: Frame, elements: Items[cst.BaseElement], value: Value) -> Non
     star = next((i for i, e in enumerate(elements) if isinstance(e, cst.StarredElement)), None)
     if type(value) is Union:
         value = _unpacked_union(frame, value, len(elements))
-    if isinstance(value, Sequence) and value.array is not None and value.items is None:
-        value = extents.unpacked_shape(value.array, len(elements), star)
     items = value.items if isinstance(value, Sequence) else None
     if items is not None and star is None and len(items) == len(elements):
         for element, item in zip(elements, items, strict=True):

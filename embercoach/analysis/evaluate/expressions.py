@@ -25,12 +25,10 @@ from embercoach.analysis.evaluate.narrowing import narrow, test
 from embercoach.analysis.facts import missing_members, property_reads
 from embercoach.analysis.facts.facts import FormatFact
 from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values import extents, strings
+from embercoach.analysis.values import strings
 from embercoach.analysis.values.joins import any_item, definite_array, join, join_all
 from embercoach.analysis.values.lattice import (
-    INT,
     NONE,
-    SHAPE,
     STR,
     UNKNOWN,
     Array,
@@ -81,9 +79,6 @@ def _attribute(frame: Frame, node: cst.Attribute) -> Value:
         calls.deny_array(frame, node.value)
     if value is UNKNOWN and frame.gradient is not None:
         frame.gradient.is_complete = False  # it may hold a weight
-    if path is not None and node.attr.value in ("shape", "size"):
-        is_measured = type(owner) is Array or value is SHAPE or value is INT
-        return extents.measure(value, path) if is_measured else value
     return value
 
 

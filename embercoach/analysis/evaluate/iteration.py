@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.dispatch import iterated
-from embercoach.analysis.values.joins import any_item, join_all, with_pulls, with_shape
+from embercoach.analysis.values.joins import any_item, join_all, with_pulls
 from embercoach.analysis.values.lattice import (
     NONE,
     STR,
@@ -16,7 +16,6 @@ from embercoach.analysis.values.lattice import (
     ModuleRef,
     Numpy,
     Sequence,
-    Shape,
     Str,
     Union,
     Value,
@@ -33,9 +32,7 @@ def element_of(frame: Frame, value: Value) -> Value:
     if kind is Sequence:
         return with_pulls(any_item(value), value.pulls)  # type: ignore[arg-type, attr-defined]
     if kind is Array:
-        sizes = None if value.shape is None else value.shape.sizes  # type: ignore[attr-defined]
-        item = Array(value.dtype, value.literal, False, value.traced, value.pulls)  # type: ignore[attr-defined]
-        return with_shape(item, Shape(sizes[1:])) if sizes else item
+        return Array(value.dtype, value.literal, False, value.traced, value.pulls)  # type: ignore[attr-defined]
     if kind is Union:
         found = [element_of(frame, o) for o in value.options if o is not NONE]  # type: ignore[attr-defined]
         return join_all(found)

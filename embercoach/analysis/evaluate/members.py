@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,6 @@ from embercoach.analysis.values.lattice import (
     Piece,
     Sequence,
     Setting,
-    Shape,
     Str,
     Super,
     Symbol,
@@ -113,32 +111,23 @@ def mlx_member(module: str, name: str) -> Value:
 
 
 def _array(frame: Frame, owner: Array, name: str) -> Value:
-    sizes = None if owner.shape is None else owner.shape.sizes
     if name == "shape":
-        if sizes is None:
-            return SHAPE
-        return Sequence("shape", None, tuple(Number("int", n) for n in sizes))
+        return SHAPE
     if name == "dtype":
         return DType(owner.dtype)
-    if owner.shape is not None and sizes is not None and name in ("size", "ndim"):
-        return Number("int", owner.shape.elements if name == "size" else len(sizes))
     if name in ("size", "ndim", "itemsize", "nbytes"):
         return INT
     if name == "T":
-        return replace(fourier.transposed(owner), shape=_reversed(owner.shape))
+        return fourier.transposed(owner)
     if name in ("real", "imag"):
         dtype = "float32" if owner.dtype == "complex64" else owner.dtype
-        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls, shape=owner.shape)
+        part = Array(dtype, owner.literal, False, owner.traced, owner.pulls)
         return part if owner.role is None else fourier.keep(part, owner.role, name)
     if name == "at":
         return ArrayAt(owner)
     if mlx_api.array_member(name) is None:
         return UNKNOWN
     return BoundMember(owner, name)
-
-
-def _reversed(shape: Shape | None) -> Shape | None:
-    return Shape(shape.sizes[::-1]) if shape is not None and shape.sizes is not None else shape
 
 
 def _bound(frame: Frame, owner: Value, name: str) -> Value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from embercoach.analysis.calls import array_ranks, sibling_files
+from embercoach.analysis.calls import sibling_files
 from embercoach.analysis.calls.library import fourier, string_methods, torch_api
 from embercoach.analysis.evaluate import exactness
 from embercoach.analysis.evaluate.dispatch import evaluate
@@ -20,7 +20,7 @@ from embercoach.analysis.facts.facts import (
     InvertFact,
     Operand,
 )
-from embercoach.analysis.values import extents, promotion
+from embercoach.analysis.values import promotion
 from embercoach.analysis.values.gradient_marks import after_pull, marks_of, with_zero_gradient
 from embercoach.analysis.values.joins import (
     any_item,
@@ -32,7 +32,6 @@ from embercoach.analysis.values.joins import (
     join,
     join_all,
     pulls_of,
-    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     BOOL,
@@ -149,8 +148,6 @@ def binary(
         elif frame.must is not None and frame.must.certain:
             frame.must.operations.append(fact)
     result = _with_arrays(node, symbol, left, right, a, b)
-    if (a is not None and a.shape is not None) or (b is not None and b.shape is not None):
-        result = with_shape(result, array_ranks.of_operation(symbol, left, right))
     if (a is not None and a.role is not None) or (b is not None and b.role is not None):
         return fourier.operate(result, symbol, (left, left_node), (right, right_node))
     return result
@@ -214,9 +211,7 @@ def _numbers(symbol: str, left: Number, right: Number) -> Value:
             const = None
         if isinstance(const, int) and abs(const) > LARGEST:
             const = None
-    if left.extent is None and right.extent is None:
-        return Number(kind, const, None, pulls)
-    return Number(kind, const, None, pulls, extents.extent_of_result(symbol, left, right))
+    return Number(kind, const, None, pulls)
 
 
 def _may_be_negative(number: Number) -> bool:
@@ -326,8 +321,7 @@ def evaluate_unary(frame: Frame, node: cst.UnaryOperation) -> Value:
     if array is not None:
         if frame.record and type(node.operator) is cst.BitInvert:
             frame.add(InvertFact(node, frame.place(), value))
-        given = (array.dtype, array.literal, array.scalar, array.traced, array.pulls)
-        return Array(*given, shape=array.shape)
+        return Array(array.dtype, array.literal, array.scalar, array.traced, array.pulls)
     if as_number(value) is not None or as_numpy(value) is not None or isinstance(value, Torch):
         return value
     return UNKNOWN

@@ -19,11 +19,10 @@ from embercoach.analysis.facts.facts import ItemStoreFact
 from embercoach.analysis.syntax.trees import children, dotted, target_names
 from embercoach.analysis.values.bound_transforms import BoundTransform
 from embercoach.analysis.values.inheritance import set_bases
-from embercoach.analysis.values.joins import any_item, join, with_shape
+from embercoach.analysis.values.joins import any_item, join
 from embercoach.analysis.values.lattice import (
     NONE,
     UNKNOWN,
-    Array,
     Class,
     Dict,
     FilePath,
@@ -31,7 +30,6 @@ from embercoach.analysis.values.lattice import (
     Instance,
     Number,
     Sequence,
-    Shape,
     Symbol,
     Value,
 )
@@ -52,20 +50,7 @@ def _assign(frame: Frame, node: cst.Assign) -> bool:
         frame.assign_path(node.value.value, value)
     for target in node.targets:
         assign(frame, target.target, value)
-        if type(target.target) is cst.Tuple and type(node.value) is cst.Attribute:
-            _show_axes(frame, target.target, node.value)
     return True
-
-
-def _show_axes(frame: Frame, target: cst.Tuple, value: cst.Attribute) -> None:
-    """``b, l, d = x.shape``: the array named so has three axes."""
-    path = dotted(value.value) if value.attr.value == "shape" else None
-    if path is None or any(type(e) is cst.StarredElement for e in target.elements):
-        return
-    array = evaluate(frame, value.value)
-    if type(array) is Array and (array.shape is None or array.shape.sizes is None):
-        axes = Shape((None,) * len(target.elements))
-        frame.names[path] = with_shape(array, axes)
 
 
 def _is_bare(node: cst.BaseExpression) -> bool:

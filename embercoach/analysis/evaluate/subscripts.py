@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
-from embercoach.analysis.calls import array_ranks
 from embercoach.analysis.calls.library import fourier
 from embercoach.analysis.evaluate import evidence, members
 from embercoach.analysis.evaluate.dispatch import evaluate
 from embercoach.analysis.facts.facts import ArrayIndexFact, IndexFact
-from embercoach.analysis.values import extents
 from embercoach.analysis.values.gradient_marks import marks_of
 from embercoach.analysis.values.joins import (
     any_item,
@@ -19,11 +17,9 @@ from embercoach.analysis.values.joins import (
     join_all,
     options,
     with_pulls,
-    with_shape,
 )
 from embercoach.analysis.values.lattice import (
     NONE,
-    SCALAR,
     STR,
     UNKNOWN,
     Array,
@@ -84,8 +80,7 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
         pulls = array.pulls
         if frame.gradient is not None:
             pulls = pulls.union(*(marks_of(index[1]) for index in indices if index is not None))
-        item = Array(array.dtype, array.literal, False, array.traced, pulls, role)
-        return with_shape(item, array_ranks.of_index(array.shape, indices))
+        return Array(array.dtype, array.literal, False, array.traced, pulls, role)
     if base is UNKNOWN and frame.module.arrays_are_mlx and _is_array_index(node):
         if type(node.value) is cst.Attribute and node.value.attr.value == "at":
             return ArrayAt(Array(traced=True))
@@ -99,12 +94,9 @@ def evaluate_subscript(frame: Frame, node: cst.Subscript) -> Value:
 
 
 def _is_mask(index: tuple[cst.BaseExpression, Value] | None) -> bool:
-    """Test whether an index is an array of booleans, which only arrays take.
-
-    One boolean may be the index of a list: ``names[mx.all(x)]``.
-    """
+    """Test whether an index is an array of booleans, which lists refuse even if it has no axes."""
     value = None if index is None else index[1]
-    return type(value) is Array and value.dtype == "bool" and value.shape != SCALAR
+    return type(value) is Array and value.dtype == "bool"
 
 
 def _note_part(frame: Frame, node: cst.Subscript, base: Value) -> None:
@@ -157,11 +149,8 @@ def _item_of_sequence(frame: Frame, base: Sequence, subscript: Subscript) -> Val
         return _sliced(base, subscript.node)
     key = subscript.key
     at = key.const if isinstance(key, Number) else None
-    if type(at) is int:
-        if base.items is not None and -len(base.items) <= at < len(base.items):
-            return with_pulls(base.items[at], base.pulls)
-        if base.array is not None:
-            return extents.axis_length(base.array, at)
+    if type(at) is int and base.items is not None and -len(base.items) <= at < len(base.items):
+        return with_pulls(base.items[at], base.pulls)
     return with_pulls(any_item(base), base.pulls)
 
 

@@ -10,10 +10,11 @@ from embercoach.analysis.calls.visits import launches_by_call
 from embercoach.analysis.facts.facts import CompileFact
 from embercoach.analysis.gradients.gradient_flow import differentiated_results
 from embercoach.analysis.values.gradient_marks import detached_at
+from embercoach.analysis.values.inheritance import lineage
 from embercoach.analysis.values.lattice import Function
 
 if TYPE_CHECKING:
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
 
@@ -65,6 +66,8 @@ def _analyse_functions(module: Module) -> None:
                 break
     for _ in range(MOST_ROUNDS):
         found = [info for info in module.functions if _is_outdated(info)]
+        classes = {info.cls for info in found if info.cls is not None and info in info.cls.set_by}
+        found += [info for info in module.functions if _may_read(info, classes, found)]
         for info in found:
             info.forget()
             analyse(info)
@@ -89,6 +92,13 @@ def _is_outdated(info: FunctionInfo) -> bool:
     if not info.seeds and all(p.evidence is None for p in info.parameters):
         return False
     return canonical_values(info) != info.analysed_with
+
+
+def _may_read(info: FunctionInfo, classes: set[ClassInfo], found: list[FunctionInfo]) -> bool:
+    """Return whether a method reads attributes that are set by more than was known."""
+    if info.cls is None or info.analysed_with is None or info in found:
+        return False
+    return not classes.isdisjoint(lineage(info.cls))
 
 
 def _drop_bypassed_compilations(module: Module) -> None:

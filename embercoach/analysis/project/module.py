@@ -82,7 +82,6 @@ class Module:
         #: Whether it computes with torch and names a GPU.
         self.uses_accelerator = "torch" in source and any(n in source for n in ACCELERATORS)
         self.mentions_compile = "compile" in source
-        self.mentions_rank = "ndim" in source or ".shape)" in source
         self.is_script = "__main__" in source
         self.trains = "value_and_grad" in source or "optim" in source or "opt.update(" in source
         self.fixtures: dict[str, FunctionInfo] = {}

@@ -72,6 +72,7 @@ SELECTING = frozenset(
     for owner in ("", "array.")
     for name in ("sort", "topk", "take_along_axis", "partition")
 )
+LINEAR = "mlx.nn.Linear"
 _SQUARING = ("square", "power", "__pow__")
 _MEANS = ("mean", "sum")
 #: What ``Origin.name`` says of values that several calls have made.
@@ -86,6 +87,8 @@ def with_origin(
     if not arrays:
         return result
     first = arrays[0]
+    if name != LINEAR and first.shape == result.shape and is_layer(first, LINEAR):
+        return replace(result, origin=first.origin)  # an activation
     if name in REDUCTIONS or name in NORMALIZING:
         axes = axes_of(arguments, keywords, first.shape)
         return replace(result, origin=Origin(name, node, first.shape, axes))
@@ -102,6 +105,11 @@ def with_origin(
     if len(known) == 1 and known[0].shape == result.shape and _is_elementwise(name, arrays):
         return replace(result, origin=known[0].origin)
     return result
+
+
+def is_layer(array: ShapedArray, name: str) -> bool:
+    """Return whether a layer of a class has made an array."""
+    return array.origin is not None and array.origin.name == name
 
 
 def reduced_axis(arguments: list[Any]) -> ast.AST | None:

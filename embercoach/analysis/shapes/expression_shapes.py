@@ -662,5 +662,6 @@ def _any_element(
     else:
         value = machine.heap.value(element())
     value = machine.heap.generalize(value, start)
+    outer.facts.events = machine.heap.facts.events
     machine.heap.facts = outer.facts
     return Items(None, value)

@@ -407,7 +407,7 @@ def call_function(
     if _may_run(machine, frame, function):
         names = bound_names(machine, function, arguments, keywords, is_complete=is_complete)
     if names is None:
-        escape(machine, (*arguments, *keywords.values()))
+        escape(machine, (*arguments, *keywords.values(), *_captured(function)))
         return UNKNOWN
 
     def run() -> Any:
@@ -425,6 +425,16 @@ def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
         and frame.depth < DEEPEST
         and not any(one.node is function.node for one in machine.active)
     )
+
+
+def _captured(function: FunctionValue) -> list[Any]:
+    """The values that an inner function takes from the functions around it."""
+    outer = function.frame
+    if outer.function is None:
+        return []
+    words = {node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)}
+    found = [(outer.find(word), word) for word in words]
+    return [at.names[word] for at, word in found if at is not None and at.function is not None]
 
 
 def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> None:
@@ -664,7 +674,8 @@ def run_function(
     apply_annotations(machine, frame, function)
     try:
         if isinstance(function.node, ast.Lambda):
-            return heap.value(machine.evaluate(frame, function.node.body))
+            value = heap.value(machine.evaluate(frame, function.node.body))
+            return machine.note_result(function, value)
         if machine.keeps_records:
             frame.logged = []
         goes_on = machine.execute(frame, function.node.body)
@@ -688,7 +699,8 @@ def run_function(
     machine.note_records(frame)
     if frame.yielded:
         return Iterator(None, joined_values(frame.yielded))
-    return compare_returned(machine, frame, function, heap.value(value))
+    value = compare_returned(machine, frame, function, heap.value(value))
+    return machine.note_result(function, value)
 
 
 #: By the type of what is called.

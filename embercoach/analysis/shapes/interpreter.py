@@ -35,6 +35,8 @@ STEPS, STEPS_OF_CHARACTER = 20_000, 2
 TIMES_RECORDED = 6
 #: Events of one path that are kept.
 MOST_EVENTS = 200
+#: Results of one function that are kept, and one more that says that there are others.
+MOST_RESULTS = 16
 #: Conditions of a function on which all that follows is run twice.
 MOST_SPLITS = 2
 
@@ -92,7 +94,9 @@ class Machine:
         heap: objects and facts on the path at hand.
         events: what is found, by node and reason.
         trials: above 0, alternatives are tried out: what they find is dropped.
+        caught: above 0, the program handles what MLX raises for shapes.
         records: values of assigned names, by node, of each activation.
+        results: values that a function returns, by its node.
     """
 
     def __init__(
@@ -113,13 +117,14 @@ class Machine:
         #: Below so many steps left, the function at hand is given up.
         self.floor = 0
         self.events: dict[tuple[int, str], ShapeEvent] = {}
-        self.trials = 0
+        self.trials = self.caught = 0
         #: Loops that are running.
         self.rounds = 0
         self.keeps_records = records
         self.assumes = assumes
         #: By function (None for a module) the values of its assigned names in all activations.
         self.records: dict[ast.AST | None, dict[tuple[ast.AST, str], Any]] = {}
+        self.results: dict[ast.AST, list[Any]] = {}
         self._repeated: dict[int, frozenset[int]] = {}
         self._bodies: list[list[ast.stmt]] = []
         self.modules: dict[Path, ModuleValue | None] = {}
@@ -201,6 +206,14 @@ class Machine:
         for key, value in sorted(values.items(), key=lambda one: weak_kind(one[1]) != "int"):
             known[key] = joiner.value(known[key], value, key[1]) if key in known else value
 
+    def note_result(self, function: FunctionValue, value: Any) -> Any:
+        """Keep what a call of a function returns, and return it."""
+        if not self.names_numbers:
+            known = self.results.setdefault(function.node, [])
+            if len(known) <= MOST_RESULTS:
+                known.append(value)
+        return value
+
     def add_event(
         self,
         frame: Frame,
@@ -214,7 +227,7 @@ class Machine:
         facts = self.heap.facts
         if condition is None and not code:
             facts.failed = True
-        if self.trials or len(facts.events) >= MOST_EVENTS:
+        if self.trials or (self.caught and not code) or len(facts.events) >= MOST_EVENTS:
             return
         callers = []
         at: Frame | None = frame

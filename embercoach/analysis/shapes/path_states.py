@@ -454,8 +454,9 @@ class Heap:
     def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
         """The one of two states in which nothing raises."""
         failed, other = (a, b) if a.facts.failed else (b, a)
-        if self.is_root:
-            other.facts.events = _united(other.facts.events, failed.facts.events)
+        events = failed.facts.events
+        added = events if self.is_root else _of_any_path(events)
+        other.facts.events = _united(other.facts.events, added)
         return other
 
     def _common(self, joiner: Joiner) -> Facts:
@@ -470,7 +471,8 @@ class Heap:
         if self.is_root or a.failed:
             facts.events = _united(a.events, b.events)
         else:
-            facts.events = tuple(event for event in a.events if event in b.events)
+            both = tuple(event for event in a.events if event in b.events)
+            facts.events = _united(both, _of_any_path((*a.events, *b.events)))
         return facts
 
 
@@ -529,6 +531,11 @@ def shape_under(facts: Facts, shape: ArrayShape) -> ArrayShape:
 
 def _united(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     return a if a is b else (*a, *(event for event in b if event not in a))
+
+
+def _of_any_path(events: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Those of rules that report a path of a function, whether or not a call takes it."""
+    return tuple([event for event in events if event.code[:5] not in ("", "SHAPE")])
 
 
 def _common(a: Facts, b: Facts) -> Facts:

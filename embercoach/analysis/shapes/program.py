@@ -32,9 +32,10 @@ def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Mac
 
     What raises does so without the assumption that sizes with names are above 1, too.
     """
-    machine = _run(file, characters, records=records, assumes=True)
+    machine = Machine(file, characters=characters, records=records)
+    run_program(machine)
     if not records and any(_is_certain(event) for event in machine.events.values()):
-        strict = _run(file, characters, records=False, assumes=False).events
+        strict = run_program(Machine(file, characters=characters, assumes=False)).events
         machine.events = {
             key: event
             for key, event in machine.events.items()
@@ -47,30 +48,36 @@ def _is_certain(event: ShapeEvent) -> bool:
     return event.condition is None and not event.code
 
 
-def _run(file: SourceFile, characters: int, *, records: bool, assumes: bool) -> Machine:
+def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
+    """Run the file of a machine, which keeps what it finds.
+
+    with_names: also with symbols for the numbers that get names.
+    """
     table.load()
-    machine = Machine(file, characters=characters, records=records, assumes=assumes)
+    file = machine.file
     module = ModuleValue(Frame({"__name__": "__main__"}, None, file))
     machine.modules[file.path] = module
-    module.frame.logged = [] if records else None
+    module.frame.logged = [] if machine.keeps_records else None
     with suppress(BudgetError, RecursionError):
         machine.execute(module.frame, file.tree.body)
         machine.note_records(module.frame)
         machine.commit()
         machine.reached.clear()
         has_equal_numbers = any(len(names) > 1 for names in machine.named_numbers.values())
-        imported = imported_beside(file) if records else frozenset()
+        imported = imported_beside(file) if machine.keeps_records else frozenset()
         for function, cls in _roots(module):
             if cls is None and function.name in imported:
                 machine.special.add(function.node)
             if function.node in machine.special:
                 machine.records.pop(function.node, None)
                 machine.reached.discard(function.node)
-            if function.node not in machine.reached and is_relevant(function, is_shown=records):
+            if function.node not in machine.reached and is_relevant(
+                function, is_shown=machine.keeps_records
+            ):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 _run_root(machine, module, function, cls)
-        if has_equal_numbers:
+        if with_names and has_equal_numbers:
             _run_with_names(machine, file)
     if machine.is_patched:
         machine.events.clear()

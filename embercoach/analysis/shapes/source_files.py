@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embercoach.analysis.evaluate.imports import LIBRARIES
@@ -59,6 +60,7 @@ class _SourceFiles:
         return None if found is None else source_file(found)
 
 
+@lru_cache(maxsize=2)
 def shapes_of(module: Module, *, records: bool = False) -> Machine | None:
     """Run the inference of shapes on a module; None where there is nothing to infer."""
     file = source_file(module)

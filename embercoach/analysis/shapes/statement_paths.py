@@ -569,11 +569,11 @@ def _try(machine: Machine, frame: Frame, node: ast.Try) -> bool:
     heap = machine.heap
     before = heap.snapshot(frame)
     catches = any(_catches_shapes(handler) for handler in node.handlers)
-    machine.trials += catches
+    machine.caught += catches
     try:
         goes_on = machine.execute(frame, node.body)
     finally:
-        machine.trials -= catches
+        machine.caught -= catches
     if goes_on and node.orelse:
         goes_on = machine.execute(frame, node.orelse)
     states = [heap.snapshot(frame)] if goes_on else []

@@ -5,12 +5,14 @@ What an axis means is known from the call that makes it (``Origin``), and from t
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, ShapedArray
 from embercoach.analysis.shapes.axis_origins import (
     CENTERED,
     EXPLICIT,
+    LINEAR,
     NORMALIZING,
     PAIRED,
     REDUCTIONS,
@@ -18,6 +20,7 @@ from embercoach.analysis.shapes.axis_origins import (
     SQUARED,
     WEIGHTED_LOGS,
     axes_of,
+    is_layer,
 )
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
@@ -29,12 +32,23 @@ from embercoach.analysis.shapes.size_integers import (
 )
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
 #: Layers that normalize the last axis.
 _ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
+#: Calls that reduce all axes where none is named.
+_OVER_ALL = frozenset(("mlx.core.softmax", "mlx.core.logsumexp", "mlx.core.array.logsumexp"))
+INDEXING = frozenset(("mlx.core.array.__getitem__", "mlx.core.array.__setitem__"))
+#: Differences of predictions and targets; other losses compare the shapes.
+_DIFFERENCES = frozenset(
+    (
+        "mlx.core.subtract",
+        "mlx.nn.losses.hinge_loss",
+        "mlx.nn.losses.huber_loss",
+        "mlx.nn.losses.log_cosh_loss",
+    )
+)
 
 
 def suspicions_of(
@@ -56,7 +70,11 @@ def suspicions_of(
         owner: the name of the class whose method calls it; empty elsewhere.
     """
     arrays = [value for value in arguments if type(value) is ShapedArray]
-    if name in _RESHAPES and arrays:
+    if name in _DIFFERENCES and (difference := _of_column(arrays)):
+        yield node, "NN-011", difference
+    elif name in _OVER_ALL and len(arguments) == 1 and "axis" not in keywords:
+        yield from _over_all_axes(node, name, arguments[0])
+    elif name in _RESHAPES and arrays:
         axis = moved_axis(arrays[0].shape, result.shape)
         if axis is not None and not _is_shift(arrays[0], result.shape):
             reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
@@ -71,13 +89,21 @@ def suspicions_of(
     elif name == "mlx.core.matmul" and len(arrays) == 2:
         yield from _weighted(arrays[0])
     if arrays:
-        for at, reason in _other_axis(node, name, arguments, keywords):
-            yield at, "SHAPE-007", reason
-        if name.endswith((".mean", ".var")) and owner.endswith(_ROW_NORMS):
-            axes = axes_of(arguments, keywords, arrays[0].shape)
-            if (arrays[0].shape.rank or 0) > 2 and len(axes) == 1 and axes[0] != -1:
-                reason = f"`{owner}` normalizes axis {axes[0]} of {arrays[0].shape}"
-                yield node, "SHAPE-007", reason
+        yield from _other_axes(node, name, arguments, keywords, owner)
+
+
+def _other_axes(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], owner: str
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """Find calls along another axis than belongs to their argument, or to their class."""
+    for at, reason in _other_axis(node, name, arguments, keywords):
+        yield at, "SHAPE-007", reason
+    first = arguments[0]
+    if type(first) is ShapedArray and name.endswith((".mean", ".var")):
+        axes = axes_of(arguments, keywords, first.shape)
+        is_row = not owner.endswith(_ROW_NORMS) or len(axes) != 1 or axes[0] == -1
+        if not is_row and (first.shape.rank or 0) > 2:
+            yield node, "SHAPE-007", f"`{owner}` normalizes axis {axes[0]} of {first.shape}"
 
 
 def _other_axis(
@@ -195,6 +221,54 @@ def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast
             continue
         reason = f"{a.shape} and {b.shape} broadcast to all pairs"
         yield node, "SHAPE-003", reason
+
+
+def _of_column(arrays: list[ShapedArray]) -> str:
+    """The difference of ``nn.Linear(n, 1)`` outputs and a vector; empty if it is none."""
+    if len(arrays) < 2:
+        return ""
+    first, second = arrays[:2]
+    for column, vector in ((first, second), (second, first)):
+        shape, size = column.shape, vector.shape.size(-1) if vector.shape.rank == 1 else 1
+        if size == 1 or shape.rank not in (None, 2) or not is_layer(column, LINEAR):
+            continue
+        if shape.size(-1) == 1:
+            return f"outputs {column.shape} and targets {vector.shape} broadcast to all pairs"
+    return ""
+
+
+def _over_all_axes(
+    node: ast.AST, name: str, array: ShapedArray
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """``mx.softmax(scores)`` of two or more axes."""
+    sizes = array.shape.sizes if type(array) is ShapedArray else None
+    if sizes is not None and sum(size != 1 for size in sizes) > 1:
+        short = name.rpartition(".")[2]
+        yield node, "API-006", f"`{short}` without `axis` reduces all {len(sizes)} axes"
+
+
+def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.AST, str]]:
+    """The numbers of an index that are beyond the ends of their axes: ``mx.zeros(3)[3]``."""
+    if type(array) is not ShapedArray or not isinstance(node, ast.Subscript):
+        return
+    indices, nodes = (index,), [node.slice]
+    if type(index) is tuple:
+        indices = index
+        nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice] * len(index)
+    taken = [one is not None and one is not Ellipsis for one in indices]
+    rank = array.shape.rank
+    if len(nodes) != len(indices) or (rank is not None and sum(taken) > rank):
+        return
+    is_after = False
+    for at, one in enumerate(indices):
+        is_after = is_after or one is Ellipsis
+        if type(one) is not int:
+            continue
+        axis = -sum(taken[at:]) if is_after else sum(taken[:at])
+        size = array.shape.size(axis)
+        if type(size) is int and not -size <= one < size:
+            axis = axis if rank is None else axis % rank
+            yield nodes[at], f"index {one} is out of bounds for axis {axis} of size {size}"
 
 
 def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:

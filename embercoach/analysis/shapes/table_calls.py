@@ -373,10 +373,13 @@ def _call_once(
             machine.add_event(frame, node, error.reason, None, name)
         return UNKNOWN
     except ShapeError as error:
-        machine.add_event(frame, node, error.reason, None, name)
+        if not _note_bounds(machine, frame, node, name, given):
+            machine.add_event(frame, node, error.reason, None, name)
+        machine.heap.facts.failed = True
         return UNKNOWN
     except (TypeError, KeyError):
         return UNKNOWN
+    _note_bounds(machine, frame, node, name, given)
     if requirements.axes or requirements.conditions:
         cause = axis_origins.reduced_axis(given) if requirements.conditions else None
         learn(machine, frame, cause or node, name, requirements)
@@ -389,6 +392,18 @@ def _call_once(
         for at, code, reason in suspicions.suspicions_of(node, name, known, named, final, owner):
             machine.add_event(frame, at, reason, None, name, code)
     return raised_value(machine, _stamped(result, node))
+
+
+def _note_bounds(
+    machine: Machine, frame: Frame, node: ast.AST, name: str, given: list[Any]
+) -> bool:
+    """Note indices out of bounds, and return whether there are any."""
+    if name not in suspicions.INDEXING:
+        return False
+    found = list(suspicions.out_of_bounds(node, given[0], given[1]))
+    for at, reason in found:
+        machine.add_event(frame, at, reason, None, name, "INDEX-001")
+    return bool(found)
 
 
 def _has_literal(node: ast.AST) -> bool:

@@ -59,7 +59,7 @@ def with_traced(value: Value, values: dict[str, Value]) -> Value:
     """The annotated result depends on what the call is given."""
     if type(value) is Array:
         traced = any(isinstance(v, Array) and v.traced for v in values.values())
-        return Array(value.dtype, False, False, traced, shape=value.shape)
+        return Array(value.dtype, False, False, traced)
     return value
 
 

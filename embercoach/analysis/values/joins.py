@@ -21,7 +21,6 @@ from embercoach.analysis.values.lattice import (
     Pulls,
     Sequence,
     Setting,
-    Shape,
     Str,
     Tree,
     Union,
@@ -117,7 +116,6 @@ def _merge(a: Value, b: Value) -> Value:
             a.traced or b.traced,
             a.pulls | b.pulls,
             a.role if a.role == b.role else None,
-            None if a.shape is None or b.shape is None else a.shape.join(b.shape),
         )
     if isinstance(a, Number) and isinstance(b, Number):
         return Number(
@@ -125,7 +123,6 @@ def _merge(a: Value, b: Value) -> Value:
             a.const if a.const == b.const else None,
             a.origin if a.origin is b.origin else None,
             a.pulls | b.pulls,
-            a.extent if a.extent == b.extent else None,
         )
     if isinstance(a, Sequence) and isinstance(b, Sequence):
         if a.items is not None and b.items is not None and len(a.items) == len(b.items):
@@ -316,30 +313,6 @@ def with_pulls(value: Value, pulls: Pulls) -> Value:
     """The value, known to depend on more synchronisations."""
     if pulls and isinstance(value, (Array, Number, Numpy, Sequence, Bytes)):
         return replace(value, pulls=value.pulls | pulls)
-    return value
-
-
-def with_shape(value: Value, shape: Shape | None) -> Value:
-    """An array of a shape; any other value as it is."""
-    if shape is None or type(value) is not Array:
-        return value
-    given = (value.dtype, value.literal, value.scalar, value.traced, value.pulls)
-    return Array(*given, value.role, shape)
-
-
-def without_shapes(value: Value) -> Value:
-    """The value, its arrays of any shape."""
-    if type(value) is Array:
-        return value if value.shape is None else replace(value, shape=None)
-    if type(value) is Sequence:
-        items = None if value.items is None else tuple(map(without_shapes, value.items))
-        common = None if value.common is None else without_shapes(value.common)
-        return replace(value, common=common, items=items)
-    if type(value) is Dict:
-        known = tuple((key, without_shapes(item)) for key, item in value.known)
-        return replace(value, item=without_shapes(value.item), known=known)
-    if type(value) is Union:
-        return join_all(map(without_shapes, value.options))
     return value
 
 

@@ -7,7 +7,6 @@ what a value may be on different paths. All values are immutable and compare by 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.values.gradient_marks import GradientMark
-    from embercoach.analysis.values.spectra import Extent, Role
+    from embercoach.analysis.values.spectra import Role
     from embercoach.metal.source import FoldedText
 
 NumberKind = Literal["bool", "int", "float", "complex"]
@@ -52,41 +51,6 @@ class NoneValue(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The shape of an array.
-
-    sizes: of each axis, None for an unknown one. None where only that there is an axis is known.
-    """
-
-    sizes: tuple[int | None, ...] | None
-
-    @property
-    def elements(self) -> int | None:
-        """Number of elements, None if unknown."""
-        if self.sizes is None or None in self.sizes:
-            return None
-        return prod(n for n in self.sizes if n is not None)
-
-    @property
-    def axes(self) -> Shape:
-        """The shape without sizes, except for those that are 1: these axes are broadcast."""
-        if self.sizes is None or all(n is None or n == 1 for n in self.sizes):
-            return self
-        return Shape(tuple(1 if n == 1 else None for n in self.sizes))
-
-    def join(self, other: Shape) -> Shape | None:
-        """Return the facts that both shapes have in common."""
-        a, b = self.sizes, other.sizes
-        if a is not None and b is not None and len(a) == len(b):
-            return Shape(tuple(m if m == n else None for m, n in zip(a, b, strict=True)))
-        return None if () in (a, b) else SOME_AXES
-
-
-SCALAR = Shape(())
-SOME_AXES = Shape(None)
-
-
-@dataclass(frozen=True, slots=True)
 class Array(Value):
     """An ``mx.array``.
 
@@ -94,8 +58,7 @@ class Array(Value):
     literal: built from host constants alone (``mx.array(0.5)``, ``mx.zeros(3)``).
     scalar: built by ``mx.array`` from one Python number.
     traced: depends on a parameter of the function at hand.
-    role: what its numbers mean, where they come from a Fourier transform or an array's length.
-    shape: None if even the number of axes is unknown.
+    role: what its numbers mean, where they come from a Fourier transform.
     """
 
     dtype: str | None = None
@@ -104,7 +67,6 @@ class Array(Value):
     traced: bool = False
     pulls: Pulls = NO_PULLS
     role: Role | None = None
-    shape: Shape | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +74,12 @@ class Number(Value):
     """A Python number on the host.
 
     origin: the assignment of a bare literal to a name.
-    extent: the length of an array that it is, or that it is one over.
     """
 
     kind: NumberKind
     const: int | float | complex | None = None
     origin: cst.CSTNode | None = None
     pulls: Pulls = NO_PULLS
-    extent: Extent | None = None
 
 
 class StringLiteral(NamedTuple):
@@ -190,16 +150,12 @@ def _weight(value: Value) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Value):
-    """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``.
-
-    ``array`` is the name of the array that it is the shape of.
-    """
+    """A list, tuple, set, shape or iterator: known ``items``, or what any item is, ``common``."""
 
     kind: SequenceKind
     common: Value | None
     items: tuple[Value, ...] | None = None
     pulls: Pulls = NO_PULLS
-    array: str | None = None
     weight: int = field(default=1, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

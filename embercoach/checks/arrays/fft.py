@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from embercoach.analysis.calls.library.fourier import ExpressionValue, role_of
 from embercoach.analysis.facts.facts import BinaryFact, CallFact, Fact
-from embercoach.analysis.syntax.trees import dotted
-from embercoach.analysis.values.extents import ExpressionValue, is_length, measures, role_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.analysis.values.spectra import Length, Signal, Spectrum
+from embercoach.checks.arrays.fft_lengths import TransformLengths
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
     if signal is None or signal.length is not None or not signal.spectrum.is_real:
         return
     name = _name(fact)
-    if name.startswith("irfft") and _may_be_odd(signal.spectrum.length):
+    lengths = TransformLengths(module, fact.place.function)
+    if name.startswith("irfft") and _may_be_odd(signal.spectrum, lengths):
         given = "n" if name == "irfft" else "s"
         yield Report.at(
             fact,
@@ -46,12 +47,15 @@ def irfft_length(fact: CallFact, module: Module) -> Iterator[Report]:
         )
 
 
-def _may_be_odd(length: Length | None) -> bool:
-    """Test whether the length of a forward transform is unknown, or known to be odd."""
-    if length is None or length.extent is not None:
-        return True
-    last = length.consts[-1]
-    return last is not None and last % 2 == 1
+def _may_be_odd(spectrum: Spectrum, lengths: TransformLengths) -> bool:
+    """Test whether a forward transform takes all of a signal that may be odd, or an odd number."""
+    length = spectrum.length
+    if length is None:
+        return not lengths.is_even(spectrum)
+    last = lengths.last_size(length)
+    if last is not None:
+        return last % 2 == 1
+    return lengths.measures(length.node, spectrum.inputs, spectrum.axes)
 
 
 @check("FFT-NORM-001", "FFT-NORM-002")
@@ -64,9 +68,10 @@ def scales(module: Module, facts: list[Fact]) -> Iterator[Report]:
     scalings = [found for fact in facts if pairs and (found := _scaling(fact)) is not None]
     for fact, signal in pairs:
         own = [s for s in scalings if s.fact.place.function is fact.place.function]
-        yield from _mismatch(module, fact, signal, own)
-        yield from _scaled_before(module, fact, signal, own)
-        yield from _scaled_after(module, signal, own)
+        lengths = TransformLengths(module, fact.place.function)
+        yield from _mismatch(module, fact, signal, own, lengths)
+        yield from _scaled_before(fact, signal, own, lengths)
+        yield from _scaled_after(signal, own, lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,11 @@ def _scaling(fact: Fact) -> _Scaling | None:
 
 
 def _mismatch(
-    module: Module, fact: CallFact, signal: Signal, scalings: list[_Scaling]
+    module: Module,
+    fact: CallFact,
+    signal: Signal,
+    scalings: list[_Scaling],
+    lengths: TransformLengths,
 ) -> Iterator[Report]:
     spectrum = signal.spectrum
     if spectrum.axes != signal.axes or spectrum.scaling != "none" or signal.norm is None:
@@ -118,7 +127,7 @@ def _mismatch(
         power += FORWARD_POWER[norm]
     if power == 0 or {*spectrum.norms} == {signal.norm} or (power < 0 and _correlates(spectrum)):
         return
-    if any(_may_rescale(s, signal) for s in scalings):
+    if any(_may_rescale(s, signal, lengths) for s in scalings):
         return
     there = " and ".join(f'norm="{norm}"' for norm in dict.fromkeys(spectrum.norms))
     yield Report.at(
@@ -152,26 +161,29 @@ def _matching_norm(
     return ProposedFix(title, False, ((last.node, text),))
 
 
-def _may_rescale(scaling: _Scaling, signal: Signal) -> bool:
+def _may_rescale(scaling: _Scaling, signal: Signal, lengths: TransformLengths) -> bool:
     """Test whether the function itself may compensate for the norms."""
     scaled = scaling.factor_of(signal)
     if scaled is not None:
         array = as_array(scaled[1][0])
         return array is None or array.scalar or array.literal
-    return any(_is_length_of(operand, signal) for operand in (scaling.left, scaling.right))
+    operands = (scaling.left[1], scaling.right[1])
+    return any(lengths.is_length(one, signal.spectrum, _length(signal)) for one in operands)
 
 
 def _scaled_before(
-    module: Module, fact: CallFact, signal: Signal, scalings: list[_Scaling]
+    fact: CallFact, signal: Signal, scalings: list[_Scaling], lengths: TransformLengths
 ) -> Iterator[Report]:
     """``irfft(rfft(x) / n, n=n)``."""
-    if not _is_default_pair(signal) or signal.spectrum.scaling != "length":
+    spectrum = signal.spectrum
+    if not _is_default_pair(signal) or spectrum.scaling != "factor" or spectrum.factor is None:
         return
-    if _correlates(signal.spectrum):
+    if _correlates(spectrum) or not _is_same_length(signal, lengths):
         return
-    if not _is_same_length(signal.spectrum, signal.length):
+    if not lengths.is_length(spectrum.factor, spectrum, spectrum.length):
         return
-    if any(s.factor_of(signal) is not None and _may_rescale(s, signal) for s in scalings):
+    scaled = [s for s in scalings if s.factor_of(signal) is not None]
+    if any(_may_rescale(s, signal, lengths) for s in scaled):
         return
     yield Report.at(
         fact,
@@ -181,17 +193,20 @@ def _scaled_before(
     )
 
 
-def _scaled_after(module: Module, signal: Signal, scalings: list[_Scaling]) -> Iterator[Report]:
+def _scaled_after(
+    signal: Signal, scalings: list[_Scaling], lengths: TransformLengths
+) -> Iterator[Report]:
     """``irfft(rfft(x), n=n) / n``."""
     spectrum = signal.spectrum
     if not _is_default_pair(signal) or spectrum.scaling != "none" or _correlates(spectrum):
         return
-    may_multiply = spectrum.filtered or not _is_same_length(spectrum, signal.length)
     for scaling in scalings:
         scaled = scaling.factor_of(signal)
-        if scaled is None or (scaling.operator == "*" and may_multiply):
+        if scaled is None:
+            continue
+        if scaling.operator == "*" and (spectrum.filtered or not _is_same_length(signal, lengths)):
             continue  # resampled to another length, or by a filter meant for an unscaled pair
-        if _is_length_of(scaled[1], signal, dotted(scaled[0][1])):
+        if lengths.is_length(scaled[1][1], spectrum, _length(signal), scaled[0][1]):
             done = "divided" if scaling.operator == "/" else "multiplied"
             yield Report.at(
                 scaling.fact,
@@ -212,23 +227,19 @@ def _correlates(spectrum: Spectrum) -> bool:
     return len(spectrum.norms) > 1 and spectrum.conjugated
 
 
-def _is_same_length(spectrum: Spectrum, length: Length | None) -> bool:
+def _is_same_length(signal: Signal, lengths: TransformLengths) -> bool:
     """Test whether the inverse certainly returns as many samples as the transform takes."""
-    if length is None:
+    spectrum, length = signal.spectrum, signal.length
+    if length is None or length == spectrum.length:
         return True
-    if length == spectrum.length:
-        return True
-    extent = length.extent
-    if spectrum.length is not None or extent is None:
+    if spectrum.length is not None:
         return False
-    return measures(extent, spectrum.axes, spectrum.paths)
+    return lengths.measures(length.node, spectrum.inputs, spectrum.axes)
 
 
-def _is_length_of(operand: ExpressionValue, signal: Signal, name: str | None = None) -> bool:
-    """Test whether an operand is the length of the signal, which may have a name itself."""
-    spectrum = signal.spectrum
-    paths = spectrum.paths if name is None else spectrum.paths | {name}
-    return is_length(operand, signal.length or spectrum.length, spectrum.axes, paths)
+def _length(signal: Signal) -> Length | None:
+    """What the inverse was given, or the transform."""
+    return signal.length or signal.spectrum.length
 
 
 def _inverse(fact: CallFact) -> Signal | None:

@@ -1,4 +1,4 @@
-"""SHAPE-001 to SHAPE-007: shapes that raise, or are not those that the program means."""
+"""Rules of shapes that raise, or are not those that the program means."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
     from embercoach.checks.arrays.shape_nodes import LocatedNode
 
+#: The rules of errors that have one of their own, by operation.
+_ERRORS = {"mlx.core.split": "API-009", "mlx.core.array.split": "API-009"}
 #: Calls that lead to an operation, of which a finding shows so many.
 MOST_CALLERS = 3
 
 
-@check(*(f"SHAPE-00{number}" for number in range(1, 8)))
+@check(
+    *(f"SHAPE-00{number}" for number in range(1, 8)),
+    *("API-006", "API-009", "INDEX-001", "NN-011"),
+)
 def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
     """Operations that raise, broadcast or mix axes, and annotations of other shapes."""
     machine = shapes_of(module)
@@ -48,7 +53,7 @@ def _report(
     found = nodes.find(event.node)
     if found is None:
         return
-    code, doubt = event.code or "SHAPE-001", ""
+    code, doubt = event.code or _ERRORS.get(event.operation, "SHAPE-001"), ""
     if event.condition is not None:
         code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
         doubt = (unmeant(event, machine) or "").removeprefix("unless ")
@@ -99,7 +104,7 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
         if id(event.node) in known[path]:
             continue  # it raises for whatever is passed
         where = f" in {path.name}:{getattr(event.node, 'lineno', 0)}"
-        code = event.code or "SHAPE-001"
+        code = event.code or _ERRORS.get(event.operation, "SHAPE-001")
         yield Report(
             code,
             call.node,

@@ -82,6 +82,8 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
         remedies = (_written_shape,)
     elif code == "SHAPE-007":
         return Remedy("Use the same axis in both calls")
+    elif code in _BY_CODE:
+        remedies = (_BY_CODE[code],)
     else:
         remedies = (_keep_axes, _squeeze, _insert_axes, *_BY_REASON, _equal_sizes)
     for remedy in remedies:
@@ -337,6 +339,42 @@ def _last_axis(operation: Operation) -> Iterator[Remedy]:
         if axis:
             change = ProposedFix("Normalize the last axis", False, ((axis[0], "-1"),))
     yield Remedy("Normalize the axis that is summed: `axis=-1`", change)
+
+
+def _named_axis(operation: Operation) -> Iterator[Remedy]:
+    """``mx.softmax(scores)``, ``scores.logsumexp()``."""
+    node = operation.node
+    change = None
+    if isinstance(node, cst.Call) and node.args:
+        last = node.args[-1].value
+        text = f"{operation.module.parsed.code(last)}, axis=-1"
+        change = ProposedFix("Reduce the last axis", False, ((last, text),))
+    yield Remedy("Pass the axis: `axis=-1`, or `axis=None` if all axes are meant", change)
+
+
+def _parts(operation: Operation) -> Iterator[Remedy]:
+    """``mx.split(x, 4)`` of 10 rows."""
+    yield Remedy("Pass the number of equal parts, or a list of the indices to split at")
+
+
+def _bounds(operation: Operation) -> Iterator[Remedy]:
+    """``mx.zeros(3)[3]``."""
+    size = int(operation.event.reason.rpartition(" ")[2])
+    valid = f"Use an index from {-size} to {size - 1}" if size else "The axis is empty"
+    yield Remedy(f"{valid}: MLX does not check bounds")
+
+
+def _column(operation: Operation) -> Iterator[Remedy]:
+    """``model(x) - y``, where the model ends in ``nn.Linear(n, 1)``."""
+    yield Remedy("Drop the axis first: `model(x).squeeze(-1)`")
+
+
+_BY_CODE: dict[str, Callable[[Operation], Iterator[Remedy]]] = {
+    "API-006": _named_axis,
+    "API-009": _parts,
+    "INDEX-001": _bounds,
+    "NN-011": _column,
+}
 
 
 def _written_shape(operation: Operation) -> Iterator[Remedy]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
+from embercoach.analysis.shapes.node_shapes import value_at
 from embercoach.analysis.sizes.ceil_division import alternatives
 from embercoach.analysis.sizes.symbolic import symbolic
-from embercoach.analysis.values.lattice import Number
+from embercoach.analysis.values.lattice import UNKNOWN, Number
 from embercoach.checks.programs.kernels import items_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from embercoach.analysis.facts.facts import CallFact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.sizes.symbolic import SymInt
@@ -45,7 +48,9 @@ def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
     if argument is None:
         return None
     entries = tuple_entries(
-        Expression(argument.node, scope_at(fact, module)), items_of(argument.value)
+        Expression(argument.node, scope_at(fact, module)),
+        items_of(argument.value),
+        value_at(module, argument.node, None if fact.visit is None else fact.visit.node),
     )
     if len(entries) != 3:
         return None
@@ -54,21 +59,38 @@ def entries_of(fact: CallFact, name: str, module: Module) -> Entries | None:
 
 
 def tuple_entries(
-    expression: Expression | None, values: tuple[Value, ...] | None
+    expression: Expression | None, values: tuple[Value, ...] | None, sizes: Any
 ) -> tuple[Entry, ...]:
-    """The entries of a tuple by what is written and by what inference knows; none if unknown."""
-    written = None if expression is None else items(expression)
+    """The entries of a tuple by what is written and by what inference knows; none if unknown.
+
+    Args:
+        expression: what is written.
+        values: of the entries.
+        sizes: the entries' sizes, as the inference of shapes knows them.
+    """
+    written: Sequence[Expression | None] | None = None
+    if expression is not None:
+        written = items(expression)
+    known = sizes if type(sizes) is tuple else None
+    many = next((len(one) for one in (written, values, known) if one is not None), 0)
     if written is None:
-        return tuple(_entry(None, value) for value in values or ())
-    if values is None or len(values) != len(written):
-        return tuple(_entry(symbolic(size), None) for size in written)
-    return tuple(_entry(symbolic(s), v) for s, v in zip(written, values, strict=True))
+        written = [None] * many
+    if values is None or len(values) != many:
+        values = (UNKNOWN,) * many
+    if known is None or len(known) != many:
+        known = (None,) * many
+    return tuple(
+        _entry(None if size is None else symbolic(size), value, number)
+        for size, value, number in zip(written, values, known, strict=True)
+    )
 
 
-def _entry(size: SymInt | None, value: Value | None) -> Entry:
+def _entry(size: SymInt | None, value: Value, number: Any) -> Entry:
     known = None if size is None else size.known
     if known is None and type(value) is Number and type(value.const) is int:
         known = value.const
+    if known is None and type(number) is int:
+        known = number
     if known is not None or size is None:
         return Entry(size, known, known)
     choices = (choice.known for choice in alternatives(size))

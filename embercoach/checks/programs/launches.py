@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.calls import array_ranks
 from embercoach.analysis.facts.scopes import Expression, items, scope_at
+from embercoach.analysis.shapes.node_shapes import ArrayAxes, Sizes, value_at
 from embercoach.analysis.sizes.ceil_division import whole_multiple
 from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import NONE, DType, Number, Sequence, Shape, Value
+from embercoach.analysis.values.lattice import NONE, DType, Number, Numpy, Value
 from embercoach.checks.programs.kernels import (
     has_spread,
     header_of,
@@ -61,14 +61,14 @@ class OutputShape:
         expression: what is passed.
     """
 
-    shape: Shape | None = None
+    shape: Sizes | None = None
     sizes: tuple[SymInt, ...] | None = None
     expression: Expression | None = None
 
     @property
     def elements(self) -> int | None:
         """Number of elements, None when unknown."""
-        return None if self.shape is None else self.shape.elements
+        return None if self.shape is None else _elements(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ def _launch(definition: Definition, fact: CallFact, module: Module) -> Launch:
         fact=fact,
         grid=entries_of(fact, "grid", module),
         threadgroup=entries_of(fact, "threadgroup", module),
-        template=None if template is None else {n: _plain(v) for n, v in template.items()},
-        inputs=_inputs(definition, fact),
+        template=None if template is None else _plain_template(template, fact, module),
+        inputs=_inputs(definition, fact, module),
         outputs=outputs,
         shapes=shapes,
         has_init_value=None if initial is None and has_spread(fact) else known_initial,
@@ -143,6 +143,30 @@ def _launch(definition: Definition, fact: CallFact, module: Module) -> Launch:
         ensure_row_contiguous=_setting(definition, "ensure_row_contiguous", default=True),
         stream=fact.keyword("stream"),
     )
+
+
+def _plain_template(
+    template: Mapping[str, Value], fact: CallFact, module: Module
+) -> dict[str, TemplateValue]:
+    """The template arguments as the contract takes them."""
+    given = _known_values(fact, "template", len(template), module)
+    pairs = zip(template.items(), given, strict=True)
+    found: dict[str, TemplateValue] = {}
+    for (name, value), pair in pairs:
+        number = pair[1] if type(pair) is tuple and len(pair) == 2 else None
+        plain = _plain(value)
+        found[name] = number if plain is None and type(number) is int else plain
+    return found
+
+
+def _known_values(fact: CallFact, name: str, length: int, module: Module) -> tuple[Any, ...]:
+    """What the inference of shapes knows of the items of a list; None for each unknown one."""
+    argument = fact.keyword(name)
+    call = None if fact.visit is None else fact.visit.node
+    values = None if argument is None else value_at(module, argument.node, call)
+    if type(values) is tuple and len(values) == length:
+        return values
+    return (None,) * length
 
 
 def _plain(value: Value) -> TemplateValue:
@@ -163,7 +187,7 @@ def _setting(definition: Definition, name: str, *, default: bool) -> bool | None
     return bool(value.const) if type(value) is Number and value.const is not None else None
 
 
-def _inputs(definition: Definition, fact: CallFact) -> tuple[Input, ...] | None:
+def _inputs(definition: Definition, fact: CallFact, module: Module) -> tuple[Input, ...] | None:
     names = names_of(definition.fact, "input_names")
     argument = fact.keyword("inputs")
     if names is None:
@@ -171,14 +195,23 @@ def _inputs(definition: Definition, fact: CallFact) -> tuple[Input, ...] | None:
     values = items_of(argument.value) if argument is not None else None
     if values is None or len(values) != len(names):
         return tuple(map(Input, names))
-    return tuple(map(_input, names, values))
+    shapes = _known_values(fact, "inputs", len(names), module)
+    return tuple(map(_input, names, values, shapes))
 
 
-def _input(name: str, value: Value) -> Input:
-    shape, dtype = array_ranks.of_value(value), dtype_of(value)
-    if shape is None or shape.sizes is None:
-        return Input(name, dtype, ranked=shape is not None)
-    return Input(name, dtype, len(shape.sizes), shape.elements)
+def _input(name: str, value: Value, known: Any) -> Input:
+    dtype = dtype_of(value)
+    if type(value) is Number or (isinstance(value, Numpy) and value.scalar):
+        return Input(name, dtype, 0, 1)
+    if type(known) is not ArrayAxes or known.sizes is None:
+        return Input(name, dtype, ranked=type(known) is ArrayAxes and known.has_some)
+    return Input(name, dtype, len(known.sizes), _elements(known.sizes))
+
+
+def _elements(sizes: Sizes) -> int | None:
+    """The number of elements of an array, None if unknown."""
+    known = [size for size in sizes if size is not None]
+    return prod(known) if len(known) == len(sizes) else None
 
 
 def dtype_of(value: Value) -> str | None:
@@ -210,7 +243,8 @@ def _outputs(
         written = items(Expression(argument.node, scope_at(fact, module)))
         if written is not None and len(written) == len(names):
             given = [*written]
-    return outputs, tuple(map(_output_shape, shapes, given))
+    sizes = _known_values(fact, "output_shapes", len(names), module)
+    return outputs, tuple(map(_output_shape, shapes, given, sizes))
 
 
 def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
@@ -220,13 +254,12 @@ def _listed(fact: CallFact, name: str, length: int) -> tuple[Value | None, ...]:
     return items if items is not None and len(items) == length else (None,) * length
 
 
-def _output_shape(value: Value | None, expression: Expression | None) -> OutputShape:
+def _output_shape(value: Value | None, expression: Expression | None, known: Any) -> OutputShape:
     values = items_of(value)
-    if values is None and isinstance(value, Sequence) and value.kind == "shape":
-        values = value.items
-    entries = tuple_entries(expression, values)
+    entries = tuple_entries(expression, values, known)
     sizes = tuple(entry.size for entry in entries if entry.size is not None)
-    shape = None if values is None else Shape(tuple(entry.known for entry in entries))
+    is_known = values is not None or type(known) is tuple
+    shape = tuple(entry.known for entry in entries) if is_known else None
     return OutputShape(shape, sizes if len(sizes) == len(entries) > 0 else None, expression)
 
 

@@ -98,12 +98,10 @@ def _described(value: Value, depth: int = DEPTH) -> dict[str, Any]:
 
 
 def _plain(content: Any, depth: int) -> Any:
-    from embercoach.analysis.values.lattice import Shape, Value
+    from embercoach.analysis.values.lattice import Value
 
     if isinstance(content, Value):
         return _described(content, depth - 1) if depth else {"type": type(content).__name__}
-    if isinstance(content, Shape):
-        return "?" if content.sizes is None else [*content.sizes]
     if isinstance(content, tuple | frozenset):
         return [_plain(item, depth) for item in [*content][:MOST_ITEMS]]
     if content is None or isinstance(content, bool | int | str):

@@ -12,7 +12,7 @@ from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.evaluate.iteration import element_of
 from embercoach.analysis.facts.facts import Argument
 from embercoach.analysis.syntax.trees import dotted, evaluated
-from embercoach.analysis.values import extents, strings
+from embercoach.analysis.values import strings
 from embercoach.analysis.values.gradient_marks import after_pull
 from embercoach.analysis.values.joins import any_item, as_array, as_number, join_all, pulls_of
 from embercoach.analysis.values.lattice import (
@@ -58,10 +58,8 @@ def _pulls(node: cst.Call, arguments: Arguments) -> Pulls:
 def _cast(kind: NumberKind) -> Handler:
     def handle(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
         const: float | None = None
-        extent = None
         if len(arguments) == 1 and isinstance(arguments[0].value, Number):
             given = arguments[0].value.const
-            extent = arguments[0].value.extent
             if kind == "bool":
                 const = exactness.truth(arguments[0].value)
             if isinstance(given, (int, float)) and kind in ("int", "float"):
@@ -69,7 +67,7 @@ def _cast(kind: NumberKind) -> Handler:
                     const = int(given) if kind == "int" else float(given)
                 except (ValueError, OverflowError):
                     const = None
-        return Number(kind, const, None, _pulls(node, arguments), extent)
+        return Number(kind, const, None, _pulls(node, arguments))
 
     return handle
 
@@ -78,9 +76,6 @@ def _len(frame: Frame, node: cst.Call, arguments: Arguments) -> Value:
     value = arguments[0].value if len(arguments) == 1 else None
     if isinstance(value, Sequence) and value.items is not None and value.kind in ("list", "tuple"):
         return Number("int", len(value.items)) if frame.exact else INT
-    if len(arguments) == 1 and type(arguments[0].value) is Array:
-        path = dotted(arguments[0].node)
-        return INT if path is None else extents.whole_length(path)
     return INT
 
 

@@ -6,6 +6,7 @@ mixes: filtering by multiplication, taking the real part, cutting a signal. All 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable as Fn
 from dataclasses import replace
 
@@ -15,8 +16,7 @@ from embercoach.analysis import mlx_api
 from embercoach.analysis.calls.call_results import api_result
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import Argument, match
-from embercoach.analysis.syntax.trees import dotted, walk
-from embercoach.analysis.values.extents import ExpressionValue, is_length, role_of, text_of
+from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import (
     NONE,
@@ -28,9 +28,10 @@ from embercoach.analysis.values.lattice import (
     Union,
     Value,
 )
-from embercoach.analysis.values.spectra import Axes, Extent, Length, Role, Scaling, Signal, Spectrum
+from embercoach.analysis.values.spectra import Axes, Length, Role, Scaling, Signal, Spectrum
 
 Arguments = tuple[Argument, ...]
+ExpressionValue = tuple[Value, cst.BaseExpression]
 Handler = Fn[[Frame, cst.Call, Arguments], Value]
 
 FORWARD = ("fft", "fft2", "fftn", "rfft", "rfft2", "rfftn")
@@ -74,7 +75,7 @@ def _forward(frame: Frame, short: str, given: dict[str, Argument]) -> Spectrum:
         axes=_axes(frame, short, given),
         is_real=short[0] == "r",
         length=_length(given),
-        paths=_paths(given["a"].node),
+        inputs=(given["a"].node,),
     )
 
 
@@ -103,8 +104,7 @@ def _length(given: dict[str, Argument]) -> Length | None:
     argument = given.get("n") or given.get("s")
     if argument is None or argument.value is NONE:
         return None
-    extent = argument.value.extent if isinstance(argument.value, Number) else None
-    return Length(text_of(argument.node), _consts(argument.value), extent)
+    return Length(text_of(argument.node), argument.node)
 
 
 def _consts(value: Value) -> tuple[int | None, ...]:
@@ -115,15 +115,15 @@ def _consts(value: Value) -> tuple[int | None, ...]:
     )
 
 
-def _paths(node: cst.CSTNode) -> frozenset[str]:
-    """All names in an expression, and the dotted paths that start with them."""
-    found: set[str] = set()
-    for part in walk(node):
-        path = dotted(part)
-        while path:
-            found.add(path)
-            path = path.rpartition(".")[0]
-    return frozenset(found)
+def role_of(value: Value) -> Role | None:
+    """Return the known facts of an array's numbers."""
+    array = as_array(value)
+    return None if array is None else array.role
+
+
+def text_of(node: cst.BaseExpression) -> str:
+    """An expression in one spelling, whatever its spaces and parentheses are."""
+    return ast.unparse(ast.parse(f"({cst.Module([]).code_for_node(node)}\n)", mode="eval"))
 
 
 def operate(result: Value, symbol: str, left: ExpressionValue, right: ExpressionValue) -> Value:
@@ -137,14 +137,11 @@ def _role_of_result(symbol: str, left: ExpressionValue, right: ExpressionValue) 
         return None
     if isinstance(a, Spectrum) and isinstance(b, Spectrum):
         return _product(a, b) if symbol == "*" else None
-    if symbol == "*" and (isinstance(b, (Spectrum, Signal)) or isinstance(a, Extent)):
+    if symbol == "*" and b is not None:
         a, b, left, right = b, a, right, left
     if isinstance(a, Spectrum) and not isinstance(b, Signal):
         return _scaled(a, symbol, right)
-    if isinstance(a, Signal):
-        return a if b is None and _is_filter(right[0]) else None
-    one = isinstance(left[0], Number) and left[0].const == 1
-    return b if isinstance(b, Extent) and symbol == "/" and one else None
+    return a if isinstance(a, Signal) and b is None and _is_filter(right[0]) else None
 
 
 def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
@@ -161,8 +158,9 @@ def _product(a: Spectrum, b: Spectrum) -> Spectrum | None:
         a.axes,
         a.is_real,
         a.length or b.length,
-        a.paths | b.paths,
+        a.inputs + b.inputs,
         scaling,
+        a.factor or b.factor,
         a.filtered or b.filtered,
         a.conjugated or b.conjugated,
     )
@@ -172,12 +170,8 @@ def _scaled(spectrum: Spectrum, symbol: str, other: ExpressionValue) -> Spectrum
     """Return a spectrum times or over something that is not a spectrum."""
     if symbol == "*" and _is_filter(other[0]):
         return replace(spectrum, filtered=True)
-    scaling: Scaling = "unknown"
-    if spectrum.scaling == "none" and is_length(
-        other, spectrum.length, spectrum.axes, spectrum.paths
-    ):
-        scaling = "length"
-    return replace(spectrum, scaling=scaling)
+    scaling: Scaling = "factor" if spectrum.scaling == "none" else "unknown"
+    return replace(spectrum, scaling=scaling, factor=other[1])
 
 
 def _is_filter(value: Value) -> bool:
@@ -220,8 +214,6 @@ def _is_new_axis(part: cst.BaseSlice) -> bool:
 
 def keep(result: Value, role: Role | None, name: str) -> Value:
     """Return the result of a function or method ``name`` for an array with a role."""
-    if isinstance(role, Extent):
-        return _with_role(result, role) if name == "astype" else result
     keepers = SIGNAL_KEEPERS if isinstance(role, Signal) else SPECTRUM_KEEPERS
     if isinstance(role, Spectrum) and name in ("conj", "conjugate"):
         role = replace(role, conjugated=not role.conjugated)
@@ -248,14 +240,12 @@ def detached(value: Value) -> Value:
     """A value that leaves its function, where names of arrays mean nothing."""
     if isinstance(value, Array):
         return value if value.role is None else replace(value, role=None)
-    if isinstance(value, Number):
-        return value if value.extent is None else replace(value, extent=None)
     if isinstance(value, Sequence):
         items = value.items and tuple(map(detached, value.items))
         common = value.common and detached(value.common)
-        if value.array is None and common == value.common and items == value.items:
+        if common == value.common and items == value.items:
             return value
-        return replace(value, common=common, items=items, array=None)
+        return replace(value, common=common, items=items)
     if isinstance(value, Dict):
         return Dict(detached(value.item), tuple((k, detached(v)) for k, v in value.known))
     if isinstance(value, Union):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis import mlx_api
+from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.values.lattice import (
-    SCALAR,
     Array,
     BoundMember,
     Dict,
@@ -67,8 +67,8 @@ def refused_call(fact: CallFact, module: Module) -> Iterator[Report]:
         return
     problem = (
         _of_another_type(fact)
-        or _arrays_without_list(fact)
-        or _arrays_as_ints(fact)
+        or _arrays_without_list(fact, module)
+        or _arrays_as_ints(fact, module)
         or _unknown_keyword(fact, entry)
         or _too_many(fact, entry)
         or _missing(fact, entry)
@@ -170,18 +170,20 @@ def _of_another_type(fact: CallFact) -> str | None:
     return None
 
 
-def _arrays_without_list(fact: CallFact) -> str | None:
+def _arrays_without_list(fact: CallFact, module: Module) -> str | None:
     """``mx.concat(a, b)``: the second array is taken for the axis."""
     second = fact.positional(1)
-    if second is None or type(second.value) is not Array or second.value.shape == SCALAR:
+    if second is None or type(second.value) is not Array:
         return None
     param, first = fact.matched[0]
     if param.accepts != "list[array]" or type(first.value) is not Array:
         return None
+    if is_scalar(module, second.node):
+        return None
     return "takes a list of arrays, got several arguments"
 
 
-def _arrays_as_ints(fact: CallFact) -> str | None:
+def _arrays_as_ints(fact: CallFact, module: Module) -> str | None:
     """``mx.zeros((n / 2,))``, ``x.reshape(y, 3)``: arrays that MLX can't convert to ints."""
     taking = [(param, argument) for param, argument in fact.matched if param.takes_only_ints]
     counts = [argument for param, argument in fact.matched if taking and param.kind == "variadic"]
@@ -192,8 +194,8 @@ def _arrays_as_ints(fact: CallFact) -> str | None:
         floating = [i.dtype for i in items if type(i) is Array and i.dtype in FLOATING]
         if floating:
             return f"takes ints as `{param.name}`, got a {floating[0]} array"
-        is_scalar = type(value) is Array and value.shape == SCALAR and param.name == "shape"
-        if is_scalar or (whole and len(counts) > 1 and param.kind == "variadic"):
+        is_count = whole and param.name == "shape" and is_scalar(module, argument.node)
+        if is_count or (whole and len(counts) > 1 and param.kind == "variadic"):
             return f"takes ints as `{param.name}`, got an array"
     return None
 
@@ -224,7 +226,7 @@ def _change(fact: CallFact, module: Module, entry: ApiEntry, problem: str) -> Pr
     """Write MLX's keywords for torch's; the stream of a ``with`` for the default device."""
     from embercoach.analysis.mlx_api.replacements import KEYWORDS
 
-    if _arrays_without_list(fact) is not None:
+    if _arrays_without_list(fact, module) is not None:
         return _as_list(fact, module)
     if entry.name == "mlx.core.default_device":
         return _as_stream(fact)

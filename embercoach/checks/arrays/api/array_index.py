@@ -1,4 +1,4 @@
-"""INDEX-001, API-005: indices out of bounds, and indices that MLX refuses."""
+"""API-005: indices that MLX refuses."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from embercoach.analysis.calls.array_ranks import is_ellipsis, is_new_axis
 from embercoach.analysis.facts.evaluation import evaluation_of
-from embercoach.analysis.facts.facts import calls_of
-from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of
+from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.values.joins import as_array, join_all
 from embercoach.analysis.values.lattice import Array, Number, Numpy, Value
-from embercoach.checks.arrays.api.axis_sizes import made_with
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
 
@@ -25,74 +22,6 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 FLOATING = frozenset(("float16", "bfloat16", "float32", "float64", "complex64"))
-
-
-@check("INDEX-001")
-def out_of_bounds(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
-    """``mx.zeros((3,))[5]``: no error, but garbage or a crash."""
-    sizes = _sizes(fact, module)
-    if sizes is None or not any(sizes):
-        yield from _beyond_made(fact, module)
-        return
-    axis = 0
-    taken = sum(not is_ellipsis(index) and not is_new_axis(index) for index in fact.indices)
-    for index in fact.indices:
-        if is_ellipsis(index):
-            axis = len(sizes) - (taken - axis)
-        elif not is_new_axis(index):
-            if not 0 <= axis < len(sizes):
-                return  # too many indices, which MLX refuses
-            at = None if index is None else _constant(index[1])
-            size = sizes[axis]
-            if index is not None and at is not None and size is not None:
-                yield from _beyond(fact, index[0], axis, size, at)
-            axis += 1
-
-
-def _beyond_made(fact: ArrayIndexFact, module: Module) -> Iterator[Report]:
-    """``stats(x)[3]``, where ``stats`` returns ``mx.stack([x.mean(), x.std(), x.max()])``."""
-    first, last = fact.indices[0], fact.indices[-1]
-    ends_with = len(fact.indices) > 1 and is_ellipsis(first)
-    index = last if ends_with else first
-    at = None if index is None else _constant(index[1])
-    if index is None or at is None or at in (0, -1):
-        return
-    axis = -1 if ends_with else 0
-    sizes = [
-        next((a.size for a in axes if a.axis == axis), None) for axes in made_with(fact, module)
-    ]
-    if sizes and all(n is not None and not -n <= at < n for n in sizes):
-        yield from _beyond(fact, index[0], axis, sizes[0] or 0, at)
-
-
-def _sizes(fact: ArrayIndexFact, module: Module) -> tuple[int | None, ...] | None:
-    """The sizes of the axes, also of an array that only ``__init__`` assigns to an attribute."""
-    array: Array | None = fact.array
-    if fact.array.shape is None:
-        made = fixed_attribute(fact.node.value, fact.place.function, module)
-        call = None if made is None else calls_of(module).get(made)
-        array = None if call is None else as_array(call.result)
-    return None if array is None or array.shape is None else array.shape.sizes
-
-
-def _beyond(
-    fact: ArrayIndexFact, node: cst.BaseExpression, axis: int, size: int, at: int
-) -> Iterator[Report]:
-    if not -size <= at < size:
-        valid = f"Use an index from {-size} to {size - 1}" if size else "The axis is empty"
-        yield Report.at(
-            fact,
-            "INDEX-001",
-            node=node,
-            message=f"index {at} is out of bounds for axis {axis} of size {size}",
-            help=f"{valid}: MLX does not check bounds",
-        )
-
-
-def _constant(value: Value) -> int | None:
-    if isinstance(value, Number) and value.kind == "int" and type(value.const) is int:
-        return value.const
-    return None
 
 
 @check("API-005")

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.facts import CallFact, calls_by_function
 from embercoach.analysis.facts.scopes import Expression, fixed_attribute, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import dotted, evaluated, names_below, small_statements, walk
-from embercoach.analysis.values.joins import as_array, as_number
+from embercoach.analysis.values.joins import as_number
 from embercoach.checks.fallbacks import REFUSED, is_expected
 from embercoach.checks.registry import Report, check
 
@@ -37,7 +37,7 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
     sections = fact.argument(0 if is_method else 1, "indices_or_sections")
     if sections is None:
         return
-    problem = _unequal(fact, sections, is_method=is_method) or _unpacked(fact, sections, module)
+    problem = _unpacked(fact, sections, module)
     if problem is None or is_expected(module, fact.place.statement, REFUSED, broadly=True):
         return
     yield Report.at(
@@ -46,24 +46,6 @@ def wrong_sections(fact: CallFact, module: Module) -> Iterator[Report]:
         message=problem,
         help="Pass the number of equal parts, or a list of the indices to split at",
     )
-
-
-def _unequal(fact: CallFact, sections: Argument, *, is_method: bool) -> str | None:
-    """Name the axis that a known number of sections does not divide."""
-    count = _constant(sections)
-    given = fact.receiver if is_method else getattr(fact.positional(0), "value", None)
-    array = None if given is None else as_array(given)
-    axis = fact.argument(1 if is_method else 2, "axis")
-    at = 0 if axis is None else _constant(axis)
-    if array is None or array.shape is None or array.shape.sizes is None:
-        return None
-    sizes = array.shape.sizes
-    if not count or at is None or not -len(sizes) <= at < len(sizes):
-        return None
-    size = sizes[at]
-    if size is None or size % count == 0:
-        return None
-    return f"an axis of size {size} cannot be split into {count} equal parts"
 
 
 def _constant(argument: Argument) -> int | None:

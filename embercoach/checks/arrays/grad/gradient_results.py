@@ -9,6 +9,7 @@ import libcst as cst
 
 from embercoach.analysis.evaluate.frame import Frame
 from embercoach.analysis.facts.facts import CallFact
+from embercoach.analysis.shapes.node_shapes import ArrayAxes, is_scalar, returned_by
 from embercoach.analysis.syntax.trees import SCOPES, names_below, walk
 from embercoach.analysis.values.gradient_marks import zero_by
 from embercoach.analysis.values.lattice import Array, Function, Str
@@ -56,11 +57,11 @@ def differentiated_results(module: Module, facts: list[Fact]) -> Iterator[Report
         if root.info.module is module:
             if calls is None:
                 calls = {fact.node: fact for fact in facts if isinstance(fact, CallFact)}
-            found = list(_unreduced(root.info, calls))
+            found = list(_unreduced(root.info, calls, module))
             yield from found
             if found:
                 continue
-        yield from _not_scalar(result)
+        yield from _not_scalar(result, module)
     yield from zeros.values()
 
 
@@ -105,9 +106,11 @@ def _name(fact: CallFact) -> str:
     return "" if fact.entry is None else fact.entry.name.rpartition(".")[2]
 
 
-def _not_scalar(result: DifferentiatedResult) -> Iterator[Report]:
-    value = result.value
-    if type(value) is not Array or value.shape is None or value.shape.sizes == ():
+def _not_scalar(result: DifferentiatedResult, module: Module) -> Iterator[Report]:
+    returned = returned_by(module, result.root.info.node)
+    if type(returned) is tuple and returned:
+        returned = returned[0]
+    if type(returned) is not ArrayAxes or not returned.has_some:
         return
     yield Report.at(
         result.root,
@@ -122,12 +125,14 @@ def _named(root: GradientRoot) -> str:
     return "the lambda" if name == "<lambda>" else f"`{name[:24]}`"
 
 
-def _unreduced(info: FunctionInfo, calls: dict[cst.CSTNode, CallFact]) -> Iterator[Report]:
+def _unreduced(
+    info: FunctionInfo, calls: dict[cst.CSTNode, CallFact], module: Module
+) -> Iterator[Report]:
     """The calls of losses without a reduction that a function returns."""
     for returned in _returned(info):
         for node in elementwise(returned, info):
             fact = calls.get(node)
-            if fact is not None and fact.symbol in UNREDUCED and _is_unreduced(fact):
+            if fact is not None and fact.symbol in UNREDUCED and _is_unreduced(fact, module):
                 short = fact.symbol.removeprefix("mlx.nn.losses.")
                 yield Report.at(
                     fact,
@@ -137,17 +142,17 @@ def _unreduced(info: FunctionInfo, calls: dict[cst.CSTNode, CallFact]) -> Iterat
                 )
 
 
-def _is_unreduced(fact: CallFact) -> bool:
+def _is_unreduced(fact: CallFact, module: Module) -> bool:
     if any(argument.star for argument in fact.arguments):
         return False
     targets = fact.argument(1, "targets")
-    value = None if targets is None else targets.value
-    if isinstance(value, Array) and value.shape is not None and value.shape.sizes == ():
-        return False
     given = fact.keyword("reduction")
     if given is None:
-        return sum(argument.keyword is None for argument in fact.arguments) <= 2
-    return isinstance(given.value, Str) and given.value.text == "none"
+        if sum(argument.keyword is None for argument in fact.arguments) > 2:
+            return False
+    elif not isinstance(given.value, Str) or given.value.text != "none":
+        return False
+    return targets is None or not is_scalar(module, targets.node)
 
 
 def _returned(info: FunctionInfo) -> Iterator[cst.BaseExpression]:

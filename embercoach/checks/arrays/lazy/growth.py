@@ -10,6 +10,7 @@ from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import calls_by_function
 from embercoach.analysis.facts.layout import layout_of
 from embercoach.analysis.facts.scopes import made_in_init, scope_of
+from embercoach.analysis.shapes.node_shapes import shape_at
 from embercoach.analysis.syntax.trees import (
     head_of,
     names_below,
@@ -18,7 +19,6 @@ from embercoach.analysis.syntax.trees import (
     walk,
 )
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import SCALAR
 from embercoach.checks.arrays.lazy.loop_lengths import is_counted
 from embercoach.checks.arrays.lazy.step_loops import (
     descends,
@@ -146,7 +146,7 @@ def _keeps_parts(found: Accumulation, place: FactPlace, module: Module) -> bool:
     for node in _starts(found, found.function or place.function, module):
         call = calls.get(node)
         array = None if call is None else as_array(call.result)
-        if array is not None and array.literal and array.shape not in (None, SCALAR):
+        if array is not None and array.literal and shape_at(module, node):
             return True
     return False
 

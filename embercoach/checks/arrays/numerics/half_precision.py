@@ -18,11 +18,12 @@ from embercoach.analysis.facts.scopes import (
 )
 from embercoach.analysis.held_sources import field_default
 from embercoach.analysis.layer_sources import default_of
+from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import dotted
 from embercoach.analysis.value_sources import sources_of
 from embercoach.analysis.values import promotion
 from embercoach.analysis.values.joins import as_array, as_number
-from embercoach.analysis.values.lattice import SCALAR, BoundMember, DType, Symbol
+from embercoach.analysis.values.lattice import BoundMember, DType, Symbol
 from embercoach.analysis.values.promotion import HALF
 from embercoach.checks.registry import ProposedFix, Report, check
 from embercoach.checks.source_text import mlx_alias
@@ -219,7 +220,7 @@ def half_counter(fact: BinaryFact, module: Module) -> Iterator[Report]:
     held = scope_of(module, fact.place.function).reaching.bindings.get(name, [])[:MOST_BINDINGS]
     calls = calls_of(module)
     starts = [calls.get(b.value) for b in held if isinstance(b.value, cst.Call)]
-    if not any(_is_scalar_start(start) for start in starts if start is not None):
+    if not any(_is_scalar_start(start, module) for start in starts if start is not None):
         return
     yield from _stops_growing(fact, result)
 
@@ -260,7 +261,7 @@ def half_attribute(fact: BinaryFact, module: Module) -> Iterator[Report]:
         result = promotion.promote(dtype, other.dtype)
     if result not in HALF or start is None:
         return
-    if start.symbol == "mlx.core.zeros" or _is_scalar_start(start):
+    if start.symbol == "mlx.core.zeros" or _is_scalar_start(start, module):
         yield from _stops_growing(fact, result)
 
 
@@ -286,10 +287,10 @@ def _updated(fact: BinaryFact) -> str | None:
     return name if any(isinstance(t, cst.Name) and t.value == name for t in targets) else None
 
 
-def _is_scalar_start(start: CallFact) -> bool:
+def _is_scalar_start(start: CallFact, module: Module) -> bool:
     """Return whether an array of one element is made, of which the call fixes the dtype."""
     array = as_array(start.result)
-    return array is not None and array.literal and array.shape == SCALAR
+    return array is not None and array.literal and is_scalar(module, start.node)
 
 
 @check("DTYPE-013", of=(ATTENTION,))

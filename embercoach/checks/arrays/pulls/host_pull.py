@@ -12,10 +12,10 @@ from embercoach.analysis.calls.library import numpy_api
 from embercoach.analysis.facts.contexts import context_of, error_of
 from embercoach.analysis.facts.evaluation import evaluation_of
 from embercoach.analysis.facts.facts import Argument, BinaryFact, CallFact, Fact
+from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import children
 from embercoach.analysis.values.joins import any_item, as_array, definite_array
 from embercoach.analysis.values.lattice import (
-    SCALAR,
     UNKNOWN,
     BoundMember,
     Bytes,
@@ -235,7 +235,7 @@ def _round_trip_fix(module: Module, inner: cst.CSTNode, value: Value) -> Propose
     ):
         return None
     name = inner.func.attr.value
-    if name == "tolist" or (name == "item" and array.shape == SCALAR):
+    if name == "tolist" or (name == "item" and is_scalar(module, inner.func.value)):
         source = inner.func.value if not inner.args else None
     elif name in ("array", "asarray") and len(inner.args) == 1 and not inner.args[0].star:
         source = inner.args[0].value

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import libcst as cst
 
 from embercoach.analysis.facts.facts import ArrayIndexFact
+from embercoach.analysis.shapes.node_shapes import is_scalar
 from embercoach.analysis.syntax.trees import names_below, walk
 from embercoach.analysis.value_sources import Source, sources_of
 from embercoach.analysis.values.joins import as_array
-from embercoach.analysis.values.lattice import SCALAR
 from embercoach.checks.registry import ProposedFix, Report, check
 
 if TYPE_CHECKING:
@@ -121,14 +121,16 @@ def array_indices(module: Module) -> dict[cst.CSTNode, ArrayIndex]:
 def _may_repeat(index: ArrayIndex, module: Module) -> bool:
     """Return whether an index is an array of which nothing shows that its elements differ."""
     array = index.array
-    if array.dtype == "bool" or array.shape == SCALAR:
+    if array.dtype == "bool":
         return False
     name = index.node.value if isinstance(index.node, cst.Name) else None
     if name is not None and (name in index.place.array_names or "mask" in name):
         return False
     sources = _sources(index.node, index.place, module)
-    return all(_may_hold_repeated(s.node) for s in sources) and not any(
-        _is_distinct(s, module) for s in sources
+    return (
+        all(_may_hold_repeated(s.node) for s in sources)
+        and not any(_is_distinct(s, module) for s in sources)
+        and not is_scalar(module, index.node)
     )
 
 

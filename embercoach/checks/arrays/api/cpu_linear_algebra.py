@@ -1,12 +1,11 @@
-"""API-006, API-007: softmax over all axes, and linear algebra that the GPU lacks."""
+"""API-007: linear algebra that the GPU lacks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.values.joins import as_array
 from embercoach.checks.fallbacks import REFUSED, is_expected
-from embercoach.checks.registry import ProposedFix, Report, check
+from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,39 +19,6 @@ cholesky cholesky_inv eig eigh eigvals eigvalsh inv lu lu_factor pinv qr solve s
 tri_inv
 """
 ON_CPU = tuple(f"mlx.core.linalg.{name}" for name in _ON_CPU.split())
-
-
-@check("API-006", of=("mlx.core.softmax", "mlx.core.logsumexp", ".logsumexp"))
-def over_all_axes(fact: CallFact, module: Module) -> Iterator[Report]:
-    """``mx.softmax(scores)`` of two or more axes."""
-    if fact.entry is None or any(a.star for a in fact.arguments):
-        return
-    given = {param.name: argument for param, argument in fact.matched}
-    if "axis" in given:
-        return
-    array = fact.array
-    if array is None:
-        first = fact.positional(0)
-        array = None if first is None else as_array(first.value)
-    sizes = None if array is None or array.shape is None else array.shape.sizes
-    if sizes is None or sum(size != 1 for size in sizes) < 2:
-        return
-    name = fact.entry.name.rpartition(".")[2]
-    yield Report.at(
-        fact,
-        "API-006",
-        message=f"`{name}` without `axis` reduces all {len(sizes)} axes",
-        help="Pass the axis: `axis=-1`, or `axis=None` if all axes are meant",
-        change=_last_axis(fact, module),
-    )
-
-
-def _last_axis(fact: CallFact, module: Module) -> ProposedFix | None:
-    if not fact.node.args:
-        return None
-    last = fact.node.args[-1].value
-    text = f"{module.parsed.code(last)}, axis=-1"
-    return ProposedFix("Reduce the last axis", False, ((last, text),))
 
 
 @check("API-007", of=ON_CPU)
