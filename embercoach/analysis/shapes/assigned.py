@@ -137,7 +137,7 @@ def _assigned(node: Any, name: str, array: ShapedArray) -> AssignedShape:
 def _shown(size: Integer) -> Integer:
     """The size; an unknown one where it is one of several that have no name."""
     if isinstance(size, SizeExpr) and any(
-        one.is_joined and not one.is_named for one in size.symbols
+        not one.is_named and (one.is_joined or one.name == "?") for one in size.symbols
     ):
         return ANY_INT
     return size
