@@ -281,9 +281,8 @@ def _starred(machine: Machine, frame: Frame, node: ast.Starred) -> Any:
 @evaluates(ast.NamedExpr)
 def _walrus(machine: Machine, frame: Frame, node: ast.NamedExpr) -> Any:
     value = machine.evaluate(frame, node.value)
-    if isinstance(node.target, ast.Name):
-        frame.names[node.target.id] = value
-    return value
+    assign(machine, frame, node.target, value)
+    return frame.names.get(node.target.id, value)
 
 
 @evaluates(ast.Await)

@@ -73,6 +73,10 @@ class Block(nn.Module):
     def __call__(self, x): return self.project(x)
 y = Block(8)(mx.zeros((2, 8)))  # f32[2, 8]
 z = Block(8, 5)(mx.zeros((2, 8)))  # f32[2, 5]
+= an assignment expression
+def f(x: mx.array):
+    B, S = x.shape
+    return (y := x.reshape(B, 1, S)).squeeze(1)  # [B, S]; [B, 1, S]
 = a layer that one branch makes
 class Block(nn.Module):
     def __init__(self, dims, flag):
