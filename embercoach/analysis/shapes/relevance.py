@@ -48,6 +48,8 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
             "mlx_lm",
         ):
             names.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign) and _imports(node.value):
+            names.update(one.id for one in node.targets if isinstance(one, ast.Name))
     found: set[ast.AST] = set()
     # What names a function that computes with MLX does so as well.
     classes = {
@@ -66,6 +68,12 @@ def _relevant(tree: ast.Module) -> frozenset[ast.AST]:
             names.add(classes.get(node, node.name))
             if not node.name.startswith("__"):
                 names.add(node.name)
+
+
+def _imports(node: ast.expr) -> bool:
+    """``pytest.importorskip("mlx.core")``."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr in ("importorskip", "import_module")
 
 
 def _words(function: ast.AST) -> tuple[set[str], int]:
