@@ -9,7 +9,6 @@ from tests.analysis.inference import revealed
 CASES = {
     "after a star": ("x, *y, z = mx.ones(2), 3, 4, 'a'\nreveal(z)", "'a'"),
     "before a star": ("x, *y = mx.ones(2), 3\nreveal(x)", "array[float32]"),
-    "of a shape": ("b, l, d = mx.ones((1, 2, 3)).shape\nreveal(l)", "int"),
     "item of a list": ("x = [mx.ones(2)]\nx[0] = 3\nreveal(x[0])", "array[float32] | int 3"),
     "attribute of a rebound name": (
         "def f(a, b):\n    a.x = mx.ones(2)\n    a = b\n    reveal(a.x)",

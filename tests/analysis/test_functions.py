@@ -118,7 +118,6 @@ EXPRESSIONS = {
     "i / 2": "array[float32]",
     "abs(h)": "array[float16]",
     "h[0, None, ..., :1]": "array[float16]",
-    "h.size": "int",
     "h.reshape(-1).transpose().sum(axis=0)": "array[float16]",
     "mx.concatenate([h, f])": "array[float32]",
     "mx.array(0.5, dtype=unknown)": "array",

@@ -93,7 +93,7 @@ def decorated(machine: Machine, frame: Frame, node: ast.FunctionDef | ast.AsyncF
             if type(owner) is FunctionValue and one.attr == "vjp":
                 machine.backward[owner.node] = function
             continue
-        if name in library_functions.TRANSPARENT:
+        if name in library_functions.TRANSPARENT or name.startswith("pytest.mark."):
             continue
         if name in library_functions.TRANSFORMS and not isinstance(one, ast.Call):
             value = bounded(TransformedFunction(name, value))

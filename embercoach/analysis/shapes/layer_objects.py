@@ -154,6 +154,6 @@ def make_layer(
         machine.heap.objects[made.number] = Attributes({"layers": layers})
     elif name in LAYERS:
         set_layer(machine, frame, node, made, arguments, keywords)
-    else:
+    elif name != "mlx.nn.Module":  # which only holds what the program sets
         return UNKNOWN
     return made

@@ -119,7 +119,7 @@ def call_name(
         return handler(machine, frame, node, arguments, keywords)
     if name in TRANSFERS:
         return _call_function(machine, frame, node, name, arguments, keywords)
-    if name in LAYERS or name == "mlx.nn.Sequential":
+    if name in LAYERS or name in ("mlx.nn.Sequential", "mlx.nn.Module"):
         return make_layer(machine, frame, node, name, arguments, keywords)
     if name in SAME_FUNCTIONS and arguments:
         return arguments[0]

@@ -17,7 +17,7 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     weak_kind,
 )
-from embercoach.analysis.shapes.attributes import attribute_of
+from embercoach.analysis.shapes.attributes import attribute_of, library_name
 from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, truth_of
@@ -408,6 +408,15 @@ def _mapped(
     return UNKNOWN
 
 
+def _module(
+    machine: Machine, frame: Frame, node: ast.AST, arguments: Arguments, keywords: Keywords
+) -> Any:
+    """``pytest.importorskip("mlx.core")``."""
+    name = arguments[0] if arguments else None
+    is_ours = isinstance(name, str) and name.partition(".")[0] == "mlx"
+    return library_name(str(name)) if is_ours else UNKNOWN
+
+
 HANDLERS: dict[str, Callable[[Machine, Frame, ast.AST, Arguments, Keywords], Any]] = {
     "builtins.len": _len,
     "builtins.int": _int,
@@ -447,6 +456,8 @@ HANDLERS: dict[str, Callable[[Machine, Frame, ast.AST, Arguments, Keywords], Any
     "builtins.super": _super_of,
     "builtins.print": _constant(None),
     "functools.partial": _partial,
+    "importlib.import_module": _module,
+    "pytest.importorskip": _module,
     "mlx.core.eval": _constant(None),
     "mlx.core.async_eval": _constant(None),
     "mlx.utils.tree_map": _tree_map,

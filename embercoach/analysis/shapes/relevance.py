@@ -84,7 +84,7 @@ def _scopes(tree: ast.Module) -> tuple[list[_Scope], set[str]]:
             scope.words.add(node.attr)  # type: ignore[attr-defined]
             pending.append((node.value, scope))  # type: ignore[attr-defined]
             continue
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
             imported.update(_imported(node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             scope = _Scope(node, scope)
@@ -101,10 +101,19 @@ def _scopes(tree: ast.Module) -> tuple[list[_Scope], set[str]]:
     return scopes, imported
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """The names that an import binds to modules or names of MLX."""
+def _imported(node: ast.Import | ast.ImportFrom | ast.Assign) -> list[str]:
+    """The names that an import binds to modules or names of MLX, or an assignment to modules."""
+    if isinstance(node, ast.Assign):
+        targets = node.targets if _imports(node.value) else []
+        return [one.id for one in targets if isinstance(one, ast.Name)]
     if isinstance(node, ast.ImportFrom):
         is_mlx = (node.module or "").partition(".")[0] in ("mlx", "mlx_lm")
         return [alias.asname or alias.name for alias in node.names] if is_mlx else []
     parts = [(alias.name.partition(".")[0], alias.asname) for alias in node.names]
     return [name or first for first, name in parts if first == "mlx"]
+
+
+def _imports(node: ast.expr) -> bool:
+    """``pytest.importorskip("mlx.core")``."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr in ("importorskip", "import_module")

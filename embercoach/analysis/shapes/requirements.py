@@ -169,7 +169,10 @@ class Requirements:
                 ahead = len(known.tail) - len(other.head)
                 if ahead >= 0:
                     return ArrayShape(known.head, known.middle, (*known.tail[:ahead], *tail))
-        return ArrayShape((), AxesSymbol(), tuple(tail))
+        # Whatever the other has there, the axes of the longer one remain.
+        longer = mine[: len(mine) - common] or theirs[: len(theirs) - common]
+        sizes = [self._common(size, ANY_INT, a, b) for size in longer]
+        return ArrayShape((), AxesSymbol(), (*sizes, *tail))
 
     def _common(self, m: Integer, n: Integer, a: ArrayShape, b: ArrayShape) -> Integer:
         """The size of an axis, of two that are equal unless one is 1."""

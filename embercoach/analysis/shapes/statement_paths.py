@@ -60,15 +60,20 @@ def _expression(machine: Machine, frame: Frame, node: ast.Expr) -> bool:
 
 
 def _exits(frame: Frame, node: ast.Call) -> bool:
-    """``sys.exit()``, ``exit()``."""
+    """``sys.exit()``, ``exit()``, ``pytest.skip()``."""
     func = node.func
     if type(func) is ast.Name:
         return func.id in ("exit", "quit") and frame.find(func.id) is None
     return (
         type(func) is ast.Attribute
         and type(func.value) is ast.Name
-        and (func.value.id, func.attr) in (("sys", "exit"), ("os", "_exit"), ("parser", "error"))
+        and f"{func.value.id}.{func.attr}" in _EXITS
     )
+
+
+_EXITS = frozenset(
+    ("sys.exit", "os._exit", "parser.error", "pytest.skip", "pytest.fail", "pytest.xfail")
+)
 
 
 # -- assignment ------------------------------------------------------------------------------

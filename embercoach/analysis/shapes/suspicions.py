@@ -241,10 +241,12 @@ def _over_all_axes(
     node: ast.AST, name: str, array: ShapedArray
 ) -> Iterator[tuple[ast.AST, str, str]]:
     """``mx.softmax(scores)`` of two or more axes."""
-    sizes = array.shape.sizes if type(array) is ShapedArray else None
-    if sizes is not None and sum(size != 1 for size in sizes) > 1:
-        short = name.rpartition(".")[2]
-        yield node, "API-006", f"`{short}` without `axis` reduces all {len(sizes)} axes"
+    if type(array) is not ShapedArray:
+        return
+    sizes = (*array.shape.head, *array.shape.tail)
+    if sum(type(size) is not int or size != 1 for size in sizes) > 1:
+        many = f"all {len(sizes)} axes" if array.shape.rank else "all axes"
+        yield node, "API-006", f"`{name.rpartition('.')[2]}` without `axis` reduces {many}"
 
 
 def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.AST, str]]:

@@ -115,7 +115,7 @@ def matmul_shape(
     rows = b.head[0] if b.rank == 1 else b.size(-2)
     if b.rank is None and b.least_rank < 2 and not b.tail[1:]:
         # It may be a vector, whose only axis is the inner one.
-        return unknown_shape()
+        return ArrayShape((), AxesSymbol(), (ANY_INT,) * max(a.least_rank - 1, 0))
     reason = f"the inner sizes of {a} and {b} are {a.size(-1)} and {rows}"
     # ``images @ texts`` of features each, in place of ``images @ texts.T``.
     is_pair = not is_layer and b.rank != 1 and isinstance(rows, SizeExpr)
@@ -128,7 +128,7 @@ def matmul_shape(
     if b.rank == 2:
         return with_last(without_last(a), b.head[1])
     if a.rank is None and a.least_rank < 2:
-        return ArrayShape((), AxesSymbol(), (b.size(-1),))
+        return ArrayShape((), AxesSymbol(), (*(ANY_INT,) * (b.least_rank - 2), b.size(-1)))
     batch = requirements.broadcast(without_last(a, 2), without_last(b, 2))
     return with_last(batch, a.size(-2), b.size(-1))
 
