@@ -16,7 +16,7 @@ from embercoach.analysis.shapes.python_values import LibraryName
 from embercoach.analysis.shapes.recorded_values import learn_before_joins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from pathlib import Path
 
     from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
@@ -116,7 +116,7 @@ class Machine:
         self.left *= TIMES_RECORDED if records else 1
         #: Below so many steps left, the function at hand is given up.
         self.floor = 0
-        self.events: dict[tuple[int, str], ShapeEvent] = {}
+        self.events: dict[tuple[int, Hashable], ShapeEvent] = {}
         self.trials = self.caught = 0
         #: Loops that are running.
         self.rounds = 0
@@ -248,7 +248,8 @@ class Machine:
         """Keep what happens on the path at hand; the first of its kind at each node."""
         for event in self.heap.facts.events:
             condition = event.condition
-            kind = event.code if condition is None else f"{condition.left} {condition.right}"
+            # Sizes of one name are of different things, in different runs.
+            kind = event.code if condition is None else (condition.left, condition.right)
             self.events.setdefault((id(event.node), kind), event)
         self.heap.facts.events = ()
         self.heap.facts.failed = False

@@ -128,6 +128,8 @@ def binary(
             ]
             or [UNKNOWN]
         )
+    if kind is ast.Pow and type(a) is int and type(b) is Place:
+        return ANY_INT  # ``2**bits``
     m, n = _integer_beside(machine, a, b), _integer_beside(machine, b, a)
     if m is not None and n is not None:
         return _integers(kind, m, n)

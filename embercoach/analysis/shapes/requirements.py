@@ -271,14 +271,16 @@ def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
     ``(B, S)``. Or the last one of a matrix is the first one of the other: ``(B, D)`` and
     ``(D, N)``.
     """
-    if a.rank is None or b.rank is None:
+    # Unknown axes ahead of others don't matter.
+    ends = [one.head or one.tail for one in (a, b)]
+    if any(one.head and one.middle is not None for one in (a, b)) or not all(ends):
         return False
-    shorter, longer = sorted((a.head, b.head), key=len)
+    shorter, longer = sorted(ends, key=len)
     sizes = [n for n in shorter if not (type(n) is int and n == 1)]
     if not sizes or not all(isinstance(n, SizeExpr) for n in (*sizes, longer[-1])):
         return False
-    if a.rank == b.rank:
-        return a.rank == 2 and any(
+    if len(shorter) == len(longer):
+        return a.rank == b.rank == 2 and any(
             m.head[-1] == n.head[0] and m.head[0] not in n.head for m, n in ((a, b), (b, a))
         )
     left = iter(longer)
