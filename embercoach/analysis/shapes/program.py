@@ -162,7 +162,11 @@ def _run_general(
     silent, left = machine.silent, machine.left
     machine.silent = silent or machine.keeps_records
     run_function(machine, frame, function.node, function, dict(names), is_root=True)
-    learned = {axes: machine.heap.shape(shape) for axes, shape in machine.heap.facts.axes.items()}
+    learned = {
+        axes: shape
+        for axes, known in machine.heap.facts.axes.items()
+        if (shape := machine.heap.shape(known)).rank is not None or machine.keeps_records
+    }
     machine.silent = silent
     machine.commit()
     if machine.keeps_records or (learned and left - machine.left < SHORT):
