@@ -227,11 +227,17 @@ class Machine:
             self.is_patched = True
 
     def commit(self) -> None:
-        """Keep what happens on the path at hand; the first of its kind at each node."""
+        """Keep what happens on the path at hand; the first of its kind at each node.
+
+        One of known axes takes the place of one of unknown axes, which says less of its sizes.
+        """
         for event in self.heap.facts.events:
             condition = event.condition
             kind = event.code if condition is None else f"{condition.left} {condition.right}"
-            self.events.setdefault((id(event.node), kind), event)
+            key = (id(event.node), kind)
+            known = self.events.setdefault(key, event)
+            if condition is not None and "..." in known.reason and "..." not in event.reason:
+                self.events[key] = event
         self.heap.facts.events = ()
         self.heap.facts.failed = False
 
