@@ -34,7 +34,7 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
         return None
     if condition.comparison is Comparison.DEGENERATE:
         names = sorted({s.name for n in (condition.left, condition.right) for s in _symbols(n)})
-        if not names:
+        if not names or _is_more_by_a_flag(condition.left, condition.right):
             return None
         return f"unless {' or '.join(names)} is {'1 or 0' if condition.allows_one else '0'}"
     left, right = reduced(with_wholes(condition.left), with_wholes(condition.right))
@@ -47,6 +47,16 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
     if not _are_apart(left, right, event, machine) or not _differ_in_general(left, right):
         return None
     return f"unless {left} equals {right}"
+
+
+def _is_more_by_a_flag(left: Integer, right: Integer) -> bool:
+    """Return whether sizes are as ``D`` and ``D * (both + 1)``, where ``both`` is often 0."""
+    for flag in _symbols(left) ^ _symbols(right):
+        terms = [t for n in (left, right) if isinstance(n, SizeExpr) for t in n.terms if flag in t]
+        without = [substituted(n, {flag: 0}) for n in (left, right)]
+        if all(len(term) > 1 for term in terms) and without[0] == without[1] != 0:
+            return True
+    return False
 
 
 def _differ_in_general(left: Integer, right: Integer) -> bool:

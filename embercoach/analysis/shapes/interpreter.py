@@ -245,7 +245,10 @@ class Machine:
             self.is_patched = True
 
     def commit(self) -> None:
-        """Keep what happens on the path at hand; the first of its kind at each node."""
+        """Keep what happens on the path at hand; the first of its kind at each node.
+
+        One of known axes takes the place of one of unknown axes, which says less of its sizes.
+        """
         for event in self.heap.facts.events:
             condition = event.condition
             # Sizes of one name are of different things, in different runs.
