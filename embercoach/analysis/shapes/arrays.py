@@ -34,29 +34,29 @@ class AxesSymbol:
         serial: distinguishes it from all others.
         joined: for axes in the join of two paths: the shapes on these, and the tail of the join.
         ahead: how many axes of the array precede these.
-        behind: how many follow.
+        after: how many follow.
         is_given: whether the array is a parameter or a field.
     """
 
-    __slots__ = ("ahead", "behind", "is_given", "joined", "name", "serial")
+    __slots__ = ("ahead", "after", "is_given", "joined", "name", "serial")
 
-    def __init__(self, name: str = "", ahead: int = 0, behind: int = 0) -> None:
+    def __init__(self, name: str = "", ahead: int = 0, after: int = 0) -> None:
         """Make a symbol that differs from all others."""
         self.name = name
-        self.ahead, self.behind = ahead, behind
+        self.ahead, self.after = ahead, after
         self.is_given = False
         self.joined: tuple[ArrayShape, ArrayShape, tuple[Integer, ...]] | None = None
         self.serial = next(_serial)
 
-    def inner(self, ahead: int, behind: int) -> AxesSymbol:
+    def inner(self, ahead: int, after: int) -> AxesSymbol:
         """The axes without the first and the last ones."""
-        made = AxesSymbol(self.name, self.ahead + ahead, self.behind + behind)
+        made = AxesSymbol(self.name, self.ahead + ahead, self.after + after)
         made.is_given = self.is_given
         return made
 
     def axis_name(self, at: int) -> str:
         """The name of an axis, counted from the end if negative: ``x.0``."""
-        number = at + self.ahead if at >= 0 else at - self.behind
+        number = at + self.ahead if at >= 0 else at - self.after
         return f"{self.name or 'n'}.{number}"
 
     def __repr__(self) -> str:

@@ -177,7 +177,7 @@ def _learned(value: Any, facts: Facts) -> Any:
 
 
 def _common(values: list[Any]) -> Any:
-    """What is known of one of some values."""
+    """The common part of some values."""
     flat = [one for value in values for one in _options(value)]
     kinds = {tuple if type(one) is list else type(one) for one in flat}
     if kinds == {tuple}:

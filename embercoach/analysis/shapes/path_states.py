@@ -375,8 +375,8 @@ class Heap:
         if shape.middle is not None or known.least_rank > number:
             return
         if known.middle is not None:
-            ahead, behind = len(known.head), number - len(known.tail)
-            self.bind_axes(known.middle, ArrayShape(shape.head[ahead:behind]))
+            start, end = len(known.head), number - len(known.tail)
+            self.bind_axes(known.middle, ArrayShape(shape.head[start:end]))
             known = self.shape(known)
         if len(known.head) == number:
             for a, b in zip(known.head, shape.head, strict=True):
@@ -388,9 +388,9 @@ class Heap:
         while shape.middle is not None and shape.least_rank < number:
             made = self.last_axes.get(shape.middle)
             if made is None:
-                name = shape.middle.name or "n"
-                last = symbol(f"{name}.{-len(shape.tail) - 1}", is_named=False, place=shape.middle)
-                made = ArrayShape((), AxesSymbol(shape.middle.name), (last,))
+                axes = shape.middle
+                last = symbol(axes.axis_name(-1), is_named=False, place=axes)
+                made = ArrayShape((), axes.inner(0, 1), (last,))
                 self.last_axes[shape.middle] = made
             self.facts.axes[shape.middle] = made
             shape = self.shape(shape)

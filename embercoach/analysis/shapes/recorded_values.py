@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.python_values import FunctionValue
 
 
-#: Files beside a module that are read for what they import of it, and their bytes.
+#: Files next to a module that are read for what they import of it, and their bytes.
 MOST_BESIDE, LARGEST_BESIDE = 200, 1 << 20
 
 
@@ -51,7 +51,7 @@ def _mentions(path: Path, name: str) -> bool:
 def is_special(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
     """Return whether callers in other files may pass arrays of other shapes than this call's.
 
-    Here that has a batch of 1 and sizes without names, or fixed ones beside unknown axes.
+    Here that has a batch of 1 and sizes without names, or fixed ones next to unknown axes.
     """
     is_private = function.name.startswith("_") and function.name != "__call__"
     values = list(names.values())[function.cls is not None :]

@@ -238,7 +238,7 @@ def _is_same_length(signal: Signal, lengths: TransformLengths) -> bool:
 
 
 def _length(signal: Signal) -> Length | None:
-    """What the inverse was given, or the transform."""
+    """The length that the inverse was given, or the transform."""
     return signal.length or signal.spectrum.length
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
     from embercoach.checks.arrays.shape_nodes import LocatedNode
 
-#: The rules of errors that have one of their own, by operation.
+#: By operation: the rule of its errors, where that is a separate one.
 _ERRORS = {"mlx.core.split": "API-009", "mlx.core.array.split": "API-009"}
 #: Calls that lead to an operation, of which a finding shows so many.
 MOST_CALLERS = 3

@@ -160,7 +160,7 @@ def _plain_template(
 
 
 def _known_values(fact: CallFact, name: str, length: int, module: Module) -> tuple[Any, ...]:
-    """What the inference of shapes knows of the items of a list; None for each unknown one."""
+    """The items of a list, by the inference of shapes; None for each unknown one."""
     argument = fact.keyword(name)
     call = None if fact.visit is None else fact.visit.node
     values = None if argument is None else value_at(module, argument.node, call)

@@ -110,7 +110,7 @@ def attention(
 
 
 def attention_result(given: tuple[object, ...], result: object) -> object:
-    """What a program's own function of this name returns, of queries, keys and values.
+    """The result of a program's own function of this name, for queries, keys and values.
 
     Args:
         given: its arguments.
