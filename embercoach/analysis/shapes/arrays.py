@@ -38,7 +38,7 @@ class AxesSymbol:
         is_given: whether the array is a parameter or a field.
     """
 
-    __slots__ = ("ahead", "after", "is_given", "joined", "name", "serial")
+    __slots__ = ("after", "ahead", "is_given", "joined", "name", "serial")
 
     def __init__(self, name: str = "", ahead: int = 0, after: int = 0) -> None:
         """Make a symbol that differs from all others."""

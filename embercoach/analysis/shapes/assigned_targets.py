@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import (
     PARAMETERS,
@@ -17,7 +17,6 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.interpreter import Machine, link
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import joined_items
-from embercoach.analysis.shapes.path_states import Frame, joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -37,6 +36,10 @@ from embercoach.analysis.shapes.size_integers import (
     symbol,
 )
 from embercoach.analysis.shapes.table_calls import call_table
+from embercoach.analysis.shapes.value_joins import joined_values
+
+if TYPE_CHECKING:
+    from embercoach.analysis.shapes.path_states import Frame
 
 
 @link("assign")

@@ -14,7 +14,6 @@ from embercoach.analysis.shapes.arrays import (
 )
 from embercoach.analysis.shapes.host_arrays import host_attribute
 from embercoach.analysis.shapes.interpreter import call
-from embercoach.analysis.shapes.path_states import joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
@@ -35,6 +34,7 @@ from embercoach.analysis.shapes.requirements import sizes_of
 from embercoach.analysis.shapes.size_integers import ANY_INT
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table_calls import array_of_place, call_table
+from embercoach.analysis.shapes.value_joins import joined_values
 from embercoach.analysis.values.promotion import DTYPES
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from embercoach.analysis.shapes.arrays import ArrayShape, AxesSymbol
     from embercoach.analysis.shapes.interpreter import Machine
-    from embercoach.analysis.shapes.path_states import Facts, Heap
+    from embercoach.analysis.shapes.learned_facts import Facts
+    from embercoach.analysis.shapes.path_states import Heap
     from embercoach.analysis.shapes.size_integers import Integer, SizeSymbol
 
 

@@ -22,7 +22,7 @@ from embercoach.analysis.shapes.interpreter import Machine, assign, call, evalua
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
-from embercoach.analysis.shapes.path_states import Frame, is_invariant, joined_values, next_serials
+from embercoach.analysis.shapes.path_states import Frame, next_serials
 from embercoach.analysis.shapes.python_values import (
     DictReference,
     Entries,
@@ -50,6 +50,7 @@ from embercoach.analysis.shapes.table_calls import (
     new_dict,
     new_list,
 )
+from embercoach.analysis.shapes.value_joins import is_invariant, joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

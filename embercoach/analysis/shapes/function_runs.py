@@ -20,7 +20,7 @@ from embercoach.analysis.shapes.attributes import (
 from embercoach.analysis.shapes.call_memo import remembered
 from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, link
 from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
-from embercoach.analysis.shapes.path_states import Frame, Joiner, joined_values
+from embercoach.analysis.shapes.path_states import Frame
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
@@ -45,6 +45,7 @@ from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compar
 from embercoach.analysis.shapes.table.mlx_lm import attention_result
 from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
+from embercoach.analysis.shapes.value_joins import Joiner, joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, weak_kind
-from embercoach.analysis.shapes.path_states import Frame, Heap, Joiner
+from embercoach.analysis.shapes.path_states import Frame, Heap
 from embercoach.analysis.shapes.python_values import LibraryName
 from embercoach.analysis.shapes.recorded_values import learn_before_joins
+from embercoach.analysis.shapes.value_joins import Joiner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -18,7 +18,7 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.interpreter import MOST_RESULTS, Machine
-from embercoach.analysis.shapes.path_states import Facts, shape_under
+from embercoach.analysis.shapes.learned_facts import Facts, shape_under
 from embercoach.analysis.shapes.program import run_program
 from embercoach.analysis.shapes.python_values import Items, ListReference, Options, Truth
 from embercoach.analysis.shapes.source_files import shapes_of, source_file

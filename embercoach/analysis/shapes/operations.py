@@ -25,7 +25,6 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.host_arrays import host_arithmetic
-from embercoach.analysis.shapes.path_states import joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -61,6 +60,7 @@ from embercoach.analysis.shapes.table_calls import (
     integer_of_place,
     new_list,
 )
+from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

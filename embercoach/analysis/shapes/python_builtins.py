@@ -22,7 +22,6 @@ from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, truth_of
 from embercoach.analysis.shapes.path_conditions import is_instance
-from embercoach.analysis.shapes.path_states import joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
@@ -55,6 +54,7 @@ from embercoach.analysis.shapes.table_calls import (
     new_dict,
     new_list,
 )
+from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,16 +20,10 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
 from embercoach.analysis.shapes.interpreter import SPLIT, Machine, executes
 from embercoach.analysis.shapes.iterated_values import elements_of
+from embercoach.analysis.shapes.learned_facts import shape_under
 from embercoach.analysis.shapes.operations import binary, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
-from embercoach.analysis.shapes.path_states import (
-    Frame,
-    Snapshot,
-    changed_between,
-    is_invariant,
-    joined_values,
-    shape_under,
-)
+from embercoach.analysis.shapes.path_states import Frame, Snapshot, changed_between
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
@@ -41,6 +35,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
 )
 from embercoach.analysis.shapes.size_integers import ANY_INT, SizeSymbol, symbol
+from embercoach.analysis.shapes.value_joins import is_invariant, joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

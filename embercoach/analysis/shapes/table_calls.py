@@ -24,7 +24,6 @@ from embercoach.analysis.shapes.arrays import (
     ShapedArray,
     unknown_shape,
 )
-from embercoach.analysis.shapes.path_states import joined_values
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     DictReference,
@@ -56,6 +55,7 @@ from embercoach.analysis.shapes.size_integers import (
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table.layer_shapes import MadeLayer
 from embercoach.analysis.shapes.table.transfers import TRANSFERS
+from embercoach.analysis.shapes.value_joins import joined_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
