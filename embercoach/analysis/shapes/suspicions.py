@@ -28,6 +28,7 @@ from embercoach.analysis.shapes.size_integers import (
     Integer,
     SizeExpr,
     compare,
+    exact_quotient,
     product,
 )
 
@@ -175,21 +176,41 @@ def _differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
-    """The axis that a reshape keeps, with other elements before it than it had."""
+    """The axis whose elements a reshape mixes with those of others.
+
+    A reshape splits axes, and merges neighbours. Then of the numbers of elements ahead of two axes,
+    before and after it, one divides the other.
+    """
     if before.rank is None or after.rank is None:
         return None
     if 1 in after.head and 1 not in before.head:
         return None  # one of the axes is meant to be of size 1
+    if ANY_INT in before.head or ANY_INT in after.head:
+        return _kept_axis(before, after)
+    if compare(product(before.head), product(after.head)) is not Comparison.EQUAL:
+        return None
+    for at in range(1, len(before.head)):
+        ahead = product(before.head[:at])
+        for end in range(1, len(after.head)):
+            now = product(after.head[:end])
+            if not isinstance(ahead, SizeExpr) or not isinstance(now, SizeExpr):
+                continue
+            if exact_quotient(ahead, now) is None and exact_quotient(now, ahead) is None:
+                return before.head[at]
+    return None
+
+
+def _kept_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
+    """The axis that a reshape keeps, with more elements ahead of it than it has after."""
     for at, size in enumerate(before.head):
-        if not isinstance(size, SizeExpr):
+        if not isinstance(size, SizeExpr) or before.head.count(size) != 1:
             continue
-        if before.head.count(size) != 1 or after.head.count(size) != 1:
+        if after.head.count(size) != 1:
             continue
         ahead = product(before.head[:at])
         now = product(after.head[: after.head.index(size)])
-        if ahead is ANY_INT or now is ANY_INT:
-            continue
-        if compare(ahead, now) is not Comparison.EQUAL and _same_factors(before, after):
+        quotient = exact_quotient(ahead, now) if isinstance(ahead, SizeExpr) else None
+        if isinstance(quotient, SizeExpr):
             return size
     return None
 
@@ -200,11 +221,6 @@ def _is_shift(array: ShapedArray, after: ArrayShape) -> bool:
         return False
     is_cut = array.origin is not None and array.origin.name.endswith("__getitem__")
     return is_cut or any(isinstance(n, SizeExpr) and len(n.terms) > 1 for n in after.head)
-
-
-def _same_factors(before: ArrayShape, after: ArrayShape) -> bool:
-    """Return whether both shapes are products of the same sizes."""
-    return compare(product(before.head), product(after.head)) is Comparison.EQUAL
 
 
 def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
