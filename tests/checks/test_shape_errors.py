@@ -56,6 +56,8 @@ BY_NAME = [
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, H * D)"),
     ("004", "B, H, S, D = x.shape", "return x.reshape(B, S, -1)"),
     ("", "B, H, S, D = x.shape", "return x.swapaxes(1, 2).reshape(B, S, -1)"),
+    ("004", "B, C, H, W = x.shape", "return x.reshape(B, H, W, C)"),
+    ("", "B, T, D = x.shape", "return x.reshape(B, T // 2, 2 * D)"),
     # The shapes have the same axes, in other places.
     ("003", "n = y.shape[0]", "return mx.zeros((n, x.shape[1])) * mx.zeros((n,))"),
     ("002", "n = y.shape[0]", "return mx.zeros((2, n)) @ mx.zeros((x.shape[1], n))"),
