@@ -21,6 +21,7 @@ from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
     Comparison,
     Integer,
+    SizeExpr,
     add,
     at_least,
     compare,
@@ -82,6 +83,8 @@ def reshaped(requirements: Requirements, shape: ArrayShape, target: ArrayShape) 
     else:
         whole, shared = (ANY_INT if target.middle is not None else shape.elements), False
     if not inferred:
+        if shape.rank is not None and compare(part, whole) is Comparison.POSSIBLE:
+            part, whole = _without_common_sums(others, shape.head)
         _same_number(requirements, part, whole, reason, degenerate=shared)
         return target
     if type(part) is int and part == 0:
@@ -96,6 +99,20 @@ def reshaped(requirements: Requirements, shape: ArrayShape, target: ArrayShape) 
         return ArrayShape(sizes)
     first = len(target.head)
     return ArrayShape(sizes[:first], target.middle, sizes[first:])
+
+
+def _without_common_sums(
+    others: list[Integer], sizes: tuple[Integer, ...]
+) -> tuple[Integer, Integer]:
+    """The products of sizes, without the sums in both: what is learned of the rest is simpler."""
+    left = list(sizes)
+    rest = []
+    for size in others:
+        if isinstance(size, SizeExpr) and len(size.terms) > 1 and size in left:
+            left.remove(size)
+        else:
+            rest.append(size)
+    return product(rest), product(left)
 
 
 def _same_number(
