@@ -83,7 +83,8 @@ def reshaped(requirements: Requirements, shape: ArrayShape, target: ArrayShape) 
     else:
         whole, shared = (ANY_INT if target.middle is not None else shape.elements), False
     if not inferred:
-        if shape.rank is not None and compare(part, whole) is Comparison.POSSIBLE:
+        ranks = shape.rank, target.rank
+        if None not in ranks and compare(part, whole) is Comparison.POSSIBLE:
             part, whole = _without_common_sums(others, shape.head)
         _same_number(requirements, part, whole, reason, degenerate=shared)
         return target
