@@ -200,8 +200,9 @@ def quantized_matmul(  # noqa: PLR0913, PLR0917
     rest = without_last(left.shape)
     if batch.rank == 0 or (left.shape.rank is not None and left.shape.rank <= 2):
         return ShapedArray(with_last(rest, outer), dtype)
-    if left.shape.rank is None and left.shape.least_rank < 2:
-        return ShapedArray(with_last(unknown_shape(), outer), dtype)
+    if left.shape.rank is None:  # of an input with 2 axes, the result has no more
+        known = () if left.shape.least_rank < 2 else (left.shape.size(-2),)
+        return ShapedArray(with_last(unknown_shape(), *known, outer), dtype)
     common = requirements.broadcast(without_last(left.shape, 2), batch)
     return ShapedArray(with_last(common, left.shape.size(-2), outer), dtype)
 
