@@ -77,7 +77,7 @@ def suspicions_of(
         yield from _over_all_axes(node, name, arguments[0])
     elif name in _RESHAPES and arrays:
         axis = moved_axis(arrays[0].shape, result.shape)
-        if axis is not None and not _is_shift(arrays[0], result.shape):
+        if axis is not None and not _is_shift(arrays[0], result.shape) and not _is_of_weight(node):
             reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
             yield node, "SHAPE-004", reason
     elif name in PAIRED and len(arrays) == 2:
@@ -198,6 +198,13 @@ def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
             if exact_quotient(ahead, now) is None and exact_quotient(now, ahead) is None:
                 return before.head[at]
     return None
+
+
+def _is_of_weight(node: ast.AST) -> bool:
+    """Return whether a call reshapes a weight: what is loaded may have the axes of torch."""
+    return any(
+        isinstance(one, ast.Attribute) and one.attr.endswith("weight") for one in ast.walk(node)
+    )
 
 
 def _kept_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
