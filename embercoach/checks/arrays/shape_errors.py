@@ -50,15 +50,15 @@ def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
 def _report(
     event: ShapeEvent, machine: Machine, module: Module, nodes: ShapeNodes
 ) -> Iterator[Report]:
-    found = nodes.find(event.node)
-    if found is None:
-        return
     code, doubt = event.code or _ERRORS.get(event.operation, "SHAPE-001"), ""
     if event.condition is not None:
         code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
         doubt = (unmeant(event, machine) or "").removeprefix("unless ")
         if not doubt:
             return
+    found = nodes.find(event.node)
+    if found is None:
+        return
     remedy = remedy_of(event, code, found.node, module)
     yield Report(
         code,
