@@ -166,7 +166,10 @@ class Machine:
             if self.left < self.floor:
                 raise BudgetError
             if at in repeated and frame.splits < MOST_SPLITS and isinstance(node, ast.If):
-                return SPLIT[0](self, frame, node, body[at + 1 :])
+                goes_on = SPLIT[0](self, frame, node, body[at + 1 :])
+                if goes_on is not None:
+                    return goes_on
+                continue
             handler = EXECUTORS.get(type(node))
             if handler is not None and handler(self, frame, node) is False:
                 return False
@@ -322,8 +325,9 @@ EVALUATORS: dict[type[ast.AST], Evaluator] = {}
 EXECUTORS: dict[type[ast.AST], Executor] = {}
 
 
-#: Runs an ``if`` and all that follows it, once for each branch.
-SPLIT: list[Callable[[Machine, Frame, ast.If, list[ast.stmt]], bool]] = []
+#: Runs an ``if`` and all that follows it, once for each branch; None where only one is possible,
+#: and what follows is left to run.
+SPLIT: list[Callable[[Machine, Frame, ast.If, list[ast.stmt]], bool | None]] = []
 
 
 #: Functions of modules that import this one's users, by name.

@@ -176,14 +176,15 @@ def _branches(
     return True
 
 
-def _split(machine: Machine, frame: Frame, node: ast.If, rest: list[ast.stmt]) -> bool:
-    """Run an ``if`` and all that follows it, once for each branch: it is tested there again."""
+def _split(machine: Machine, frame: Frame, node: ast.If, rest: list[ast.stmt]) -> bool | None:
+    """Run an ``if`` and all that follows it, once for each branch: it is tested there again.
+
+    None where the branch is known and goes on.
+    """
     truth = truth_of(machine, machine.evaluate(frame, node.test))
     if type(truth) is bool:
         assume(machine, frame, node.test, truth, truth)
-        return machine.execute(frame, node.body if truth else node.orelse) and machine.execute(
-            frame, rest
-        )
+        return None if machine.execute(frame, node.body if truth else node.orelse) else False
 
     def run(holds: bool, body: list[ast.stmt]) -> Callable[[], bool]:
         return lambda: (
