@@ -77,6 +77,8 @@ _SQUARING = ("square", "power", "__pow__")
 _MEANS = ("mean", "sum")
 #: What ``Origin.name`` says of values that several calls have made.
 CENTERED, SQUARED, LOG_NORMALIZED, WEIGHTED_LOGS = "centered", "squared", "logs", "weighted logs"
+#: One number for values that are normalized along an axis, each row by itself.
+OF_ALL_ROWS = "of all rows"
 
 
 def with_origin(
@@ -91,6 +93,8 @@ def with_origin(
         return replace(result, origin=first.origin)  # an activation
     if name in REDUCTIONS or name in NORMALIZING:
         axes = axes_of(arguments, keywords, first.shape)
+        if _is_of_all_rows(name, first, arguments, keywords):
+            return replace(result, origin=Origin(OF_ALL_ROWS, node, first.shape))
         return replace(result, origin=Origin(name, node, first.shape, axes))
     if name in SELECTING:
         axes = axes_of(arguments, keywords, first.shape, 2 if name.endswith("_axis") else 1)
@@ -102,9 +106,19 @@ def with_origin(
     if name.startswith("mlx.nn.") or name in EXPLICIT:
         return replace(result, origin=Origin(name, node, first.shape))
     known = [one for one in arrays if one.origin is not None]
-    if len(known) == 1 and known[0].shape == result.shape and _is_elementwise(name, arrays):
+    if known and known[0].shape == result.shape and _is_elementwise(name, arrays, known):
         return replace(result, origin=known[0].origin)
     return result
+
+
+def _is_of_all_rows(
+    name: str, array: ShapedArray, arguments: list[Any], keywords: dict[str, Any]
+) -> bool:
+    """Return whether a call reduces all axes of values that are normalized along one."""
+    origin = array.origin
+    if origin is None or name in NORMALIZING or len(arguments) > 1 or "axis" in keywords:
+        return False
+    return origin.name in NORMALIZING and len(origin.axes) == 1 and array.shape.rank != 1
 
 
 def is_layer(array: ShapedArray, name: str) -> bool:
@@ -130,8 +144,11 @@ def reduced_axis(arguments: list[Any]) -> ast.AST | None:
     return None
 
 
-def _is_elementwise(name: str, arrays: list[ShapedArray]) -> bool:
-    return len(arrays) == 1 or name in PAIRED
+def _is_elementwise(name: str, arrays: list[ShapedArray], known: list[ShapedArray]) -> bool:
+    """Return whether each element comes from those of the arrays whose origin is known."""
+    if name == "mlx.core.where":
+        return all(one.origin is known[0].origin for one in known)
+    return len(known) == 1 and (len(arrays) == 1 or name in PAIRED)
 
 
 def _combined(

@@ -41,7 +41,13 @@ from embercoach.analysis.shapes.python_values import (
     options_of,
 )
 from embercoach.analysis.shapes.requirements import axis_symbols
-from embercoach.analysis.shapes.size_integers import ANY_INT, multiply, subtract, symbol
+from embercoach.analysis.shapes.size_integers import (
+    ANY_INT,
+    SizeExpr,
+    multiply,
+    subtract,
+    symbol,
+)
 from embercoach.analysis.shapes.table.array_members import ArrayAt
 from embercoach.analysis.shapes.table_calls import (
     as_integer,
@@ -448,7 +454,7 @@ def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, index
         return UNKNOWN
     key = (id(owner), f"[{index!r}]")
     item = machine.open_attributes.get(key)
-    if item is None and type(index) in (int, str):
+    if item is None and type(index) in (int, str, SizeExpr):
         item = Place(f"{owner.name}[{index}]", is_setting=True, scope=owner)
         machine.open_attributes[key] = item
     return UNKNOWN if item is None else item

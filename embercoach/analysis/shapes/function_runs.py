@@ -639,6 +639,17 @@ def _says_something(machine: Machine, function: FunctionValue, names: dict[str, 
     return first is not UNKNOWN and not (type(first) is Place and not first.is_setting)
 
 
+def _is_of_unlike_objects(
+    machine: Machine, function: FunctionValue, names: dict[str, Any]
+) -> bool:
+    """Return whether a method's object is any of several, of which each has other sizes."""
+    if function.cls is None or not names:
+        return False
+    owner = next(iter(names.values()))
+    held = machine.heap.objects.get(owner.number) if type(owner) is ObjectReference else None
+    return type(held) is Attributes and held.is_summary and ANY_INT in held.values.values()
+
+
 def run_function(
     machine: Machine,
     caller: Frame,
@@ -669,7 +680,8 @@ def run_function(
     if machine.keeps_records and not is_root and is_special(machine, function, names):
         machine.special.add(function.node)
     elif not machine.trials and _says_something(machine, function, names):
-        machine.reached.add(function.node)
+        if is_root or not _is_of_unlike_objects(machine, function, names):
+            machine.reached.add(function.node)
     machine.active.append(function)
     outer_root, heap.is_root = heap.is_root, is_root
     apply_annotations(machine, frame, function)

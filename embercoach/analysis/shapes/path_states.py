@@ -401,8 +401,10 @@ class Heap:
             fresh: gets the symbols made for sizes that differ; those in it stay as they are.
             is_invariant: what decides between the paths is the same whenever they are reached.
         """
+        # Arguments may be such that no call takes a path; settings and loops take all of them.
+        counts = self.is_root or is_invariant or fresh is not None
         if a.facts.failed is not b.facts.failed:
-            return self._without_failed(a, b)
+            return self._without_failed(a, b, counts=counts)
         joiner = Joiner(a.facts, b.facts, fresh, is_invariant=is_invariant)
         names = joiner.mapping(a.names, b.names)
         heap = {**b.heap, **a.heap}
@@ -413,17 +415,17 @@ class Heap:
                 continue
             heap[number] = old if narrows else joiner.object(held, other)
             changes = _with_change(changes, number, held, narrows=narrows)
-        return Snapshot(names, heap, self._common(joiner), changes)
+        return Snapshot(names, heap, self._common(joiner, counts=counts), changes)
 
-    def _without_failed(self, a: Snapshot, b: Snapshot) -> Snapshot:
+    def _without_failed(self, a: Snapshot, b: Snapshot, *, counts: bool) -> Snapshot:
         """The one of two states in which nothing raises."""
         failed, other = (a, b) if a.facts.failed else (b, a)
         events = failed.facts.events
-        added = events if self.is_root else _of_any_path(events)
+        added = events if counts else _of_any_path(events)
         other.facts.events = _united(other.facts.events, added)
         return other
 
-    def _common(self, joiner: Joiner) -> Facts:
+    def _common(self, joiner: Joiner, *, counts: bool) -> Facts:
         """Return the facts learned on both paths."""
         a, b = joiner.a, joiner.b
         facts = common_facts(a, b)
@@ -432,7 +434,7 @@ class Heap:
             shape = joiner.shape(shape_under(a, known), shape_under(b, known))
             if shape.rank is not None:  # both paths have learned how many axes there are
                 facts.axes[axes] = shape
-        if self.is_root or a.failed:
+        if counts or a.failed:
             facts.events = _united(a.events, b.events)
         else:
             both = tuple(event for event in a.events if event in b.events)

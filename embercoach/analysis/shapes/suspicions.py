@@ -14,6 +14,7 @@ from embercoach.analysis.shapes.axis_origins import (
     EXPLICIT,
     LINEAR,
     NORMALIZING,
+    OF_ALL_ROWS,
     PAIRED,
     REDUCTIONS,
     SELECTING,
@@ -83,6 +84,7 @@ def suspicions_of(
     elif name in PAIRED and len(arrays) == 2:
         yield from _paired(node, arrays[0], arrays[1])
         yield from _without_axis(arrays[0], arrays[1])
+        yield from _of_all_rows(name, arrays[0], arrays[1])
     elif name == "mlx.core.einsum":
         yield from _weighted_einsum(arguments)
     elif name == "mlx.core.array.__getitem__" and arrays:
@@ -308,6 +310,28 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
         if origin.before == other.shape and origin.axes[0] != -rank:
             reason = f"{reduced.shape} is broadcast along axis {origin.axes[0]} of {other.shape}"
             yield origin.node, "SHAPE-003", reason
+
+
+def _of_all_rows(
+    name: str, a: ShapedArray, b: ShapedArray
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """``probs > probs.min()``: each row of probabilities is compared with the least of all rows."""
+    for one, other in ((a, b), (b, a)):
+        origin = one.origin
+        if origin is None or origin.name != OF_ALL_ROWS or origin.before != other.shape:
+            continue
+        if other.shape.rank is not None or name.rpartition(".")[2] in _COMPARISONS:
+            what = f"all axes of {other.shape}, whose rows are normalized one by one"
+            yield origin.node, "SHAPE-007", f"`{_called(origin.node)}` over {what}"
+
+
+_COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal"))
+
+
+def _called(node: ast.AST) -> str:
+    """The last name of what a call calls."""
+    func = getattr(node, "func", None)
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "call")
 
 
 def _weighted_einsum(arguments: list[Any]) -> Iterator[tuple[ast.AST, str, str]]:

@@ -298,8 +298,11 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
         held = machine.heap.read(value.number)
         if type(held) is Items and held.items is not None:
             return tuple(_as_size(machine, item) for item in held.items)
-    if type(value) is Options and None in value.values:
-        return one_of([_as_size(machine, v) if type(v) is Place else v for v in value.values])
+    if type(value) is Options:
+        # Of one of some numbers, what they have in common is passed.
+        return joined_values(
+            [_as_size(machine, v) if type(v) is Place else v for v in value.values]
+        )
     return value
 
 
