@@ -50,12 +50,9 @@ def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
 def _report(
     event: ShapeEvent, machine: Machine, module: Module, nodes: ShapeNodes
 ) -> Iterator[Report]:
-    code, doubt = event.code or _ERRORS.get(event.operation, "SHAPE-001"), ""
-    if event.condition is not None:
-        code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
-        doubt = (unmeant(event, machine) or "").removeprefix("unless ")
-        if not doubt:
-            return
+    code, doubt = _rule_of(event, machine)
+    if event.condition is not None and not doubt:
+        return
     found = nodes.find(event.node)
     if found is None:
         return
@@ -93,33 +90,45 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
     for event in machine.events.values():
         path = event.file.path
         is_passed = event.code == "SHAPE-006" and isinstance(event.node, ast.arg)
-        if path == module.path or event.condition is not None or (event.code and not is_passed):
+        if path == module.path or (event.code and not is_passed):
+            continue
+        code, doubt = _rule_of(event, machine)
+        if event.condition is not None and not doubt:
             continue
         line = next((n for file, n in event.callers if file.path == module.path), None)
         call = None if line is None else nodes.call_at(line, ())
         if call is None:
             continue
         if path not in known:
-            known[path] = _raised_in(path, module)
+            known[path] = _reported_in(path, module)
         if id(event.node) in known[path]:
-            continue  # it raises for whatever is passed
+            continue  # it is reported for whatever is passed
         where = f" in {path.name}:{getattr(event.node, 'lineno', 0)}"
-        code = event.code or _ERRORS.get(event.operation, "SHAPE-001")
         yield Report(
             code,
             call.node,
             module.frame.place()._replace(statement=call.statement),
-            message=message_of(event, code, "", where),
+            message=message_of(event, code, doubt, where),
             help="Pass arrays and sizes that fit: `embercoach shapes FILE` prints the shapes",
             context="default",
         )
 
 
-def _raised_in(path: Path, module: Module) -> frozenset[int]:
-    """The operations that raise in a file by itself."""
+def _reported_in(path: Path, module: Module) -> frozenset[int]:
+    """The operations that raise in a file by itself, or are suspected to."""
     other = module.project.load(path, module.path.parent)
     machine = None if other is None else shapes_of(other)
     if machine is None:
         return frozenset()
     events = machine.events.values()
-    return frozenset(id(e.node) for e in events if e.condition is None and not e.code)
+    return frozenset(
+        id(e.node) for e in events if not e.code and (not e.condition or unmeant(e, machine))
+    )
+
+
+def _rule_of(event: ShapeEvent, machine: Machine) -> tuple[str, str]:
+    """The rule that an event breaks, and the condition under which it does not."""
+    if event.condition is None:
+        return event.code or _ERRORS.get(event.operation, "SHAPE-001"), ""
+    code = "SHAPE-003" if event.condition.adds_axes else "SHAPE-002"
+    return code, (unmeant(event, machine) or "").removeprefix("unless ")

@@ -51,6 +51,7 @@ def _messages(event: ShapeEvent, code: str, doubt: str, where: str) -> Iterator[
         yield prefix + _shortened(reason)
         yield prefix + _shortened(reason.rpartition(": ")[0] or reason)
     else:
+        name += where
         subject = f"{name} of {' and '.join(map(written, shapes))}"
         effect = f"raises unless {doubt}"
         if code == "SHAPE-003":
