@@ -20,7 +20,7 @@ from embercoach.analysis.shapes.attributes import (
 from embercoach.analysis.shapes.call_memo import remembered
 from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, link
 from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
-from embercoach.analysis.shapes.path_states import Frame
+from embercoach.analysis.shapes.path_states import Frame, Heap, Snapshot
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     BoundFunction,
@@ -639,9 +639,7 @@ def _says_something(machine: Machine, function: FunctionValue, names: dict[str, 
     return first is not UNKNOWN and not (type(first) is Place and not first.is_setting)
 
 
-def _is_of_unlike_objects(
-    machine: Machine, function: FunctionValue, names: dict[str, Any]
-) -> bool:
+def _is_of_unlike_objects(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
     """Return whether a method's object is any of several, of which each has other sizes."""
     if function.cls is None or not names:
         return False
@@ -679,11 +677,16 @@ def run_function(
     )
     if machine.keeps_records and not is_root and is_special(machine, function, names):
         machine.special.add(function.node)
-    elif not machine.trials and _says_something(machine, function, names):
-        if is_root or not _is_of_unlike_objects(machine, function, names):
-            machine.reached.add(function.node)
+    elif not machine.trials and (
+        is_root
+        or (
+            _says_something(machine, function, names)
+            and not _is_of_unlike_objects(machine, function, names)
+        )
+    ):
+        machine.reached.add(function.node)
     machine.active.append(function)
-    outer_root, heap.is_root = heap.is_root, is_root
+    outer, heap.is_root, heap.has_dropped = (heap.is_root, heap.has_dropped), is_root, False
     apply_annotations(machine, frame, function)
     try:
         if isinstance(function.node, ast.Lambda):
@@ -692,28 +695,35 @@ def run_function(
         if machine.keeps_records:
             frame.logged = []
         goes_on = machine.execute(frame, function.node.body)
-        assert frame.returns is not None
-        results = list(frame.returns)
+        results = list(frame.returns or ())
         if goes_on:
             results.append((None, heap.snapshot(frame)))
         if not results:
             return UNKNOWN
-        value, state = results[0]
-        for other, ended in results[1:]:
-            if state.facts.failed is ended.facts.failed:
-                value = Joiner(state.facts, ended.facts).value(value, other, "")
-            elif state.facts.failed:
-                value = other
-            state = heap.join(state, ended)
-        heap.restore(frame, state)
+        value = _joined_results(heap, frame, results)
     finally:
         machine.active.pop()
-        heap.is_root = outer_root
+        if heap.has_dropped:
+            machine.reached.discard(function.node)  # look whether it does for any caller
+        heap.is_root, heap.has_dropped = outer
     machine.note_records(frame)
     if frame.yielded:
         return Iterator(None, joined_values(frame.yielded))
     value = compare_returned(machine, frame, function, heap.value(value))
     return machine.note_result(function, value)
+
+
+def _joined_results(heap: Heap, frame: Frame, results: list[tuple[Any, Snapshot]]) -> Any:
+    """Go on after any ``return`` of a function, with what they have in common."""
+    value, state = results[0]
+    for other, ended in results[1:]:
+        if state.facts.failed is ended.facts.failed:
+            value = Joiner(state.facts, ended.facts).value(value, other, "")
+        elif state.facts.failed:
+            value = other
+        state = heap.join(state, ended)
+    heap.restore(frame, state)
+    return value
 
 
 #: By the type of what is called.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
+    from embercoach.analysis.shapes.path_states import Snapshot
     from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue, ModuleValue
     from embercoach.analysis.shapes.requirements import Condition
     from embercoach.analysis.shapes.shape_annotations import WrittenShape
@@ -144,6 +145,8 @@ class Machine:
         #: Sizes of two axes of one weight: what takes one of them gives the other.
         self.unlike: set[frozenset[Integer]] = set()
         self.silent = False
+        #: The states after the branches of an ``if``, where an array has fewer axes in one.
+        self.parted: tuple[Snapshot, Snapshot] | None = None
         #: Whether numbers that get a name are symbols; where not, the names of each number.
         self.names_numbers = False
         self.named_numbers: dict[int, set[str]] = {}
@@ -166,13 +169,18 @@ class Machine:
             if self.left < self.floor:
                 raise BudgetError
             if at in repeated and frame.splits < MOST_SPLITS and isinstance(node, ast.If):
-                goes_on = SPLIT[0](self, frame, node, body[at + 1 :])
+                goes_on: bool | None = LINKS["split"](self, frame, node, body[at + 1 :])
                 if goes_on is not None:
                     return goes_on
                 continue
             handler = EXECUTORS.get(type(node))
             if handler is not None and handler(self, frame, node) is False:
                 return False
+            if self.parted is not None:
+                states, self.parted = self.parted, None
+                rest = body[at + 1 :]
+                if rest and frame.splits < MOST_SPLITS and isinstance(node, ast.If):
+                    return bool(LINKS["part"](self, frame, states, rest))
         return True
 
     def _repeated_tests(self, body: list[ast.stmt]) -> frozenset[int]:
@@ -323,11 +331,6 @@ def _name_of(node: ast.expr) -> str:
 #: By type of node: expressions give values, statements False where the program can't go on.
 EVALUATORS: dict[type[ast.AST], Evaluator] = {}
 EXECUTORS: dict[type[ast.AST], Executor] = {}
-
-
-#: Runs an ``if`` and all that follows it, once for each branch; None where only one is possible,
-#: and what follows is left to run.
-SPLIT: list[Callable[[Machine, Frame, ast.If, list[ast.stmt]], bool | None]] = []
 
 
 #: Functions of modules that import this one's users, by name.

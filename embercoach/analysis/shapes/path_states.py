@@ -167,6 +167,8 @@ class Heap:
         self.facts = Facts({}, {}, {}, {})
         #: Whether the function at hand was not called: all of its branches count.
         self.is_root = True
+        #: Whether the function at hand raises on a path that no call may take.
+        self.has_dropped = False
         self.changes: Change | None = None
         self.reads: set[int] | None = None
         self.ranks: dict[AxesSymbol, SizeSymbol] = {}
@@ -422,6 +424,7 @@ class Heap:
         failed, other = (a, b) if a.facts.failed else (b, a)
         events = failed.facts.events
         added = events if counts else _of_any_path(events)
+        self.has_dropped = self.has_dropped or len(added) < len(events)
         other.facts.events = _united(other.facts.events, added)
         return other
 
@@ -439,6 +442,8 @@ class Heap:
         else:
             both = tuple(event for event in a.events if event in b.events)
             facts.events = _united(both, _of_any_path((*a.events, *b.events)))
+            if any(e not in both and not (e.condition or e.code) for e in (*a.events, *b.events)):
+                self.has_dropped = True
         return facts
 
 

@@ -18,7 +18,7 @@ from embercoach.analysis.shapes.arrays import (
     weak_kind,
 )
 from embercoach.analysis.shapes.assigned_targets import assign_target, bind_name, extend, scope_of
-from embercoach.analysis.shapes.interpreter import SPLIT, Machine, executes
+from embercoach.analysis.shapes.interpreter import Machine, executes, link
 from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.learned_facts import shape_under
 from embercoach.analysis.shapes.operations import binary, truth_of
@@ -165,17 +165,57 @@ def _branches(
     heap = machine.heap
     start = heap.snapshot(frame)
     result: Snapshot | None = None
+    parted: tuple[Snapshot, Snapshot] | None = None
     for at, branch in enumerate(branches):
         heap.restore(frame, start if at == len(branches) - 1 else start.copy())
         if branch():
             ended = heap.snapshot(frame)
-            result = ended if result is None else heap.join(result, ended, is_invariant=invariant)
+            if result is None:
+                result = ended
+                continue
+            before, result = result, heap.join(result, ended, is_invariant=invariant)
+            parted = (before, ended) if _differ_in_rank(before, ended) else None
     if result is None:
         return False
     heap.restore(frame, result)
+    machine.parted = parted
     return True
 
 
+def _differ_in_rank(a: Snapshot, b: Snapshot) -> bool:
+    """Return whether an array of one name has more axes in one of two states."""
+    if a.facts.failed or b.facts.failed:
+        return False
+    return any(
+        type(value) is ShapedArray
+        and type(other := b.names.get(name)) is ShapedArray
+        and value.shape.rank != other.shape.rank
+        and None not in (value.shape.rank, other.shape.rank)
+        for name, value in a.names.items()
+    )
+
+
+@link("part")
+def _part(
+    machine: Machine, frame: Frame, states: tuple[Snapshot, Snapshot], rest: list[ast.stmt]
+) -> bool:
+    """Run what follows the branches of an ``if`` after each of them."""
+
+    def run(state: Snapshot) -> Callable[[], bool]:
+        def go_on() -> bool:
+            machine.heap.restore(frame, state)
+            return machine.execute(frame, rest)
+
+        return go_on
+
+    frame.splits += 1
+    try:
+        return _branches(machine, frame, list(map(run, states)))
+    finally:
+        frame.splits -= 1
+
+
+@link("split")
 def _split(machine: Machine, frame: Frame, node: ast.If, rest: list[ast.stmt]) -> bool | None:
     """Run an ``if`` and all that follows it, once for each branch: it is tested there again.
 
@@ -203,9 +243,6 @@ def _split(machine: Machine, frame: Frame, node: ast.If, rest: list[ast.stmt]) -
         )
     finally:
         frame.splits -= 1
-
-
-SPLIT.append(_split)
 
 
 @executes(ast.Match)

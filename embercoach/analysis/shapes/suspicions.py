@@ -312,9 +312,7 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
             yield origin.node, "SHAPE-003", reason
 
 
-def _of_all_rows(
-    name: str, a: ShapedArray, b: ShapedArray
-) -> Iterator[tuple[ast.AST, str, str]]:
+def _of_all_rows(name: str, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
     """``probs > probs.min()``: each row of probabilities is compared with the least of all rows."""
     for one, other in ((a, b), (b, a)):
         origin = one.origin

@@ -36,7 +36,6 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     Truth,
     new_number,
-    one_of,
 )
 from embercoach.analysis.shapes.requirements import (
     ArgumentError,
