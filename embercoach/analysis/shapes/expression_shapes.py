@@ -20,6 +20,7 @@ from embercoach.analysis.shapes.arrays import (
 from embercoach.analysis.shapes.host_arrays import host_item
 from embercoach.analysis.shapes.interpreter import Machine, assign, call, evaluates
 from embercoach.analysis.shapes.iterated_values import elements_of
+from embercoach.analysis.shapes.layer_objects import as_array
 from embercoach.analysis.shapes.operations import MOST_ITEMS, binary, compared, negated, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
 from embercoach.analysis.shapes.path_states import Frame, next_serials
@@ -449,15 +450,24 @@ def _of_object(
 
 
 def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, index: Any) -> Any:
-    """An item of a setting: a setting as well."""
+    """An item of a setting: a setting as well; part of what must be an array."""
     if not owner.is_setting:
-        return UNKNOWN
+        if not _is_of_axes(index) or frame.module.has_other_arrays:
+            return UNKNOWN
+        return _of_array(machine, frame, node, as_array(machine, owner), index)
     key = (id(owner), f"[{index!r}]")
     item = machine.open_attributes.get(key)
     if item is None and type(index) in (int, str, SizeExpr):
         item = Place(f"{owner.name}[{index}]", is_setting=True, scope=owner)
         machine.open_attributes[key] = item
     return UNKNOWN if item is None else item
+
+
+def _is_of_axes(index: Any) -> bool:
+    """Return whether an index is one that arrays alone take: ``x[:, None]``."""
+    return type(index) is tuple and any(
+        type(one) is slice or one is None or one is Ellipsis for one in index
+    )
 
 
 def _of_string(machine: Machine, frame: Frame, node: ast.AST, owner: str, index: Any) -> Any:

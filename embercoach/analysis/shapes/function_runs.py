@@ -422,7 +422,7 @@ def call_function(
 def _may_run(machine: Machine, frame: Frame, function: FunctionValue) -> bool:
     """Return whether a function is worth running, and is not running already."""
     return (
-        is_relevant(function, is_shown=machine.keeps_records)
+        is_relevant(function)
         and frame.depth < DEEPEST
         and not any(one.node is function.node for one in machine.active)
     )

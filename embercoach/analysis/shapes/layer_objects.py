@@ -63,6 +63,8 @@ def call_layer(
     given = tuple(
         as_array(machine, value) if at == 0 else value for at, value in enumerate(arguments)
     )
+    if callee.library in _OF_LAST_AXIS and given and type(given[0]) is ShapedArray:
+        machine.heap.learn_last_axes(given[0].shape, 1)
     return call_transfer(
         machine,
         frame,
@@ -72,6 +74,12 @@ def call_layer(
         given,
         keywords,
     )
+
+
+#: Layers whose weight says how many elements the last axis of their input has.
+_OF_LAST_AXIS = frozenset(
+    f"mlx.nn.{name}" for name in ("Linear", "QuantizedLinear", "LayerNorm", "RMSNorm")
+)
 
 
 def as_array(machine: Machine, value: Any) -> Any:

@@ -71,9 +71,7 @@ def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
             if function.node in machine.special:
                 machine.records.pop(function.node, None)
                 machine.reached.discard(function.node)
-            if function.node not in machine.reached and is_relevant(
-                function, is_shown=machine.keeps_records
-            ):
+            if function.node not in machine.reached and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
                 _run_root(machine, module, function, cls)

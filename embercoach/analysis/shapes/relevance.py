@@ -19,12 +19,9 @@ SMALL = 80
 _known: WeakKeyDictionary[ast.Module, frozenset[ast.AST]] = WeakKeyDictionary()
 
 
-def is_relevant(function: FunctionValue, *, is_shown: bool = False) -> bool:
-    """Return whether a function, or what it names, computes with MLX, or is small.
-
-    ``is_shown``: a layer that names other layers alone counts as well.
-    """
-    if is_shown and function.name == "__call__" and function.cls is not None:
+def is_relevant(function: FunctionValue) -> bool:
+    """Return whether a function, or what it names, computes with MLX, or is a layer's or small."""
+    if function.name == "__call__" and function.cls is not None:
         return True
     file: SourceFile = function.frame.module
     found = _known.get(file.tree)
