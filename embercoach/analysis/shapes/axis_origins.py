@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
+from embercoach.analysis.shapes.size_integers import ANY_INT, Integer
 
 if TYPE_CHECKING:
     import ast
@@ -72,11 +73,18 @@ SELECTING = frozenset(
     for owner in ("", "array.")
     for name in ("sort", "topk", "take_along_axis", "partition")
 )
+#: Functions that give the order of values along an axis.
+ORDERING = frozenset(
+    f"mlx.core.{owner}{name}" for owner in ("", "array.") for name in ("argsort", "argpartition")
+)
+REPEATING = "mlx.core.repeat"
 LINEAR = "mlx.nn.Linear"
 _SQUARING = ("square", "power", "__pow__")
 _MEANS = ("mean", "sum")
 #: What ``Origin.name`` says of values that several calls have made.
 CENTERED, SQUARED, LOG_NORMALIZED, WEIGHTED_LOGS = "centered", "squared", "logs", "weighted logs"
+#: Scores with something added that is the same along their last axis.
+SHIFTED = "shifted"
 #: One number for values that are normalized along an axis, each row by itself.
 OF_ALL_ROWS = "of all rows"
 
@@ -96,9 +104,15 @@ def with_origin(
         if _is_of_all_rows(name, first, arguments, keywords):
             return replace(result, origin=Origin(OF_ALL_ROWS, node, first.shape))
         return replace(result, origin=Origin(name, node, first.shape, axes))
-    if name in SELECTING:
-        axes = axes_of(arguments, keywords, first.shape, 2 if name.endswith("_axis") else 1)
+    if name in SELECTING or name in ORDERING or name == REPEATING:
+        at = 2 if name.endswith(_COUNTED) else 1
+        is_named = "axis" in keywords or len(arguments) > at or name == REPEATING
+        axes = axes_of(arguments, keywords, first.shape, at) if is_named else (-1,)
         return replace(result, origin=Origin(name, node, first.shape, axes))
+    if _is_order(first) and name.endswith("__getitem__") and _are_slices(arguments[1]):
+        return replace(result, origin=first.origin)
+    if name == "mlx.core.add" and len(arrays) == 2 and _is_same_along_last(*arrays):
+        return replace(result, origin=Origin(SHIFTED, node, result.shape, (-1,)))
     combined = _combined(name, arrays, arguments)
     if combined:
         meaning, origin = combined
@@ -109,6 +123,39 @@ def with_origin(
     if known and known[0].shape == result.shape and _is_elementwise(name, arrays, known):
         return replace(result, origin=known[0].origin)
     return result
+
+
+#: Calls whose second argument is a number or an index, and the third the axis.
+_COUNTED = ("_axis", "argpartition", "partition", "topk", REPEATING)
+
+
+def _is_same_along_last(a: ShapedArray, b: ShapedArray) -> bool:
+    """Return whether one of two arrays has one element along the last axis, and the other more."""
+    for one, other in ((a, b), (b, a)):
+        if (
+            one.shape.least_rank < 2
+            or not other.shape.least_rank
+            or not _is_one(one.shape.size(-1))
+        ):
+            continue
+        is_more = other.shape.size(-1) is not ANY_INT and not _is_one(other.shape.size(-1))
+        return is_more and (one.origin is None or one.origin.name not in REDUCTIONS)
+    return False
+
+
+def _is_one(size: Integer) -> bool:
+    return type(size) is int and size == 1
+
+
+def _is_order(array: ShapedArray) -> bool:
+    return array.origin is not None and array.origin.name in ORDERING
+
+
+def _are_slices(index: Any) -> bool:
+    return all(
+        type(one) is slice or one is Ellipsis
+        for one in (index if type(index) is tuple else (index,))
+    )
 
 
 def _is_of_all_rows(

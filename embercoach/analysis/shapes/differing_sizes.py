@@ -19,6 +19,7 @@ from embercoach.analysis.shapes.size_integers import (
     with_wholes,
     without_common_factors,
 )
+from embercoach.analysis.shapes.suspicions import HEADS
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
@@ -146,12 +147,11 @@ def _are_of_other_kinds(left: Integer, right: Integer) -> bool:
         axis = other.symbol if isinstance(other, SizeExpr) else None
         if setting is None or axis is None or setting.is_local or not axis.is_local:
             continue
-        if setting.name.endswith(_HEADS) and axis.name.lower().strip("_") in _AXES:
+        if setting.name.endswith(HEADS) and axis.name.lower().strip("_") in _AXES:
             return True
     return False
 
 
-_HEADS = ("heads", "head")
 #: Names of axes of batches and of positions.
 _AXES = frozenset(
     [

@@ -15,9 +15,12 @@ from embercoach.analysis.shapes.axis_origins import (
     LINEAR,
     NORMALIZING,
     OF_ALL_ROWS,
+    ORDERING,
     PAIRED,
     REDUCTIONS,
+    REPEATING,
     SELECTING,
+    SHIFTED,
     SQUARED,
     WEIGHTED_LOGS,
     axes_of,
@@ -36,6 +39,8 @@ from embercoach.analysis.shapes.size_integers import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: What the names of numbers of heads end with.
+HEADS = ("heads", "head")
 #: Layers that normalize the last axis.
 _ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
@@ -81,6 +86,8 @@ def suspicions_of(
         if axis is not None and not _is_shift(arrays[0], result.shape) and not _is_of_weight(node):
             reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
             yield node, "SHAPE-004", reason
+        else:
+            yield from _copies_ahead(node, arrays[0], result.shape)
     elif name in PAIRED and len(arrays) == 2:
         yield from _paired(node, arrays[0], arrays[1])
         yield from _without_axis(arrays[0], arrays[1])
@@ -89,6 +96,11 @@ def suspicions_of(
         yield from _weighted_einsum(arguments)
     elif name == "mlx.core.array.__getitem__" and arrays:
         yield from _rows_by_rows(node, arrays[0], arguments[1])
+        yield from _by_order(node, arrays[0], arguments[1])
+    elif name in NORMALIZING and arrays:
+        yield from _shifted(name, arrays[0], axes_of(arguments, keywords, arrays[0].shape))
+    elif name in _ROTATIONS and arrays:
+        yield from _rotated(node, arrays[0].shape)
     elif name == "mlx.core.matmul" and len(arrays) == 2:
         yield from _weighted(arrays[0])
     if arrays:
@@ -121,8 +133,8 @@ def _other_axis(
     origin = first.origin
     if origin is None:
         return
-    if name in REDUCTIONS or short == "cumsum":
-        axes = axes_of(arguments, keywords, first.shape)
+    if name in REDUCTIONS or name in ORDERING or short == "cumsum":
+        axes = axes_of(arguments, keywords, first.shape, 2 if short == "argpartition" else 1)
         if not _differ(axes, origin.axes):
             return
         # Where one of the axes is the last, the other one is at fault.
@@ -136,6 +148,13 @@ def _other_axis(
             )
         elif origin.name == WEIGHTED_LOGS and short in ("sum", "mean"):
             yield at, f"{where} probabilities {along}"
+        elif origin.name in NORMALIZING and (
+            short == "cumsum" or (name in ORDERING and axes[0] == -1)
+        ):
+            yield (
+                origin.node if name in ORDERING else node,
+                f"{where} values that are normalized {along}",
+            )
         elif origin.name in SELECTING and short == "cumsum":
             yield (
                 at,
@@ -301,14 +320,16 @@ def out_of_bounds(node: ast.AST, array: Any, index: Any) -> Iterator[tuple[ast.A
 def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
     """``x - x.mean(axis=1)``: the mean of a row is combined with a column, for any sizes."""
     for reduced, other in ((a, b), (b, a)):
-        origin, rank = reduced.origin, other.shape.rank
+        origin, shape = reduced.origin, other.shape
         if origin is None or origin.name not in REDUCTIONS or len(origin.axes) != 1:
             continue
-        if rank is None or rank < 2 or reduced.shape.rank != rank - 1:
+        if shape.least_rank < 2 or origin.before != shape:
             continue
+        if reduced.shape.least_rank != shape.least_rank - 1:
+            continue  # it keeps the axis
         # Without the first axis, the others stay where they are.
-        if origin.before == other.shape and origin.axes[0] != -rank:
-            reason = f"{reduced.shape} is broadcast along axis {origin.axes[0]} of {other.shape}"
+        if origin.axes[0] != -shape.rank if shape.rank else origin.axes[0] == -1:
+            reason = f"{reduced.shape} is broadcast along axis {origin.axes[0]} of {shape}"
             yield origin.node, "SHAPE-003", reason
 
 
@@ -364,6 +385,75 @@ def _rows_by_rows(
     rows, number = array.shape.head[0], chosen.shape.head[0]
     if isinstance(rows, SizeExpr) and rows == number and array.shape.least_rank > 1:
         yield node, "SHAPE-003", f"each row of {array.shape} gets the elements of all {rows} rows"
+
+
+def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[ast.AST, str, str]]:
+    """``probs[..., mx.argsort(probs)]``: each row gets the elements in the orders of all rows."""
+    if not isinstance(index, tuple) or not index or not isinstance(index[-1], ShapedArray):
+        return
+    origin, others = index[-1].origin, index[:-1]
+    if origin is None or origin.name not in ORDERING or origin.before != array.shape:
+        return
+    if array.shape.rank != 1 and all(type(one) is slice or one is Ellipsis for one in others):
+        reason = f"each row of {array.shape} gets the elements in the orders of all rows"
+        yield node, "SHAPE-003", reason
+
+
+def _shifted(
+    name: str, scores: ShapedArray, axes: tuple[int, ...]
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """``mx.softmax(scores + mask[:, None, :, None], axis=-1)``: the mask changes nothing."""
+    origin = scores.origin
+    if origin is not None and origin.name == SHIFTED and axes == (-1,):
+        reason = f"what is added has one element along the last axis of {scores.shape}"
+        yield origin.node, "SHAPE-007", f"{reason}, and `{name.rpartition('.')[2]}` drops it"
+
+
+def _rotated(node: ast.AST, shape: ArrayShape) -> Iterator[tuple[ast.AST, str, str]]:
+    """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
+    size = shape.size(-2) if shape.rank == 4 else None
+    found = size.symbol if isinstance(size, SizeExpr) else None
+    if found is not None and not found.is_local and found.name.endswith(HEADS):
+        yield node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
+
+
+_ROTATIONS = frozenset(("mlx.core.fast.rope", "mlx.nn.RoPE"))
+
+
+def _copies_ahead(
+    node: ast.AST, array: ShapedArray, after: ArrayShape
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """``mx.repeat(x, n, axis=0).reshape(n, ...)``: copies are next to each other, not ahead."""
+    origin = array.origin
+    if origin is None or origin.name != REPEATING or len(origin.axes) != 1:
+        return
+    before, number = origin.before, _argument(origin.node, 1, "repeats")
+    at = origin.axes[0] + (before.rank or 0)
+    if before.rank is None or at < 0 or before.head[at] == 1 or before.head[:at] != after.head[:at]:
+        return
+    sizes = _sizes_of(node)
+    if number is None or at >= len(sizes) or ast.dump(sizes[at]) != ast.dump(number):
+        return
+    if after.rank != before.rank:
+        yield node, "SHAPE-004", f"from {array.shape} to {after} copies and elements are mixed"
+
+
+def _argument(call: ast.AST, at: int, name: str) -> ast.expr | None:
+    """The expression of an argument of a function; None if it isn't there."""
+    if not isinstance(call, ast.Call):
+        return None
+    named = [one.value for one in call.keywords if one.arg == name]
+    return named[0] if named else call.args[at] if at < len(call.args) else None
+
+
+def _sizes_of(call: ast.AST) -> list[ast.expr]:
+    """The sizes that a ``reshape`` names."""
+    if not isinstance(call, ast.Call):
+        return []
+    sizes = call.args
+    if sizes and isinstance(sizes[-1], (ast.Tuple, ast.List)):
+        sizes = sizes[-1].elts
+    return sizes
 
 
 def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
