@@ -136,7 +136,7 @@ def _of_array(machine: Machine, frame: Frame, node: ast.AST, owner: ShapedArray,
 def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, name: str) -> Any:
     """An attribute of something unknown: of an array, where only arrays have it."""
     if name in ARRAY_MEMBERS and (not owner.is_setting or name in _PLAINLY_ARRAYS):
-        if frame.module.has_other_arrays:
+        if frame.may_see_other_arrays():
             return UNKNOWN
         array = array_of_place(owner)
         machine.heap.facts.places[owner] = array

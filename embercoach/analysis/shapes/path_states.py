@@ -97,6 +97,10 @@ class Frame:
             frame = frame.outer
         return None
 
+    def may_see_other_arrays(self) -> bool:
+        """Return whether unknown values may be arrays of another library than MLX."""
+        return self.module.has_other_arrays or any(map(self.find, ("torch", "jax", "tf")))
+
 
 class Change(NamedTuple):
     """A change of what is known of an object on a path, and the change before it.

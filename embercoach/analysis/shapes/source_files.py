@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.project.module import Module
 
 #: Libraries whose values have methods of arrays, with other parameters.
-OTHER_ARRAYS = ("import torch", "from torch", "import jax", "from jax", "import tensorflow")
+OTHER_ARRAYS = frozenset(("torch", "jax", "tensorflow"))
 
 
 def source_file(module: Module) -> SourceFile | None:
@@ -22,15 +23,30 @@ def source_file(module: Module) -> SourceFile | None:
         return None
     if module.shape_source is None:
         found = _SourceFiles(module)
-        text = module.source.replace("jaxtyping", "")  # annotates MLX's arrays, too
         module.shape_source = SourceFile(
             module.path,
             module.parsed.outline,
             found.find,
-            has_other_arrays=any(name in text for name in OTHER_ARRAYS),
+            has_other_arrays=_imports_other_arrays(module.parsed.outline.body),
             source=module.source,
         )
     return module.shape_source
+
+
+def _imports_other_arrays(body: list[ast.stmt]) -> bool:
+    """Return whether statements import such a library outside functions."""
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names.append(getattr(node, "module", None) or "")
+            if any(name.partition(".")[0] in OTHER_ARRAYS for name in names):
+                return True
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            parts = [node.body, getattr(node, "orelse", [])]
+            parts += [one.body for one in getattr(node, "handlers", [])]
+            if any(map(_imports_other_arrays, parts)):
+                return True
+    return False
 
 
 class _SourceFiles:
