@@ -639,6 +639,15 @@ def _says_something(machine: Machine, function: FunctionValue, names: dict[str, 
     return first is not UNKNOWN and not (type(first) is Place and not first.is_setting)
 
 
+def _is_of_numbers(machine: Machine, names: dict[str, Any]) -> bool:
+    """Return whether a call passes an array of which all sizes are numbers above 1."""
+    shapes = [machine.heap.value(v).shape for v in names.values() if type(v) is ShapedArray]
+    return any(
+        shape.rank and shape.rank > 1 and all(type(n) is int for n in shape.head)
+        for shape in shapes
+    )
+
+
 def _is_of_unlike_objects(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> bool:
     """Return whether a method's object is any of several, of which each has other sizes."""
     if function.cls is None or not names:
@@ -685,6 +694,8 @@ def run_function(
         )
     ):
         machine.reached.add(function.node)
+        if not is_root and _is_of_numbers(machine, names):
+            machine.numeric.add(function.node)
     machine.active.append(function)
     outer, heap.is_root, heap.has_dropped = (heap.is_root, heap.has_dropped), is_root, False
     apply_annotations(machine, frame, function)

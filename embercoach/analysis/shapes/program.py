@@ -71,10 +71,14 @@ def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
             if function.node in machine.special:
                 machine.records.pop(function.node, None)
                 machine.reached.discard(function.node)
-            if function.node not in machine.reached and is_relevant(function):
+            is_open = function.node not in machine.reached or function.node in machine.numeric
+            if is_open and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
+                known = machine.events.copy() if function.node in machine.numeric else None
                 _run_root(machine, module, function, cls)
+                if known is not None:
+                    _keep_meanings(machine, known)
         if with_names and has_equal_numbers:
             _run_with_names(machine, file)
     if machine.is_patched:
@@ -82,6 +86,13 @@ def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
     for values in machine.records.values():
         name_axes(values.values())
     return machine
+
+
+def _keep_meanings(machine: Machine, known: dict[Any, ShapeEvent]) -> None:
+    """Drop what sizes may do that calls with numbers don't do; keep mixed and other axes."""
+    machine.events = {
+        key: event for key, event in machine.events.items() if key in known or event.code
+    }
 
 
 def _run_with_names(machine: Machine, file: SourceFile) -> None:

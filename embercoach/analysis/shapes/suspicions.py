@@ -235,12 +235,22 @@ def _kept_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
             continue
         if after.head.count(size) != 1:
             continue
+        if _is_swapped(before, after, at):
+            return size
         ahead = product(before.head[:at])
         now = product(after.head[: after.head.index(size)])
         quotient = exact_quotient(ahead, now) if isinstance(ahead, SizeExpr) else None
         if isinstance(quotient, SizeExpr):
             return size
     return None
+
+
+def _is_swapped(before: ArrayShape, after: ArrayShape, at: int) -> bool:
+    """Return whether a reshape moves an axis, ``(B, T, ?)`` to ``(B, ?, T)``, and keeps others."""
+    if before.rank != after.rank or after.head.index(before.head[at]) == at:
+        return False
+    others = [n for n in before.head if isinstance(n, SizeExpr) and n != before.head[at]]
+    return 1 not in after.head and any(after.head.count(n) == 1 for n in others)
 
 
 def _is_shift(array: ShapedArray, after: ArrayShape) -> bool:

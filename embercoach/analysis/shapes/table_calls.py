@@ -10,7 +10,7 @@ from itertools import product as combinations
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
-from embercoach.analysis.shapes import axis_origins, suspicions
+from embercoach.analysis.shapes import axis_origins, suspicions, torch_meanings
 from embercoach.analysis.shapes.arrays import (
     ANY_BOOL,
     UNKNOWN,
@@ -382,6 +382,8 @@ def _call_once(
     except (TypeError, KeyError):
         return UNKNOWN
     _note_bounds(machine, frame, node, name, given)
+    for reason in torch_meanings.misread_arguments(node, name, given, named):
+        machine.add_event(frame, node, reason, None, name, torch_meanings.CODE)
     if requirements.axes or requirements.conditions:
         cause = axis_origins.reduced_axis(given) if requirements.conditions else None
         learn(machine, frame, cause or node, name, requirements)

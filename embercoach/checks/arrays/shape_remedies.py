@@ -82,6 +82,10 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
         remedies = (_written_shape,)
     elif code == "SHAPE-007":
         return Remedy("Use the same axis in both calls")
+    elif code == "SHAPE-008":
+        if "lengths" in event.reason:
+            return Remedy("Pass the positions at which parts begin: the sums of the lengths")
+        return Remedy("Swap two axes with `swapaxes`; `transpose` takes the order of all axes")
     elif code in _BY_CODE:
         remedies = (_BY_CODE[code],)
     else:

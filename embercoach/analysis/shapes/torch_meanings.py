@@ -1,0 +1,104 @@
+"""Arguments that MLX accepts and that mean something else in torch: SHAPE-008."""
+
+from __future__ import annotations
+
+import ast
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from embercoach.analysis.shapes.arrays import ShapedArray
+from embercoach.analysis.shapes.axis_origins import axes_of
+from embercoach.analysis.shapes.size_integers import (
+    Comparison,
+    Integer,
+    SizeExpr,
+    add,
+    at_least,
+    compare,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CODE = "SHAPE-008"
+_TRANSPOSES = frozenset(("mlx.core.transpose", "mlx.core.permute_dims", "mlx.core.array.transpose"))
+_SPLITS = frozenset(("mlx.core.split", "mlx.core.array.split"))
+
+
+def misread_arguments(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any]
+) -> Iterator[str]:
+    """Find what a call's arguments mean in torch and not in MLX: a reason for each.
+
+    Args:
+        node: the call.
+        name: of what is called.
+        arguments: by position.
+        keywords: by name.
+    """
+    if not isinstance(node, ast.Call) or not arguments:
+        return
+    if name in _TRANSPOSES:
+        axes = _written_axes(node, is_method=name.startswith("mlx.core.array."))
+        if len(axes) > 1 and axes == list(range(len(axes))):
+            yield f"`transpose` to the axes {', '.join(map(str, axes))} changes nothing"
+    elif name in _SPLITS:
+        named = _named_lengths(node, 0 if name.startswith("mlx.core.array.") else 1)
+        yield from _lengths(named, arguments, keywords)
+
+
+def _written_axes(node: ast.Call, *, is_method: bool) -> list[object]:
+    """The axes that a call names by numbers; empty if it computes some."""
+    given = node.args if is_method else node.args[1:]
+    given = given or [one.value for one in node.keywords if one.arg == "axes"]
+    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+        given = given[0].elts
+    if not all(isinstance(one, ast.Constant) for one in given):
+        return []
+    return [one.value for one in given if isinstance(one, ast.Constant)]
+
+
+def _lengths(named: str, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[str]:
+    """``mx.split(x, [a, b], axis=-1)`` of an axis of a + b: lengths, not positions."""
+    parts = keywords.get("indices_or_sections", arguments[1] if len(arguments) > 1 else None)
+    if type(parts) in (int, SizeExpr):
+        return
+    sizes = parts if isinstance(parts, (tuple, list)) else ()
+    if len(sizes) > 1 and all(type(one) in (int, SizeExpr) for one in sizes):
+        size = _split_size(arguments, keywords)
+        is_rising = all(at_least(after, before) for before, after in pairwise(sizes))
+        if size is not None and not is_rising:
+            if compare(reduce(add, sizes), size) is Comparison.EQUAL:
+                written = ", ".join(map(str, sizes))
+                yield f"`split` takes positions, and ({written}) are lengths of {size} elements"
+            return
+    if named:
+        yield f"`split` takes positions, and `{named}` has lengths"
+
+
+def _split_size(arguments: list[Any], keywords: dict[str, Any]) -> Integer | None:
+    """The size of the axis that is split; None if it is unknown."""
+    array = arguments[0]
+    if type(array) is not ShapedArray:
+        return None
+    shape = array.shape
+    if "axis" not in keywords and len(arguments) < 3:
+        return shape.head[0] if shape.head else None
+    axes = axes_of(arguments, keywords, shape, 2)
+    if not axes or not -shape.least_rank <= axes[0] < 0:
+        return None
+    return shape.size(axes[0])
+
+
+_LENGTHS = ("lengths", "lens", "split_sizes", "seqlens")
+_CUMULATED = ("cu_", "cum", "offset")
+
+
+def _named_lengths(node: ast.Call, at: int) -> str:
+    """The name of what is passed, or the list of it, where that says lengths; empty for others."""
+    found: ast.AST | None = node.args[at] if at < len(node.args) else None
+    while isinstance(found, ast.Call) and not found.args:  # ``lengths.tolist()``
+        found = found.func.value if isinstance(found.func, ast.Attribute) else None
+    name = str(getattr(found, "attr", getattr(found, "id", "")))
+    return name if name.endswith(_LENGTHS) and not name.startswith(_CUMULATED) else ""
