@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol, ShapedArray
+from embercoach.analysis.shapes.described_shapes import described_shapes
 from embercoach.analysis.shapes.python_values import LibraryName, Options, Place
 from embercoach.analysis.shapes.shape_annotations import (
     comment_behind,
@@ -88,6 +89,8 @@ def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, Writt
             written = comment_of_parameter(frame.module.source, parameter, end)
         if written is not None:
             found[parameter.arg] = written
+    names = frozenset(one.arg for one in (*parameters, *given.kwonlyargs)) - found.keys()
+    found.update(described_shapes(function.node, names, frame.module.source))
     return found
 
 
@@ -102,7 +105,7 @@ def apply_annotations(machine: Machine, frame: Frame, function: FunctionValue) -
     passed = {name: _array_of(machine, frame.names.get(name)) for name in written}
     for name, shape in written.items():
         array = passed[name]
-        if array is not None and not is_unknown(array.shape):
+        if array is not None and not is_unknown(array.shape) and not shape.is_described:
             _compare_passed(machine, frame, name, shape, array.shape)
             _learn_names(frame, shape, array.shape)
     axes: dict[str, AxesSymbol] = {}
@@ -176,7 +179,7 @@ def _with_shape(
 
     def size_of(dim: str) -> Integer:
         if dim not in frame.dims:
-            frame.dims[dim] = symbol(dim, place=function)
+            frame.dims[dim] = symbol(dim, place=None if written.is_described else function)
         return frame.dims[dim]
 
     made = replace(value, shape=written.shape(size_of, axes))

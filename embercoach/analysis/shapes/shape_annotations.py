@@ -37,6 +37,7 @@ class WrittenShape:
         middle: the name of unknown axes, empty for ``...``; None where there are none.
         tail: the sizes after them.
         is_typed: whether it is an annotation, whose names have one size each in a call.
+        is_described: whether it is from a description, whose names are no sizes of the program.
     """
 
     text: str
@@ -44,6 +45,7 @@ class WrittenShape:
     middle: str | None = None
     tail: tuple[ast.expr | None, ...] = ()
     is_typed: bool = False
+    is_described: bool = False
 
     def pairs(self, shape: ArrayShape) -> list[tuple[ast.expr | None, Integer]]:
         """The written sizes with those of a shape, as far as both are known."""

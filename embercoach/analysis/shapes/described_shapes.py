@@ -1,0 +1,124 @@
+"""Shapes of parameters that a function's docstring or first comment gives: ``x: (B, S, D)``."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import lru_cache
+
+from embercoach.analysis.shapes.shape_annotations import (
+    LONGEST,
+    WrittenShape,
+    commented_shape,
+)
+
+#: Lines of a docstring that are read.
+MOST_LINES = 200
+#: Words between a parameter's name and its shape that say that it is one.
+_OF_SHAPE = ("shape", "shaped", "shape:", "array", "tensor", "mx.array", "size")
+
+
+def described_shapes(
+    function: ast.AST, names: frozenset[str], source: str
+) -> dict[str, WrittenShape]:
+    """Read the shapes of parameters from a function's docstring and the comments after it.
+
+    Args:
+        function: that has a body.
+        names: of its parameters.
+        source: of its file.
+    """
+    body = getattr(function, "body", None)
+    if not isinstance(body, list) or not body:
+        return {}
+    found: dict[str, WrittenShape] = {}
+    described = _docstring_lines(body[0])
+    comments = _first_comments(function, body, source)
+    for at, line in enumerate((*described, *comments)):
+        if len(line) <= LONGEST and ("(" in line or "[" in line):
+            # Further down, a parameter is described where its name begins a line.
+            is_alone = 0 < at < len(described)
+            for name, shape in _shapes_in(line, names, is_alone=is_alone):
+                # One that is described in two ways is of neither for certain.
+                known = found.setdefault(name, shape)
+                if known.text != shape.text:
+                    found[name] = replace(known, head=(), middle="", tail=())
+    return {name: shape for name, shape in found.items() if shape.head or shape.tail}
+
+
+def _docstring_lines(node: ast.stmt) -> list[str]:
+    value = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+        return []
+    return value.value.splitlines()[:MOST_LINES]
+
+
+@lru_cache(maxsize=8)
+def _lines(source: str) -> list[str]:
+    return source.splitlines()
+
+
+def _first_comments(function: ast.AST, body: list[ast.stmt], source: str) -> list[str]:
+    """The lines of comments before a function's first statement, and after its docstring."""
+    found: list[str] = []
+    before = getattr(function, "lineno", 0)
+    for node in body[:2]:
+        lines = _lines(source)[before : node.lineno - 1]
+        found += [text[1:] for line in lines[-MOST_LINES:] if (text := line.strip())[:1] == "#"]
+        if not _docstring_lines(node):
+            break
+        before = node.end_lineno or node.lineno
+    return found
+
+
+def _shapes_in(
+    line: str, names: frozenset[str], *, is_alone: bool
+) -> list[tuple[str, WrittenShape]]:
+    """The parameters that a line names, each with the shape after its name.
+
+    ``is_alone``: the first word of the line alone may be one.
+    """
+    found = []
+    at, is_first = 0, True
+    while at < len(line) and (is_first or not is_alone):
+        end = at
+        while end < len(line) and (line[end].isalnum() or line[end] == "_"):
+            end += 1
+        if end == at:
+            at += 1
+            continue
+        name, is_own = line[at:end], line[at - 1 : at] not in (".", "'", '"') or at == 0
+        if name in names and is_own:
+            shape = _shape_after(line[end:], starts_line=is_first)
+            if shape is not None:
+                found.append((name, shape))
+        at, is_first = end, False
+    return found
+
+
+def _shape_after(text: str, *, starts_line: bool) -> WrittenShape | None:
+    """The shape in ``: (B, S)``, `` (B, S)``, or ``: queries of shape (B, S)`` in its own line."""
+    rest = text.lstrip("`* ")
+    direct = rest.lstrip(":= ").lstrip("` ")
+    if direct[:1] in ("(", "["):
+        shape = _shape_of(direct)
+        if shape is not None or not starts_line:
+            return shape
+    if not starts_line:
+        return None
+    if rest[:1] == "(":  # ``x (mx.array): of shape (B, S)``
+        rest = rest.partition(")")[2]
+    colon, described = rest[:1], rest[1:]
+    start = min((at for at in map(described.find, "([") if at >= 0), default=-1)
+    words = described[: max(start, 0)].lower().replace("`", " ").split()
+    if colon != ":" or not words or words[-1] not in _OF_SHAPE:
+        return None
+    return _shape_of(described[start:])
+
+
+def _shape_of(group: str) -> WrittenShape | None:
+    """The shape that a text begins with, if it is one of several axes."""
+    found = commented_shape(f"# {group}".encode())
+    if found is None or len(found.head) + len(found.tail) + (found.middle is not None) < 2:
+        return None
+    return replace(found, is_described=True)
