@@ -133,7 +133,7 @@ def test_reported(expression: str, code: str) -> None:
         "return m[2], m[-3], m[:, 3], m[1:9], m[y], x[9], m[None][0]",
         "rows = [[], []]\nrows[1].append(1)\nreturn mx.array(rows)[1][-1]",
         "for i in range(9):\n    m = mx.concatenate([m, m])\nreturn m[5]",
-        "if y:\n    m = mx.ones((9,))\nreturn m[5]",
+        "if y:\n    m = mx.ones((9, 4))\nreturn m[5]",
         "if hasattr(mx, 'clear_cache'):\n    mx.clear_cache()\nelse:\n    mx.metal.clear_cache()",
         "try:\n    mx.clear_cache()\nexcept AttributeError:\n    mx.metal.clear_cache()",
         "clear = getattr(mx, 'clear_cache', None) or mx.metal.clear_cache\nclear()",

@@ -84,8 +84,8 @@ class Block(nn.Module):
         if self.flag: self.a = nn.Linear(dims, 3)
         else: self.b = nn.Linear(dims, 5)
     def __call__(self, x: mx.array):
-        if self.flag: y = self.a(x)  # [..., 3]
-        else: y = self.b(x)  # [..., 5]
+        if self.flag: y = self.a(x)  # [*x, 3]
+        else: y = self.b(x)  # [*x, 5]
         return y
 = a branch that narrows an attribute
 class Shift(nn.Module):
@@ -281,7 +281,7 @@ class Block(nn.Module):
         hidden = self.norm(hidden)
         hidden = self.q(hidden)
         hidden = residual + hidden
-        return self.norm(self.q(self.norm(self.q(self.norm(self.q(hidden))))))  # [..., dims]
+        return self.norm(self.q(self.norm(self.q(self.norm(self.q(hidden))))))  # [*hidden, dims]
 def scaled_dot_product_attention(queries, keys, values, cache):
     if isinstance(cache, str): return cache.attend(queries)
     return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0)
