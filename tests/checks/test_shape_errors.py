@@ -68,6 +68,26 @@ BY_NAME = [
     # The batch is 1.
     ("", "B, S, H, D = x.shape", "return x.reshape(1, S, -1)"),
     ("", UNPACKED, "return x.reshape(B * S, D)"),
+    ("004", "B, T, D = x.shape", "return mx.zeros((B, T, y.item())).reshape(B, y.item(), T)"),
+    ("004", "n, d = x.shape", "return mx.repeat(x, 4, axis=0).reshape(4, n, d)"),
+    ("", "n, d = x.shape", "return mx.repeat(x, 4, axis=0).reshape(n, 4, d)"),
+    ("003", "n, d = x.shape", "return x[..., mx.argsort(x, axis=-1)]"),
+    ("", "(n,) = x.shape", "return x[..., mx.argsort(x, axis=-1)]"),
+    ("003", UNPACKED, "return x * y.reshape(B, D)"),
+    ("003", UNPACKED, "return x * v.reshape(D, 1)"),
+    ("007", "B, T, D = x.shape", "return mx.softmax(x + y.reshape(B, T, 1), axis=-1)"),
+    ("", "B, T, D = x.shape", "return mx.softmax(x - x.max(-1, keepdims=True), axis=-1)"),
+    ("007", UNPACKED, "return mx.cumsum(mx.softmax(x, axis=-1), axis=0)"),
+    ("007", UNPACKED, "return mx.argsort(mx.softmax(x, axis=1), axis=-1)"),
+    ("", UNPACKED, "return mx.argsort(mx.softmax(x, axis=-1), axis=1)"),
+    ("007", "p = mx.softmax(x, axis=-1)", "return p > p.min()"),
+    ("", "p = mx.softmax(x, axis=-1)", "return p > p.min(axis=-1, keepdims=True)"),
+    ("008", UNPACKED, "return x.transpose(0, 1, 2)"),
+    ("", UNPACKED, "return x.transpose(0, 2, 1)"),
+    ("008", UNPACKED, "return mx.split(mx.zeros((B + S, D)), [B, S])"),
+    ("", UNPACKED, "return mx.split(mx.zeros((3 * S, D)), [S, 2 * S])"),
+    ("008", "lengths = y[1:] - y[:-1]", "return mx.split(x, lengths.tolist())"),
+    ("", "cu_seqlens = mx.cumsum(y)", "return mx.split(x, cu_seqlens.tolist())"),
     ("005", UNPACKED, "return mx.softmax(x, axis=1) @ v"),
     ("", UNPACKED, "return mx.softmax(x, axis=-1) @ v"),
     ("", UNPACKED, "return mx.softmax(x, axis=1).swapaxes(1, 2) @ v"),
@@ -352,3 +372,39 @@ def test_the_calls_that_lead_to_it_are_related() -> None:
 def test_an_operand_with_another_finding_hides_nothing() -> None:
     program = "y = mx.ones([4, 4])[5] @ mx.zeros((3, 4))\n"
     assert codes(program, ("SHAPE", "INDEX-001")) == ["SHAPE-001", "INDEX-001"]
+
+
+PATHS = [
+    # A branch drops an axis that what follows takes.
+    ("if y.item():\n    x = x[:, 0]\nreturn x.transpose(0, 2, 1)", ["SHAPE-001"]),
+    ("if y.item():\n    x = x[:, :1]\nreturn x.transpose(0, 2, 1)", []),
+    ("if y.item():\n    x = x[:, 0]\nreturn x.sum(axis=-1)", []),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), PATHS)
+def test_branches_that_drop_an_axis(body: str, expected: list[str]) -> None:
+    program = FUNCTION.format(unpacked=UNPACKED, body=indent(body, "    "))
+    assert codes(program + "\n", "SHAPE") == expected
+
+
+def test_a_setting_that_no_default_sets() -> None:
+    program = (
+        "class Inner(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n"
+        "        self.is_flat = config.is_flat\n    def __call__(self, x):\n        B, S, D = x.shape\n"
+        "        if self.is_flat:\n            x = x.transpose(1, 2)\n        return x\n"
+        "class Outer(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n"
+        "        self.layers = [Inner(config) for _ in range(config.number)]\n"
+        "    def __call__(self, x):\n        for one in self.layers:\n            x = one(x)\n"
+        "        return mx.exp(x)\n"
+    )
+    assert codes(program, "SHAPE") == ["SHAPE-001"]
+
+
+def test_sizes_that_a_function_of_another_file_does_not_take(tmp_path: Path) -> None:
+    files = {
+        "noise.py": "import mlx.core as mx\ndef mix(x: mx.array, t: mx.array):\n    return x * t\n",
+        "main.py": "import mlx.core as mx\nfrom noise import mix\ndef f(x: mx.array):\n"
+        "    B, S, D = x.shape\n    return mix(x, mx.random.uniform(shape=(B,)))\n",
+    }
+    assert flagged(tmp_path, files, ("SHAPE",)) == {("main.py", 5, "SHAPE-003")}

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, AxesSymbol, ShapedArray
+from embercoach.analysis.shapes.attributes import classes_of
 from embercoach.analysis.shapes.described_shapes import described_shapes
-from embercoach.analysis.shapes.python_values import LibraryName, Options, Place
+from embercoach.analysis.shapes.python_values import FunctionValue, LibraryName, Options, Place
 from embercoach.analysis.shapes.shape_annotations import (
     comment_behind,
     comment_of_parameter,
@@ -27,11 +28,10 @@ from embercoach.analysis.shapes.size_integers import (
 from embercoach.analysis.shapes.table_calls import array_of_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from embercoach.analysis.shapes.interpreter import Machine
     from embercoach.analysis.shapes.path_states import Frame
-    from embercoach.analysis.shapes.python_values import FunctionValue
     from embercoach.analysis.shapes.shape_annotations import WrittenShape
 
 CODE = "SHAPE-006"
@@ -90,8 +90,23 @@ def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, Writt
         if written is not None:
             found[parameter.arg] = written
     names = frozenset(one.arg for one in (*parameters, *given.kwonlyargs)) - found.keys()
-    found.update(described_shapes(function.node, names, frame.module.source))
+    for one in _with_overridden(function):
+        described = described_shapes(one.node, names, one.frame.module.source)
+        if described:
+            found.update(described)
+            break
     return found
+
+
+def _with_overridden(function: FunctionValue) -> Iterator[FunctionValue]:
+    """A function, and the methods of base classes whose documentation it shares."""
+    yield function
+    node = function.node
+    if isinstance(node, ast.Lambda) or function.cls is None:
+        return
+    if ast.get_docstring(node, clean=False) is None:
+        members = (one.members.get(function.name) for one in classes_of(function.cls)[1:])
+        yield from (one for one in members if type(one) is FunctionValue)
 
 
 # -- parameters ------------------------------------------------------------------------------

@@ -99,25 +99,26 @@ def _shapes_in(
 def _shape_after(text: str, *, starts_line: bool) -> WrittenShape | None:
     """The shape in ``: (B, S)``, `` (B, S)``, or ``: queries of shape (B, S)`` in its own line."""
     rest = text.lstrip("`* ")
-    direct = rest.lstrip(":= ").lstrip("` ")
+    if starts_line and rest[:1] == "(" and _shape_of(rest) is None:
+        rest = rest.partition(")")[2].lstrip()  # ``x (mx.array): (B, S)``
+    direct = rest.lstrip(":= `")
     if direct[:1] in ("(", "["):
-        shape = _shape_of(direct)
-        if shape is not None or not starts_line:
-            return shape
-    if not starts_line:
+        return _shape_of(direct)
+    start = min((at for at in map(rest.find, "([") if at >= 0), default=0)
+    words = rest[1:start].lower().replace("`", " ").rstrip(" =:").split()
+    if not starts_line or rest[:1] != ":" or not words or words[-1] not in _OF_SHAPE:
         return None
-    if rest[:1] == "(":  # ``x (mx.array): of shape (B, S)``
-        rest = rest.partition(")")[2]
-    colon, described = rest[:1], rest[1:]
-    start = min((at for at in map(described.find, "([") if at >= 0), default=-1)
-    words = described[: max(start, 0)].lower().replace("`", " ").split()
-    if colon != ":" or not words or words[-1] not in _OF_SHAPE:
-        return None
-    return _shape_of(described[start:])
+    return _shape_of(rest[start:])
 
 
 def _shape_of(group: str) -> WrittenShape | None:
     """The shape that a text begins with, if it is one of several axes."""
+    end = next((at for at, char in enumerate(group) if char in ")]"), 0) + 1
+    rest = group[end:]
+    if " or (" in rest or " or [" in rest:
+        return None
+    if rest[:1] in (",", ";", ".") and not rest[1:].lstrip().startswith(("or ", "if ", "when ")):
+        group = group[:end]  # what follows is of something else
     found = commented_shape(f"# {group}".encode())
     if found is None or len(found.head) + len(found.tail) + (found.middle is not None) < 2:
         return None

@@ -183,34 +183,44 @@ class Requirements:
         if m is ANY_INT or n is ANY_INT:
             # Whatever the other is, a size above 1 remains; one that has a name is seldom 1.
             known = n if m is ANY_INT else m
+            if isinstance(known, SizeExpr) and min(len(a.head), len(b.head)) > 1:
+                self._note_broadcast(m, n, a, b, Comparison.POSSIBLE, is_certain=False)
             above_one = type(known) is int and known > 1
             return known if above_one or (self.assumes and is_named(known)) else ANY_INT
         comparison = compare(m, n)
         if comparison is Comparison.EQUAL:
             return m
-        reason = f"the shapes {a} and {b} don't broadcast"
         if type(m) is int and type(n) is int:
-            raise ShapeError(reason)
+            raise ShapeError(f"the shapes {a} and {b} don't broadcast")
         if comparison is Comparison.DIFFERENT:
             comparison = Comparison.DEGENERATE
-        adds_axes = a.least_rank != b.least_rank
-        self.conditions.append(
-            Condition(
-                m,
-                n,
-                comparison,
-                reason,
-                allows_one=True,
-                adds_axes=adds_axes,
-                is_unmeant=_fits_elsewhere(a, b),
-            )
-        )
+        self._note_broadcast(m, n, a, b, comparison)
         for known, other in ((m, n), (n, m)):
             if type(known) is int and known > 1:
                 return known
             if self.assumes and is_named(known) and not is_named(other):
                 return known
         return ANY_INT
+
+    def _note_broadcast(
+        self,
+        m: Integer,
+        n: Integer,
+        a: ArrayShape,
+        b: ArrayShape,
+        comparison: Comparison,
+        *,
+        is_certain: bool = True,
+    ) -> None:
+        """Note that two sizes must be equal or 1; otherwise only where the shapes say they aren't.
+
+        ``is_certain``: that both sizes are known.
+        """
+        is_unmeant = _fits_elsewhere(a, b) or (is_certain and _is_out_of_place(a, b))
+        if is_certain or is_unmeant:
+            reason = f"the shapes {a} and {b} don't broadcast"
+            adds_axes = a.least_rank != b.least_rank
+            self.conditions.append(Condition(m, n, comparison, reason, True, adds_axes, is_unmeant))
 
     def rank(self, array: ShapedArray, rank: int, reason: str) -> tuple[Integer, ...]:
         """Require a number of axes, and return their sizes."""
@@ -285,6 +295,23 @@ def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
         )
     left = iter(longer)
     return all(any(n == other for other in left) for n in sizes)
+
+
+def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
+    """Return whether an axis of two shapes has another place in each, and is not broadcast there.
+
+    ``(n, 1, L, B)`` with ``(1, B, L, D)``: batches are combined with features.
+    """
+    if a.rank is None or b.rank is None:
+        return False
+    for one, other in ((a.head[::-1], b.head[::-1]), (b.head[::-1], a.head[::-1])):
+        for at, size in enumerate(one[: len(other)]):
+            if not isinstance(size, SizeExpr) or one.count(size) != 1 or other.count(size) != 1:
+                continue
+            partner = other[at]
+            if isinstance(partner, SizeExpr) and partner != size:
+                return True
+    return False
 
 
 def is_named(number: Integer) -> bool:

@@ -23,7 +23,6 @@ from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.learned_facts import shape_under
 from embercoach.analysis.shapes.operations import binary, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
-from embercoach.analysis.shapes.path_states import Frame, Snapshot, changed_between
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
@@ -186,13 +185,14 @@ def _differ_in_rank(a: Snapshot, b: Snapshot) -> bool:
     """Return whether an array of one name has more axes in one of two states."""
     if a.facts.failed or b.facts.failed:
         return False
-    return any(
-        type(value) is ShapedArray
-        and type(other := b.names.get(name)) is ShapedArray
-        and value.shape.rank != other.shape.rank
-        and None not in (value.shape.rank, other.shape.rank)
-        for name, value in a.names.items()
-    )
+    for name, value in a.names.items():
+        other = b.names.get(name)
+        if type(value) is not ShapedArray or type(other) is not ShapedArray or value is other:
+            continue
+        ranks = shape_under(a.facts, value.shape).rank, shape_under(b.facts, other.shape).rank
+        if None not in ranks and ranks[0] != ranks[1]:
+            return True
+    return False
 
 
 @link("part")

@@ -97,6 +97,7 @@ def suspicions_of(
     elif name == "mlx.core.array.__getitem__" and arrays:
         yield from _rows_by_rows(node, arrays[0], arguments[1])
         yield from _by_order(node, arrays[0], arguments[1])
+        yield from _cut_heads(node, arrays[0].shape, arguments[1])
     elif name in NORMALIZING and arrays:
         yield from _shifted(name, arrays[0], axes_of(arguments, keywords, arrays[0].shape))
     elif name in _ROTATIONS and arrays:
@@ -407,6 +408,29 @@ def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[a
     if array.shape.rank != 1 and all(type(one) is slice or one is Ellipsis for one in others):
         reason = f"each row of {array.shape} gets the elements in the orders of all rows"
         yield node, "SHAPE-003", reason
+
+
+def _cut_heads(node: ast.AST, shape: ArrayShape, index: Any) -> Iterator[tuple[ast.AST, str, str]]:
+    """``keys[:, -window:]`` of (B, heads, L, D): heads are cut where positions are meant."""
+    if shape.rank is None or not isinstance(index, tuple) or len(index) > shape.rank:
+        return
+    for size, part in zip(shape.head, index, strict=False):
+        if type(part) is not slice:
+            return
+        found = _setting(size)
+        bounds = [one for one in map(_setting, (part.start, part.stop)) if one]
+        if found.endswith(HEADS) and any(one.endswith(_POSITIONS) for one in bounds):
+            yield node, "SHAPE-007", f"{bounds[0]} cuts an axis of {found}"
+
+
+def _setting(size: Any) -> str:
+    """The name of a setting that a size is, or is the negative of; empty for others."""
+    symbols = list(size.symbols) if isinstance(size, SizeExpr) else []
+    return symbols[0].name if len(symbols) == 1 and not symbols[0].is_local else ""
+
+
+#: What the names of numbers of positions end with.
+_POSITIONS = ("window", "window_size", "context", "length", "seq_len", "max_len")
 
 
 def _shifted(

@@ -341,6 +341,21 @@ def local(x): return mx.exp(x)  # f32[2, 3]
 y, z = scale(mx.zeros((2, 3))), local(mx.zeros((2, 3)))  # f32[2, 3]; f32[2, 3]
 - other.py
 from main import scale
+= indices that only arrays take
+def f(mask):
+    return mask[:, None, None, :]  # [mask.0, 1, 1, mask.1]
+= one of two settings
+class Conv(nn.Module):
+    def __init__(self, config, at=0):
+        super().__init__()
+        inner = config.sizes[at - 1] if at > 0 else 1
+        self.conv = nn.Conv1d(inner, config.sizes[at], 3)
+    def __call__(self, x: mx.array):
+        return self.conv(x)  # [x.0, x.1 - 2, sizes[at]]
+= a layer's input
+def f(x: mx.array, layer: nn.Linear):
+    y = nn.Linear(8, 4)(x)  # [*x, 4]
+    return x.sum(-1)  # [*x]
 """
 BY_NAME = dict(part.split("\n", 1) for part in PROGRAMS.split("\n= ")[1:])
 

@@ -101,6 +101,21 @@ PROGRAMS = [
     ("def f(x: Bool[mx.array, '4 4'] | None):\n    return x.sum(2)", "001"),
     ("def f(x: Float[mx.array, 'B D'], y: Float[mx.array, 'B']):\n    return x, y\n" + CALL, "006"),
     ("def f(\n    x,  # (B, D)\n    y,  # (B,)\n):\n    return x, y\n" + CALL, ""),
+    # Descriptions of parameters.
+    ('def f(x):\n    """Sum x (B, S)."""\n    return mx.sum(x, 2)', "001"),
+    ('def f(x):\n    """Sum.\n\n    x: of shape (B, S).\n    """\n    return mx.sum(x, 2)', "001"),
+    ('def f(x):\n    """Sum.\n\n    x (mx.array): [B, S]\n    """\n    return mx.sum(x, 2)', "001"),
+    ('def f(x):\n    """Sum.\n\n    x: (B, S) or (S,)\n    """\n    return mx.sum(x, 2)', ""),
+    ('def f(x):\n    """Sum.\n\n    n: as x (B, S)\n    """\n    return mx.sum(x, 2)', ""),
+    ('def f(x):\n    """Sum.\n\n    x: pairs (B, S)\n    """\n    return mx.sum(x, 2)', ""),
+    ("def f(x, y):\n    # y: (B,), x: (B, S)\n    return mx.sum(x, 2)", "001"),
+    ("def f(x):\n    x = x + 1  # x: (B, S)\n    return mx.sum(x, 2)", ""),
+    (
+        'class A:\n    def f(self, x):\n        """Sum x (B, S)."""\n'
+        "class B(A):\n    def f(self, x):\n        return mx.sum(x, 2)",
+        "001",
+    ),
+    ('def f(x):\n    """Sum x (B, S)."""\n    return mx.sum(x, 1)\nf(mx.zeros((2, 3, 4)))', ""),
     # Results.
     ("def f(x: Float[mx.array, 'B S']) -> Float[mx.array, 'S B']:\n    return x", "006"),
     ("def f(x: Float[mx.array, 'B S']) -> Float[mx.array, 'S B']:\n    return x.T", ""),
