@@ -23,6 +23,7 @@ from embercoach.analysis.shapes.iterated_values import elements_of
 from embercoach.analysis.shapes.learned_facts import shape_under
 from embercoach.analysis.shapes.operations import binary, truth_of
 from embercoach.analysis.shapes.path_conditions import assume
+from embercoach.analysis.shapes.path_states import Frame, Snapshot, changed_between
 from embercoach.analysis.shapes.python_values import (
     Attributes,
     ClassValue,
