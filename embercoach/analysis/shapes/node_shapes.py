@@ -12,78 +12,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
-    ArrayShape,
     AxesSymbol,
     ShapedArray,
     weak_kind,
 )
-from embercoach.analysis.shapes.interpreter import MOST_RESULTS, Machine
+from embercoach.analysis.shapes.interpreter import MOST_RESULTS
 from embercoach.analysis.shapes.learned_facts import Facts, shape_under
+from embercoach.analysis.shapes.node_values import (
+    ANY_CALLER,
+    MOST_VALUES,
+    ValueMachine,
+    Values,
+    keep,
+)
 from embercoach.analysis.shapes.program import run_program
-from embercoach.analysis.shapes.python_values import Items, ListReference, Options, Truth
-from embercoach.analysis.shapes.source_files import shapes_of, source_file
-from embercoach.analysis.shapes.table_calls import lowered
+from embercoach.analysis.shapes.python_values import Options
+from embercoach.analysis.shapes.source_files import shapes_of
 from embercoach.analysis.syntax.conversion.conversion_state import packed_range
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from embercoach.analysis.project.module import Module
-    from embercoach.analysis.shapes.interpreter import SourceFile
-    from embercoach.analysis.shapes.path_states import Frame
 
 #: The sizes of an array's axes; None for those that are unknown.
 Sizes = tuple[int | None, ...]
-#: Different values of a node that are kept; with more of them it is unknown.
-MOST_VALUES = 8
-#: Items of a list that are looked at.
-MOST_ITEMS = 64
-#: The line of calls that are not in sight.
-_ANY_CALLER = 0
-
-#: By the line of the call that runs it: the different values of an expression.
-_Values = dict[int, list[Any]]
-
-
-class _RecordingMachine(Machine):
-    """A machine that keeps the different values of the file's expressions."""
-
-    def __init__(self, file: SourceFile, characters: int) -> None:
-        super().__init__(file, characters=characters)
-        self.values: dict[ast.AST, _Values] = {}
-        #: What is learned of unknown axes, perhaps after their array is first used.
-        self.learned: dict[AxesSymbol, ArrayShape] = {}
-
-    def evaluate(self, frame: Frame, node: ast.AST) -> Any:
-        value = super().evaluate(frame, node)
-        if frame.module is self.file:
-            final = self._final(value)
-            line = _ANY_CALLER if frame.is_root else frame.call_line
-            known = self.values.setdefault(node, {}).setdefault(line, [])
-            if len(known) < MOST_VALUES:
-                _keep(known, final)
-        return value
-
-    def commit(self) -> None:
-        super().commit()
-        self.learned.update(self.heap.facts.axes)
-
-    def _final(self, value: Any) -> Any:
-        """A value with what is known where it is computed."""
-        if type(value) is ListReference:
-            held = self.heap.objects.get(value.number)
-            if type(held) is not Items or len(held.items or ()) > MOST_ITEMS:
-                return UNKNOWN
-        return lowered(self, value) if type(value) in _LOWERED else self.heap.value(value)
-
-
-_LOWERED = (tuple, ListReference, Truth)
-
-
-def _keep(values: list[Any], value: Any) -> None:
-    """Add a value to different ones."""
-    if not any(one is value or (type(one) is type(value) and one == value) for one in values):
-        values.append(value)
 
 
 class ArrayAxes(NamedTuple):
@@ -116,9 +69,9 @@ def value_at(module: Module, node: cst.CSTNode, call: cst.CSTNode | None = None)
     values = values_by_call(module, node)
     if call is not None:
         span = module.parsed.converted.range_of(call)
-        line = _ANY_CALLER if span is None else span.line
+        line = ANY_CALLER if span is None else span.line
         # Calls that pass the same are run once.
-        called = {at: some for at, some in values.items() if at != _ANY_CALLER}
+        called = {at: some for at, some in values.items() if at != ANY_CALLER}
         values = {line: values[line]} if line in called else called or values
     return _common([one for some in values.values() for one in some])
 
@@ -152,19 +105,20 @@ def _results(module: Module) -> dict[int, list[Any]]:
 
 
 @lru_cache(maxsize=2)
-def _values(module: Module) -> dict[int, _Values]:
-    file = source_file(module)
-    if file is None or "mlx" not in module.source:
+def _values(module: Module) -> dict[int, Values]:
+    machine = shapes_of(module)
+    if machine is None:
         return {}
-    machine = _RecordingMachine(file, len(module.source))
-    run_program(machine, with_names=False)
+    if not isinstance(machine, ValueMachine):
+        machine = ValueMachine(machine.file, characters=len(module.source))
+        run_program(machine, with_names=False)
     learned = Facts({}, machine.learned, {}, {})
     for values in machine.values.values():
         for line, some in values.items():
             if len(some) < MOST_VALUES:
                 found: list[Any] = []
                 for one in some:
-                    _keep(found, _learned(one, learned))
+                    keep(found, _learned(one, learned))
                 values[line] = found
     return {packed_range(node): values for node, values in machine.values.items()}  # type: ignore[arg-type]
 

@@ -14,6 +14,7 @@ from embercoach.analysis.shapes import (
 from embercoach.analysis.shapes.function_runs import run_function
 from embercoach.analysis.shapes.general_values import general_arguments, general_instance
 from embercoach.analysis.shapes.interpreter import BudgetError, Machine, ShapeEvent, SourceFile
+from embercoach.analysis.shapes.node_values import ValueMachine
 from embercoach.analysis.shapes.path_states import Frame
 from embercoach.analysis.shapes.python_values import (
     ClassValue,
@@ -27,12 +28,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def analysed(file: SourceFile, characters: int, *, records: bool = False) -> Machine:
+def analysed(
+    file: SourceFile, characters: int, *, records: bool = False, keeps_values: bool = False
+) -> Machine:
     """Run a file: at top level, then what nothing in it calls with arguments that are known.
 
     What raises does so without the assumption that sizes with names are above 1, too.
+
+    Args:
+        file: what is run.
+        characters: its size.
+        records: keep the values of assigned names.
+        keeps_values: keep the values of all expressions.
     """
-    machine = Machine(file, characters=characters, records=records)
+    if keeps_values:
+        machine: Machine = ValueMachine(file, characters=characters)
+    else:
+        machine = Machine(file, characters=characters, records=records)
     run_program(machine)
     if not records and any(_is_certain(event) for event in machine.events.values()):
         strict = run_program(Machine(file, characters=characters, assumes=False)).events

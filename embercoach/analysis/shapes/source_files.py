@@ -82,4 +82,6 @@ def shapes_of(module: Module, *, records: bool = False) -> Machine | None:
     file = source_file(module)
     if file is None or "mlx" not in module.source:
         return None
-    return analysed(file, len(module.source), records=records)
+    # Where there are kernels, their checks ask for the values of launches.
+    keeps_values = not records and "metal_kernel" in module.source
+    return analysed(file, len(module.source), records=records, keeps_values=keeps_values)
