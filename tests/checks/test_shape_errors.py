@@ -391,7 +391,8 @@ def test_branches_that_drop_an_axis(body: str, expected: list[str]) -> None:
 def test_a_setting_that_no_default_sets() -> None:
     program = (
         "class Inner(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n"
-        "        self.is_flat = config.is_flat\n    def __call__(self, x):\n        B, S, D = x.shape\n"
+        "        self.is_flat = config.is_flat\n"
+        "    def __call__(self, x):\n        B, S, D = x.shape\n"
         "        if self.is_flat:\n            x = x.transpose(1, 2)\n        return x\n"
         "class Outer(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n"
         "        self.layers = [Inner(config) for _ in range(config.number)]\n"

@@ -111,8 +111,7 @@ PROGRAMS = [
     ("def f(x, y):\n    # y: (B,), x: (B, S)\n    return mx.sum(x, 2)", "001"),
     ("def f(x):\n    x = x + 1  # x: (B, S)\n    return mx.sum(x, 2)", ""),
     (
-        'class A:\n    def f(self, x):\n        """Sum x (B, S)."""\nclass B(A):\n'
-        "    def f(self, x):\n        return mx.sum(x, 2)",
+        'class A:\n  def f(self, x):\n    """Sum x (B, S)."""\nclass B(A):\n  def f(self, x): mx.sum(x, 2)',
         "001",
     ),
     ('def f(x):\n    """Sum x (B, S)."""\n    return mx.sum(x, 1)\nf(mx.zeros((2, 3, 4)))', ""),
