@@ -90,7 +90,8 @@ def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, Writt
         if written is not None:
             found[parameter.arg] = written
     names = frozenset(one.arg for one in (*parameters, *given.kwonlyargs)) - found.keys()
-    for one in _with_overridden(function):
+    # Descriptions may be out of date: what raises for certain does so without them.
+    for one in _with_overridden(function) if machine.assumes else ():
         described = described_shapes(one.node, names, one.frame.module.source)
         if described:
             found.update(described)

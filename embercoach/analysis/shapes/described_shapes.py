@@ -117,7 +117,9 @@ def _shape_of(group: str) -> WrittenShape | None:
     rest = group[end:]
     if " or (" in rest or " or [" in rest:
         return None
-    if rest[:1] in (",", ";", ".") and not rest[1:].lstrip().startswith(("or ", "if ", "when ")):
+    words = rest.lstrip(",;. ")
+    is_other = words.startswith(("or ", "if ", "when ", "and (", "and ["))
+    if not is_other and (rest[:1] in (",", ";", ".") or words.startswith("and ")):
         group = group[:end]  # what follows is of something else
     found = commented_shape(f"# {group}".encode())
     if found is None or len(found.head) + len(found.tail) + (found.middle is not None) < 2:

@@ -405,7 +405,11 @@ def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[a
     origin, others = index[-1].origin, index[:-1]
     if origin is None or origin.name not in ORDERING or origin.before != array.shape:
         return
-    if array.shape.rank != 1 and all(type(one) is slice or one is Ellipsis for one in others):
+    # Who names the axis has several.
+    is_row = array.shape.rank is None and not _names_axis(origin.node)
+    if array.shape.rank == 1 or is_row:
+        return
+    if all(type(one) is slice or one is Ellipsis for one in others):
         reason = f"each row of {array.shape} gets the elements in the orders of all rows"
         yield node, "SHAPE-003", reason
 
@@ -431,6 +435,12 @@ def _setting(size: Any) -> str:
 
 #: What the names of numbers of positions end with.
 _POSITIONS = ("window", "window_size", "context", "length", "seq_len", "max_len")
+
+
+def _names_axis(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return len(node.args) > 1 or any(one.arg == "axis" for one in node.keywords)
 
 
 def _shifted(

@@ -101,20 +101,6 @@ PROGRAMS = [
     ("def f(x: Bool[mx.array, '4 4'] | None):\n    return x.sum(2)", "001"),
     ("def f(x: Float[mx.array, 'B D'], y: Float[mx.array, 'B']):\n    return x, y\n" + CALL, "006"),
     ("def f(\n    x,  # (B, D)\n    y,  # (B,)\n):\n    return x, y\n" + CALL, ""),
-    # Descriptions of parameters.
-    ('def f(x):\n    """Sum x (B, S)."""\n    return mx.sum(x, 2)', "001"),
-    ('def f(x):\n    """Sum.\n\n    x: of shape (B, S).\n    """\n    return mx.sum(x, 2)', "001"),
-    ('def f(x):\n    """Sum.\n\n    x (mx.array): [B, S]\n    """\n    return mx.sum(x, 2)', "001"),
-    ('def f(x):\n    """Sum.\n\n    x: (B, S) or (S,)\n    """\n    return mx.sum(x, 2)', ""),
-    ('def f(x):\n    """Sum.\n\n    n: as x (B, S)\n    """\n    return mx.sum(x, 2)', ""),
-    ('def f(x):\n    """Sum.\n\n    x: pairs (B, S)\n    """\n    return mx.sum(x, 2)', ""),
-    ("def f(x, y):\n    # y: (B,), x: (B, S)\n    return mx.sum(x, 2)", "001"),
-    ("def f(x):\n    x = x + 1  # x: (B, S)\n    return mx.sum(x, 2)", ""),
-    (
-        'class A:\n  def f(self, x):\n    """Sum x (B, S)."""\nclass B(A):\n  def f(self, x): mx.sum(x, 2)',
-        "001",
-    ),
-    ('def f(x):\n    """Sum x (B, S)."""\n    return mx.sum(x, 1)\nf(mx.zeros((2, 3, 4)))', ""),
     # Results.
     ("def f(x: Float[mx.array, 'B S']) -> Float[mx.array, 'S B']:\n    return x", "006"),
     ("def f(x: Float[mx.array, 'B S']) -> Float[mx.array, 'S B']:\n    return x.T", ""),
@@ -125,6 +111,40 @@ PROGRAMS = [
 def test_programs(program: str, number: str) -> None:
     expected = [f"SHAPE-{number}"] if number else []
     assert codes(f"{IMPORT}{program}\n", "SHAPE") == expected
+
+
+#: The docstring of a function that adds x and y, and whether that broadcasts silently.
+DESCRIPTIONS = [
+    ("Add x (B, S) and y (B,).", False),  # of one axis, other things are said
+    ("Add x (B, S, D) and y (B, D).", True),
+    ("Add.\n\n    x: of shape (B, S, D).\n    y: (B, D)\n    ", True),
+    ("Add.\n\n    x (mx.array): [B, S, D]\n    y (array): [B, D], floats\n    ", True),
+    ("Add.\n\n    x: (B, S, D)\n    y: (B, 1, D)\n    ", False),
+    ("Add.\n\n    x: (B, S, D) or (B, D)\n    y: (B, D)\n    ", False),
+    ("Add.\n\n    n: as x (B, S, D)\n    y: (B, D)\n    ", False),
+    ("Add.\n\n    x: pairs (B, S, D)\n    y: (B, D)\n    ", False),
+]
+ADDS = "(x: mx.array, y: mx.array):\n        "
+
+
+@pytest.mark.parametrize(("text", "expected"), DESCRIPTIONS)
+def test_descriptions_of_parameters(text: str, expected: bool) -> None:
+    program = f'def f{ADDS}"""{text}"""\n        return x + y\n'
+    assert codes(program, "SHAPE") == ["SHAPE-003"] * expected
+
+
+def test_comments_and_methods_that_share_a_description() -> None:
+    comment = f"def f{ADDS}# x: (B, S, D), y: (B, D)\n        return x + y\n"
+    assert codes(comment, "SHAPE") == ["SHAPE-003"]
+    method = ADDS.replace("(x", "(self, x")
+    base = f'class A:\n    def f{method}"""Add x (B, S, D) and y (B, D)."""\n'
+    derived = f"class B(A):\n    def f{method}return x + y\n"
+    assert codes(base + derived, "SHAPE") == ["SHAPE-003"]
+
+
+def test_a_description_alone_makes_no_error() -> None:
+    program = 'def f(x: mx.array):\n    """Sum x (B, S)."""\n    return x.sum(2)\n'
+    assert codes(program, "SHAPE") == []
 
 
 def test_the_message_names_the_call() -> None:
