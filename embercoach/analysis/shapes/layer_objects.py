@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from embercoach.analysis.shapes.arrays import UNKNOWN, ShapedArray
+from embercoach.analysis.shapes.arrays import UNKNOWN, ArrayShape, ShapedArray
 from embercoach.analysis.shapes.interpreter import call
 from embercoach.analysis.shapes.python_values import (
     Attributes,
@@ -17,6 +17,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     new_number,
 )
+from embercoach.analysis.shapes.requirements import axis_symbols
 from embercoach.analysis.shapes.size_integers import SizeExpr, of_atom, with_wholes
 from embercoach.analysis.shapes.table.transfers import LAYER_CALLS, LAYERS
 from embercoach.analysis.shapes.table_calls import (
@@ -63,6 +64,8 @@ def call_layer(
     given = tuple(
         as_array(machine, value) if at == 0 else value for at, value in enumerate(arguments)
     )
+    if callee.library == "mlx.nn.Embedding" and given and machine.assumes:
+        _assume_sequences(machine, given[0])
     if callee.library in _OF_LAST_AXIS and given and type(given[0]) is ShapedArray:
         machine.heap.learn_last_axes(given[0].shape, 1)
     return call_transfer(
@@ -76,6 +79,15 @@ def call_layer(
     )
 
 
+def _assume_sequences(machine: Machine, value: Any) -> None:
+    """Take an array of tokens of which nothing is known for one of (batch, length)."""
+    middle = value.shape.middle if type(value) is ShapedArray else None
+    if middle is not None and value.shape.least_rank == 0 and middle.name in _TOKENS:
+        machine.heap.bind_axes(middle, ArrayShape(axis_symbols(middle, 2)))
+
+
+#: Names of arrays of tokens.
+_TOKENS = frozenset(("inputs", "input_ids", "tokens", "token_ids", "input_tokens"))
 #: Layers whose weight says how many elements the last axis of their input has.
 _OF_LAST_AXIS = frozenset(
     f"mlx.nn.{name}" for name in ("Linear", "QuantizedLinear", "LayerNorm", "RMSNorm")
