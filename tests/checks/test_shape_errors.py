@@ -68,7 +68,9 @@ BY_NAME = [
     # The batch is 1.
     ("", "B, S, H, D = x.shape", "return x.reshape(1, S, -1)"),
     ("", UNPACKED, "return x.reshape(B * S, D)"),
-    ("004", "B, T, D = x.shape", "return mx.zeros((B, T, y.item())).reshape(B, y.item(), T)"),
+    ("004", UNPACKED, "return mx.stack([x[:, :, 0]] * y.item(), -1).reshape(B, y.item(), S)"),
+    # The shift of relative positions.
+    ("", UNPACKED, "return mx.zeros((B, S, y.item())).reshape(B, y.item(), S)"),
     ("004", "n, d = x.shape", "return mx.repeat(x, 4, axis=0).reshape(4, n, d)"),
     ("", "n, d = x.shape", "return mx.repeat(x, 4, axis=0).reshape(n, 4, d)"),
     ("003", "n, d = x.shape", "return x[..., mx.argsort(x, axis=-1)]"),

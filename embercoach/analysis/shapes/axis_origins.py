@@ -78,6 +78,7 @@ ORDERING = frozenset(
     f"mlx.core.{owner}{name}" for owner in ("", "array.") for name in ("argsort", "argpartition")
 )
 REPEATING = "mlx.core.repeat"
+STACKING = "mlx.core.stack"
 LINEAR = "mlx.nn.Linear"
 _SQUARING = ("square", "power", "__pow__")
 _MEANS = ("mean", "sum")
@@ -93,6 +94,8 @@ def with_origin(
     node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
 ) -> ShapedArray:
     """The result of a call with its origin, or with that of the one array that it changes."""
+    if name == STACKING:
+        return replace(result, origin=Origin(name, node, result.shape))
     arrays = [value for value in arguments if type(value) is ShapedArray]
     if not arrays:
         return result
@@ -111,7 +114,8 @@ def with_origin(
         return replace(result, origin=Origin(name, node, first.shape, axes))
     if _is_order(first) and name.endswith("__getitem__") and _are_slices(arguments[1]):
         return replace(result, origin=first.origin)
-    if name == "mlx.core.add" and len(arrays) == 2 and _is_same_along_last(*arrays):
+    is_masked = name == "mlx.core.add" or (name == "mlx.core.where" and first is arguments[0])
+    if is_masked and len(arrays) == 2 and _is_same_along_last(*arrays):
         return replace(result, origin=Origin(SHIFTED, node, result.shape, (-1,)))
     combined = _combined(name, arrays, arguments)
     if combined:

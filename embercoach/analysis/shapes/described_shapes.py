@@ -76,22 +76,31 @@ def _shapes_in(
 ) -> list[tuple[str, WrittenShape]]:
     """The parameters that a line names, each with the shape after its name.
 
-    ``is_alone``: the first word of the line alone may be one.
+    ``is_alone``: one begins the line, or follows a comma or semicolon and precedes a colon.
     """
-    found = []
+    found: list[tuple[str, WrittenShape]] = []
+    listed: list[str] = []
     at, is_first = 0, True
-    while at < len(line) and (is_first or not is_alone):
+    while at < len(line):
         end = at
         while end < len(line) and (line[end].isalnum() or line[end] == "_"):
             end += 1
         if end == at:
             at += 1
             continue
-        name, is_own = line[at:end], line[at - 1 : at] not in (".", "'", '"') or at == 0
-        if name in names and is_own:
-            shape = _shape_after(line[end:], starts_line=is_first)
+        name, before, after = line[at:end], line[:at].rstrip(), line[end:].lstrip("`* ")
+        is_own = is_first or not is_alone or (before[-1:] in ",;." and after[:1] == ":")
+        if (name in names and line[at - 1 : at] not in (".", "'", '"')) or (
+            name in names and not at
+        ):
+            shape = _shape_after(line[end:], starts_line=is_first) if is_own else None
             if shape is not None:
-                found.append((name, shape))
+                found += [(one, shape) for one in (*listed, name)]
+                listed = []
+            elif after[:1] == ",":
+                listed.append(name)  # ``x, y: (B, S)``
+        else:
+            listed = []
         at, is_first = end, False
     return found
 
@@ -122,6 +131,6 @@ def _shape_of(group: str) -> WrittenShape | None:
     if not is_other and (rest[:1] in (",", ";", ".") or words.startswith("and ")):
         group = group[:end]  # what follows is of something else
     found = commented_shape(f"# {group}".encode())
-    if found is None or len(found.head) + len(found.tail) + (found.middle is not None) < 2:
+    if found is None or not found.text.startswith("(") or "," not in found.text:
         return None
     return replace(found, is_described=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embercoach.analysis import mlx_api
@@ -203,7 +204,7 @@ def _joined_arrays(
     if known.rank is not None and -known.rank <= axis < known.rank:
         sizes = list(known.head)
         sizes[axis] = ANY_INT
-        return ShapedArray(ArrayShape(tuple(sizes)), result.dtype, result.line)
+        return replace(result, shape=ArrayShape(tuple(sizes)))
     if known.middle is not None and (0 <= axis < len(known.head)):
         head = list(known.head)
         head[axis] = ANY_INT

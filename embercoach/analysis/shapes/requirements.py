@@ -184,7 +184,7 @@ class Requirements:
             # Whatever the other is, a size above 1 remains; one that has a name is seldom 1.
             known = n if m is ANY_INT else m
             if isinstance(known, SizeExpr) and min(len(a.head), len(b.head)) > 1:
-                self._note_broadcast(m, n, a, b, Comparison.POSSIBLE, is_certain=False)
+                self._note_broadcast(m, n, a, b, Comparison.POSSIBLE, is_known=False)
             above_one = type(known) is int and known > 1
             return known if above_one or (self.assumes and is_named(known)) else ANY_INT
         comparison = compare(m, n)
@@ -210,14 +210,14 @@ class Requirements:
         b: ArrayShape,
         comparison: Comparison,
         *,
-        is_certain: bool = True,
+        is_known: bool = True,
     ) -> None:
         """Note that two sizes must be equal or 1; otherwise only where the shapes say they aren't.
 
-        ``is_certain``: that both sizes are known.
+        ``is_known``: whether both sizes are known.
         """
-        is_unmeant = _fits_elsewhere(a, b) or (is_certain and _is_out_of_place(a, b))
-        if is_certain or is_unmeant:
+        is_unmeant = _fits_elsewhere(a, b) or _is_out_of_place(a, b)
+        if is_known or is_unmeant:
             reason = f"the shapes {a} and {b} don't broadcast"
             adds_axes = a.least_rank != b.least_rank
             self.conditions.append(Condition(m, n, comparison, reason, True, adds_axes, is_unmeant))
@@ -309,7 +309,8 @@ def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
             if not isinstance(size, SizeExpr) or one.count(size) != 1 or other.count(size) != 1:
                 continue
             partner = other[at]
-            if isinstance(partner, SizeExpr) and partner != size:
+            is_image = partner is ANY_INT and min(len(one), len(other)) > 2
+            if is_image or (isinstance(partner, SizeExpr) and partner != size):
                 return True
     return False
 

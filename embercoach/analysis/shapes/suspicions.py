@@ -6,7 +6,8 @@ What an axis means is known from the call that makes it (``Origin``), and from t
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from embercoach.analysis.shapes.arrays import ArrayShape, ShapedArray
 from embercoach.analysis.shapes.axis_origins import (
@@ -18,7 +19,6 @@ from embercoach.analysis.shapes.axis_origins import (
     ORDERING,
     PAIRED,
     REDUCTIONS,
-    REPEATING,
     SELECTING,
     SHIFTED,
     SQUARED,
@@ -26,24 +26,21 @@ from embercoach.analysis.shapes.axis_origins import (
     axes_of,
     is_layer,
 )
+from embercoach.analysis.shapes.mixed_axes import mixed_elements
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
-    Comparison,
-    Integer,
     SizeExpr,
-    compare,
-    exact_quotient,
-    product,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What the names of numbers of heads end with.
 HEADS = ("heads", "head")
 #: Layers that normalize the last axis.
 _ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
+#: Layers that give (B, H, W, C), and the axes of height and width in (B, C, H, W).
+_IMAGES = frozenset(("mlx.nn.Conv2d", "mlx.nn.ConvTranspose2d"))
+_CHANNELS_FIRST = ((-2, -1), (-4, -2, -1))
+_ROTATIONS = frozenset(("mlx.core.fast.rope", "mlx.nn.RoPE"))
 #: Calls that reduce all axes where none is named.
 _OVER_ALL = frozenset(("mlx.core.softmax", "mlx.core.logsumexp", "mlx.core.array.logsumexp"))
 INDEXING = frozenset(("mlx.core.array.__getitem__", "mlx.core.array.__setitem__"))
@@ -77,35 +74,100 @@ def suspicions_of(
         owner: the name of the class whose method calls it; empty elsewhere.
     """
     arrays = [value for value in arguments if type(value) is ShapedArray]
-    if name in _DIFFERENCES and (difference := _of_column(arrays)):
-        yield node, "NN-011", difference
-    elif name in _OVER_ALL and len(arguments) == 1 and "axis" not in keywords:
-        yield from _over_all_axes(node, name, arguments[0])
-    elif name in _RESHAPES and arrays:
-        axis = moved_axis(arrays[0].shape, result.shape)
-        if axis is not None and not _is_shift(arrays[0], result.shape) and not _is_of_weight(node):
-            reason = f"from {arrays[0].shape} to {result.shape} the elements of {axis} are mixed"
-            yield node, "SHAPE-004", reason
-        else:
-            yield from _copies_ahead(node, arrays[0], result.shape)
-    elif name in PAIRED and len(arrays) == 2:
-        yield from _paired(node, arrays[0], arrays[1])
-        yield from _without_axis(arrays[0], arrays[1])
-        yield from _of_all_rows(name, arrays[0], arrays[1])
-    elif name == "mlx.core.einsum":
-        yield from _weighted_einsum(arguments)
-    elif name == "mlx.core.array.__getitem__" and arrays:
-        yield from _rows_by_rows(node, arrays[0], arguments[1])
-        yield from _by_order(node, arrays[0], arguments[1])
-        yield from _cut_heads(node, arrays[0].shape, arguments[1])
-    elif name in NORMALIZING and arrays:
-        yield from _shifted(name, arrays[0], axes_of(arguments, keywords, arrays[0].shape))
-    elif name in _ROTATIONS and arrays:
-        yield from _rotated(node, arrays[0].shape)
-    elif name == "mlx.core.matmul" and len(arrays) == 2:
-        yield from _weighted(arrays[0])
+    find = _FINDERS.get(name)
+    if find is not None and arrays:
+        yield from find(node, name, arguments, keywords, result)
     if arrays:
         yield from _other_axes(node, name, arguments, keywords, owner)
+
+
+_Found = Iterator[tuple[ast.AST, str, str]]
+
+
+def _in_difference(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    arrays = [value for value in arguments if type(value) is ShapedArray]
+    if difference := _of_column(arrays):
+        yield node, "NN-011", difference
+    elif name in PAIRED:
+        yield from _in_pair(node, name, arguments, keywords, result)
+
+
+def _in_pair(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    arrays = [value for value in arguments if type(value) is ShapedArray]
+    if len(arrays) == 2:
+        yield from _paired(node, *arrays)
+        yield from _without_axis(*arrays)
+        yield from _of_all_rows(name, *arrays)
+
+
+def _in_normalization(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    array = arguments[0]
+    if type(array) is not ShapedArray:
+        return
+    if name in _OVER_ALL and len(arguments) == 1 and "axis" not in keywords:
+        yield from _over_all_axes(node, name, array)
+    elif name in NORMALIZING:
+        axes = axes_of(arguments, keywords, array.shape)
+        yield from _shifted(name, array, axes)
+        if len(axes) == 1 and -axes[0] <= array.shape.least_rank:
+            yield from _of_one(node, name, array.shape, axes[0])
+
+
+def _in_reshape(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    if type(arguments[0]) is ShapedArray:
+        for reason in mixed_elements(node, arguments[0], result.shape):
+            yield node, "SHAPE-004", reason
+
+
+def _in_einsum(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    yield from _weighted_einsum(arguments)
+
+
+def _in_index(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    array, index = arguments[:2]
+    if type(array) is ShapedArray:
+        yield from _rows_by_rows(node, array, index)
+        yield from _by_order(node, array, index)
+        yield from _cut_heads(node, array.shape, index)
+
+
+def _in_rotation(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    if type(arguments[0]) is ShapedArray:
+        yield from _rotated(node, arguments[0].shape)
+
+
+def _in_product(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    if type(arguments[0]) is ShapedArray and type(arguments[1]) is ShapedArray:
+        yield from _weighted(arguments[0])
+
+
+#: By the name of what is called: what finds suspicions, besides those of other axes.
+_FINDERS: dict[str, Callable[..., _Found]] = {
+    **dict.fromkeys(PAIRED, _in_pair),
+    **dict.fromkeys(_DIFFERENCES, _in_difference),
+    **dict.fromkeys((*_OVER_ALL, *NORMALIZING), _in_normalization),
+    **dict.fromkeys(_RESHAPES, _in_reshape),
+    **dict.fromkeys(_ROTATIONS, _in_rotation),
+    "mlx.core.einsum": _in_einsum,
+    "mlx.core.array.__getitem__": _in_index,
+    "mlx.core.matmul": _in_product,
+}
 
 
 def _other_axes(
@@ -117,6 +179,10 @@ def _other_axes(
     first = arguments[0]
     if type(first) is ShapedArray and name.endswith((".mean", ".var")):
         axes = axes_of(arguments, keywords, first.shape)
+        is_image = first.origin is not None and first.origin.name in _IMAGES
+        if is_image and axes in _CHANNELS_FIRST:
+            what = name.rpartition(".")[2]
+            yield node, "SHAPE-007", f"`{what}` over width and channels of {first.shape}"
         is_row = not owner.endswith(_ROW_NORMS) or len(axes) != 1 or axes[0] == -1
         if not is_row and (first.shape.rank or 0) > 2:
             yield node, "SHAPE-007", f"`{owner}` normalizes axis {axes[0]} of {first.shape}"
@@ -195,71 +261,6 @@ def _scaled(array: ShapedArray, scale: ShapedArray) -> Iterator[str]:
 def _differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """Return whether two calls work along one axis each, and not along the same."""
     return len(a) == len(b) == 1 and a != b
-
-
-def moved_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
-    """The axis whose elements a reshape mixes with those of others.
-
-    A reshape splits axes, and merges neighbours. Then of the numbers of elements ahead of two axes,
-    before and after it, one divides the other.
-    """
-    if before.rank is None or after.rank is None:
-        return None
-    if 1 in after.head and 1 not in before.head:
-        return None  # one of the axes is meant to be of size 1
-    if ANY_INT in before.head or ANY_INT in after.head:
-        return _kept_axis(before, after)
-    if compare(product(before.head), product(after.head)) is not Comparison.EQUAL:
-        return None
-    for at in range(1, len(before.head)):
-        ahead = product(before.head[:at])
-        for end in range(1, len(after.head)):
-            now = product(after.head[:end])
-            if not isinstance(ahead, SizeExpr) or not isinstance(now, SizeExpr):
-                continue
-            if exact_quotient(ahead, now) is None and exact_quotient(now, ahead) is None:
-                return before.head[at]
-    return None
-
-
-def _is_of_weight(node: ast.AST) -> bool:
-    """Return whether a call reshapes a weight: what is loaded may have the axes of torch."""
-    return any(
-        isinstance(one, ast.Attribute) and one.attr.endswith("weight") for one in ast.walk(node)
-    )
-
-
-def _kept_axis(before: ArrayShape, after: ArrayShape) -> Integer | None:
-    """The axis that a reshape keeps, with more elements ahead of it than it has after."""
-    for at, size in enumerate(before.head):
-        if not isinstance(size, SizeExpr) or before.head.count(size) != 1:
-            continue
-        if after.head.count(size) != 1:
-            continue
-        if _is_swapped(before, after, at):
-            return size
-        ahead = product(before.head[:at])
-        now = product(after.head[: after.head.index(size)])
-        quotient = exact_quotient(ahead, now) if isinstance(ahead, SizeExpr) else None
-        if isinstance(quotient, SizeExpr):
-            return size
-    return None
-
-
-def _is_swapped(before: ArrayShape, after: ArrayShape, at: int) -> bool:
-    """Return whether a reshape moves an axis, ``(B, T, ?)`` to ``(B, ?, T)``, and keeps others."""
-    if before.rank != after.rank or after.head.index(before.head[at]) == at:
-        return False
-    others = [n for n in before.head if isinstance(n, SizeExpr) and n != before.head[at]]
-    return 1 not in after.head and any(after.head.count(n) == 1 for n in others)
-
-
-def _is_shift(array: ShapedArray, after: ArrayShape) -> bool:
-    """Return whether it may be the shift of relative positions: a row more or less, reshaped."""
-    if array.shape.rank != after.rank:
-        return False
-    is_cut = array.origin is not None and array.origin.name.endswith("__getitem__")
-    return is_cut or any(isinstance(n, SizeExpr) and len(n.terms) > 1 for n in after.head)
 
 
 def _paired(node: ast.AST, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
@@ -453,51 +454,23 @@ def _shifted(
         yield origin.node, "SHAPE-007", f"{reason}, and `{name.rpartition('.')[2]}` drops it"
 
 
+def _of_one(
+    node: ast.AST, name: str, shape: ArrayShape, axis: int
+) -> Iterator[tuple[ast.AST, str, str]]:
+    """``mx.softmax(nn.Linear(dim, 1)(x), axis=-1)``: ones."""
+    size = shape.size(axis)
+    others = [n for n in (*shape.head, *shape.tail) if type(n) is not int]
+    if type(size) is int and size == 1 and others:
+        what = name.rpartition(".")[2]
+        yield node, "SHAPE-007", f"`{what}` over axis {axis} of {shape}, which has one element"
+
+
 def _rotated(node: ast.AST, shape: ArrayShape) -> Iterator[tuple[ast.AST, str, str]]:
     """``rope(q)`` of (B, L, heads, D): it turns by positions along the second last axis."""
     size = shape.size(-2) if shape.rank == 4 else None
     found = size.symbol if isinstance(size, SizeExpr) else None
     if found is not None and not found.is_local and found.name.endswith(HEADS):
         yield node, "SHAPE-007", f"`rope` takes positions along axis -2, which is {found.name}"
-
-
-_ROTATIONS = frozenset(("mlx.core.fast.rope", "mlx.nn.RoPE"))
-
-
-def _copies_ahead(
-    node: ast.AST, array: ShapedArray, after: ArrayShape
-) -> Iterator[tuple[ast.AST, str, str]]:
-    """``mx.repeat(x, n, axis=0).reshape(n, ...)``: copies are next to each other, not ahead."""
-    origin = array.origin
-    if origin is None or origin.name != REPEATING or len(origin.axes) != 1:
-        return
-    before, number = origin.before, _argument(origin.node, 1, "repeats")
-    at = origin.axes[0] + (before.rank or 0)
-    if before.rank is None or at < 0 or before.head[at] == 1 or before.head[:at] != after.head[:at]:
-        return
-    sizes = _sizes_of(node)
-    if number is None or at >= len(sizes) or ast.dump(sizes[at]) != ast.dump(number):
-        return
-    if after.rank != before.rank:
-        yield node, "SHAPE-004", f"from {array.shape} to {after} copies and elements are mixed"
-
-
-def _argument(call: ast.AST, at: int, name: str) -> ast.expr | None:
-    """The expression of an argument of a function; None if it isn't there."""
-    if not isinstance(call, ast.Call):
-        return None
-    named = [one.value for one in call.keywords if one.arg == name]
-    return named[0] if named else call.args[at] if at < len(call.args) else None
-
-
-def _sizes_of(call: ast.AST) -> list[ast.expr]:
-    """The sizes that a ``reshape`` names."""
-    if not isinstance(call, ast.Call):
-        return []
-    sizes = call.args
-    if sizes and isinstance(sizes[-1], (ast.Tuple, ast.List)):
-        sizes = sizes[-1].elts
-    return sizes
 
 
 def _weighted(weights: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:

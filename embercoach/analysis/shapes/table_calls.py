@@ -367,6 +367,8 @@ def _call_once(
 ) -> Any:
     requirements = Requirements(assumes=machine.assumes, assumes_ranks=machine.keeps_records)
     given, named = _split(values, positional, keywords)
+    for reason in torch_meanings.misread_arguments(node, name, given, named):
+        machine.add_event(frame, node, reason, None, name, torch_meanings.CODE)
     try:
         result = function(requirements, *given, **named)
     except ArgumentError as error:
@@ -382,8 +384,6 @@ def _call_once(
     except (TypeError, KeyError):
         return UNKNOWN
     _note_bounds(machine, frame, node, name, given)
-    for reason in torch_meanings.misread_arguments(node, name, given, named):
-        machine.add_event(frame, node, reason, None, name, torch_meanings.CODE)
     if requirements.axes or requirements.conditions:
         cause = axis_origins.reduced_axis(given) if requirements.conditions else None
         learn(machine, frame, cause or node, name, requirements)

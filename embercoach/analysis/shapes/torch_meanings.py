@@ -69,7 +69,9 @@ def _lengths(named: str, arguments: list[Any], keywords: dict[str, Any]) -> Iter
         size = _split_size(arguments, keywords)
         is_rising = all(at_least(after, before) for before, after in pairwise(sizes))
         if size is not None and not is_rising:
-            if compare(reduce(add, sizes), size) is Comparison.EQUAL:
+            given = reduce(add, sizes)
+            # The last one may be left out, as positions leave out the last part.
+            if any(compare(n, size) is Comparison.EQUAL for n in (given, add(given, sizes[-1]))):
                 written = ", ".join(map(str, sizes))
                 yield f"`split` takes positions, and ({written}) are lengths of {size} elements"
             return

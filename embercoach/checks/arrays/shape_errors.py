@@ -40,7 +40,7 @@ def shape_errors(module: Module, facts: list[Fact]) -> Iterator[Report]:
     nodes = ShapeNodes(module, machine.file.tree)
     raised = {id(e.node) for e in machine.events.values() if e.condition is None and not e.code}
     for event in machine.events.values():
-        if event.condition and id(event.node) in raised:
+        if (event.condition or event.code == "SHAPE-008") and id(event.node) in raised:
             continue
         if event.file.path == module.path:
             yield from _report(event, machine, module, nodes)
