@@ -1,7 +1,7 @@
 """The models that functions of a file are called with: ``loss_fn(model, x, y)``.
 
 A parameter that is called as a model takes the class of the file that it is named after, or the
-only one that is not a part of another.
+only one that is not a part of another; one whose attributes are used, the only class with these.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.analysis.shapes.attributes import class_member, library_base
+from embercoach.analysis.shapes.attributes import ARRAY_MEMBERS, class_member, library_base
 from embercoach.analysis.shapes.python_values import ClassValue, FunctionValue
 
 if TYPE_CHECKING:
@@ -24,13 +24,52 @@ def called_model(function: FunctionValue, name: str) -> ClassValue | None:
     """The class of the file that a parameter's value is an instance of, None if that is unknown."""
     number = _calls(function.node).get(name)
     if number is None:
-        return None
+        return _with_attributes(function, name)
     found = [cls for cls in _models(function.frame) if _takes(cls, number)]
     plain = name.replace("_", "").lower()
     named = [cls for cls in found if plain == cls.name.replace("_", "").lower()]
     if not named and name in _MODELS:
         named = found
     return named[0] if len(named) == 1 else None
+
+
+def _with_attributes(function: FunctionValue, name: str) -> ClassValue | None:
+    """The only module of a file that has all attributes that a function reads of a parameter."""
+    used = _read_attributes(function.node).get(name, frozenset()) - _OF_ALL_MODULES
+    if not used or not used.isdisjoint(ARRAY_MEMBERS):
+        return None
+    found = [cls for cls in _modules(function.frame) if used <= _own_attributes(cls.node)]
+    return found[0] if len(found) == 1 else None
+
+
+#: Attributes that say nothing of a class.
+_OF_ALL_MODULES = frozenset(
+    (
+        *("parameters", "trainable_parameters", "train", "eval", "training", "state", "update"),
+        *("freeze", "unfreeze", "load_weights", "save_weights", "apply", "modules", "config"),
+    )
+)
+
+
+@lru_cache(maxsize=512)
+def _read_attributes(function: ast.AST) -> dict[str, frozenset[str]]:
+    """The attributes that a function reads of each name."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.setdefault(node.value.id, set()).add(node.attr)
+    return {name: frozenset(names) for name, names in found.items()}
+
+
+@lru_cache(maxsize=512)
+def _own_attributes(cls: ast.ClassDef) -> frozenset[str]:
+    """The methods of a class, and the attributes that these set."""
+    return frozenset(
+        node.attr if isinstance(node, ast.Attribute) else node.name
+        for node in ast.walk(cls)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    )
 
 
 @lru_cache(maxsize=512)
@@ -44,17 +83,23 @@ def _calls(function: ast.AST) -> dict[str, int]:
     return found
 
 
-def _models(frame: Frame) -> list[ClassValue]:
-    """The models of a file, without those that are parts of others."""
+def _modules(frame: Frame) -> list[ClassValue]:
+    """The classes of a file that are modules."""
     while frame.outer is not None:
         frame = frame.outer
-    classes = [
+    return [
         value
         for value in frame.names.values()
         if type(value) is ClassValue
         and value.frame is frame
         and library_base(value) == "mlx.nn.Module"
-        and type(class_member(value, "__call__")) is FunctionValue
+    ]
+
+
+def _models(frame: Frame) -> list[ClassValue]:
+    """The models of a file, without those that are parts of others."""
+    classes = [
+        cls for cls in _modules(frame) if type(class_member(cls, "__call__")) is FunctionValue
     ]
     parts = {name for cls in classes for name in _names(cls.node) if name != cls.name}
     return [cls for cls in classes if cls.name not in parts]
