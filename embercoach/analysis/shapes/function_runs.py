@@ -22,6 +22,7 @@ from embercoach.analysis.shapes.interpreter import DEEPEST, LINKS, link
 from embercoach.analysis.shapes.layer_objects import call_layer, escape, set_layer
 from embercoach.analysis.shapes.path_states import Frame, Heap, Snapshot
 from embercoach.analysis.shapes.python_values import (
+    ArgumentScope,
     Attributes,
     BoundFunction,
     ClassValue,
@@ -41,7 +42,7 @@ from embercoach.analysis.shapes.python_values import (
 from embercoach.analysis.shapes.recorded_values import is_special
 from embercoach.analysis.shapes.relevance import is_relevant
 from embercoach.analysis.shapes.requirements import Condition
-from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, compare
+from embercoach.analysis.shapes.size_integers import ANY_INT, Comparison, SizeExpr, compare
 from embercoach.analysis.shapes.table.mlx_lm import attention_result
 from embercoach.analysis.shapes.table.transfers import LAYERS
 from embercoach.analysis.shapes.table_calls import new_dict
@@ -441,11 +442,16 @@ def _captured(function: FunctionValue) -> list[Any]:
 def _fill_unknown(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> None:
     """Give unknown arguments the values of their annotations, or places."""
     given = function.node.args
+    scope = ArgumentScope(function.node)  # other calls pass other sizes
     for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs):
         if parameter.annotation is not None and names[parameter.arg] is UNKNOWN:
-            names[parameter.arg] = LINKS["annotated"](
-                machine, function.frame, parameter.annotation, parameter.arg, function, 0
+            made = LINKS["annotated"](
+                machine, function.frame, parameter.annotation, parameter.arg, scope, 0
             )
+            names[parameter.arg] = made
+            if machine.rounds and type(made) is SizeExpr:
+                for one in made.symbols:
+                    one.is_joined = True  # each round may pass another one
     for name, value in names.items():
         if value is UNKNOWN:
             names[name] = Place(name)
@@ -639,6 +645,14 @@ def _says_something(machine: Machine, function: FunctionValue, names: dict[str, 
     return first is not UNKNOWN and not (type(first) is Place and not first.is_setting)
 
 
+def _note_special_case(machine: Machine, function: FunctionValue, names: dict[str, Any]) -> None:
+    """Note a call that is for numbers, or for any of several objects: others have other sizes."""
+    if _is_of_numbers(machine, names):
+        machine.partly[function.node] = True
+    elif _is_of_unlike_objects(machine, function, names):
+        machine.partly.setdefault(function.node, False)
+
+
 def _is_of_numbers(machine: Machine, names: dict[str, Any]) -> bool:
     """Return whether a call passes an array of which all sizes are numbers above 1."""
     shapes = [machine.heap.value(v).shape for v in names.values() if type(v) is ShapedArray]
@@ -654,7 +668,13 @@ def _is_of_unlike_objects(machine: Machine, function: FunctionValue, names: dict
         return False
     owner = next(iter(names.values()))
     held = machine.heap.objects.get(owner.number) if type(owner) is ObjectReference else None
-    return type(held) is Attributes and held.is_summary and ANY_INT in held.values.values()
+    if type(held) is not Attributes:
+        return False
+    return any(
+        (value is ANY_INT and held.is_summary)
+        or (type(value) is SizeExpr and any(one.is_joined for one in value.symbols))
+        for value in held.values.values()
+    )
 
 
 def run_function(
@@ -686,16 +706,10 @@ def run_function(
     )
     if machine.keeps_records and not is_root and is_special(machine, function, names):
         machine.special.add(function.node)
-    elif not machine.trials and (
-        is_root
-        or (
-            _says_something(machine, function, names)
-            and not _is_of_unlike_objects(machine, function, names)
-        )
-    ):
+    elif not machine.trials and (is_root or _says_something(machine, function, names)):
         machine.reached.add(function.node)
-        if not is_root and _is_of_numbers(machine, names):
-            machine.numeric.add(function.node)
+        if not is_root:
+            _note_special_case(machine, function, names)
     machine.active.append(function)
     outer, heap.is_root, heap.has_dropped = (heap.is_root, heap.has_dropped), is_root, False
     apply_annotations(machine, frame, function)

@@ -136,8 +136,8 @@ class Machine:
         self.written: dict[ast.AST, dict[str, WrittenShape]] = {}
         self.active: list[FunctionValue] = []
         self.reached: set[ast.AST] = set()
-        #: Of the functions that are called, those that get arrays whose sizes are numbers.
-        self.numeric: set[ast.AST] = set()
+        #: Functions that are called for any of several objects, or (true) with numbers alone.
+        self.partly: dict[ast.AST, bool] = {}
         #: Of the functions that are called, those whose other callers may pass other shapes.
         self.special: set[ast.AST] = set()
         self.instances: dict[ClassValue, Any] = {}

@@ -308,6 +308,7 @@ class Heap:
                 named = SizeSymbol(
                     f"{found.name} // {divisor}", place=found.place, is_local=found.is_local
                 )
+                named.is_joined, named.is_loop = found.is_joined, found.is_loop
                 if divisor is not ANY_INT:
                     named.quotient = found, divisor
                 self.bind(found, multiply(divisor, of_atom(named)))
@@ -408,9 +409,9 @@ class Heap:
             is_invariant: what decides between the paths is the same whenever they are reached.
         """
         # Arguments may be such that no call takes a path; settings and loops take all of them.
-        counts = self.is_root or is_invariant or fresh is not None
+        takes_all = is_invariant or fresh is not None
         if a.facts.failed is not b.facts.failed:
-            return self._without_failed(a, b, counts=counts)
+            return self._without_failed(a, b, takes_all=takes_all)
         joiner = Joiner(a.facts, b.facts, fresh, is_invariant=is_invariant)
         names = joiner.mapping(a.names, b.names)
         heap = {**b.heap, **a.heap}
@@ -421,18 +422,29 @@ class Heap:
                 continue
             heap[number] = old if narrows else joiner.object(held, other)
             changes = _with_change(changes, number, held, narrows=narrows)
-        return Snapshot(names, heap, self._common(joiner, counts=counts), changes)
+        return Snapshot(names, heap, self._common(joiner, takes_all=takes_all), changes)
 
-    def _without_failed(self, a: Snapshot, b: Snapshot, *, counts: bool) -> Snapshot:
+    def _without_failed(self, a: Snapshot, b: Snapshot, *, takes_all: bool) -> Snapshot:
         """The one of two states in which nothing raises."""
         failed, other = (a, b) if a.facts.failed else (b, a)
         events = failed.facts.events
-        added = events if counts else _of_any_path(events)
+        added = self._of_one_path(events, takes_all=takes_all)
         self.has_dropped = self.has_dropped or len(added) < len(events)
         other.facts.events = _united(other.facts.events, added)
         return other
 
-    def _common(self, joiner: Joiner, *, counts: bool) -> Facts:
+    def _of_one_path(self, events: tuple[Any, ...], *, takes_all: bool) -> tuple[Any, ...]:
+        """Those events of one path that count where another path has others.
+
+        ``takes_all``: the program takes each path at times; what sizes may do is another matter.
+        """
+        if self.is_root:
+            return events
+        if takes_all:
+            return tuple([event for event in events if event.condition is None])
+        return _of_any_path(events)
+
+    def _common(self, joiner: Joiner, *, takes_all: bool) -> Facts:
         """Return the facts learned on both paths."""
         a, b = joiner.a, joiner.b
         facts = common_facts(a, b)
@@ -441,12 +453,14 @@ class Heap:
             shape = joiner.shape(shape_under(a, known), shape_under(b, known))
             if shape.rank is not None:  # both paths have learned how many axes there are
                 facts.axes[axes] = shape
-        if counts or a.failed:
+        if self.is_root or a.failed:
             facts.events = _united(a.events, b.events)
         else:
             both = tuple(event for event in a.events if event in b.events)
-            facts.events = _united(both, _of_any_path((*a.events, *b.events)))
-            if any(e not in both and not (e.condition or e.code) for e in (*a.events, *b.events)):
+            others = self._of_one_path((*a.events, *b.events), takes_all=takes_all)
+            facts.events = _united(both, others)
+            kept = facts.events
+            if any(e not in kept and not (e.condition or e.code) for e in (*a.events, *b.events)):
                 self.has_dropped = True
         return facts
 

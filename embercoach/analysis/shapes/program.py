@@ -83,14 +83,14 @@ def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
             if function.node in machine.special:
                 machine.records.pop(function.node, None)
                 machine.reached.discard(function.node)
-            is_open = function.node not in machine.reached or function.node in machine.numeric
+            is_open = function.node not in machine.reached or function.node in machine.partly
             if is_open and is_relevant(function):
                 # What callers pass says more than what they may.
                 machine.silent = function.node in machine.records
-                known = machine.events.copy() if function.node in machine.numeric else None
+                known = machine.events.copy() if function.node in machine.partly else None
                 _run_root(machine, module, function, cls)
                 if known is not None:
-                    _keep_meanings(machine, known)
+                    _keep_meanings(machine, known, has_numbers=machine.partly[function.node])
         if with_names and has_equal_numbers:
             _run_with_names(machine, file)
     if machine.is_patched:
@@ -100,10 +100,19 @@ def run_program(machine: Machine, *, with_names: bool = True) -> Machine:
     return machine
 
 
-def _keep_meanings(machine: Machine, known: dict[Any, ShapeEvent]) -> None:
-    """Drop what sizes may do that calls with numbers don't do; keep mixed and other axes."""
+def _keep_meanings(machine: Machine, known: dict[Any, ShapeEvent], *, has_numbers: bool) -> None:
+    """Drop the sizes that have to be equal where all calls may make them so.
+
+    ``has_numbers``: calls have numbers, with which nothing may raise, either.
+    """
+
+    def remains(event: ShapeEvent) -> bool:
+        if event.condition is None:
+            return bool(event.code) or not has_numbers
+        return event.condition.is_unmeant and not has_numbers
+
     machine.events = {
-        key: event for key, event in machine.events.items() if key in known or event.code
+        key: event for key, event in machine.events.items() if key in known or remains(event)
     }
 
 

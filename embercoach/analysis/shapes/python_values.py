@@ -39,7 +39,7 @@ class Place:
 class ArgumentScope:
     """The scope of a function's arguments in one run; the place of sizes that are passed to it."""
 
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True, slots=True)
