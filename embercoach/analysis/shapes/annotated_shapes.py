@@ -90,8 +90,9 @@ def _of_parameters(machine: Machine, function: FunctionValue) -> dict[str, Writt
         if written is not None:
             found[parameter.arg] = written
     names = frozenset(one.arg for one in (*parameters, *given.kwonlyargs)) - found.keys()
-    # Descriptions may be out of date: what raises for certain does so without them.
-    for one in _with_overridden(function) if machine.assumes else ():
+    # Descriptions may be out of date: they make warnings, and no errors, and are not shown.
+    is_trusted = machine.assumes and not machine.keeps_records
+    for one in _with_overridden(function) if is_trusted else ():
         described = described_shapes(one.node, names, one.frame.module.source)
         if described:
             found.update(described)

@@ -271,7 +271,10 @@ class Requirements:
 
 def is_among(size: Integer, others: tuple[Integer, ...]) -> bool:
     """Return whether a size is that of one of some axes, for certain."""
-    return size is not ANY_INT and any(type(n) is type(size) and n == size for n in others)
+    is_one = type(size) is int and size == 1
+    return not (is_one or size is ANY_INT) and any(
+        type(n) is type(size) and n == size for n in others
+    )
 
 
 def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:

@@ -36,6 +36,7 @@ from embercoach.analysis.shapes.python_values import (
     Place,
     Truth,
     new_number,
+    one_of,
 )
 from embercoach.analysis.shapes.requirements import (
     ArgumentError,
@@ -297,11 +298,10 @@ def _as_size(machine: Machine, value: Any, *, is_one: bool = True) -> Any:
         held = machine.heap.read(value.number)
         if type(held) is Items and held.items is not None:
             return tuple(_as_size(machine, item) for item in held.items)
-    if type(value) is Options:
+    if type(value) is Options and is_one:
+        sizes = [_as_size(machine, v) if type(v) is Place else v for v in value.values]
         # Of one of some numbers, what they have in common is passed.
-        return joined_values(
-            [_as_size(machine, v) if type(v) is Place else v for v in value.values]
-        )
+        return joined_values(sizes) if all(map(is_integer, sizes)) else one_of(sizes)
     return value
 
 

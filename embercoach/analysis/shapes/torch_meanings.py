@@ -93,7 +93,7 @@ def _split_size(arguments: list[Any], keywords: dict[str, Any]) -> Integer | Non
     return shape.size(axes[0])
 
 
-_LENGTHS = ("lengths", "lens", "split_sizes", "seqlens")
+_LENGTHS = ("lengths", "lens", "seqlens")
 _CUMULATED = ("cu_", "cum", "offset")
 
 

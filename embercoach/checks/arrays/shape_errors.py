@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
+    from embercoach.analysis.shapes.requirements import Condition
     from embercoach.checks.arrays.shape_nodes import LocatedNode
 
 #: By operation: the rule of its errors, where that is a separate one.
@@ -93,7 +94,7 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
         if path == module.path or (event.code and not is_passed):
             continue
         code, doubt = _rule_of(event, machine)
-        if event.condition is not None and not doubt:
+        if event.condition is not None and (not doubt or _is_of_one_kind(event.condition)):
             continue
         line = next((n for file, n in event.callers if file.path == module.path), None)
         call = None if line is None else nodes.call_at(line, ())
@@ -112,6 +113,15 @@ def _raised_elsewhere(machine: Machine, module: Module, nodes: ShapeNodes) -> It
             help="Pass arrays and sizes that fit: `embercoach shapes FILE` prints the shapes",
             context="default",
         )
+
+
+def _is_of_one_kind(condition: Condition) -> bool:
+    """Return whether sizes are as ``in_channels`` and ``out_channels``: the caller's business."""
+    kinds = [
+        name.removeprefix("in").removeprefix("out").removeprefix("put").lstrip("_")
+        for name in map(str, (condition.left, condition.right))
+    ]
+    return kinds[0] == kinds[1]
 
 
 def _reported_in(path: Path, module: Module) -> frozenset[int]:
