@@ -452,7 +452,7 @@ def _of_object(
 def _of_place(machine: Machine, frame: Frame, node: ast.AST, owner: Place, index: Any) -> Any:
     """An item of a setting: a setting as well; part of what must be an array."""
     if not owner.is_setting:
-        if not _is_of_axes(index) or frame.may_see_other_arrays():
+        if owner.scope is None or not _is_of_axes(index) or frame.may_see_other_arrays():
             return UNKNOWN
         return _of_array(machine, frame, node, as_array(machine, owner), index)
     key = (id(owner), f"[{index!r}]")
