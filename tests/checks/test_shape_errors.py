@@ -68,7 +68,8 @@ BY_NAME = [
     # The batch is 1.
     ("", "B, S, H, D = x.shape", "return x.reshape(1, S, -1)"),
     ("", UNPACKED, "return x.reshape(B * S, D)"),
-    ("004", UNPACKED, "return mx.stack([x[:, :, 0]] * y.item(), -1).reshape(B, y.item(), S)"),
+    ("004", UNPACKED, "r = [x[:, :, 0] for _ in y]\nreturn mx.stack(r, -1).reshape(B, len(r), S)"),
+    ("002", UNPACKED, "return mx.zeros((B, 1, S)) * mx.zeros((1, B, D))"),
     # The shift of relative positions.
     ("", UNPACKED, "return mx.zeros((B, S, y.item())).reshape(B, y.item(), S)"),
     ("004", "n, d = x.shape", "return mx.repeat(x, 4, axis=0).reshape(4, n, d)"),

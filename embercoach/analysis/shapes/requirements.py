@@ -301,7 +301,7 @@ def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
 
 
 def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
-    """Return whether an axis of two shapes has another place in each, and is not broadcast there.
+    """Return whether an axis of both shapes is broadcast in one, and combined with another one.
 
     ``(n, 1, L, B)`` with ``(1, B, L, D)``: batches are combined with features.
     """
@@ -311,9 +311,12 @@ def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
         for at, size in enumerate(one[: len(other)]):
             if not isinstance(size, SizeExpr) or one.count(size) != 1 or other.count(size) != 1:
                 continue
+            place = other.index(size)
+            beside = one[place] if place < len(one) else 1
+            is_added = len(one) < len(other) and beside is ANY_INT
+            is_broadcast = is_added or (type(beside) is int and beside == 1)
             partner = other[at]
-            is_image = partner is ANY_INT and min(len(one), len(other)) > 2
-            if is_image or (isinstance(partner, SizeExpr) and partner != size):
+            if is_broadcast and partner != size and not (type(partner) is int and partner == 1):
                 return True
     return False
 

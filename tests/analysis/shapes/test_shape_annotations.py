@@ -115,7 +115,8 @@ def test_programs(program: str, number: str) -> None:
 
 #: The docstring of a function that adds x and y, and whether that broadcasts silently.
 DESCRIPTIONS = [
-    ("Add x (B, S) and y (B,).", False),  # of one axis, other things are said
+    ("Add x (B, S) and y (B,).", True),
+    ("Add x (B, S) and y (B).", False),
     ("Add x (B, S, D) and y (B, D).", True),
     ("Add.\n\n    x: of shape (B, S, D).\n    y: (B, D)\n    ", True),
     ("Add.\n\n    x (mx.array): [B, S, D]\n    y (array): [B, D], floats\n    ", True),
