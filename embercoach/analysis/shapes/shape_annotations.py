@@ -37,7 +37,7 @@ class WrittenShape:
         middle: the name of unknown axes, empty for ``...``; None where there are none.
         tail: the sizes after them.
         is_typed: whether it is an annotation, whose names have one size each in a call.
-        is_described: whether it is from a description, whose names are no sizes of the program.
+        is_described: whether it is from a description, which names sizes that the program does not.
     """
 
     text: str
