@@ -668,13 +668,7 @@ def _is_of_unlike_objects(machine: Machine, function: FunctionValue, names: dict
         return False
     owner = next(iter(names.values()))
     held = machine.heap.objects.get(owner.number) if type(owner) is ObjectReference else None
-    if type(held) is not Attributes:
-        return False
-    return any(
-        (value is ANY_INT and held.is_summary)
-        or (type(value) is SizeExpr and any(one.is_joined for one in value.symbols))
-        for value in held.values.values()
-    )
+    return type(held) is Attributes and held.is_summary and ANY_INT in held.values.values()
 
 
 def run_function(
