@@ -38,8 +38,28 @@ def _with_attributes(function: FunctionValue, name: str) -> ClassValue | None:
     used = _read_attributes(function.node).get(name, frozenset()) - _OF_ALL_MODULES
     if not used or not used.isdisjoint(ARRAY_MEMBERS):
         return None
-    found = [cls for cls in _modules(function.frame) if used <= _own_attributes(cls.node)]
-    return found[0] if len(found) == 1 else None
+    frame = function.frame
+    while frame.outer is not None:
+        frame = frame.outer
+    by_name = _modules_by_attribute(frame, len(frame.names))
+    found = frozenset.intersection(*(by_name.get(one, frozenset()) for one in used))
+    return next(iter(found)) if len(found) == 1 else None
+
+
+@lru_cache(maxsize=32)
+def _modules_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[ClassValue]]:
+    """The modules of a file by their methods, and by the attributes that these set.
+
+    ``names``: how many the file has bound so far.
+    """
+    found: dict[str, set[ClassValue]] = {}
+    for cls in _modules(frame):
+        for node in ast.walk(cls.node):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.setdefault(node.name, set()).add(cls)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.setdefault(node.attr, set()).add(cls)
+    return {name: frozenset(classes) for name, classes in found.items()}
 
 
 #: Attributes that say nothing of a class.
@@ -59,17 +79,6 @@ def _read_attributes(function: ast.AST) -> dict[str, frozenset[str]]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found.setdefault(node.value.id, set()).add(node.attr)
     return {name: frozenset(names) for name, names in found.items()}
-
-
-@lru_cache(maxsize=512)
-def _own_attributes(cls: ast.ClassDef) -> frozenset[str]:
-    """The methods of a class, and the attributes that these set."""
-    return frozenset(
-        node.attr if isinstance(node, ast.Attribute) else node.name
-        for node in ast.walk(cls)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
-    )
 
 
 @lru_cache(maxsize=512)

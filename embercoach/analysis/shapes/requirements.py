@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 MANY_AXES = 3
 
 
+#: Axes of shapes that are looked at for sizes in other places.
+MOST_AXES = 8
+
+
 class ShapeError(Exception):
     """MLX raises for all values of the symbols.
 
@@ -305,7 +309,7 @@ def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
 
     ``(n, 1, L, B)`` with ``(1, B, L, D)``: batches are combined with features.
     """
-    if a.rank is None or b.rank is None:
+    if a.rank is None or b.rank is None or max(a.rank, b.rank) > MOST_AXES:
         return False
     for one, other in ((a.head[::-1], b.head[::-1]), (b.head[::-1], a.head[::-1])):
         for at, size in enumerate(one[: len(other)]):

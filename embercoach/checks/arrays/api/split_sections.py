@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -87,16 +89,22 @@ def _names(fact: CallFact, module: Module) -> int | None:
         function = fact.place.function
         if not isinstance(target, cst.Name) or function is None:
             return None
-        counts = {
-            _unpacking(later, node)
-            for later in small_statements(function.node.body)
-            for node in walk(later)
-            if isinstance(node, cst.Name) and node.value == target.value and later is not statement
-        }
+        counts = _uses(function.node.body)[target.value] - _uses(statement)[target.value]
         return next(iter(counts)) if len(counts) == 1 else None
     if not isinstance(statement, cst.Return) or statement.value is not fact.node:
         return None
     return _names_of_callers(fact.place.function, module)
+
+
+@lru_cache(maxsize=8)
+def _uses(body: cst.CSTNode) -> defaultdict[str, Counter[int | None]]:
+    """How often statements use each name, by the number of names that they unpack it to."""
+    found: defaultdict[str, Counter[int | None]] = defaultdict(Counter)
+    for statement in small_statements(body) if hasattr(body, "body") else (body,):
+        for node in walk(statement):
+            if isinstance(node, cst.Name):
+                found[node.value][_unpacking(statement, node)] += 1
+    return found
 
 
 def _names_of_callers(function: FunctionInfo | None, module: Module) -> int | None:
