@@ -19,7 +19,7 @@ from embercoach.analysis.shapes.size_integers import (
     with_wholes,
     without_common_factors,
 )
-from embercoach.analysis.shapes.suspicions import HEADS
+from embercoach.analysis.shapes.suspicions import BATCHES, HEADS
 
 if TYPE_CHECKING:
     from embercoach.analysis.shapes.interpreter import Machine, ShapeEvent
@@ -154,23 +154,7 @@ def _are_of_other_kinds(left: Integer, right: Integer) -> bool:
 
 
 #: Names of axes of batches and of positions.
-_AXES = frozenset(
-    [
-        "b",
-        "bs",
-        "bsz",
-        "batch",
-        "batch_size",
-        "s",
-        "l",
-        "t",
-        "seq",
-        "seq_len",
-        "length",
-        "q_len",
-        "kv_len",
-    ]
-)
+_AXES = BATCHES | {"s", "l", "t", "seq", "seq_len", "length", "q_len", "kv_len"}
 
 
 def _is_product_by_convention(

@@ -34,6 +34,8 @@ from embercoach.analysis.shapes.size_integers import (
 
 #: What the names of numbers of heads end with.
 HEADS = ("heads", "head")
+#: Names of sizes of batches.
+BATCHES = frozenset(("b", "bs", "bsz", "batch", "batch_size"))
 #: Layers that normalize the last axis.
 _ROW_NORMS = ("LayerNorm", "RMSNorm")
 _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
@@ -41,6 +43,7 @@ _RESHAPES = frozenset(("mlx.core.reshape", "mlx.core.array.reshape"))
 _IMAGES = frozenset(("mlx.nn.Conv2d", "mlx.nn.ConvTranspose2d"))
 _CHANNELS_FIRST = ((-2, -1), (-4, -2, -1))
 _ROTATIONS = frozenset(("mlx.core.fast.rope", "mlx.nn.RoPE"))
+_RECURRENT = ("mlx.nn.RNN", "mlx.nn.GRU", "mlx.nn.LSTM")
 #: Calls that reduce all axes where none is named.
 _OVER_ALL = frozenset(("mlx.core.softmax", "mlx.core.logsumexp", "mlx.core.array.logsumexp"))
 INDEXING = frozenset(("mlx.core.array.__getitem__", "mlx.core.array.__setitem__"))
@@ -150,6 +153,18 @@ def _in_rotation(
         yield from _rotated(node, arguments[0].shape)
 
 
+def _in_recurrence(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    """``nn.GRU`` of (T, B, D), as torch takes it: it runs through the second last axis."""
+    shape = arguments[0].shape if type(arguments[0]) is ShapedArray else ArrayShape()
+    size = shape.size(-2) if shape.rank == 3 else None
+    found = size.symbol if isinstance(size, SizeExpr) else None
+    if found is not None and found.name.lower() in BATCHES:
+        layer = name.rpartition(".")[2]
+        yield node, "SHAPE-007", f"`{layer}` runs through axis -2, which is {found.name}"
+
+
 def _in_product(
     node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
 ) -> _Found:
@@ -164,6 +179,7 @@ _FINDERS: dict[str, Callable[..., _Found]] = {
     **dict.fromkeys((*_OVER_ALL, *NORMALIZING), _in_normalization),
     **dict.fromkeys(_RESHAPES, _in_reshape),
     **dict.fromkeys(_ROTATIONS, _in_rotation),
+    **dict.fromkeys(_RECURRENT, _in_recurrence),
     "mlx.core.einsum": _in_einsum,
     "mlx.core.array.__getitem__": _in_index,
     "mlx.core.matmul": _in_product,
