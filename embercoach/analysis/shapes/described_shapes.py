@@ -97,7 +97,7 @@ def _shapes_in(
             if shape is not None:
                 found += [(one, shape) for one in (*listed, name)]
                 listed = []
-            elif after[:1] == ",":
+            elif after[:1] == "," and (is_first or listed):
                 listed.append(name)  # ``x, y: (B, S)``
         else:
             listed = []

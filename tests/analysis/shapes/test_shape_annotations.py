@@ -121,6 +121,8 @@ DESCRIPTIONS = [
     ("Add.\n\n    x: of shape (B, S, D).\n    y: (B, D)\n    ", True),
     ("Add.\n\n    x (mx.array): [B, S, D]\n    y (array): [B, D], floats\n    ", True),
     ("Add.\n\n    x: (B, S, D)\n    y: (B, 1, D)\n    ", False),
+    ("Add.\n\n    x: (B, S, D)\n    n, y: (B, D)\n    ", True),
+    ("Add to x, y (B, S, D).", False),
     ("Add.\n\n    x: (B, S, D) or (B, D)\n    y: (B, D)\n    ", False),
     ("Add.\n\n    n: as x (B, S, D)\n    y: (B, D)\n    ", False),
     ("Add.\n\n    x: pairs (B, S, D)\n    y: (B, D)\n    ", False),
