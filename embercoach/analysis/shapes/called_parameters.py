@@ -34,26 +34,29 @@ def called_model(function: FunctionValue, name: str) -> ClassValue | None:
 
 
 def _with_attributes(function: FunctionValue, name: str) -> ClassValue | None:
-    """The only module of a file that has all attributes that a function reads of a parameter."""
+    """The only class of a file that has all attributes that a function reads of a parameter."""
     used = _read_attributes(function.node).get(name, frozenset()) - _OF_ALL_MODULES
     if not used or not used.isdisjoint(ARRAY_MEMBERS):
         return None
     frame = function.frame
     while frame.outer is not None:
         frame = frame.outer
-    by_name = _modules_by_attribute(frame, len(frame.names))
+    by_name = _classes_by_attribute(frame, len(frame.names))
     found = frozenset.intersection(*(by_name.get(one, frozenset()) for one in used))
-    return next(iter(found)) if len(found) == 1 else None
+    cls = next(iter(found)) if len(found) == 1 else None
+    # Of what is not a module, one attribute says little.
+    is_module = cls is not None and library_base(cls) == "mlx.nn.Module"
+    return cls if is_module or len(used) > 1 else None
 
 
 @lru_cache(maxsize=32)
-def _modules_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[ClassValue]]:
-    """The modules of a file by their methods, and by the attributes that these set.
+def _classes_by_attribute(frame: Frame, names: int) -> dict[str, frozenset[ClassValue]]:
+    """The classes of a file by their methods, and by the attributes that these set.
 
     ``names``: how many the file has bound so far.
     """
     found: dict[str, set[ClassValue]] = {}
-    for cls in _modules(frame):
+    for cls in _classes(frame):
         for node in ast.walk(cls.node):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found.setdefault(node.name, set()).add(cls)
@@ -92,23 +95,21 @@ def _calls(function: ast.AST) -> dict[str, int]:
     return found
 
 
-def _modules(frame: Frame) -> list[ClassValue]:
-    """The classes of a file that are modules."""
+def _classes(frame: Frame) -> list[ClassValue]:
+    """The classes of a file."""
     while frame.outer is not None:
         frame = frame.outer
-    return [
-        value
-        for value in frame.names.values()
-        if type(value) is ClassValue
-        and value.frame is frame
-        and library_base(value) == "mlx.nn.Module"
-    ]
+    values = frame.names.values()
+    return [one for one in values if type(one) is ClassValue and one.frame is frame]
 
 
 def _models(frame: Frame) -> list[ClassValue]:
     """The models of a file, without those that are parts of others."""
     classes = [
-        cls for cls in _modules(frame) if type(class_member(cls, "__call__")) is FunctionValue
+        cls
+        for cls in _classes(frame)
+        if library_base(cls) == "mlx.nn.Module"
+        and type(class_member(cls, "__call__")) is FunctionValue
     ]
     parts = {name for cls in classes for name in _names(cls.node) if name != cls.name}
     return [cls for cls in classes if cls.name not in parts]

@@ -220,7 +220,9 @@ class Requirements:
 
         ``is_known``: whether both sizes are known.
         """
-        is_unmeant = _fits_elsewhere(a, b) or _is_out_of_place(a, b)
+        misplaced = _out_of_place(a, b)
+        is_unmeant = misplaced is not None and misplaced in (m, n)
+        is_unmeant = is_unmeant or _fits_elsewhere(a, b)
         if is_known or is_unmeant:
             reason = f"the shapes {a} and {b} don't broadcast"
             adds_axes = a.least_rank != b.least_rank
@@ -304,13 +306,13 @@ def _fits_elsewhere(a: ArrayShape, b: ArrayShape) -> bool:
     return all(any(n == other for other in left) for n in sizes)
 
 
-def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
-    """Return whether an axis of both shapes is broadcast in one, and combined with another one.
+def _out_of_place(a: ArrayShape, b: ArrayShape) -> SizeExpr | None:
+    """The axis of both shapes that is broadcast at one place, and combined with another one.
 
     ``(n, 1, L, B)`` with ``(1, B, L, D)``: batches are combined with features.
     """
     if a.rank is None or b.rank is None or max(a.rank, b.rank) > MOST_AXES:
-        return False
+        return None
     for one, other in ((a.head[::-1], b.head[::-1]), (b.head[::-1], a.head[::-1])):
         for at, size in enumerate(one[: len(other)]):
             if not isinstance(size, SizeExpr) or one.count(size) != 1 or other.count(size) != 1:
@@ -321,8 +323,8 @@ def _is_out_of_place(a: ArrayShape, b: ArrayShape) -> bool:
             is_broadcast = is_added or (type(beside) is int and beside == 1)
             partner = other[at]
             if is_broadcast and partner != size and not (type(partner) is int and partner == 1):
-                return True
-    return False
+                return size
+    return None
 
 
 def is_named(number: Integer) -> bool:

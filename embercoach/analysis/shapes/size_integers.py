@@ -29,6 +29,10 @@ class AnyInt(Enum):
 
     ANY = "?"
 
+    def __str__(self) -> str:
+        """As messages write it."""
+        return "?"
+
 
 ANY_INT = AnyInt.ANY
 

@@ -104,6 +104,7 @@ def _in_pair(
     if len(arrays) == 2:
         yield from _paired(node, *arrays)
         yield from _without_axis(*arrays)
+        yield from _of_unlike_rows(*arrays)
         yield from _of_all_rows(name, *arrays)
 
 
@@ -359,6 +360,20 @@ def _without_axis(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str
         if origin.axes[0] != -shape.rank if shape.rank else origin.axes[0] == -1:
             reason = f"{reduced.shape} is broadcast along axis {origin.axes[0]} of {shape}"
             yield origin.node, "SHAPE-003", reason
+
+
+def _of_unlike_rows(a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
+    """``(x * x).sum(axis=1) + (codes * codes).sum(axis=1)``: rows of x and codes in pairs."""
+    if a.shape.rank != 1 or b.shape.rank != 1 or a.origin is None or b.origin is None:
+        return
+    if not all(one.name in REDUCTIONS and one.axes == (-1,) for one in (a.origin, b.origin)):
+        return
+    first, second = a.origin.before, b.origin.before
+    if first.rank != 2 or second.rank != 2 or first.head[1] != second.head[1]:
+        return
+    rows = first.head[0], second.head[0]
+    if rows[0] != rows[1] and any(_setting(one) for one in rows):
+        yield a.origin.node, "SHAPE-003", f"sums of rows of {first} and of {second} are paired"
 
 
 def _of_all_rows(name: str, a: ShapedArray, b: ShapedArray) -> Iterator[tuple[ast.AST, str, str]]:
