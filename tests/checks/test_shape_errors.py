@@ -34,6 +34,7 @@ def test_numbers(bad: str, good: str) -> None:
 
 
 UNPACKED = "B, S, D = x.shape"
+ROWS = "B, S, E = x.shape; rows = mx.zeros((B, S, E, 4))"
 BY_NAME = [
     ("001", UNPACKED, "return mx.concatenate([x, mx.zeros((B, S + 1, D))], axis=-1)"),
     ("002", UNPACKED, "return mx.concatenate([x, x[:, 1:]], axis=-1)"),
@@ -86,7 +87,12 @@ BY_NAME = [
     ("007", "p = mx.softmax(x, axis=-1)", "return p > p.min()"),
     ("", "p = mx.softmax(x, axis=-1)", "return p > p.min(axis=-1, keepdims=True)"),
     ("007", UNPACKED, "return nn.GRU(4, 5)(x.transpose(1, 0, 2))[-1]"),
+    ("007", UNPACKED, "return nn.GRU(4, 5)(x)[-1]"),
     ("", UNPACKED, "return nn.GRU(4, 5)(x)[:, -1]"),
+    ("007", ROWS, "return (mx.softmax(x, axis=1)[..., None] * rows).sum(axis=2)"),
+    ("", ROWS, "return (mx.softmax(x, axis=1)[..., None] * rows).sum(axis=1)"),
+    ("008", "B, H, S, D = v.shape", "return x @ mx.tile(v, (1, 3, 1, 1)).swapaxes(-1, -2)"),
+    ("", "B, H, S, D = v.shape", "return x @ mx.repeat(v, 3, axis=1).swapaxes(-1, -2)"),
     ("007", UNPACKED, "return mx.softmax(nn.Linear(D, 1)(x), axis=-1)"),
     ("", UNPACKED, "return mx.softmax(nn.Linear(D, 1)(x), axis=1)"),
     (

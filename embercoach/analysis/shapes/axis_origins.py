@@ -79,11 +79,14 @@ ORDERING = frozenset(
 )
 REPEATING = "mlx.core.repeat"
 STACKING = "mlx.core.stack"
+TILING = "mlx.core.tile"
 LINEAR = "mlx.nn.Linear"
 _SQUARING = ("square", "power", "__pow__")
 _MEANS = ("mean", "sum")
 #: What ``Origin.name`` says of values that several calls have made.
 CENTERED, SQUARED, LOG_NORMALIZED, WEIGHTED_LOGS = "centered", "squared", "logs", "weighted logs"
+#: Arrays with weights for each of their rows, of which the sum is one along an axis.
+WEIGHTED = "weighted"
 #: Scores with something added that is the same along their last axis.
 SHIFTED = "shifted"
 #: One number for values that are normalized along an axis, each row by itself.
@@ -94,39 +97,74 @@ def with_origin(
     node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
 ) -> ShapedArray:
     """The result of a call with its origin, or with that of the one array that it changes."""
+    arrays = [value for value in arguments if type(value) is ShapedArray]
     if name == STACKING:
         return replace(result, origin=Origin(name, node, result.shape))
-    arrays = [value for value in arguments if type(value) is ShapedArray]
     if not arrays:
         return result
     first = arrays[0]
     if name != LINEAR and first.shape == result.shape and is_layer(first, LINEAR):
         return replace(result, origin=first.origin)  # an activation
-    if name in REDUCTIONS or name in NORMALIZING:
-        axes = axes_of(arguments, keywords, first.shape)
-        if _is_of_all_rows(name, first, arguments, keywords):
-            return replace(result, origin=Origin(OF_ALL_ROWS, node, first.shape))
-        return replace(result, origin=Origin(name, node, first.shape, axes))
-    if name in SELECTING or name in ORDERING or name == REPEATING:
-        at = 2 if name.endswith(_COUNTED) else 1
-        is_named = "axis" in keywords or len(arguments) > at or name == REPEATING
-        axes = axes_of(arguments, keywords, first.shape, at) if is_named else (-1,)
-        return replace(result, origin=Origin(name, node, first.shape, axes))
-    if _is_order(first) and name.endswith("__getitem__") and _are_slices(arguments[1]):
-        return replace(result, origin=first.origin)
-    is_masked = name == "mlx.core.add" or (name == "mlx.core.where" and first is arguments[0])
-    if is_masked and len(arrays) == 2 and _is_same_along_last(*arrays):
-        return replace(result, origin=Origin(SHIFTED, node, result.shape, (-1,)))
-    combined = _combined(name, arrays, arguments)
-    if combined:
-        meaning, origin = combined
-        return replace(result, origin=replace(origin, name=meaning, before=first.shape))
-    if name.startswith("mlx.nn.") or name in EXPLICIT:
-        return replace(result, origin=Origin(name, node, first.shape))
+    origin = (
+        _along_axis(node, name, first, arguments, keywords)
+        or _kept(name, first, arguments, result)
+        or _of_two(node, name, arrays, arguments, result)
+        or _combined(name, arrays, arguments)
+    )
+    if origin is None and (name.startswith("mlx.nn.") or name in EXPLICIT):
+        origin = Origin(name, node, first.shape)
+    if origin is not None:
+        return replace(result, origin=origin)
     known = [one for one in arrays if one.origin is not None]
     if known and known[0].shape == result.shape and _is_elementwise(name, arrays, known):
         return replace(result, origin=known[0].origin)
     return result
+
+
+def _along_axis(
+    node: ast.AST,
+    name: str,
+    first: ShapedArray,
+    arguments: list[Any],
+    keywords: dict[str, Any],
+) -> Origin | None:
+    """The origin of what a call computes along an axis; None for other calls."""
+    if name in REDUCTIONS or name in NORMALIZING:
+        axes = axes_of(arguments, keywords, first.shape)
+        if _is_of_all_rows(name, first, arguments, keywords):
+            return Origin(OF_ALL_ROWS, node, first.shape)
+        return Origin(name, node, first.shape, axes)
+    if name in SELECTING or name in ORDERING or name == REPEATING:
+        at = 2 if name.endswith(_COUNTED) else 1
+        is_named = "axis" in keywords or len(arguments) > at or name == REPEATING
+        axes = axes_of(arguments, keywords, first.shape, at) if is_named else (-1,)
+        return Origin(name, node, first.shape, axes)
+    if name == TILING:
+        return Origin(name, node, first.shape, _tiled(arguments[1]))
+    return None
+
+
+def _of_two(
+    node: ast.AST,
+    name: str,
+    arrays: list[ShapedArray],
+    arguments: list[Any],
+    result: ShapedArray,
+) -> Origin | None:
+    """The origin of scores with a mask, and of rows with their weights; None for others."""
+    if len(arrays) != 2:
+        return None
+    is_masked = name == "mlx.core.where" and arrays[0] is arguments[0]
+    if (is_masked or name == "mlx.core.add") and _is_same_along_last(*arrays):
+        return Origin(SHIFTED, node, result.shape, (-1,))
+    if name == "mlx.core.multiply":
+        for weights, other in (arrays, arrays[::-1]):
+            origin = weights.origin
+            if origin is None or origin.name not in NORMALIZING or _ends_with_one(other.shape):
+                continue
+            if weights.shape.least_rank > 1 and _ends_with_one(weights.shape):
+                return replace(origin, name=WEIGHTED, before=weights.shape)
+    return None
 
 
 #: Calls whose second argument is a number or an index, and the third the axis.
@@ -147,8 +185,47 @@ def _is_same_along_last(a: ShapedArray, b: ShapedArray) -> bool:
     return False
 
 
+def _ends_with_one(shape: ArrayShape) -> bool:
+    return bool(shape.least_rank) and _is_one(shape.size(-1))
+
+
 def _is_one(size: Integer) -> bool:
     return type(size) is int and size == 1
+
+
+def _tiled(numbers: Any) -> tuple[int, ...]:
+    """The axes that ``mx.tile`` repeats, from the end."""
+    if not isinstance(numbers, (tuple, list)):
+        return ()
+    known = [at for at, n in enumerate(numbers) if not (type(n) is int and n == 1)]
+    return tuple([at - len(numbers) for at in known])
+
+
+def _kept(
+    name: str, first: ShapedArray, arguments: list[Any], result: ShapedArray
+) -> Origin | None:
+    """The origin that parts and transposes of an array have of it."""
+    origin = first.origin
+    if origin is None:
+        return None
+    if origin.name == TILING and name.endswith(("transpose", "swapaxes")):
+        # Those of the last two axes.
+        is_same = result.shape.rank == first.shape.rank == 4
+        return origin if is_same and result.shape.head[:2] == first.shape.head[:2] else None
+    if not name.endswith("__getitem__"):
+        return None
+    if _is_order(first) and _are_slices(arguments[1]):
+        return origin
+    if origin.name in NORMALIZING and _adds_last_axis(first.shape, result.shape):
+        return replace(origin, axes=tuple([axis - 1 for axis in origin.axes]))
+    return None
+
+
+def _adds_last_axis(before: ArrayShape, after: ArrayShape) -> bool:
+    """``weights[..., None]``."""
+    if before.middle is None:
+        return after == ArrayShape((*before.head, 1))
+    return after == ArrayShape(before.head, before.middle, (*before.tail, 1))
 
 
 def _is_order(array: ShapedArray) -> bool:
@@ -202,15 +279,13 @@ def _is_elementwise(name: str, arrays: list[ShapedArray], known: list[ShapedArra
     return len(known) == 1 and (len(arrays) == 1 or name in PAIRED)
 
 
-def _combined(
-    name: str, arrays: list[ShapedArray], arguments: list[Any]
-) -> tuple[str, Origin] | None:
-    """The meaning of values that a call makes along an axis, and the axis; None for others."""
+def _combined(name: str, arrays: list[ShapedArray], arguments: list[Any]) -> Origin | None:
+    """The meaning of values that calls make along an axis, and the axis; None for others."""
     origin = arrays[0].origin
     if len(arrays) == 1:
         is_square = name.endswith(_SQUARING) and arguments[-1] in (arrays[0], 2)
         if is_square and origin is not None and origin.name == CENTERED:
-            return SQUARED, origin
+            return replace(origin, name=SQUARED, before=arrays[0].shape)
         return None
     other = arrays[1].origin
     if len(arrays) != 2 or other is None:
@@ -219,12 +294,14 @@ def _combined(
     if name == "mlx.core.multiply" and is_same:
         is_log = other.name == LOG_NORMALIZED or other.name.endswith("log_softmax")
         made = SQUARED if other.name == CENTERED else WEIGHTED_LOGS if is_log else ""
-        return (made, other) if made else None
+        return replace(other, name=made, before=arrays[0].shape) if made else None
     if name != "mlx.core.subtract" or other.before != arrays[0].shape or len(other.axes) != 1:
         return None
     reduction = other.name.rpartition(".")[2]
     meaning = {"mean": CENTERED, "logsumexp": LOG_NORMALIZED}.get(reduction)
-    return None if meaning is None else (meaning, other)
+    if meaning is None:
+        return None
+    return replace(other, name=meaning, before=arrays[0].shape)
 
 
 def axes_of(

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from embercoach.analysis.shapes.arrays import ArrayShape, ShapedArray
+from embercoach.analysis.shapes.arrays import ArrayShape, Origin, ShapedArray
 from embercoach.analysis.shapes.axis_origins import (
     CENTERED,
     EXPLICIT,
@@ -22,6 +22,8 @@ from embercoach.analysis.shapes.axis_origins import (
     SELECTING,
     SHIFTED,
     SQUARED,
+    TILING,
+    WEIGHTED,
     WEIGHTED_LOGS,
     axes_of,
     is_layer,
@@ -29,6 +31,7 @@ from embercoach.analysis.shapes.axis_origins import (
 from embercoach.analysis.shapes.mixed_axes import mixed_elements
 from embercoach.analysis.shapes.size_integers import (
     ANY_INT,
+    Integer,
     SizeExpr,
 )
 
@@ -145,6 +148,7 @@ def _in_index(
         yield from _rows_by_rows(node, array, index)
         yield from _by_order(node, array, index)
         yield from _cut_heads(node, array.shape, index)
+        yield from _last_sequence(node, array, index)
 
 
 def _in_rotation(
@@ -159,11 +163,14 @@ def _in_recurrence(
 ) -> _Found:
     """``nn.GRU`` of (T, B, D), as torch takes it: it runs through the second last axis."""
     shape = arguments[0].shape if type(arguments[0]) is ShapedArray else ArrayShape()
-    size = shape.size(-2) if shape.rank == 3 else None
-    found = size.symbol if isinstance(size, SizeExpr) else None
-    if found is not None and found.name.lower() in BATCHES:
+    if shape.rank == 3 and _is_batch(shape.size(-2)):
         layer = name.rpartition(".")[2]
-        yield node, "SHAPE-007", f"`{layer}` runs through axis -2, which is {found.name}"
+        yield node, "SHAPE-007", f"`{layer}` runs through axis -2, which is {shape.size(-2)}"
+
+
+def _is_batch(size: Integer) -> bool:
+    found = size.symbol if isinstance(size, SizeExpr) else None
+    return found is not None and found.name.lower() in BATCHES
 
 
 def _in_product(
@@ -171,6 +178,25 @@ def _in_product(
 ) -> _Found:
     if type(arguments[0]) is ShapedArray and type(arguments[1]) is ShapedArray:
         yield from _weighted(arguments[0])
+        yield from _tiled_heads(arguments[1])
+
+
+def _in_attention(
+    node: ast.AST, name: str, arguments: list[Any], keywords: dict[str, Any], result: ShapedArray
+) -> _Found:
+    keys = arguments[1] if len(arguments) > 1 else keywords.get("k")
+    if type(keys) is ShapedArray:
+        yield from _tiled_heads(keys)
+
+
+def _tiled_heads(keys: ShapedArray) -> _Found:
+    """``mx.tile(keys, (1, groups, 1, 1))``: query heads of a group are next to each other."""
+    origin = keys.origin
+    if origin is None or origin.name != TILING or origin.axes != (-3,) or keys.shape.rank != 4:
+        return
+    if origin.before.rank == 4 and origin.before.head[1] != 1:
+        reason = f"`tile` of heads {origin.before} puts copies after all heads"
+        yield origin.node, "SHAPE-008", reason
 
 
 #: By the name of what is called: what finds suspicions, besides those of other axes.
@@ -184,6 +210,7 @@ _FINDERS: dict[str, Callable[..., _Found]] = {
     "mlx.core.einsum": _in_einsum,
     "mlx.core.array.__getitem__": _in_index,
     "mlx.core.matmul": _in_product,
+    "mlx.core.fast.scaled_dot_product_attention": _in_attention,
 }
 
 
@@ -221,31 +248,34 @@ def _other_axis(
         axes = axes_of(arguments, keywords, first.shape, 2 if short == "argpartition" else 1)
         if not _differ(axes, origin.axes):
             return
-        # Where one of the axes is the last, the other one is at fault.
-        at = origin.node if axes[0] == -1 and origin.name in (SQUARED, WEIGHTED_LOGS) else node
-        where = f"`{short}` over axis {axes[0]} of"
-        along = f"along axis {origin.axes[0]}"
-        if origin.name == SQUARED and short in ("mean", "sum"):
-            yield (
-                at,
-                f"{where} values that are centered {along}",
-            )
-        elif origin.name == WEIGHTED_LOGS and short in ("sum", "mean"):
-            yield at, f"{where} probabilities {along}"
-        elif origin.name in NORMALIZING and (
-            short == "cumsum" or (name in ORDERING and axes[0] == -1)
-        ):
-            yield (
-                origin.node if name in ORDERING else node,
-                f"{where} values that are normalized {along}",
-            )
-        elif origin.name in SELECTING and short == "cumsum":
-            yield (
-                at,
-                f"{where} values that are sorted {along}",
-            )
+        values, is_earlier = _meant_along(name, axes, origin)
+        if values:
+            where = f"`{short}` over axis {axes[0]} of {values} along axis {origin.axes[0]}"
+            yield origin.node if is_earlier else node, where
     elif name == "mlx.core.divide" and type(arguments[1]) is ShapedArray:
         yield from ((node, one) for one in _scaled(first, arguments[1]))
+
+
+def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str, bool]:
+    """Say what values are along another axis than a call's, and whether it is the earlier one that errs.
+
+    Empty where both may be meant.
+    """
+    short, is_last = name.rpartition(".")[2], axes[0] == -1
+    # Where one of the axes is the last, the other one is at fault.
+    if origin.name == SQUARED and short in ("mean", "sum"):
+        return "values that are centered", is_last
+    if origin.name == WEIGHTED_LOGS and short in ("mean", "sum"):
+        return "probabilities", is_last
+    if origin.name == WEIGHTED and short == "sum" and axes == (-2,):
+        return ("values with weights", True) if origin.before.size(-2) != 1 else ("", False)
+    if origin.name in NORMALIZING and name in ORDERING and is_last:
+        return "values that are normalized", True
+    if short == "cumsum" and origin.name in NORMALIZING:
+        return "values that are normalized", False
+    if short == "cumsum" and origin.name in SELECTING:
+        return "values that are sorted", False
+    return "", False
 
 
 def _transformed(
@@ -428,6 +458,16 @@ def _rows_by_rows(
     rows, number = array.shape.head[0], chosen.shape.head[0]
     if isinstance(rows, SizeExpr) and rows == number and array.shape.least_rank > 1:
         yield node, "SHAPE-003", f"each row of {array.shape} gets the elements of all {rows} rows"
+
+
+def _last_sequence(node: ast.AST, array: ShapedArray, index: Any) -> _Found:
+    """``nn.GRU(4, 5)(x)[-1]``: of (B, T, H), where torch's last state is meant."""
+    origin = array.origin
+    if type(index) is not int or index != -1 or origin is None or array.shape.rank != 3:
+        return
+    if origin.name in _RECURRENT and not _is_batch(array.shape.size(-2)):
+        layer = origin.name.rpartition(".")[2]
+        yield node, "SHAPE-007", f"`[-1]` is the last sequence that `{layer}` gives"
 
 
 def _by_order(node: ast.AST, array: ShapedArray, index: Any) -> Iterator[tuple[ast.AST, str, str]]:

@@ -85,6 +85,8 @@ def remedy_of(event: ShapeEvent, code: str, node: cst.CSTNode, module: Module) -
     elif code == "SHAPE-008":
         if "lengths" in event.reason:
             return Remedy("Pass the positions at which parts begin: the sums of the lengths")
+        if "tile" in event.reason:
+            return Remedy("Use `mx.repeat`: copies of a head belong next to each other")
         return Remedy("Swap two axes with `swapaxes`; `transpose` takes the order of all axes")
     elif code in _BY_CODE:
         remedies = (_BY_CODE[code],)
