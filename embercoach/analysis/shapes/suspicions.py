@@ -257,7 +257,7 @@ def _other_axis(
 
 
 def _meant_along(name: str, axes: tuple[int, ...], origin: Origin) -> tuple[str, bool]:
-    """Say what values are along another axis than a call's, and whether it is the earlier one that errs.
+    """Say what values are along another axis than a call's, and whether the earlier one errs.
 
     Empty where both may be meant.
     """
