@@ -503,7 +503,7 @@ def _item_of_open_tuple(machine: Machine, owner: tuple[Any, ...], index: Any, pl
     if type(index) is int:
         if 0 <= index < place or -after <= index < 0:
             return owner[index]
-        return _split_off(machine, owner, index, place)
+        return _split_off(machine, owner, index, place, is_ahead=index == 0)
     if type(index) is slice and index.step is None:
         start, stop = index.start, index.stop
         if type(start) in (int, type(None)) and type(stop) in (int, type(None)):
@@ -515,7 +515,7 @@ def _item_of_open_tuple(machine: Machine, owner: tuple[Any, ...], index: Any, pl
                 _split_off(machine, owner, first - 1, place)
                 owner = machine.heap.value(owner)
             elif stop is not None and place < stop <= 8:
-                _split_off(machine, owner, stop - 1, place)
+                _split_off(machine, owner, stop - 1, place, is_ahead=stop > 1)
                 owner = machine.heap.value(owner)
             return _slice_of_open_tuple(owner, first, stop)
     return (AxesSymbol(),) if type(index) is slice else ANY_INT
@@ -534,12 +534,18 @@ def _slice_of_open_tuple(owner: tuple[Any, ...], first: int, stop: int | None) -
     return (AxesSymbol(),)
 
 
-def _split_off(machine: Machine, owner: tuple[Any, ...], index: int, place: int) -> Any:
-    """Learn that there are axes up to an index, and return the size of the last of them."""
+def _split_off(
+    machine: Machine, owner: tuple[Any, ...], index: int, place: int, *, is_ahead: bool = False
+) -> Any:
+    """Learn that there are axes up to an index, and return the size of the last of them.
+
+    ``is_ahead``: ``x.shape[:2]`` names axes ahead of those that are known.
+    """
     axes = owner[place]
     after = len(owner) - place - 1
     number = index - place + 1 if index >= 0 else -index - after
-    if not 0 < number <= 8 or (after if index >= 0 else place):
+    is_ahead = is_ahead and machine.assumes
+    if not 0 < number <= 8 or ((after and not is_ahead) if index >= 0 else place):
         return ANY_INT  # it may be one of the sizes on the other side
     if index >= 0:
         sizes = axis_symbols(axes, number)

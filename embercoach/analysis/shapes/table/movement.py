@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from embercoach.analysis.shapes.arrays import (
     UNKNOWN,
     ArrayShape,
@@ -358,8 +360,11 @@ def transpose_method(
 
 @transfer("mlx.core.array.T")
 def reversed_axes(requirements: Requirements, a: object) -> object:
-    """``x.T``."""
-    return transpose(requirements, a)
+    """``x.T``, which is for matrices."""
+    array = array_argument(requirements, a)
+    if requirements.assumes and array.shape.rank is None and 0 < array.shape.least_rank < 3:
+        array = replace(array, shape=ArrayShape(requirements.rank(array, 2, "")))
+    return transpose(requirements, array)
 
 
 @transfer("matrix_transpose", "mlx.core.array.mT")
