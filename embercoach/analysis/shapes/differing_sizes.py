@@ -41,8 +41,7 @@ def unmeant(event: ShapeEvent, machine: Machine) -> str | None:
     left, right = reduced(with_wholes(condition.left), with_wholes(condition.right))
     if condition.is_unmeant and _differ_in_general(left, right):
         return f"unless {left} equals {right}"
-    numbers = [one for one in (left, right) if type(one) is int]
-    if numbers and (numbers != [1] or event.file is not machine.file):
+    if type(left) is int or type(right) is int:
         return None
     if type(condition.left) is int or type(condition.right) is int:
         return None  # ``B * 8 * 16`` of ``B * E``, where 128 may well be E

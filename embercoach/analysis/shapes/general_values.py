@@ -97,6 +97,8 @@ def general_value(
     """Any value of a parameter or a field."""
     if annotation is not None:
         value = annotated(machine, frame, annotation, name, scope, 0)
+        if type(default) is float and type(value) is SizeExpr:
+            return ANY_FLOAT  # ``scale: int = 0.5``
         if value is not UNKNOWN:
             if type(value) is SizeExpr and type(default) is int:
                 (found,) = value.symbols

@@ -154,6 +154,10 @@ class Snapshot:
         return Snapshot(dict(self.names), dict(self.heap), self.facts.copy(), self.changes)
 
 
+#: What decides between two paths.
+_ARGUMENT, _SETTING, _LOOP = range(3)
+
+
 class Heap:
     """The state that is common to all frames, on the path at hand.
 
@@ -408,10 +412,9 @@ class Heap:
             fresh: gets the symbols made for sizes that differ; those in it stay as they are.
             is_invariant: what decides between the paths is the same whenever they are reached.
         """
-        # Arguments may be such that no call takes a path; settings and loops take all of them.
-        takes_all = is_invariant or fresh is not None
+        takes = _LOOP if fresh is not None else _SETTING if is_invariant else _ARGUMENT
         if a.facts.failed is not b.facts.failed:
-            return self._without_failed(a, b, takes_all=takes_all)
+            return self._without_failed(a, b, takes=takes)
         joiner = Joiner(a.facts, b.facts, fresh, is_invariant=is_invariant)
         names = joiner.mapping(a.names, b.names)
         heap = {**b.heap, **a.heap}
@@ -422,29 +425,30 @@ class Heap:
                 continue
             heap[number] = old if narrows else joiner.object(held, other)
             changes = _with_change(changes, number, held, narrows=narrows)
-        return Snapshot(names, heap, self._common(joiner, takes_all=takes_all), changes)
+        return Snapshot(names, heap, self._common(joiner, takes=takes), changes)
 
-    def _without_failed(self, a: Snapshot, b: Snapshot, *, takes_all: bool) -> Snapshot:
+    def _without_failed(self, a: Snapshot, b: Snapshot, *, takes: int) -> Snapshot:
         """The one of two states in which nothing raises."""
         failed, other = (a, b) if a.facts.failed else (b, a)
         events = failed.facts.events
-        added = self._of_one_path(events, takes_all=takes_all)
+        added = self._of_one_path(events, takes=takes)
         self.has_dropped = self.has_dropped or len(added) < len(events)
         other.facts.events = _united(other.facts.events, added)
         return other
 
-    def _of_one_path(self, events: tuple[Any, ...], *, takes_all: bool) -> tuple[Any, ...]:
+    def _of_one_path(self, events: tuple[Any, ...], *, takes: int) -> tuple[Any, ...]:
         """Those events of one path that count where another path has others.
 
-        ``takes_all``: the program takes each path at times; what sizes may do is another matter.
+        ``takes``: what takes the path. Arguments may be such that no call does; a setting does at
+        times, but what sizes may do then is its own business.
         """
-        if self.is_root:
+        if self.is_root or takes == _LOOP:
             return events
-        if takes_all:
+        if takes == _SETTING:
             return tuple([event for event in events if event.condition is None])
         return _of_any_path(events)
 
-    def _common(self, joiner: Joiner, *, takes_all: bool) -> Facts:
+    def _common(self, joiner: Joiner, *, takes: int) -> Facts:
         """Return the facts learned on both paths."""
         a, b = joiner.a, joiner.b
         facts = common_facts(a, b)
@@ -457,7 +461,7 @@ class Heap:
             facts.events = _united(a.events, b.events)
         else:
             both = tuple(event for event in a.events if event in b.events)
-            others = self._of_one_path((*a.events, *b.events), takes_all=takes_all)
+            others = self._of_one_path((*a.events, *b.events), takes=takes)
             facts.events = _united(both, others)
             kept = facts.events
             if any(e not in kept and not (e.condition or e.code) for e in (*a.events, *b.events)):
