@@ -21,8 +21,8 @@ from markdown.treeprocessors import Treeprocessor
 from mkdocs.structure.files import File
 
 from embercoach import rulebook
-from embercoach.config import json_schema
-from embercoach.severity_policy import CONTEXTS, PROFILES
+from embercoach.config.schema import json_schema
+from embercoach.rulebook import CONTEXTS, PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -183,7 +183,7 @@ def _severities(rule: Rule, profile: str) -> str:
 
 def settings() -> str:
     """Return a heading for each configuration key, its description, type and default."""
-    schema = json_schema.document()
+    schema = json_schema()
     return "\n".join(_keys(schema["properties"], ""))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
-from embercoach.quoting import MOST_PROPOSED, bounded
+from embercoach.terminal_text import MOST_PROPOSED, bounded
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

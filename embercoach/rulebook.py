@@ -8,11 +8,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from embercoach.finding import SEVERITIES, Severity
-from embercoach.severity_policy import severities
 from embercoach.toml import TOMLDecodeError, loads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+PROFILES = ("recommended", "ember")
+#: Where a finding stands.
+CONTEXTS = (
+    "compiled",  # in a function that mx.compile or mx.vmap traces: it raises
+    "differentiated",  # the value flows into a differentiated result: the gradient is lost
+    "avoidable",  # it costs time in every iteration, forward pass or call, and its help saves that
+    "minor",  # it costs time once, or nothing saves it
+    "test",
+    "benchmark",
+    "default",  # the place makes no difference
+)
+_FAILING: dict[str, Severity] = {"compiled": "error", "differentiated": "error"}
+
+
+def severities(
+    own: Severity, ember: Severity, *, costs: bool, is_checked_in_tests: bool
+) -> dict[str, dict[str, Severity]]:
+    """The severities of a rule by profile, and by the contexts that differ from ``default``.
+
+    Args:
+        own: the rule's severity in the profile `recommended`.
+        ember: its severity in the profile `ember`.
+        costs: the harm is time or memory alone, except where the program fails.
+        is_checked_in_tests: findings in tests, and warnings in benchmarks, are as severe as others.
+    """
+    common: dict[str, Severity] = {}
+    if costs:
+        common |= {**_FAILING, "test": "note", "benchmark": "note"}
+    elif not is_checked_in_tests:
+        common["test"] = "note"
+        if own == "warning":  # the numbers of a benchmark are filler
+            common["benchmark"] = "note"
+    minor: dict[str, Severity] = {"minor": "note"} if costs else {}
+    return {
+        "recommended": {"default": own, **common, **minor},
+        "ember": {"default": ember, **common},
+    }
+
 
 Fixability = Literal["none", "safe", "unsafe", "mixed"]
 FRONT_MATTER = "+++"
@@ -201,3 +239,25 @@ def described(rule: Rule, *, page: bool) -> dict[str, object]:
         "events": list(rule.events),
     }
     return data | {"page": rule.page} if page else data
+
+
+SITE = "https://OWNER.github.io/embercoach/"
+#: What stands for the code of a rule in an address.
+CODE = "{code}"
+#: The default of the setting `rules-url`.
+RULES_URL = f"{SITE}rules/{CODE}/"
+
+
+def rule_url(code: str, rules_url: str = RULES_URL) -> str | None:
+    """The address of a rule's page.
+
+    Args:
+        code: of a finding; a saved report may have any text here.
+        rules_url: the setting; without links it is empty.
+
+    Returns:
+        None without links, and for a code without a page on the site, as a plugin's.
+    """
+    if not rules_url or code not in builtin_codes():
+        return None
+    return rules_url.replace(CODE, code)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from embercoach.config import json_schema
+from embercoach.config.schema import rendered_json_schema
 from tests.benchmarks.advice import page
 from tests.benchmarks.profile import page as profile_page
 from tests.docs import documents
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def schema() -> None:
     """Write the configuration's JSON Schema."""
     path = ROOT / "embercoach" / "config" / "embercoach.schema.json"
-    path.write_text(json_schema.rendered(), encoding="utf-8")
+    path.write_text(rendered_json_schema(), encoding="utf-8")
 
 
 def counts() -> None:

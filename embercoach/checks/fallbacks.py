@@ -12,7 +12,7 @@ import libcst as cst
 
 from embercoach.analysis.syntax.parse import outline_of
 from embercoach.analysis.syntax.trees import children, names_below
-from embercoach.safe_read import MOST_NAMED_BYTES, read_text
+from embercoach.files import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

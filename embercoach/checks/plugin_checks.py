@@ -18,7 +18,7 @@ from embercoach.analysis.values.lattice import BoundMember, Number, Str, Symbol
 from embercoach.analysis.work import WorkExceededError
 from embercoach.checks.registry import ProposedFix, Report
 from embercoach.plugins.loading import loaded
-from embercoach.quoting import bounded
+from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -54,7 +54,7 @@ class Report:
     """A finding of a check, before its node has a position. Build it with :meth:`at`.
 
     Attributes:
-        context: one of ``embercoach.severity_policy.CONTEXTS``; None for that of the place.
+        context: one of ``embercoach.rulebook.CONTEXTS``; None for that of the place.
         text_span: start and end in characters of the node's own source text, if only a part of it
             is meant (a line of a kernel's body inside a string literal).
         covers: nodes whose own reports would repeat this one and are dropped.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from embercoach.engine.problem import Problem
-from embercoach.relative_paths import relative_path
+from embercoach.files import relative_path
 from embercoach.report import baseline_file
 from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.outcome import Comparison, RuleChange

@@ -6,21 +6,108 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from embercoach import rulebook
 from embercoach.cli import codes
 from embercoach.cli.config_warnings import problems_of, warn, warnings_of
+from embercoach.cli.effective_config import key_text, origin_text, value_text
 from embercoach.cli.progress import progress_of
 from embercoach.config import ConfigError, Configurations, Overrides
 from embercoach.config.load import ConfigurationScope
+from embercoach.config.provenance import facts
 from embercoach.engine.checkouts import CheckoutDivision, Plan
-from embercoach.engine.discovery.files import is_excluded
+from embercoach.engine.discovery import is_excluded
 from embercoach.engine.run import RunResult, joined, run
 from embercoach.report.outcome import SourceTexts
-from embercoach.report.styled import print_lines
+from embercoach.report.styled import print_lines, print_text
 from embercoach.report.text import plural, problem_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.config.provenance import SettingInForce
+    from embercoach.engine.checkouts import CheckoutsOutcome
+    from embercoach.engine.discovery import Shard
+    from embercoach.report.origin import RunOrigin
+
+
+def show_files(plan: Plan) -> int:
+    """Print the files that would be checked."""
+    for file in plan.files():
+        print_text(file.shown, sys.stdout)
+    for problem in plan.all_problems:
+        print_text(f"{problem.path}: {problem.message}", sys.stderr)
+    return codes.INCOMPLETE if plan.all_problems else codes.CLEAN
+
+
+def show_settings(plan: Plan) -> int:
+    """Print the settings for the paths as TOML, each with where it comes from."""
+    for number, (scope, given) in enumerate(plan.given.items()):
+        if number:
+            print_text("", sys.stdout)
+        for entry in _lines(scope, given):
+            for line in entry.split("\n"):
+                print_text(line, sys.stdout)
+    return codes.CLEAN
+
+
+def _lines(scope: ConfigurationScope, paths: Iterable[str]) -> Iterator[str]:
+    settings = scope.settings
+    yield f"# for {', '.join(paths)}"
+    yield f"# from {settings.source or 'no configuration file'}"
+    yield f"# project {settings.root}"
+    # What selectors come to, so that no rule is left to work out.
+    resolved = {
+        "select": sorted(settings.enabled),
+        "ignore": sorted(rulebook.static_codes() - settings.enabled),
+        "baseline": settings.baseline and str(settings.baseline),
+    }
+    shown = [fact for fact in facts(scope) if fact.place != ("extend-select",)]
+    for fact in shown:
+        name, value = fact.place[0], resolved.get(fact.place[0], fact.value)
+        if len(fact.place) == 1 and value is not None and not isinstance(value, dict):
+            yield _pair(name, value, fact)
+    tables = dict.fromkeys(fact.place[0] for fact in shown if len(fact.place) > 1)
+    for table in tables:
+        yield f"[{table}]"
+        for fact in shown:
+            if fact.place[0] == table and len(fact.place) > 1 and fact.value is not None:
+                yield _pair(fact.place[1], fact.value, fact)
+
+
+def _pair(name: str, value: Any, fact: SettingInForce) -> str:
+    comment = f"  # {', '.join(map(origin_text, fact.origins))}"
+    if isinstance(value, list) and len(value) > 3:
+        items = "".join(f"    {value_text(item)},\n" for item in value)
+        return f"{key_text(name)} = [{comment}\n{items}]"
+    return f"{key_text(name)} = {value_text(value)}{comment}"
+
+
+def origin_of(outcome: CheckoutsOutcome, shard: Shard | None = None) -> RunOrigin:
+    """The origin of a run's report."""
+    from embercoach import __version__
+    from embercoach.engine.cache import program
+    from embercoach.report.origin import Checkout, Portion, RunOrigin
+
+    checkouts, files, all_files = [], 0, 0
+    for number, results in outcome.checkouts:
+        shown, in_shard, own = outcome.plan.files_of(number)
+        files, all_files = files + in_shard, all_files + own
+        checkouts.append(
+            Checkout(
+                shown,
+                sum(one.files_checked for one in results),
+                sum(one.files_skipped for one in results),
+                sum(one.suppressed for one in results),
+            )
+        )
+    portion = None if shard is None else Portion(shard.number, shard.count, files, all_files)
+    checkouts.sort(key=lambda one: one.path)
+    return RunOrigin(__version__, program(), tuple(checkouts), portion)
+
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,7 +115,7 @@ if TYPE_CHECKING:
 
     from embercoach.cli.baseline_filter import Guard
     from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.engine.discovery.shard import Shard
+    from embercoach.engine.discovery import Shard
     from embercoach.engine.problem import Problem
     from embercoach.report.origin import RunOrigin
     from embercoach.report.outcome import Comparison
@@ -141,8 +228,6 @@ def execute(request: CheckRequest) -> int:
     if not request.quiet:
         warn([*configurations.warnings, *warnings_of(plan)])
     if request.show_settings or request.show_files:
-        from embercoach.cli.inspect import show_files, show_settings
-
         code = show_settings(plan) if request.show_settings else show_files(plan)
         print_lines(problem_lines(problems), sys.stderr)
         return codes.INCOMPLETE if problems else code
@@ -169,8 +254,6 @@ def execute(request: CheckRequest) -> int:
     origin = None
     # The program's digest takes a tenth of a small run's time.
     if request.output_format in WITH_ORIGIN and not done:
-        from embercoach.cli.run_origin import origin_of
-
         origin = origin_of(outcome, request.shard)
     answer = Answer(result=result, sources=SourceTexts(), done=done, origin=origin)
     return _report(request, plan.scopes, answer, baselines, configurations)
@@ -229,7 +312,7 @@ def _annotated(
     check: CheckRunner, found: RunResult, baselines: tuple[Guard, ...], problems: list[Problem]
 ) -> tuple[RunResult, str]:
     """Add suppressions to files; the result after that and what was done."""
-    from embercoach.engine.suppression.annotation import annotate_files
+    from embercoach.engine.noqa_writing import annotate_files
 
     new = found.findings
     if baselines:
@@ -347,7 +430,7 @@ def _report(
     stale: tuple[tuple[Path, int], ...] = ()
     if baselines:
         from embercoach.cli.baseline_filter import judge
-        from embercoach.report.fingerprints import fingerprints
+        from embercoach.report.baseline_file import fingerprints
 
         judged = judge(baselines, answer.result, answer.sources)
         # A fingerprint depends on the order of all findings.

@@ -13,11 +13,11 @@ import click
 
 from embercoach.cli import codes
 from embercoach.cli.entry import silence_stdout
+from embercoach.files import write_file
 from embercoach.report import text
 from embercoach.report.outcome import listed
 from embercoach.report.styled import print_diff, print_lines, print_text, width_of, wraps
-from embercoach.rule_links import RULES_URL
-from embercoach.safe_write import write_file
+from embercoach.rulebook import RULES_URL
 from embercoach.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -169,14 +169,16 @@ def _for_programs(form: str, answer: Answer, show_notes: bool) -> str:
             origin=answer.origin,
         )
     if form == "github":
-        from embercoach.report import github
+        from embercoach.report import forges
 
-        return github.render(result, sources, show_notes=show_notes)
+        return forges.github_annotations(result, sources, show_notes=show_notes)
     if form == "gitlab":
-        from embercoach.report import gitlab
+        from embercoach.report import forges
 
         root = os.environ.get("CI_PROJECT_DIR")
-        return gitlab.render(result, sources, show_notes=show_notes, root=root, marks=answer.marks)
+        return forges.gitlab_report(
+            result, sources, show_notes=show_notes, root=root, marks=answer.marks
+        )
     if form == "junit":
         from embercoach.report import junit
 
@@ -236,9 +238,9 @@ def print_diffs(
         The exit code: 1 if anything would change, 2 if something could not be checked.
     """
     from embercoach.engine.fixing import troubles
-    from embercoach.fixes.unified_diff import unified
+    from embercoach.fixes.application import unified
     from embercoach.notebooks import is_notebook
-    from embercoach.notebooks.notebook_diff import unified_cells
+    from embercoach.notebooks.editing import unified_cells
 
     problems = [*problems, *troubles(files)]
     changed = [file for file in files if file.new != file.old]

@@ -16,11 +16,11 @@ from embercoach.cli import codes
 from embercoach.config import ConfigError, Overrides, load
 from embercoach.engine.languages import PYTHON, language_of
 from embercoach.engine.run import RunResult, run
+from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
 from embercoach.report import json_report, text
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines, width_of, wraps
-from embercoach.safe_read import read_bytes
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The command lines that ``simulate`` and ``trace`` can run, and how each is started."""
+"""Command lines that ``simulate`` and ``trace`` can run, each started and run as a child."""
 
 from __future__ import annotations
 
@@ -9,10 +9,43 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 import embercoach
+from embercoach.cli.flow import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What shells add to the number of the signal that ended a program.
+SIGNALLED = 128
+
+
+def run_program(program: ProgramCommand, environment: Mapping[str, str], *, quiet: bool) -> int:
+    """Run it; what it prints goes where ours goes, or, if quiet, to standard error.
+
+    Returns:
+        Its exit code, as a shell would give it.
+
+    Raises:
+        UserError: it cannot be started.
+    """
+    sys.stdout.flush()
+    try:
+        process = subprocess.Popen(
+            program.command, env=environment, stdout=sys.stderr if quiet else None
+        )
+    except OSError as error:
+        raise UserError(f"cannot start {program.command[0]}: {error.strerror or error}") from error
+    while True:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            continue  # the terminal interrupts the program as well; it may finish
+        return code if code >= 0 else SIGNALLED - code
+
 
 PLUGIN = "embercoach.simulator.pytest_plugin"
 #: Options of the interpreter that are passed on, without and with a value.

@@ -9,12 +9,12 @@ from embercoach.analysis.work import WorkExceededError
 from embercoach.checks import Project, SyntaxProblem
 from embercoach.cli.flow import UserError
 from embercoach.config import ConfigError, load
+from embercoach.engine.budget import size_problem
 from embercoach.engine.inspection import python_error
 from embercoach.engine.languages import PYTHON, language_of
-from embercoach.engine.parallel.budget import size_problem
-from embercoach.engine.parallel.workers import run_deep
+from embercoach.engine.workers import run_deep
+from embercoach.files import read_bytes
 from embercoach.fixes.source_file import DecodingError, decode
-from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from embercoach.config import ConfigError
 from embercoach.config.load import load
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult
+from embercoach.files import boundary
 from embercoach.finding import Finding, Fix, Step
-from embercoach.project_files import boundary
 from embercoach.report.origin import Checkout, RunOrigin
 from embercoach.report.outcome import Comparison, SourceTexts
 

@@ -10,7 +10,7 @@ import click
 
 from embercoach.cli.option_types import Codes, Commas
 from embercoach.config import Overrides
-from embercoach.severity_policy import PROFILES
+from embercoach.rulebook import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,13 +22,12 @@ from embercoach.cli.flow import UserError
 from embercoach.config import DEFAULT_EXCLUDE, ConfigError, Configurations
 from embercoach.config.configuration_files import SHARED_FILE, folder_of, searched
 from embercoach.config.patterns import PathPatterns
+from embercoach.engine import workers
 from embercoach.engine.checkouts import Plan
 from embercoach.engine.languages import SUFFIXES
-from embercoach.engine.parallel import interrupts
-from embercoach.engine.parallel.workers import safe_path
+from embercoach.engine.workers import safe_path
+from embercoach.files import OWN_FILE, relative_path
 from embercoach.plugins.loading import requested
-from embercoach.project_files import OWN_FILE
-from embercoach.relative_paths import relative_path
 from embercoach.report.styled import print_text
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def watch(request: CheckRequest) -> int:
     except ImportError as error:
         message = '--watch requires watchfiles: python -m pip install "embercoach[watch]"'
         raise UserError(message) from error
-    interrupts.raise_dropped()
+    workers.raise_dropped()
     try:
         _rounds(request)
     except KeyboardInterrupt:
@@ -253,7 +252,7 @@ def _uninterrupted() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, lambda *_: came.set())
     try:
         # This is for the new process: here a watcher's thread would take the signal.
-        with interrupts.blocked():
+        with workers.blocked():
             yield
     finally:
         signal.signal(signal.SIGINT, before)
@@ -267,8 +266,8 @@ def _check(request: CheckRequest, plugins: PluginRequest) -> None:
     from embercoach.cli.shared_options import load_plugins
 
     def check() -> int:
-        interrupts.raise_dropped()
-        interrupts.unblock()
+        workers.raise_dropped()
+        workers.unblock()
         try:
             load_plugins(plugins)
             return execute(request)

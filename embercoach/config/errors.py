@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embercoach.quoting import bounded
+from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

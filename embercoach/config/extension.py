@@ -12,8 +12,7 @@ from embercoach.config.errors import ConfigError
 from embercoach.config.keys import BASELINE, EXTEND, SIMULATOR
 from embercoach.config.required_version import REQUIRED_VERSION, require_version
 from embercoach.config.schema import Layer, layer_of
-from embercoach.project_files import boundary
-from embercoach.safe_read import is_inside
+from embercoach.files import boundary, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from embercoach.config import setting_types
 from embercoach.config.required_version import REQUIRED_VERSION
 from embercoach.config.settings import DEFAULT_EXCLUDE, SimulatorSettings
-from embercoach.rule_links import RULES_URL
+from embercoach.rulebook import RULES_URL
 
 if TYPE_CHECKING:
     from embercoach.config.setting_types import SettingType

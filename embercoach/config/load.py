@@ -16,8 +16,8 @@ from embercoach.config.schema import Layer
 from embercoach.config.selectors import Selection, check_selector, enabled_codes
 from embercoach.config.setting_types import check_profile
 from embercoach.config.settings import DEFAULT_EXCLUDE, Settings
-from embercoach.rule_links import RULES_URL
-from embercoach.safe_read import is_inside
+from embercoach.files import is_inside
+from embercoach.rulebook import RULES_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

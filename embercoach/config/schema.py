@@ -1,13 +1,23 @@
-"""The table of a configuration file, checked key by key."""
+"""The table of a configuration file: checked key by key, and as a JSON Schema for editors."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embercoach.config.errors import ConfigError, suggestion, type_name
-from embercoach.config.keys import EXTEND, GIGABYTE, KEYS, SIMULATOR, SIMULATOR_KEYS, Key
+from embercoach.config.keys import (
+    EXTEND,
+    GIGABYTE,
+    KEYS,
+    SIMULATOR,
+    SIMULATOR_ABOUT,
+    SIMULATOR_KEYS,
+    Key,
+)
 from embercoach.config.selectors import Selection
+from embercoach.config.setting_types import DEFINITIONS
 from embercoach.config.settings import SimulatorSettings
 
 if TYPE_CHECKING:
@@ -16,6 +26,35 @@ if TYPE_CHECKING:
     from embercoach.config.configuration_files import ConfigFile
     from embercoach.finding import Severity
     from embercoach.kernel_builder import KernelBuilder
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of ``embercoach.toml``, and of the table ``tool.embercoach``."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": "urn:embercoach:configuration",
+        "title": "EmberCoach configuration",
+        "description": "embercoach.toml, or the table tool.embercoach of pyproject.toml",
+        **_table(KEYS, {SIMULATOR: {"description": SIMULATOR_ABOUT, **_table(SIMULATOR_KEYS)}}),
+        "definitions": {name: form() for name, form in DEFINITIONS.items()},
+    }
+
+
+def rendered_json_schema() -> str:
+    """The schema as text."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+def _table(keys: Iterable[Key], more: dict[str, Any] | None = None) -> dict[str, Any]:
+    properties = {key.name: _property(key) for key in keys} | (more or {})
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _property(key: Key) -> dict[str, Any]:
+    about: dict[str, Any] = {"description": key.about}
+    if key.default is not None:
+        about["default"] = key.default
+    return about | key.type.form()
 
 
 @dataclass(frozen=True, slots=True)

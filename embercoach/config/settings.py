@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from embercoach.rule_links import RULES_URL
-from embercoach.rulebook import static_codes
+from embercoach.rulebook import RULES_URL, static_codes
 
 if TYPE_CHECKING:
     from pathlib import Path

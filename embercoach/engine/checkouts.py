@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError
 from embercoach.config.configuration_files import folder_of
-from embercoach.engine.discovery.files import discover
+from embercoach.engine.discovery import discover
 from embercoach.engine.run import RunResult, check, joined, prepare
-from embercoach.project_files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES
-from embercoach.relative_paths import relative_path
+from embercoach.files import CHECKOUT_FOLDERS, OWN_FILE, PROJECT_FILES, relative_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from embercoach.config import Configurations
     from embercoach.config.load import ConfigurationScope
-    from embercoach.engine.discovery.files import SourceFile
-    from embercoach.engine.discovery.shard import Shard
+    from embercoach.engine.discovery import Shard, SourceFile
     from embercoach.engine.problem import Problem
 
     Found = tuple[SourceFile, ConfigurationScope]

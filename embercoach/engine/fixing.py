@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embercoach.engine.discovery.files import SourceFile
+from embercoach.engine.budget import Exceeded
+from embercoach.engine.discovery import SourceFile
 from embercoach.engine.inspection import Inspector, digest_of
-from embercoach.engine.parallel.budget import Exceeded
-from embercoach.engine.parallel.workers import Crash, spread
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
-from embercoach.fixes.rounds import BrokenSourceError, settle
+from embercoach.engine.workers import Crash, spread
+from embercoach.files import read_bytes
+from embercoach.fixes.application import BrokenSourceError, settle
 from embercoach.fixes.source_file import DecodingError, SourceText, decode, encode
 from embercoach.fixes.writing import distinct, replace_file
 from embercoach.notebooks import is_notebook
 from embercoach.plugins.loading import with_plugins
-from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,14 +1,15 @@
-"""The inspection of one file: from its bytes to the findings of the checks."""
+"""Inspect one file: from its bytes to the findings of the checks, in a notebook by cell."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from embercoach.analysis.work import WorkExceededError
+from embercoach.engine.budget import size_problem
 from embercoach.engine.languages import (
     METAL,
     NOTEBOOK,
@@ -16,18 +17,73 @@ from embercoach.engine.languages import (
     language_of,
     may_hold_directives,
 )
-from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
+from embercoach.files import read_bytes
 from embercoach.finding import PlacedError
-from embercoach.quoting import bounded
-from embercoach.safe_read import read_bytes
+from embercoach.terminal_text import bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embercoach.checks import Project
-    from embercoach.engine.suppression.directives import Directive
-    from embercoach.finding import Finding
+    from embercoach.engine.suppressions import Directive
+    from embercoach.finding import Finding, Step
     from embercoach.kernel_builder import KernelBuilder
-    from embercoach.notebooks.cell_lines import CellTable
+    from embercoach.notebooks.cell_module import CellTable, Notebook
+
+_WHOLE_FILE = ("ignore-file", "skip-file")
+
+
+def fitted(findings: Iterable[Finding], notebook: Notebook) -> tuple[Finding, ...]:
+    """Findings without the fixes that can't be made in the notebook's file."""
+    from embercoach.notebooks.editing import fix_in_file
+
+    return tuple(
+        finding
+        if finding.fix is None or fix_in_file(finding.fix, notebook)
+        else replace(finding, fix=None)
+        for finding in findings
+    )
+
+
+def kept_within(directives: Iterable[Directive], table: CellTable) -> tuple[Directive, ...]:
+    """Suppressions that end with their cell: one in its last line is not for the next cell."""
+    return tuple(
+        directive if directive.kind in _WHOLE_FILE else _kept_within(directive, table)
+        for directive in directives
+    )
+
+
+def _kept_within(directive: Directive, table: CellTable) -> Directive:
+    cell, _ = table.place(directive.line)
+    spans = tuple(
+        (low, high)
+        for low, high in directive.spans
+        if table.place(low)[0] == cell == table.place(high)[0]
+    )
+    return replace(directive, spans=spans)
+
+
+def placed(findings: Iterable[Finding], table: CellTable) -> list[Finding]:
+    """Findings at lines of a notebook's module as findings at lines of its cells."""
+    return [
+        replace(
+            _placed(finding, table),
+            flow=tuple(_placed(step, table) for step in finding.flow),
+            related=tuple(_placed(step, table) for step in finding.related),
+        )
+        for finding in findings
+    ]
+
+
+_Placed = TypeVar("_Placed", "Finding", "Step")
+
+
+def _placed(one: _Placed, table: CellTable) -> _Placed:
+    cell, line = table.place(one.line)
+    end_line, end_column = table.end(one.line, one.end_line, one.end_column)
+    return replace(one, cell=cell, line=line, end_line=end_line, end_column=end_column)
+
 
 #: ``skipped`` by its own comment; ``checked``; ``broken`` source; a check ``failed``.
 Kind = Literal["skipped", "checked", "broken", "failed"]
@@ -162,7 +218,7 @@ class Inspector:
             return _problem("failed", digest, too_large)
         directives: tuple[Directive, ...] = ()
         if may_hold_directives(data):
-            from embercoach.engine.suppression.suppressions import read_directives
+            from embercoach.engine.suppressions import read_directives
 
             directives = read_directives(text, language)
         if any(directive.kind == "skip-file" for directive in directives):
@@ -185,8 +241,6 @@ class Inspector:
         if notebook is None:
             cells = None
         else:
-            from embercoach.engine.cells import fitted, kept_within
-
             cells = notebook.table
             found, directives = fitted(found, notebook), kept_within(directives, cells)
         return Inspection(

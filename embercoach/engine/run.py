@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embercoach.config import Configurations
-from embercoach.engine.cache import Cache, States
-from embercoach.engine.discovery.files import SourceFile, discover
-from embercoach.engine.fingerprint import fingerprint
+from embercoach.engine.budget import size_problem
+from embercoach.engine.cache import Cache, States, fingerprint
+from embercoach.engine.discovery import SourceFile, discover
 from embercoach.engine.inspection import Inspector, digest_of
 from embercoach.engine.languages import NOTEBOOK, language_of, relevant
-from embercoach.engine.parallel.budget import size_problem
 from embercoach.engine.problem import Problem
 from embercoach.engine.verdict import Judge
+from embercoach.files import read_bytes
 from embercoach.plugins.loading import loaded, with_plugins
 from embercoach.rulebook import RulePageError
-from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -85,7 +84,7 @@ def reported(judge: Judge, file: SourceFile, inspection: Inspection) -> RunResul
         message = f"internal error: the page of a rule is missing or invalid: {error}"
         return RunResult(problems=(*problems, Problem(file.shown, 1, 1, message)))
     if inspection.cells is not None:
-        from embercoach.engine.cells import placed
+        from embercoach.engine.inspection import placed
 
         findings = placed(findings, inspection.cells)
     return RunResult(tuple(findings), problems, files_checked=1, suppressed=suppressed)
@@ -183,8 +182,8 @@ def _spread(
     debug: bool,
 ) -> None:
     import embercoach.checks  # noqa: F401  (before processes fork, so that they share it)
-    from embercoach.engine.parallel.budget import Exceeded
-    from embercoach.engine.parallel.workers import Crash, spread
+    from embercoach.engine.budget import Exceeded
+    from embercoach.engine.workers import Crash, spread
 
     work = [(str(file.path), data, part.builders, part.max_size) for part, file, data, _ in tasks]
     sizes = [size for _, _, _, size in tasks]

@@ -1,27 +1,206 @@
-"""Select the findings of a file to report, and rate them: selection, suppressions, severity.
-
-This runs after the cache, so that one cached result serves every profile and selection.
-"""
+"""Select the findings of a file to report, and rate them: selection, suppressions, severity."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach import rulebook
+from embercoach.config.errors import Vocabulary
 from embercoach.config.patterns import PathPatterns
 from embercoach.config.selectors import matches, severities_by_code
-from embercoach.engine.suppression.directives import CODES
-from embercoach.engine.suppression.suppression_coverage import ALL, CoveredLines, FoundLines
+from embercoach.engine.suppressions import CODES, Directive, Item, words_for
+from embercoach.finding import Edit, Finding, Fix
+from embercoach.rulebook import SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from embercoach.config import Settings
     from embercoach.engine.inspection import Inspection
-    from embercoach.engine.suppression.directives import Directive
-    from embercoach.finding import Finding, Severity
+    from embercoach.finding import Severity
+
+UNUSED, UNKNOWN = CODES
+#: Unknown words of a suppression for which the nearest code is looked up.
+_MOST_CORRECTED = 100
+
+
+def report(
+    directive: Directive,
+    used: AbstractSet[Item],
+    enabled: AbstractSet[str],
+    known: frozenset[str],
+) -> Iterator[Finding]:
+    """Findings about a suppression.
+
+    Args:
+        directive: a suppression of a file that was checked.
+        used: its items that suppressed a finding.
+        enabled: the codes selected for the file; suppressions of others are not judged.
+        known: all codes that checks report.
+    """
+    if directive.kind == "noqa" and directive.blanket:
+        return  # other linters use it too
+    rules, by_word = _by_word(known)
+    idle = []
+    unknown = 0
+    for item in directive.items:
+        named = by_word.get(item.word.upper(), frozenset())
+        if named and named <= enabled and item not in used:
+            idle.append(item)
+        elif not named and not any(item.word.upper() in words_for(code) for code in CODES):
+            unknown += 1
+            near = _words(known).nearest(item.word) if unknown <= _MOST_CORRECTED else None
+            yield from _unknown(directive, item, near)
+    if idle or (directive.blanket and rules <= enabled):
+        yield _idle_items(directive, idle)
+
+
+@lru_cache(maxsize=1)
+def _by_word(known: frozenset[str]) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """The codes of the rules, in all and by the word that selects them."""
+    rules = known - set(CODES)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for code in rules:
+        for word in words_for(code):
+            found[word].add(code)
+    return rules, {word: frozenset(codes) for word, codes in found.items()}
+
+
+@lru_cache(maxsize=1)
+def _words(known: frozenset[str]) -> Vocabulary:
+    return Vocabulary(known | {code.rpartition("-")[0] for code in known})
+
+
+def _idle_items(directive: Directive, idle: list[Item]) -> Finding:
+    gone = set(idle)
+    kept = [item.word for item in directive.items if item not in gone]
+    of = f" of {_names(idle)}" if idle else ""
+    where = " in this file" if directive.kind == "ignore-file" else ""
+    fix = Fix("Remove the unused suppression", safe=True, edits=(directive.edit(kept),))
+    return _finding(
+        directive,
+        UNUSED,
+        f"unused suppression{of}{where}",
+        "Remove it, as it would hide a later finding",
+        fix,
+    )
+
+
+def _names(items: list[Item]) -> str:
+    """The first two names, and the number of the others."""
+    names = ", ".join([f"`{item.word}`" for item in items[:2]])
+    return names if len(items) <= 2 else f"{names} and {len(items) - 2} more"
+
+
+def _unknown(directive: Directive, item: Item, near: str | None) -> Iterator[Finding]:
+    if item.word.upper().startswith(SIMULATED):
+        yield _finding(
+            directive,
+            UNKNOWN,
+            f"`{item.word}` is a simulator rule, which comments do not suppress",
+            "Allow its kind under [tool.embercoach.simulator], or with the marker embercoach_allow",
+            None,
+        )
+        return
+    foreign = directive.kind == "noqa" and not (near and "-" in item.word)
+    if foreign:
+        return  # another linter's
+    fix = near and Fix(f"Write {near}", safe=False, edits=(Edit(item.start, item.end, near),))
+    yield _finding(
+        directive,
+        UNKNOWN,
+        f"unknown rule `{item.word}` in a suppression",
+        f"Did you mean `{near}`?" if near else "Run `embercoach rules` to list the rules",
+        fix or None,
+    )
+
+
+def _finding(
+    directive: Directive, code: str, message: str, advice: str, fix: Fix | None
+) -> Finding:
+    return Finding(
+        code=code,
+        line=directive.line,
+        column=directive.column,
+        end_line=directive.line,
+        end_column=directive.end_column,
+        message=message,
+        help=advice,
+        fix=fix,
+    )
+
+
+#: Stands for all codes: what suppresses whatever is found lists no words.
+ALL = ""
+
+
+class CoveredLines:
+    """The lines that suppressions cover, by the words that they list."""
+
+    def __init__(self, directives: Iterable[Directive]) -> None:
+        """Index suppressions of one file."""
+        spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for directive in directives:
+            for item in directive.items:
+                spans[item.word.upper()] += directive.spans
+            if directive.blanket:
+                spans[ALL] += directive.spans
+        self._spans = {word: _merged(found) for word, found in spans.items()}
+
+    def covers(self, code: str, line: int, end_line: int) -> bool:
+        """Return whether a finding that starts and ends on these lines is suppressed."""
+        return any(
+            self._holds(word, line) or self._holds(word, end_line)
+            for word in (ALL, *words_for(code))
+        )
+
+    def _holds(self, word: str, line: int) -> bool:
+        known = self._spans.get(word)
+        if known is None:
+            return False
+        starts, ends = known
+        at = bisect_right(starts, line) - 1
+        return at >= 0 and ends[at] >= line
+
+
+class FoundLines:
+    """The lines where findings start and end, by the words that name their codes."""
+
+    def __init__(self, found: Iterable[Finding]) -> None:
+        """Index findings."""
+        lines: defaultdict[str, set[int]] = defaultdict(set)
+        for one in found:
+            for word in (ALL, *words_for(one.code)):
+                lines[word].update((one.line, one.end_line))
+        self._lines = {word: sorted(known) for word, known in lines.items()}
+
+    def within(self, word: str, spans: Iterable[tuple[int, int]]) -> bool:
+        """Return whether a finding that a word names starts or ends on some lines."""
+        lines = self._lines.get(word.upper(), ())
+        for low, high in spans:
+            at = bisect_left(lines, low)
+            if at < len(lines) and lines[at] <= high:
+                return True
+        return False
+
+
+def _merged(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """The starts and the ends of spans, of those that overlap as of one."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for low, high in sorted(spans):
+        if ends and low <= ends[-1]:
+            ends[-1] = max(ends[-1], high)
+        else:
+            starts.append(low)
+            ends.append(high)
+    return starts, ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +313,12 @@ def _unused(
     rules: FileRules, directives: Sequence[Directive], found: FoundLines
 ) -> Iterator[Finding]:
     """The findings about suppressions that match nothing or name no rule."""
-    from embercoach.engine.suppression import unused
-
     known = rulebook.static_codes()
     for directive in directives:
         if directive.blanket and found.within(ALL, directive.spans):
             continue
         used = {item for item in directive.items if found.within(item.word, directive.spans)}
-        for one in unused.report(directive, used, rules.enabled, known):
+        for one in report(directive, used, rules.enabled, known):
             if one.code in rules.enabled:
                 yield one.bounded()
 

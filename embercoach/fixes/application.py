@@ -1,14 +1,35 @@
-"""Fixes to new source: fixes that touch each other are left for a next round."""
+"""Fixes to new source, round by round until nothing is left to fix, and as a diff."""
 
 from __future__ import annotations
 
+import difflib
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from embercoach.fixes.source_file import LineIndex
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from embercoach.finding import Fix
+
+
+def unified(before: str, after: str, path: str) -> str:
+    """A unified diff that ``patch`` and ``git apply`` accept; empty for equal texts."""
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in difflib.unified_diff(list(_lines(before)), list(_lines(after)), path, path)
+    )
+
+
+def _lines(text: str) -> Iterator[str]:
+    # A diff tool's lines end at "\n" alone; a "\r" before it belongs to the line.
+    starts = [s for s in LineIndex(text).starts if s == 0 or text[s - 1] == "\n"]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        if start < end:
+            yield text[start:end]
+
 
 _Span = tuple[int, int, str]
 
@@ -126,3 +147,61 @@ def deletion_of_line(source: str, start: int, end: int) -> tuple[int, int]:
     if source.startswith("\r\n", right):
         return left, right + 2
     return left, min(right + 1, len(source))
+
+
+ROUNDS = 10
+
+
+class BrokenSourceError(Exception):
+    """A text that does not parse any more; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A text after fixing. ``trouble`` says why fixing stopped early; the text is sound anyway."""
+
+    text: str
+    applied: tuple[Fix, ...]
+    trouble: str | None
+
+
+def settle(
+    text: str,
+    proposals: Callable[[str], Sequence[Fix]],
+    newline: str = "\n",
+    first: Sequence[Fix] | None = None,
+    rounds: int = ROUNDS,
+) -> Settled:
+    """Apply fixes round by round.
+
+    Args:
+        text: the source to fix; it must parse.
+        proposals: the fixes for a text. Raises BrokenSourceError where the text does not parse.
+        newline: the file's line end.
+        first: the fixes for the source itself, if known.
+        rounds: how often at most.
+    """
+    done: list[Fix] = []
+    fixes = proposals(text) if first is None else first
+    seen = {text}
+    for _ in range(rounds):
+        new, applied = apply(text, fixes, newline)
+        if not applied or new == text:
+            return Settled(text, tuple(done), None)
+        if new in seen:
+            return Settled(text, tuple(done), f"fixes undo each other: {_titles(applied)}")
+        try:
+            fixes = proposals(new)
+        except BrokenSourceError as error:
+            trouble = f"a fix would break the file ({error}); left out: {_titles(applied)}"
+            return Settled(text, tuple(done), trouble)
+        text = new
+        seen.add(text)
+        done += applied
+    if fixes:
+        return Settled(text, tuple(done), f"fixes don't settle in {rounds} rounds")
+    return Settled(text, tuple(done), None)
+
+
+def _titles(fixes: Sequence[Fix]) -> str:
+    return ", ".join(sorted({fix.title for fix in fixes}))

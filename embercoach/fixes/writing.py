@@ -1,25 +1,78 @@
-"""Writing fixed files: nothing but their content changes, and no failure loses it.
-
-A new file takes the old one's place in one step where that keeps all that the old one is. It does
-not for a file with several links, of another owner, or with attributes such as access lists: that
-is overwritten in place. What needs more space is written first, and a failure is undone.
-"""
+"""Write fixed files: nothing but their content changes, and no failure loses it."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
+import secrets
+import socket
 import sys
 import tempfile
+import time
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import TYPE_CHECKING
 
-from embercoach.fixes import drafts
+from embercoach.files import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: The digest of the host's name, the number of the process, and random digits.
+_NAME = re.compile(r"\.embercoach-(?P<host>[0-9a-f]{8})-(?P<process>[0-9]{1,10})-[0-9a-f]{16}\.tmp")
+#: Seconds after which a draft of another host is abandoned: writing one takes less than one.
+_OLD = 24 * 60 * 60
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+for _name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"):
+    _NEW_FILE |= getattr(os, _name, 0)
+
+
+def create(folder: Path) -> tuple[int, Path]:
+    """Create a draft that only this user can read; return its descriptor and path.
+
+    Raises:
+        OSError: the folder takes no new file.
+    """
+    _remove_abandoned(folder)
+    path = folder / f".embercoach-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+    return os.open(path, _NEW_FILE, 0o600), path
+
+
+@lru_cache(maxsize=256)  # once a run, not for each file of a large folder
+def _remove_abandoned(folder: Path) -> None:
+    """Remove drafts whose process was killed."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208  (names alone)
+            match = _NAME.fullmatch(name)
+            if (
+                match is not None
+                and is_own(folder / name, S_ISREG)
+                and _is_abandoned(folder / name, match["host"], int(match["process"]))
+            ):
+                (folder / name).unlink()
+
+
+def _is_abandoned(path: Path, host: str, process: int) -> bool:
+    if path.lstat().st_mtime < time.time() - _OLD:
+        return True
+    if host != _host() or os.name == "nt":  # where asking for a process would end it
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # another user's
+        pass
+    return False
+
+
+def _host() -> str:
+    return blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
 
 #: Attributes that a new file in the same folder has by itself.
 _INHERITED = frozenset(("security.selinux",))
@@ -93,7 +146,7 @@ def _exchange(target: Path, data: bytes) -> bool:
         OSError: there is no space for it.
     """
     try:
-        descriptor, draft = drafts.create(target.parent)
+        descriptor, draft = create(target.parent)
     except PermissionError:
         # The folder takes no new file, yet the file itself is writable.
         return False

@@ -1,4 +1,4 @@
-"""Fixes of the module as fixes of the notebook's file: inside a cell's source, or not at all."""
+"""Fixes of the module as fixes of the notebook's file, and their diffs by cell."""
 
 from __future__ import annotations
 
@@ -7,9 +7,28 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from embercoach.finding import Edit, Fix
+from embercoach.fixes.application import unified
+from embercoach.notebooks.cell_module import parse
 
 if TYPE_CHECKING:
     from embercoach.notebooks.cell_module import ModuleCell, Notebook
+
+
+def unified_cells(before: str, after: str, path: str) -> str:
+    """A unified diff for each cell that differs; it is for people, not for ``patch``.
+
+    Args:
+        before: a notebook's file.
+        after: the file with the same cells, edited.
+        path: how the file is shown.
+    """
+    old, new = parse(before), parse(after)
+    if old is None or new is None:
+        return ""
+    return "".join(
+        unified(old.lines(number).text, new.lines(number).text, f"{path}:cell {number}")
+        for number in old.table.numbers
+    )
 
 
 def fix_in_file(fix: Fix, notebook: Notebook) -> Fix | None:

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.safe_read import read_bytes
+from embercoach.files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,28 +1,68 @@
-"""The baseline: findings of before, which are neither listed nor fail; ``baseline.schema.json``."""
+"""Fingerprints of findings, and the baseline of known ones (``baseline.schema.json``)."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embercoach.files import boundary, read_bytes, refuse_links, relative_path
 from embercoach.fixes.writing import create_file, replace_file
-from embercoach.project_files import boundary
-from embercoach.quoting import MOST_SAID, quoted
-from embercoach.relative_paths import relative_path
-from embercoach.report.fingerprints import fingerprints
-from embercoach.safe_read import read_bytes
-from embercoach.safe_write import refuse_links
+from embercoach.terminal_text import MOST_SAID, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from embercoach.finding import Finding
+    from embercoach.report.locations import Placed
     from embercoach.report.outcome import SourceTexts
+
+
+def fingerprints(
+    findings: Sequence[Finding],
+    sources: SourceTexts,
+    name: Callable[[str], str] = os.path.normpath,
+) -> tuple[str, ...]:
+    """A fingerprint for each finding of a run; take all of a run's, as their order counts.
+
+    Args:
+        findings: sorted, as a run gives them.
+        sources: the files' texts.
+        name: what a shown path stands as in the fingerprint.
+    """
+    return of_places([(finding.code, finding) for finding in findings], sources, name)
+
+
+def of_places(
+    places: Iterable[tuple[str, Placed]],
+    sources: SourceTexts,
+    name: Callable[[str], str] = os.path.normpath,
+) -> tuple[str, ...]:
+    """Digests of code, file, the line's text without its spacing, and the turn among equals.
+
+    The number of a notebook's cell is not part of it, so that cells may come and go.
+
+    Args:
+        places: code, and what has a place.
+        sources: the files' texts.
+        name: what a shown path stands as in the fingerprint.
+    """
+    seen: Counter[str] = Counter()
+    made = []
+    for code, one in places:
+        line = " ".join(sources.index(one.path, one.cell).line(one.line).split())
+        key = f"{code}\0{name(one.path).replace(os.sep, '/')}\0{line}"
+        seen[key] += 1
+        data = f"{key}\0{seen[key]}".encode(errors="backslashreplace")
+        made.append(blake2b(data, digest_size=16).hexdigest())
+    return tuple(made)
+
 
 DEFAULT_FILE = "embercoach-baseline.json"
 KIND = "embercoach-baseline"

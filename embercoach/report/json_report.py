@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from embercoach.report.fingerprints import fingerprints
+from embercoach.report.baseline_file import fingerprints
 from embercoach.report.outcome import counts
 from embercoach.terminal_text import json_text
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from embercoach.finding import Edit, Finding, Fix, Step
     from embercoach.fixes.source_file import LineIndex
-    from embercoach.notebooks.cell_lines import CellTable
+    from embercoach.notebooks.cell_module import CellTable
     from embercoach.report.origin import RunOrigin
     from embercoach.report.outcome import Comparison, Outcome, SourceTexts
 

@@ -10,10 +10,9 @@ from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.notebooks import is_notebook
 from embercoach.report import statistics, text
-from embercoach.report.address import in_repository, quoted
-from embercoach.report.checkout_counts import totals
-from embercoach.report.locations import line_of, start_in_file
+from embercoach.report.locations import in_repository, line_of, quoted, start_in_file
 from embercoach.report.outcome import listed
+from embercoach.report.statistics import totals
 from embercoach.report.styled import plain
 from embercoach.terminal_text import escaped
 
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embercoach.finding import Finding
-    from embercoach.report.checkout_counts import Totals
     from embercoach.report.locations import Placed
     from embercoach.report.origin import Checkout
     from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
+    from embercoach.report.statistics import Totals
 
 #: Findings that are listed one by one; a step's summary may hold 1 MiB.
 MOST = 50

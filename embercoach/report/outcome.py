@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from embercoach.files import read_bytes
 from embercoach.notebooks import is_notebook
-from embercoach.safe_read import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

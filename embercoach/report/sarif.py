@@ -8,10 +8,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__, rulebook
-from embercoach.report.address import file_url, in_repository, quoted
-from embercoach.report.fingerprints import fingerprints
-from embercoach.report.locations import fix_in_file, region_in_file, start_in_file, within_cell
-from embercoach.rule_links import RULES_URL, SITE, rule_url
+from embercoach.report.baseline_file import fingerprints
+from embercoach.report.locations import (
+    file_url,
+    fix_in_file,
+    in_repository,
+    quoted,
+    region_in_file,
+    start_in_file,
+    within_cell,
+)
+from embercoach.rulebook import RULES_URL, SITE, rule_url
 from embercoach.terminal_text import json_renderer
 
 if TYPE_CHECKING:

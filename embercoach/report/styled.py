@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, TextIO
 
-from embercoach.rule_links import rule_url
+from embercoach.rulebook import rule_url
 from embercoach.terminal_text import command_marks, escape_at, escaped, log_line, log_lines
 
 if TYPE_CHECKING:

@@ -1,14 +1,13 @@
-"""The report for people: each finding with its source, then a summary."""
+"""The report for people: each finding with its source, repeated ones once, then a summary."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.report.locations import place_of, position_of
 from embercoach.report.outcome import counts, listed
-from embercoach.report.repeated_findings import repeated
 from embercoach.report.styled import wrapped
 
 if TYPE_CHECKING:
@@ -17,6 +16,52 @@ if TYPE_CHECKING:
     from embercoach.finding import Finding
     from embercoach.report.outcome import Comparison, Outcome, ReportedProblem, SourceTexts
     from embercoach.report.styled import Line
+
+#: Lines within which findings with the same help are of one place.
+_NEAR = 3
+#: Positions that are listed.
+_MOST_LISTED = 8
+
+
+class Repeated(NamedTuple):
+    """A finding, and those of its file that say the same, or whose help is the same nearby."""
+
+    first: Finding
+    others: list[Finding]
+
+    def also(self) -> str:
+        """Return the positions of the others, such as ``lines 12, 15``."""
+        others = self.others[:_MOST_LISTED]
+        if any(one.cell is not None for one in others):
+            positions, noun = [position_of(one) for one in others], ""
+        else:
+            lines = dict.fromkeys(str(one.line) for one in others)
+            positions, noun = [*lines], "line " if len(lines) == 1 else "lines "
+        more = len(self.others) - len(others)
+        return f"{noun}{', '.join(positions)}{f', and {more} more' if more else ''}"
+
+
+def repeated(findings: Iterable[Finding]) -> list[Repeated]:
+    """Group findings, in the order of the first of each group."""
+    groups: list[Repeated] = []
+    same: dict[tuple[object, ...], Repeated] = {}
+    for finding in findings:
+        rated = finding.path, finding.severity, finding.help
+        key = *rated, finding.code, finding.message
+        group = same.get(key)
+        last = groups[-1] if groups else None
+        if group is None and last is not None and finding.help:
+            nearest = (last.others or [last.first])[-1]
+            is_near = abs(finding.line - nearest.line) <= _NEAR and finding.cell == nearest.cell
+            if is_near and rated == (nearest.path, nearest.severity, nearest.help):
+                group = last
+        if group is None:
+            group = same[key] = Repeated(finding, [])
+            groups.append(group)
+        else:
+            group.others.append(finding)
+    return groups
+
 
 SYNTAX_ERROR = "syntax error: "
 TRACEBACK = "\nTraceback (most recent call last):\n"

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 
 from embercoach import checks
 from embercoach.checks.programs.generated_signatures import mentions_kernels, written_kernels
-from embercoach.engine.discovery.files import SourceFile
+from embercoach.engine.budget import size_problem
+from embercoach.engine.discovery import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of, relevant
 from embercoach.engine.name_shapes import name_shapes_if_sound
-from embercoach.engine.parallel.budget import size_problem
+from embercoach.engine.noqa_writing import annotated
 from embercoach.engine.problem import Problem
 from embercoach.engine.run import RunResult, joined, reported
-from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
+from embercoach.files import read_bytes
 from embercoach.fixes.source_file import DecodingError, bytes_of, decode
 from embercoach.report import baseline_file
 from embercoach.report.outcome import SourceTexts
-from embercoach.safe_read import read_bytes
 from embercoach.server.cell_results import cell_places
-from embercoach.server.open_documents.document import Document
-from embercoach.server.open_documents.editor_positions import Positions
+from embercoach.server.documents import Document
+from embercoach.server.editor_positions import Positions
 from embercoach.server.projects import Projects, Stamp, stamp_of
 from embercoach.server.shaped_names import MOST_NAMES, ShapedName, placed_names
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embercoach import rulebook
-from embercoach.engine.suppression.directives import CODES
-from embercoach.rule_links import rule_url
+from embercoach.engine.suppressions import CODES
+from embercoach.rulebook import rule_url
 from embercoach.server.wire import (
     ERROR,
     HINT,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from embercoach.config import ConfigError, Configurations, Settings
 from embercoach.config.configuration_files import SHARED_FILE, searched
-from embercoach.config.exclusion import excluding
-from embercoach.project_files import OWN_FILE
+from embercoach.config.patterns import excluding
+from embercoach.files import OWN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -14,30 +18,29 @@ from pygls.exceptions import (
     JsonRpcException,
     JsonRpcInvalidParams,
 )
+from pygls.io_ import StdoutWriter
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from embercoach import __version__
-from embercoach.server import stream
+from embercoach.server import protocol
+from embercoach.server.documents import Documents, Followed, InvalidError, cited
 from embercoach.server.editor import Editor, Options
-from embercoach.server.features import NOTEBOOKS, register
 from embercoach.server.jobs import CheckJob, CheckOutcome, Mistake, ShapesJob
-from embercoach.server.open_documents.documents import Documents, InvalidError, cited
-from embercoach.server.open_documents.followed import Followed
-from embercoach.server.open_documents.notebooks import Notebooks
+from embercoach.server.notebook_documents import Notebooks
 from embercoach.server.pool import ExpiredError, JobError, Pool
-from embercoach.server.protocol import Protocol, strict_converter
-from embercoach.server.pull.reports import report
-from embercoach.server.pull.workspace_reports import WorkspaceReports
+from embercoach.server.protocol import Protocol, quiet_expected_errors, strict_converter
+from embercoach.server.requests import NOTEBOOKS, register
 from embercoach.server.wire import ERROR, SOURCE, WARNING, line_diagnostic
 from embercoach.server.worker import Setup
+from embercoach.server.workspace_reports import WorkspaceReports, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import BinaryIO
 
     from embercoach.server import wire
-    from embercoach.server.open_documents.document import Document
+    from embercoach.server.documents import Document
     from embercoach.server.shaped_names import ShapedName
     from embercoach.server.worker import Job
 
@@ -74,7 +77,7 @@ class Service(LanguageServer):
         """Take messages until there are no more."""
         loop = asyncio.get_running_loop()
         while (
-            body := await loop.run_in_executor(self.thread_pool, stream.next_body, messages)
+            body := await loop.run_in_executor(self.thread_pool, protocol.next_body, messages)
         ) is not None:
             self.protocol.receive(body)
 
@@ -401,3 +404,26 @@ class Service(LanguageServer):
 
 def _failure(message: str) -> JsonRpcException:
     return JsonRpcException(message, types.LSPErrorCodes.RequestFailed.value)
+
+
+def serve(pool: Pool) -> bool:
+    """Serve one editor on standard input and output, until it says that it is done.
+
+    Returns:
+        Whether it asked for a shutdown before it left.
+    """
+    # Whatever else is printed must not come between messages.
+    messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    quiet_expected_errors()
+    # The command turned it off; this process lives long, and lets go of texts in cycles.
+    gc.freeze()
+    gc.enable()
+    service = Service(pool)
+    service.protocol.set_writer(StdoutWriter(messages))
+    try:
+        with contextlib.suppress(SystemExit, KeyboardInterrupt, OSError):  # the editor has gone
+            asyncio.run(service.listen(sys.stdin.buffer))
+    finally:
+        pool.end()
+    return service.is_done

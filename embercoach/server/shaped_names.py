@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from embercoach.engine.name_shapes import NameShape
-    from embercoach.server.open_documents.editor_positions import Positions
+    from embercoach.server.editor_positions import Positions
     from embercoach.server.wire import Hover, InlayHint, Position, Range
 
 #: Names of a document whose shapes are shown.

@@ -1,6 +1,6 @@
 """The process that analyses: does one job at a time, and can be ended at any moment.
 
-The server starts it (`embercoach.server.process`) and writes jobs to its standard input. The
+The server starts it (`embercoach.server.pool`) and writes jobs to its standard input. The
 process ends itself when that closes, and when a job takes more CPU time than the deadline, or more
 memory than a process of ours may.
 """
@@ -20,8 +20,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.engine.parallel.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, WALL, resident
-from embercoach.engine.parallel.workers import LARGE, run_deep
+from embercoach.engine.budget import INTERVAL, MEMORY_EXIT, PROCESS_MEMORY, WALL, resident
+from embercoach.engine.workers import LARGE, run_deep
 from embercoach.server import frames
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from embercoach.simulator.reporting.messages import report
     from embercoach.simulator.session.activation import activate, is_active
-    from embercoach.simulator.session.recorder import KernelFault, Recorder, SimulatedLaunch
+    from embercoach.simulator.session.record import KernelFault, Recorder, SimulatedLaunch
 
 _HOMES = {
     "activate": "session.activation",

@@ -1,14 +1,73 @@
-"""A trace of this process, from its start to its record."""
+"""A trace of this process, from its start to its record, with the lines that ran."""
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
 from embercoach.trace.instruments import Instruments
-from embercoach.trace.reached_lines import ReachedLines
 from embercoach.trace.trace_record import TraceRecord
 from embercoach.trace.trace_recorder import Recorder, clock, is_of_project
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+#: Python's module of this name; None before 3.12.
+_MONITORING: Any = getattr(sys, "monitoring", None)
+#: Identifiers that Python leaves to tools other than debuggers, coverage and profilers.
+_TOOLS = (3, 4)
+_NAME = "embercoach"
+
+
+class ReachedLines:
+    """The lines that ran since the start; each costs time once, the first time it runs."""
+
+    def __init__(self) -> None:
+        self._lines: defaultdict[str, set[int]] = defaultdict(set)
+        self._tool: int | None = None
+
+    def start(self) -> None:
+        """Begin, unless Python is older or other tools have taken the identifiers."""
+        if _MONITORING is None:
+            return
+        self._tool = next((tool for tool in _TOOLS if _MONITORING.get_tool(tool) is None), None)
+        if self._tool is None:
+            return
+        _MONITORING.use_tool_id(self._tool, _NAME)
+        events = _MONITORING.events
+        _MONITORING.register_callback(self._tool, events.PY_START, self._started)
+        _MONITORING.register_callback(self._tool, events.LINE, self._reached)
+        _MONITORING.set_events(self._tool, events.PY_START)
+
+    def stop(self) -> dict[str, tuple[int, ...]] | None:
+        """End.
+
+        Returns:
+            The lines by the file's name, sorted; None if they are unknown.
+        """
+        if not self._has_tool():
+            return None
+        _MONITORING.set_events(self._tool, 0)
+        for event in (_MONITORING.events.PY_START, _MONITORING.events.LINE):
+            _MONITORING.register_callback(self._tool, event, None)
+        _MONITORING.free_tool_id(self._tool)
+        self._tool = None
+        return {file: tuple(sorted(lines)) for file, lines in [*self._lines.items()]}
+
+    def _started(self, code: CodeType, _offset: int) -> Any:
+        if self._has_tool() and is_of_project(code.co_filename):
+            _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
+        return _MONITORING.DISABLE
+
+    def _has_tool(self) -> bool:
+        """Return whether the identifier is still this one's: the program may have freed it."""
+        return self._tool is not None and _MONITORING.get_tool(self._tool) == _NAME
+
+    def _reached(self, code: CodeType, line: int) -> Any:
+        self._lines[code.co_filename].add(line)
+        return _MONITORING.DISABLE
 
 
 class TraceSession:

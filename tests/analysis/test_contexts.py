@@ -9,7 +9,7 @@ import pytest
 
 from embercoach.analysis.project.project import Project
 from embercoach.checks import check_source
-from embercoach.severity_policy import CONTEXTS
+from embercoach.rulebook import CONTEXTS
 from tests.analysis.inference import PRELUDE
 from tests.checks.findings import effect
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from embercoach.checks import Project, check_source
-from embercoach.fixes.rounds import settle
+from embercoach.fixes.application import settle
 
 HEADER = "import mlx.core as mx\nimport numpy as np\n"
 

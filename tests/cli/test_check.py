@@ -12,7 +12,7 @@ import pytest
 
 from embercoach import rulebook
 from embercoach.cli import output
-from embercoach.engine import fingerprint
+from embercoach.engine import cache
 from tests.cli.conftest import Ran
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def codes_of(ran: Ran) -> list[str]:
 def constant_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A program whose version and digest stay; later tests get the fingerprint of the real one."""
     monkeypatch.setattr("embercoach.__version__", "0.0.0")
-    monkeypatch.setattr(fingerprint, "program", lambda: "this program")
-    fingerprint.fingerprint.cache_clear()
+    monkeypatch.setattr(cache, "program", lambda: "this program")
+    cache.fingerprint.cache_clear()
     yield
-    fingerprint.fingerprint.cache_clear()
+    cache.fingerprint.cache_clear()
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -13,8 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from embercoach import rulebook
-from embercoach.config import json_schema
-from embercoach.engine.discovery.exclusion_reasons import Why
+from embercoach.config import schema
+from embercoach.engine.exclusion_reasons import Why
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
@@ -229,7 +229,7 @@ def test_everything_in_words(embercoach: Cli, configured: Path) -> None:
 
 
 def test_the_schema_is_printed(embercoach: Cli) -> None:
-    assert embercoach("config", "--schema") == Ran(0, json_schema.rendered(), "")
+    assert embercoach("config", "--schema") == Ran(0, schema.rendered_json_schema(), "")
 
 
 def test_mistakes(embercoach: Cli, configured: Path) -> None:

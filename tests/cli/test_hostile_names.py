@@ -174,7 +174,7 @@ def test_any_encoding_of_the_terminal(
 def test_what_is_told_of_a_simulated_program(in_short: bool) -> None:
     """Kernels and files are the program's to name; a name may even be folded in the table."""
     pytest.importorskip("numpy")
-    from embercoach.cli.simulate.simulated import Simulated, render
+    from embercoach.cli.simulation import Simulated, render
     from embercoach.simulator.model import KernelFinding
     from embercoach.simulator.session.record import KernelRow, Record
 

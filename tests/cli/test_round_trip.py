@@ -15,7 +15,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach.cli.commands.check import FORMATS
-from embercoach.report import gitlab
+from embercoach.report import forges
 from tests.cli.test_formats import cells
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def of_full(out: str) -> Reported:
 
 
 def of_gitlab(out: str) -> Reported:
-    names = {severity: name for name, severity in gitlab.SEVERITIES.items()}
+    names = {severity: name for name, severity in forges.SEVERITIES.items()}
     return of_names([names[entry["severity"]] for entry in json.loads(out)])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.rule_links import SITE
+from embercoach.rulebook import SITE
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]

@@ -13,9 +13,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from embercoach.cli.simulate.profile_text import table
-from embercoach.report.html.profile_facts import place_of, profile_facts
-from embercoach.report.html.profile_page import roofline, shown_columns, source_rows
+from embercoach.cli.simulation import table
+from embercoach.report.html.profile_page import (
+    place_of,
+    profile_facts,
+    roofline,
+    shown_columns,
+    source_rows,
+)
 from tests.simulator.programs import python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from embercoach.cli import watching
-from embercoach.engine.parallel import interrupts
+from embercoach.engine import workers
 from tests.cli.conftest import Ran
 
 Cli = Callable[..., Ran]
@@ -234,7 +234,7 @@ def test_an_interrupt_in_a_callback_is_raised_again(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    interrupts.raise_dropped()
+    workers.raise_dropped()
     Interrupted()
     with pytest.raises(KeyboardInterrupt):
         time.sleep(PATIENCE)

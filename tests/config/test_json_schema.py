@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from embercoach import rulebook
-from embercoach.config import ConfigError, json_schema
+from embercoach.config import ConfigError, schema
 from embercoach.config.configuration_files import ConfigFile, read
 from embercoach.config.keys import KEYS, SIMULATOR_KEYS
 from embercoach.config.patterns import check_pattern
@@ -28,7 +28,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json_schema.document()
+SCHEMA = schema.json_schema()
 VALID = Draft7Validator(SCHEMA)
 
 
@@ -42,7 +42,7 @@ def loads(table: dict[str, Any]) -> bool:
 
 def test_the_shipped_schema_is_the_generated_one() -> None:
     shipped = files("embercoach.config").joinpath("embercoach.schema.json").read_text("utf-8")
-    assert shipped == json_schema.rendered(), "run `python -m tests.regenerate schema`"
+    assert shipped == schema.rendered_json_schema(), "run `python -m tests.regenerate schema`"
 
 
 def test_the_schema_is_one() -> None:

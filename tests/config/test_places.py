@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from embercoach.config.toml_lines import TomlLines
+from embercoach.config.configuration_files import TomlLines
 
 DOCUMENT = '''\
 # ignore = [] is no statement

@@ -20,7 +20,7 @@ from embercoach.cli.commands.check import FORMATS
 from embercoach.cli.commands.trace import TraceCommand
 from embercoach.cli.entry import group
 from embercoach.config import load
-from embercoach.severity_policy import CONTEXTS
+from embercoach.rulebook import CONTEXTS
 from tests.accuracy.test_accuracy import BARS
 from tests.docs.documents import (
     DOCUMENTS,

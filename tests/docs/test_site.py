@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
 from embercoach import rulebook
-from embercoach.config.json_schema import document as settings_schema
+from embercoach.config.schema import json_schema as settings_schema
 from tests.docs.documents import DOCUMENTS
 from tests.examples.programs import ROOT
 

@@ -14,10 +14,10 @@ import pytest
 from embercoach.analysis import work
 from embercoach.analysis.gradients import gradient_flow
 from embercoach.config import Settings
-from embercoach.engine.parallel import budget
-from embercoach.engine.parallel.budget import Exceeded, TaskWatch, size_problem
-from embercoach.engine.parallel.workers import spread
+from embercoach.engine import budget
+from embercoach.engine.budget import Exceeded, TaskWatch, size_problem
 from embercoach.engine.run import run
+from embercoach.engine.workers import spread
 from embercoach.metal import work_budget
 
 if TYPE_CHECKING:

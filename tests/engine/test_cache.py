@@ -14,7 +14,7 @@ import pytest
 
 from embercoach.config import Settings
 from embercoach.engine import cache as cache_module
-from embercoach.engine import fingerprint as fingerprint_module
+from embercoach.engine import cache as fingerprint_module
 from embercoach.engine.cache import FOLDER, Cache, States
 from embercoach.engine.inspection import Inspection, digest_of
 from embercoach.engine.run import RunResult, run

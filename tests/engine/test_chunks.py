@@ -7,7 +7,7 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.engine.parallel.workers import CHUNK_BYTES, CHUNK_TASKS, Chunks
+from embercoach.engine.workers import CHUNK_BYTES, CHUNK_TASKS, Chunks
 
 TASKS = st.lists(st.tuples(st.integers(0, 2 * CHUNK_BYTES), st.sampled_from("abc")))
 

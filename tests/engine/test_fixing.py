@@ -15,11 +15,10 @@ from embercoach.config import Settings
 from embercoach.engine import fixing
 from embercoach.engine.fixing import FixSummary, fix_files, fix_once
 from embercoach.engine.inspection import Inspection
+from embercoach.engine.noqa_writing import annotate_files, annotated
 from embercoach.engine.run import RunResult, run
-from embercoach.engine.suppression.annotation import annotate_files, annotated
-from embercoach.engine.suppression.suppression_coverage import CoveredLines
-from embercoach.engine.suppression.suppressions import read_directives
-from embercoach.engine.verdict import Judge
+from embercoach.engine.suppressions import read_directives
+from embercoach.engine.verdict import CoveredLines, Judge
 from embercoach.finding import Finding
 
 pytestmark = pytest.mark.usefixtures("planted")

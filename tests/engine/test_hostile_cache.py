@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from embercoach.config import Settings
-from embercoach.engine.cache import FOLDER, VERSIONS, _digest
-from embercoach.engine.payload import restored
+from embercoach.engine.cache import FOLDER, VERSIONS, _digest, restored
 from embercoach.engine.run import run
 from tests.robustness.outcome import time_limit
 

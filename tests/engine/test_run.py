@@ -11,9 +11,9 @@ import pytest
 from embercoach import rulebook
 from embercoach.config import Settings
 from embercoach.engine.run import RunResult, joined, run
+from embercoach.files import read_bytes
 from embercoach.finding import Step
 from embercoach.rulebook import Rule, RulePageError
-from embercoach.safe_read import read_bytes
 
 pytestmark = pytest.mark.usefixtures("planted")
 forked = pytest.mark.skipif(sys.platform != "linux", reason="needs forked processes")
@@ -147,7 +147,7 @@ def test_unreadable_files_are_told(project: Path, monkeypatch: pytest.MonkeyPatc
             raise PermissionError(13, "Permission denied")
         return real(path, flags)
 
-    monkeypatch.setattr("embercoach.safe_read.os.open", refuse)
+    monkeypatch.setattr("embercoach.files.os.open", refuse)
     result = check()
     assert problems(result) == ["a.py:1:1: cannot be read: Permission denied"]
     assert [f.path for f in result.findings] == ["b.py"]

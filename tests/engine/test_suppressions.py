@@ -12,11 +12,10 @@ from embercoach import rulebook
 from embercoach.config import Settings
 from embercoach.engine.inspection import Inspection
 from embercoach.engine.languages import may_hold_directives
-from embercoach.engine.suppression.suppressions import read_directives
+from embercoach.engine.suppressions import read_directives
 from embercoach.engine.verdict import Judge
 from embercoach.finding import Finding, Fix
-from embercoach.fixes.application import apply
-from embercoach.fixes.rounds import settle
+from embercoach.fixes.application import apply, settle
 
 G1, G2, H1, D1 = "GRAPH-BREAK-001", "GRAPH-BREAK-002", "HOST-PULL-001", "DTYPE-001"
 

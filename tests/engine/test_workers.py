@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.engine.parallel import workers
-from embercoach.engine.parallel.workers import Crash, spread
+from embercoach.engine import workers
+from embercoach.engine.workers import Crash, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,7 +196,7 @@ import os, signal, sys, time
 # A shell starts background jobs with the signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, os.getcwd())
-from embercoach.engine.parallel.workers import spread
+from embercoach.engine.workers import spread
 
 def slow():
     def work(number):

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embercoach.finding import Edit, Fix
-from embercoach.fixes.application import apply, deletion_of_line
-from embercoach.fixes.rounds import BrokenSourceError, settle
-from embercoach.fixes.unified_diff import unified
+from embercoach.fixes.application import BrokenSourceError, apply, deletion_of_line, settle, unified
 
 SOURCE = "alpha beta gamma\ndelta\n"
 

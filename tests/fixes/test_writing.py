@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embercoach.fixes import drafts, writing
+from embercoach.fixes import writing
 from embercoach.fixes.writing import create_file, distinct, replace_file
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="needs owners and limits of Unix")
@@ -177,7 +177,7 @@ def test_a_folder_without_room_for_new_files(
     def refuse(_: Path) -> tuple[int, Path]:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(drafts, "create", refuse)
+    monkeypatch.setattr(writing, "create", refuse)
     replace_file(path, b"new")
     assert path.read_bytes() == b"new"
 

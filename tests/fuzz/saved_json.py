@@ -20,8 +20,7 @@ from embercoach.report import baseline_file, json_report
 from embercoach.report.baseline_file import Baseline, BaselineError
 from embercoach.report.html.changes import has_fingerprints
 from embercoach.report.html.rendering import render
-from embercoach.report.html.saved import parse
-from embercoach.report.html.saved_json import SavedReportError
+from embercoach.report.html.saved import SavedReportError, parse
 from embercoach.report.merging import Saved, merge
 from embercoach.report.origin import Checkout, Portion, RunOrigin
 from embercoach.report.outcome import Comparison, RuleChange, SourceTexts

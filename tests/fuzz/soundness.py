@@ -12,15 +12,15 @@ from pathlib import Path
 from zlib import crc32
 
 from embercoach.config import Settings
-from embercoach.engine.discovery.files import SourceFile
+from embercoach.engine.discovery import SourceFile
 from embercoach.engine.fixing import FixedFile, Fixer
 from embercoach.engine.inspection import Inspection, Inspector
 from embercoach.engine.languages import NOTEBOOK, PYTHON, language_of
+from embercoach.engine.noqa_writing import annotated
 from embercoach.engine.run import RunResult, joined, reported
-from embercoach.engine.suppression.annotation import annotated
 from embercoach.engine.verdict import Judge
 from embercoach.fixes.source_file import LineIndex, decode
-from embercoach.report import github, gitlab, json_report, junit, markdown, sarif, text
+from embercoach.report import forges, json_report, junit, markdown, sarif, text
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
 from tests.fuzz.target import FaultError, require
@@ -140,13 +140,13 @@ def _require_suppressions(source: str, path: Path, result: RunResult) -> None:
 
 def require_reports(result: RunResult, sources: SourceTexts) -> None:
     """Every format can be written, and read by what it is for."""
-    for form in (json_report, gitlab):
+    for form in (json_report, forges):
         json.loads(form.render(result, sources, show_notes=True))
     codes = {finding.code for finding in result.findings}  # the other rules cost time alone
     json.loads(sarif.render(result, sources, profile="ember", exit_code=1, codes=codes))
     junit_text = junit.render(result, sources, show_notes=True)
     ET.fromstring(junit_text)
-    workflow_commands = github.render(result, sources, show_notes=True)
+    workflow_commands = forges.github_annotations(result, sources, show_notes=True)
     require_plain(workflow_commands, "github")
     lines = workflow_commands.split("\n")[:-1]
     require(all(line.startswith("::") for line in lines), "a line that is no workflow command")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
+from embercoach.engine.cache import restored, stored
 from embercoach.engine.inspection import Inspection
 from embercoach.engine.languages import METAL, OBJECTIVE_C, PYTHON, Language
-from embercoach.engine.payload import restored, stored
-from embercoach.engine.suppression.annotation import annotated
-from embercoach.engine.suppression.directives import Directive
-from embercoach.engine.suppression.suppressions import read_directives
-from embercoach.engine.suppression.unused import report
+from embercoach.engine.noqa_writing import annotated
+from embercoach.engine.suppressions import Directive, read_directives
+from embercoach.engine.verdict import report
 from embercoach.finding import Finding
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import DecodingError, LineIndex, bytes_of, decode

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from embercoach.finding import Edit, Fix
 from embercoach.fixes.application import apply
 from embercoach.notebooks.cell_module import Notebook, parse
-from embercoach.notebooks.editing import fix_in_file
-from embercoach.notebooks.notebook_diff import unified_cells
+from embercoach.notebooks.editing import fix_in_file, unified_cells
 from tests.notebooks.written import code, notebook, prose, sources, written
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.notebooks.magics import UNKNOWN, plain
+from embercoach.notebooks.cell_module import UNKNOWN, plain
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from embercoach.finding import Finding
-from embercoach.report import gitlab, junit, markdown, sarif
-from embercoach.report.address import in_repository
+from embercoach.report import forges, junit, markdown, sarif
+from embercoach.report.locations import in_repository
 from embercoach.report.outcome import SourceTexts
 from embercoach.terminal_text import escaped, log_line
 
@@ -73,7 +73,7 @@ def finding(**changes: Any) -> Finding:
 def test_gitlab(
     outcome: Outcome, sources: SourceTexts, show_notes: bool, snapshot: SnapshotAssertion
 ) -> None:
-    text = gitlab.render(outcome, sources, show_notes=show_notes)
+    text = forges.gitlab_report(outcome, sources, show_notes=show_notes)
     entries = json.loads(text)
     jsonschema.Draft202012Validator(CODE_QUALITY).validate(entries)
     assert len({entry["fingerprint"] for entry in entries}) == len(entries)
@@ -86,7 +86,7 @@ def test_gitlab_and_sarif_have_the_same_fingerprints(
     outcome: Outcome, sources: SourceTexts
 ) -> None:
     log = sarif.document(outcome, sources, profile="recommended", exit_code=1)
-    entries = gitlab.document(outcome, sources, show_notes=True)
+    entries = forges.document(outcome, sources, show_notes=True)
     marks = [r["partialFingerprints"][sarif.FINGERPRINT] for r in log["runs"][0]["results"]]
     assert [entry["fingerprint"] for entry in entries][: len(marks)] == marks
 
@@ -96,13 +96,13 @@ def test_a_fingerprint_does_not_depend_on_what_is_listed(clean: Outcome) -> None
     found = (finding(severity="note"), finding(column=5))
     outcome = replace(clean, findings=found)  # type: ignore[type-var]
     sources = SourceTexts({"a.py": "x = y\n"})
-    (_, both) = gitlab.document(outcome, sources, show_notes=True)
-    (one,) = gitlab.document(outcome, sources, show_notes=False)
+    (_, both) = forges.document(outcome, sources, show_notes=True)
+    (one,) = forges.document(outcome, sources, show_notes=False)
     assert one == both
 
 
 def test_a_clean_run_for_gitlab(clean: Outcome) -> None:
-    assert gitlab.render(clean, SourceTexts(), show_notes=True) == "[]\n"
+    assert forges.gitlab_report(clean, SourceTexts(), show_notes=True) == "[]\n"
 
 
 @pytest.mark.parametrize(

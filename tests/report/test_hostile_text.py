@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embercoach.finding import SEVERITIES, Finding, Fix, Step
-from embercoach.report import github, gitlab, json_report, junit, markdown, sarif, statistics, text
+from embercoach.report import forges, json_report, junit, markdown, sarif, statistics, text
 from embercoach.report.html.rendering import render
 from embercoach.report.outcome import Comparison, SourceTexts
 from embercoach.report.styled import harmless, plain, print_diff, print_lines
@@ -107,7 +107,7 @@ RENDERED: dict[str, Callable[[Reported], str]] = {
     "json": lambda reported: json_report.render(
         reported.outcome(), reported.sources(), show_notes=True
     ),
-    "gitlab": lambda reported: gitlab.render(
+    "gitlab": lambda reported: forges.gitlab_report(
         reported.outcome(), reported.sources(), show_notes=True
     ),
     "sarif": lambda reported: sarif.render(
@@ -158,7 +158,7 @@ def test_no_report_controls_a_terminal_or_commands_ci(form: str) -> None:
 @FEW
 @given(REPORTED)
 def test_github_gets_one_command_for_each_finding(reported: Reported) -> None:
-    report = github.render(reported.outcome(), reported.sources(), show_notes=True)
+    report = forges.github_annotations(reported.outcome(), reported.sources(), show_notes=True)
     *commands, end = visible_lines(report)
     assert end == ""
     assert len(commands) == 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from embercoach.report import json_report
-from embercoach.report.html.checkout_table import owners, rows
+from embercoach.report.html.data import checkout_rows, owners
 from embercoach.report.origin import Checkout, RunOrigin
 from embercoach.report.outcome import SourceTexts
 from tests.report.conftest import FINDINGS, Outcome, Problem
@@ -50,13 +50,13 @@ def document(*tops: str) -> dict[str, Any]:
 
 
 def test_totals() -> None:
-    made = rows(document("a", "b", "data"))
+    made = checkout_rows(document("a", "b", "data"))
     assert [
         (row.totals.path, row.totals.counts, row.totals.problems, row.totals.checkout.files_checked)
         for row in made
     ] == [("a", (2, 0, 0), 1, 3), ("data", (1, 0, 0), 0, 3), ("b", (0, 0, 0), 0, 3)]
     assert [[part.length for part in row.parts] for row in made] == [[100.0], [50.0], []]
-    assert rows(document("a")) == rows(document()) == ()
+    assert checkout_rows(document("a")) == checkout_rows(document()) == ()
 
 
 @pytest.mark.browser

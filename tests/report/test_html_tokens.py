@@ -8,7 +8,7 @@ import time
 import pytest
 
 from embercoach.fixes.source_file import LineIndex
-from embercoach.report.html.source_tokens import MOST_OF_NAME, Function, tokens
+from embercoach.report.html.sources import MOST_OF_NAME, Function, tokens
 
 PYTHON = '''\
 class Layer:  # one

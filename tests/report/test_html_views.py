@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from embercoach.report.html.rendering import render
-from embercoach.report.html.run_details import FixTotals, run_details
+from embercoach.report.html.rendering import FixTotals, render, run_details
 from tests.report.chromium import MARKS, SCHEMES, WIDTHS, browser, close_accessible, opened
 from tests.report.conftest import FINDINGS, PROBLEMS
 from tests.report.test_html_browser import document_of

@@ -18,7 +18,7 @@ from embercoach import rulebook
 from embercoach.finding import Edit, Finding, Fix
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import LineIndex
-from embercoach.report import github, json_report, sarif
+from embercoach.report import forges, json_report, sarif
 from embercoach.report.outcome import SourceTexts
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def test_edits_in_json_lead_to_the_fixed_source(outcome: Outcome, sources: Sourc
 
 
 def test_github(outcome: Outcome, snapshot: SnapshotAssertion) -> None:
-    assert github.render(outcome, SourceTexts(), show_notes=False) == snapshot
-    with_notes = github.render(outcome, SourceTexts(), show_notes=True)
-    assert with_notes.count("\n") == 1 + github.render(
+    assert forges.github_annotations(outcome, SourceTexts(), show_notes=False) == snapshot
+    with_notes = forges.github_annotations(outcome, SourceTexts(), show_notes=True)
+    assert with_notes.count("\n") == 1 + forges.github_annotations(
         outcome, SourceTexts(), show_notes=False
     ).count("\n")
     assert "::notice " in with_notes
@@ -101,7 +101,9 @@ def test_github_escapes(clean: Outcome) -> None:
     finding = Finding(
         "X-001", 1, 2, 1, 3, message, advice, "default", path="a,b:c%.py", severity="error"
     )
-    assert github.render(replace(clean, findings=(finding,)), SourceTexts(), show_notes=False) == (  # type: ignore[type-var]
+    assert forges.github_annotations(
+        replace(clean, findings=(finding,)), SourceTexts(), show_notes=False
+    ) == (  # type: ignore[type-var]
         "::error title=EmberCoach (X-001),file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=1,endColumn=3"
         "::a,b:c%25.py:1:2: X-001 50%25\\r\\nmore: a, b%0A10%25%0A::error::x\n"
     )

@@ -11,10 +11,10 @@ import pytest
 
 from embercoach import rulebook
 from embercoach.report import sarif
-from embercoach.report.html.pages import pages
+from embercoach.report.html.rendering import pages
 from embercoach.report.outcome import SourceTexts
 from embercoach.report.styled import print_lines
-from embercoach.rule_links import RULES_URL, SITE, rule_url
+from embercoach.rulebook import RULES_URL, SITE, rule_url
 from tests.examples.programs import imported
 
 if sys.version_info >= (3, 11):

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embercoach.report import json_report
-from embercoach.report.html.saved import parse
-from embercoach.report.html.saved_json import SavedReportError
+from embercoach.report.html.saved import SavedReportError, parse
 from embercoach.report.outcome import SourceTexts
 from tests.report.conftest import FINDINGS, MODEL, ODD, PROBLEMS, WIDE, Outcome
 

@@ -18,8 +18,8 @@ from embercoach.finding import Finding
 from embercoach.fixes.source_file import LineIndex
 from embercoach.report import statistics, text
 from embercoach.report.excerpt import excerpt
-from embercoach.report.repeated_findings import repeated
 from embercoach.report.styled import Line, plain, print_lines, wants_color, wrapped, wraps
+from embercoach.report.text import repeated
 from tests.report.conftest import FINDINGS
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from embercoach.checks import FileReport, Project, SyntaxProblem, check_source
 from embercoach.finding import Finding
 from embercoach.fixes.application import apply
 from embercoach.fixes.source_file import DecodingError, LineIndex, decode
-from embercoach.rulebook import codes
-from embercoach.severity_policy import CONTEXTS
+from embercoach.rulebook import CONTEXTS, codes
 
 Outcome = Literal["checked", "refused"]
 SECONDS = 60  # for one text, on a machine busy with other things

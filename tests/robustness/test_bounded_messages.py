@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from embercoach.engine.cache import restored, stored
 from embercoach.engine.inspection import Inspector
-from embercoach.engine.payload import restored, stored
-from embercoach.quoting import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, in_file, quoted
+from embercoach.terminal_text import MOST_QUOTED, MOST_SAID, MOST_SHOWN, bounded, in_file, quoted
 
 LONG = "a" * 5_000
 CONTROL = "\x1b[2J\r\n\u202e\u200b\x9b"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from embercoach import safe_read
+from embercoach import files
 from embercoach.cli.entry import start
-from embercoach.safe_read import RefusedError, TooLargeError, read_bytes
+from embercoach.files import RefusedError, TooLargeError, read_bytes
 from tests.robustness.outcome import time_limit
 
 SECRET = "hunter2 is secret"
@@ -249,7 +249,7 @@ def test_a_file_that_is_exchanged_after_it_was_opened_is_refused(
 
     (tmp_path / "in" / "a").unlink()
     (tmp_path / "in" / "a").symlink_to(tmp_path / "secret")
-    monkeypatch.setattr(safe_read.os.path, "realpath", exchanged)
+    monkeypatch.setattr(files.os.path, "realpath", exchanged)
     with pytest.raises(RefusedError):
         read_bytes(tmp_path / "in" / "a", root=str(tmp_path / "in"))
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embercoach.cli.effective_config import key_text, value_text
 from embercoach.cli.entry import start
-from embercoach.cli.toml_text import key_text, value_text
 from embercoach.config.keys import KEYS, SIMULATOR, SIMULATOR_KEYS
 from embercoach.engine.cache import _digest
 

@@ -121,7 +121,7 @@ def test_names_and_summaries_are_unique() -> None:
 
 def test_checks_and_pages_are_the_same() -> None:
     from embercoach.checks import registered_codes
-    from embercoach.engine.suppression import suppressions
+    from embercoach.engine import suppressions
 
     reported = registered_codes() | set(suppressions.CODES)
     assert sorted(reported - rulebook.static_codes()) == [], "checks without a page"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pygls.exceptions import JsonRpcInvalidParams
 
-from embercoach.server.features import KERNEL_SIGNATURE
+from embercoach.server.requests import KERNEL_SIGNATURE
 from tests.server.editor import Editor
 from tests.server.test_server import KERNEL
 

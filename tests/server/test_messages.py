@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
+from embercoach.server import protocol
 from embercoach.server import service as service_module
-from embercoach.server import stream
 from embercoach.server.pool import Pool
 from tests.server.raw import RawClient
 
@@ -331,9 +331,9 @@ def test_messages_are_found_by_their_length(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(stream, "MOST_BYTES", 10)
+    monkeypatch.setattr(protocol, "MOST_BYTES", 10)
     source = BytesIO(data)
-    assert list(iter(lambda: stream.next_body(source), None)) == bodies
+    assert list(iter(lambda: protocol.next_body(source), None)) == bodies
     said = capsys.readouterr().err
     assert error in said
     assert bool(error) == bool(said)

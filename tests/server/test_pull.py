@@ -11,7 +11,7 @@ import pytest
 from lsprotocol import types
 
 from embercoach.cli.entry import start
-from embercoach.server.pull.workspace_reports import LOOK_AGAIN
+from embercoach.server.workspace_reports import LOOK_AGAIN
 from tests.notebooks.written import notebook, written
 from tests.server.editor import Editor
 from tests.server.open_notebook import OpenNotebook
@@ -302,8 +302,8 @@ def test_a_file_that_cannot_be_read_is_reported(editor: Editor) -> None:
 
 
 def test_files_above_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from embercoach.server import workspace_jobs
     from embercoach.server.analysis import Analysis
-    from embercoach.server.pull import workspace_jobs
 
     monkeypatch.setattr(workspace_jobs, "MOST_FILES", 2)
     for name in "cab":

@@ -13,8 +13,8 @@ from lsprotocol import types
 
 from embercoach import rulebook
 from embercoach.cli.entry import start
-from embercoach.rule_links import rule_url
-from embercoach.server.open_documents.editor_positions import Positions
+from embercoach.rulebook import rule_url
+from embercoach.server.editor_positions import Positions
 from tests.server.editor import Editor, applied
 
 if TYPE_CHECKING:

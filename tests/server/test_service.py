@@ -16,13 +16,13 @@ from lsprotocol import types
 from embercoach.server import diagnostics as diagnostics_module
 from embercoach.server.analysis import Analysis
 from embercoach.server.diagnostics import diagnostics
+from embercoach.server.documents import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, HoverJob
-from embercoach.server.open_documents.document import Document
 from embercoach.server.pool import ExpiredError, JobError, Pool
-from embercoach.server.pull.workspace_jobs import ListFiles, Listing
-from embercoach.server.pull.workspace_reports import SETTLE
 from embercoach.server.service import Service
 from embercoach.server.worker import Setup
+from embercoach.server.workspace_jobs import ListFiles, Listing
+from embercoach.server.workspace_reports import SETTLE
 
 CANCELLED = types.LSPErrorCodes.RequestCancelled.value
 MODIFIED = types.LSPErrorCodes.ContentModified.value
@@ -185,8 +185,8 @@ def test_findings_past_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("modules", "other"),
     [
-        ("embercoach.server.analysis, embercoach.server.open_documents.document", "attrs"),
-        ("embercoach.server.jobs, embercoach.server.pull.workspace_jobs", "attrs"),
+        ("embercoach.server.analysis, embercoach.server.documents", "attrs"),
+        ("embercoach.server.jobs, embercoach.server.workspace_jobs", "attrs"),
         ("embercoach.server.service", "libcst"),
     ],
 )

@@ -10,8 +10,8 @@ import pytest
 from lsprotocol import types
 
 from embercoach.server.analysis import Analysis
+from embercoach.server.documents import Document
 from embercoach.server.jobs import CheckJob, CheckOutcome, ShapesJob
-from embercoach.server.open_documents.document import Document
 from embercoach.server.pool import ExpiredError
 from tests.server.editor import Editor
 from tests.server.test_service import CANCELLED, HOVER, MODIFIED, URI, Session

@@ -16,9 +16,9 @@ import pytest
 from embercoach import simulator
 from embercoach.simulator import Limits, SimulatorError
 from embercoach.simulator.model import BuiltKernel, LaunchResult, MemoryAccess, RawFinding
-from embercoach.simulator.rewrite.generated_layout import read_layout
+from embercoach.simulator.rewrite.translation import read_layout
 from embercoach.simulator.session.activation import activate
-from embercoach.simulator.session.recorder import KernelFault
+from embercoach.simulator.session.record import KernelFault
 
 WITHOUT_METAL = pytest.mark.skipif(mx.metal.is_available(), reason="this MLX has Metal")
 BODY = "uint i = thread_position_in_grid.x;\no[i] = 2 * a[i];"

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embercoach.simulator.model import Limits, SimulatorError
-from embercoach.simulator.rewrite.generated_layout import read_layout
-from embercoach.simulator.session.buffers import buffers, to_array
+from embercoach.simulator.rewrite.translation import read_layout
 from embercoach.simulator.session.capture import CapturedDefinition, capture
+from embercoach.simulator.session.launching import buffers, to_array
 
 BODY = "uint i = thread_position_in_grid.x;\no[i] = a[i] + a_shape[0] + a_strides[0] + a_ndim;"
 ALL_DTYPES = [

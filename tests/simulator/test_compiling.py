@@ -8,8 +8,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from embercoach.simulator.session.compiling import compiling
-from embercoach.simulator.session.variants import families, key
+from embercoach.simulator.session.compiling import compiling, families, key
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the simulator is tested on Linux")
 

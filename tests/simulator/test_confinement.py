@@ -16,8 +16,8 @@ import pytest
 
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import Limits, RawFinding
+from embercoach.simulator.process import child_process
 from embercoach.simulator.process import child_process as process_module
-from embercoach.simulator.process import connection
 from embercoach.simulator.process.answers import MalformedError, check
 from embercoach.simulator.process.child_process import Process
 from tests.simulator.units import Bench, ends_soon, given, is_running, wanted
@@ -69,11 +69,11 @@ def permissive(
 ) -> Iterator[Bench]:
     """A process that may start others, as where a system has no filters and the user is root."""
     for name in ("child.py", "confinement.py"):
-        text = connection._CHILD.with_name(name).read_text(encoding="utf-8")
+        text = child_process._CHILD.with_name(name).read_text(encoding="utf-8")
         changed = text.replace("        _refuse_processes()\n", "")
         (tmp_path / name).write_text(changed, encoding="utf-8")
-    monkeypatch.setattr(connection, "_CHILD", tmp_path / "child.py")
-    monkeypatch.setattr(connection, "_limits", lambda memory: "CORE=0")
+    monkeypatch.setattr(child_process, "_CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(child_process, "_limits", lambda memory: "CORE=0")
     process = Process(toolchain)
     yield Bench(toolchain, process, bench.folder)
     process.close()
@@ -337,7 +337,7 @@ _PROGRAM = """
 @pytest.mark.parametrize("way", ["stays", "ends"])
 def test_what_a_process_started_ends_with_the_caller_or_with_it(way: str) -> None:
     watched, lifeline = os.pipe()
-    folder = Path(connection.__file__).parent
+    folder = Path(child_process.__file__).parent
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(folder), str(watched), way],
         stdout=subprocess.PIPE,

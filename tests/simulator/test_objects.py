@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from embercoach.metal.contract import Input, KernelArguments, Output, TemplateArgument
 from embercoach.simulator.build import objects
 from embercoach.simulator.build import toolchain as toolchains
-from embercoach.simulator.build.object_cache import GRACE, SWEEP_INTERVAL, ObjectCache
+from embercoach.simulator.build.objects import GRACE, SWEEP_INTERVAL, ObjectCache
 from embercoach.simulator.build.toolchain import Toolchain, find_toolchain
 from embercoach.simulator.model import BuiltKernel, SimulatorError
 from embercoach.simulator.rewrite.translation import Rewritten

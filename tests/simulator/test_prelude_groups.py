@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from embercoach.simulator.session.recorder import KernelFault
+from embercoach.simulator.session.record import KernelFault
 from tests.simulator.evaluation import bfloat_bits, evaluate, from_bfloat_bits
 
 RANDOM = np.random.default_rng(22)

@@ -8,7 +8,7 @@ import mlx.core as mx
 import pytest
 
 from embercoach.simulator import activate
-from embercoach.simulator.profile.accesses import combined, merged_vectors
+from embercoach.simulator.profile.counts import combined, merged_vectors
 
 if TYPE_CHECKING:
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.simulator.profile.accesses import merged_vectors
-from embercoach.simulator.profile.counts import MemoryCounts
+from embercoach.simulator.profile.counts import MemoryCounts, merged_vectors
 from tests.benchmarks.profile import compare, page
 
 if TYPE_CHECKING:

@@ -11,8 +11,14 @@ from embercoach.config import ConfigError
 from embercoach.config.settings import SimulatorSettings
 from embercoach.simulator.model import KernelFinding
 from embercoach.simulator.session.options import VARIABLE, Options, options_for
-from embercoach.simulator.session.record import KernelRow, read, record_of, write
-from embercoach.simulator.session.recorder import Recorder, SimulatedLaunch
+from embercoach.simulator.session.record import (
+    KernelRow,
+    Recorder,
+    SimulatedLaunch,
+    read,
+    record_of,
+    write,
+)
 
 FAULT = KernelFinding(
     "threadgroup-race",

@@ -8,8 +8,8 @@ from embercoach.metal.contract import Input, KernelArguments, Output, TemplateAr
 from embercoach.metal.syntax import parse_body, parse_unit
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.rewrite.line_edits import LineEdit, apply
-from embercoach.simulator.rewrite.local_variables import fillings
 from embercoach.simulator.rewrite.translation import Rewritten, rewrite
+from embercoach.simulator.rewrite.variables import fillings
 from tests.metal.generated_text import generated_source
 
 X = Input.of_shape("x", (16,), "float32")

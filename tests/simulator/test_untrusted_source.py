@@ -15,7 +15,7 @@ import pytest
 
 import embercoach
 from embercoach.simulator import SimulatorError, activate
-from embercoach.simulator.build import tools
+from embercoach.simulator.build import toolchain
 from embercoach.simulator.build.toolchain import Toolchain
 from embercoach.simulator.model import BuiltKernel
 from embercoach.simulator.reporting.compiler_errors import CompileError
@@ -26,9 +26,9 @@ HIDDEN = "kernels include only the headers of Metal and MLX"
 SECRET = "ember_secret_word"
 
 
-def short() -> tools.Allowance:
+def short() -> toolchain.Allowance:
     """An allowance that begins now."""
-    return tools.Allowance.of(60)
+    return toolchain.Allowance.of(60)
 
 
 @pytest.fixture
@@ -144,9 +144,9 @@ def _launch(header: str) -> None:
 
 
 def test_time_bounds_a_tool() -> None:
-    allowance = tools.Allowance(60, time.monotonic() + 0.1)
+    allowance = toolchain.Allowance(60, time.monotonic() + 0.1)
     with pytest.raises(SimulatorError, match="exceeds the timeout of 60 s"):
-        tools.run(["/bin/sleep", "9"], allowance=allowance)
+        toolchain.run_tool(["/bin/sleep", "9"], allowance=allowance)
 
 
 @pytest.mark.exhaustive
@@ -172,7 +172,7 @@ def test_constants_end_by_themselves_or_by_the_timeout() -> None:
 
 
 def test_diagnostics_are_bounded() -> None:
-    done = tools.run(
+    done = toolchain.run_tool(
         ["/bin/sh", "-c", "yes error | head -c 2000000 >&2; exit 1"], allowance=short()
     )
     assert done.failed
@@ -210,12 +210,12 @@ def test_tool_ends_with_a_killed_caller(tmp_path: Path) -> None:
 def test_tool_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "hidden")
     command = ["/bin/sh", "-c", "env >&2; pwd >&2; cat >&2; ulimit -c >&2"]
-    done = tools.run(command, "the text", allowance=short())
+    done = toolchain.run_tool(command, "the text", allowance=short())
     assert "GITHUB_TOKEN" not in done.output
     assert "the text" in done.output
     assert f"PWD={Path.cwd()}" not in done.output
 
 
 def test_tool_that_fails_silently_is_told() -> None:
-    done = tools.run(["/bin/sh", "-c", "exit 3"], allowance=short())
+    done = toolchain.run_tool(["/bin/sh", "-c", "exit 3"], allowance=short())
     assert (done.failed, done.output) == (True, "/bin/sh ended with code 3")

@@ -16,10 +16,16 @@ from hypothesis import strategies as st
 
 from embercoach.cli.commands.trace import command
 from embercoach.cli.entry import start
-from embercoach.cli.trace.compared import document, render
-from embercoach.cli.trace.saved_trace import SavedSite, SavedSummary, SavedTrace, saved_trace
-from embercoach.cli.trace.trace_comparison import compare
-from embercoach.report.html.saved_json import SavedReportError
+from embercoach.cli.trace.trace_comparison import (
+    SavedSite,
+    SavedSummary,
+    SavedTrace,
+    compare,
+    document,
+    render,
+    saved_trace,
+)
+from embercoach.report.html.saved import SavedReportError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,10 @@ from typing import get_args
 import pytest
 
 from embercoach import rulebook
-from embercoach.cli.trace.finding_join import Join, join
-from embercoach.cli.trace.finding_report import finding_summary
-from embercoach.cli.trace.static_check import CheckedFile, CheckedTrace
-from embercoach.cli.trace.traced import Traced, render
-from embercoach.engine.suppression.suppression_coverage import CoveredLines
-from embercoach.engine.suppression.suppressions import read_directives, read_lines
+from embercoach.cli.trace.static_check import CheckedFile, CheckedTrace, Join, join
+from embercoach.cli.trace.traced import Traced, finding_summary, render
+from embercoach.engine.suppressions import read_directives, read_lines
+from embercoach.engine.verdict import CoveredLines
 from embercoach.finding import Finding
 from embercoach.report.html.trace_page import excerpts, render_trace
 from embercoach.trace.trace_record import Kind, Site, TraceRecord, from_text, merged, to_text

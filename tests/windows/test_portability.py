@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from embercoach.config.settings import SimulatorSettings
-from embercoach.engine.parallel import budget, interrupts, workers
+from embercoach.engine import budget, workers
+from embercoach.files import relative_path
 from embercoach.fixes.writing import replace_file
-from embercoach.relative_paths import relative_path
-from embercoach.report import address
+from embercoach.report import locations
 from embercoach.simulator import model
 from embercoach.simulator.session.options import Options, begin
 
@@ -58,7 +58,7 @@ def test_paths_of_other_drives_are_absolute(path: str, start: str, expected: str
     ],
 )
 def test_a_forge_gets_slashes(path: str, expected: str) -> None:
-    assert address.in_repository(path, "C:\\project") == expected
+    assert locations.in_repository(path, "C:\\project") == expected
 
 
 def test_an_empty_path_is_an_error() -> None:
@@ -67,7 +67,7 @@ def test_an_empty_path_is_an_error() -> None:
 
 
 def test_the_url_of_a_drive_has_its_colon() -> None:
-    assert address.file_url("C:/a b/ä.py") == "file:///C:/a%20b/%C3%A4.py"
+    assert locations.file_url("C:/a b/ä.py") == "file:///C:/a%20b/%C3%A4.py"
 
 
 def doubler() -> partial[int]:
@@ -76,8 +76,8 @@ def doubler() -> partial[int]:
 
 def test_workers_need_no_fork_and_no_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "sys", WINDOWS)
-    monkeypatch.setattr(interrupts, "sys", WINDOWS)
-    monkeypatch.setattr(interrupts, "signal", SimpleNamespace())
+    monkeypatch.setattr(workers, "sys", WINDOWS)
+    monkeypatch.setattr(workers, "signal", SimpleNamespace())
     tasks = list(range(6))
     found = dict(workers.spread(doubler, tasks, [1] * 6, [0, 0, 0, 1, 1, 1], 2))
     assert found == {number: 2 * number for number in tasks}

@@ -17,7 +17,7 @@ from embercoach.analysis.values.lattice import (
     Value,
 )
 from embercoach.analysis.values.strings import MAX_FOLDED
-from embercoach.safe_read import read_text
+from embercoach.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,7 +31,7 @@ EFFECTS = {
 
 
 def context_of(place: FactPlace, module: Module, *, by_calls: bool = False) -> str:
-    """The context of a finding about cost: one of ``embercoach.severity_policy.CONTEXTS``.
+    """The context of a finding about cost: one of ``embercoach.rulebook.CONTEXTS``.
 
     Args:
         place: of the finding.

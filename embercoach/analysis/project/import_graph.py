@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from embercoach.analysis.evaluate.imports import LIBRARIES
 from embercoach.analysis.syntax.parse import outline_of
-from embercoach.safe_read import MOST_NAMED_BYTES, read_text
+from embercoach.files import MOST_NAMED_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

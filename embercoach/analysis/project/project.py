@@ -16,8 +16,7 @@ from embercoach.analysis.syntax.parse import TooDeepError
 from embercoach.analysis.syntax.source_tree import SourceTree, read_tree
 from embercoach.analysis.values.memo import forget
 from embercoach.analysis.values.summaries import CallsInProgress
-from embercoach.project_files import PROJECT_FILES, boundary
-from embercoach.safe_read import MOST_NAMED_BYTES, read_text
+from embercoach.files import MOST_NAMED_BYTES, PROJECT_FILES, boundary, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path

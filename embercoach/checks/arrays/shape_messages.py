@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.quoting import MOST_SHOWN, quoted
+from embercoach.terminal_text import MOST_SHOWN, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

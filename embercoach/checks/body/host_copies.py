@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embercoach.checks.programs.metal_checks import MetalReport
 from embercoach.checks.registry import check
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

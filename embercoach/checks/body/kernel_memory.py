@@ -9,7 +9,7 @@ from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
 from embercoach.checks.registry import check
 from embercoach.metal import hazards
 from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from embercoach.checks.programs.kernels import Definition, definitions, names_of
 from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
 from embercoach.metal.keywords import KEYWORDS, is_identifier
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,9 +34,9 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     origin. PATHS default to the current folder. Options have the same effect as in `check`.
     """
     if options["schema"]:
-        from embercoach.config.json_schema import rendered
+        from embercoach.config.schema import rendered_json_schema
 
-        click.echo(rendered(), nl=False)
+        click.echo(rendered_json_schema(), nl=False)
         return
     from embercoach.cli.effective_config import document
     from embercoach.cli.flow import UserError
@@ -56,7 +56,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     if options["output_format"] == "json":
         click.echo(json_text(applied))
         return
-    from embercoach.cli.effective_config_text import lines
+    from embercoach.cli.effective_config import lines
     from embercoach.report.styled import print_lines
 
     print_lines(lines(applied, everything=options["everything"]), sys.stdout)

@@ -72,11 +72,10 @@ def merged_files(files: Sequence[Path], *, quiet: bool) -> Merged:
         UserError: one of them can't be read or is not a report.
     """
     from embercoach.cli.flow import UserError
-    from embercoach.report.html.saved import parse
-    from embercoach.report.html.saved_json import SavedReportError
+    from embercoach.files import read_bytes
+    from embercoach.report.html.saved import SavedReportError, parse
     from embercoach.report.merging import Saved, merge
     from embercoach.report.styled import print_text
-    from embercoach.safe_read import read_bytes
 
     def saved(file: Path) -> Saved:
         try:

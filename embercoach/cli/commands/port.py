@@ -68,11 +68,11 @@ def command(
 def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) -> str:
     from embercoach.cli.flow import UserError
     from embercoach.config import ConfigError, load
+    from embercoach.engine.budget import size_problem
     from embercoach.engine.languages import METAL, language_of
-    from embercoach.engine.parallel.budget import size_problem
+    from embercoach.files import read_bytes
     from embercoach.fixes.source_file import DecodingError, decode
     from embercoach.metal.porting.ported_modules import ported_module
-    from embercoach.safe_read import read_bytes
 
     if language_of(file) != METAL:
         raise UserError(f"FILE must be a .metal file, got {file}")
@@ -92,8 +92,8 @@ def _ported(file: str, kernels: tuple[str, ...], roles: dict[str, ArrayRole]) ->
 
 def _write(path: Path, module: str, *, force: bool) -> None:
     from embercoach.cli.flow import UserError
+    from embercoach.files import refuse_links
     from embercoach.fixes.writing import create_file, replace_file
-    from embercoach.safe_write import refuse_links
 
     data = module.encode()
     try:

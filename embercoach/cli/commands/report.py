@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from embercoach.cli import codes, shared_options
-from embercoach.relative_paths import relative_path
+from embercoach.files import relative_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embercoach.config import Overrides
     from embercoach.engine.checkouts import CheckoutsOutcome
-    from embercoach.report.html.run_details import FixTotals
+    from embercoach.report.html.rendering import FixTotals
 
 DEFAULT_FILE = Path("embercoach-report.html")
 
@@ -177,15 +177,13 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
 
     from embercoach.cli.baseline_filter import guards, judge
     from embercoach.cli.config_warnings import problems_of, warn, warnings_of
-    from embercoach.cli.flow import UserError
+    from embercoach.cli.flow import UserError, origin_of
     from embercoach.cli.progress import progress_of
-    from embercoach.cli.run_origin import origin_of
     from embercoach.config import ConfigError, Configurations
     from embercoach.engine.checkouts import Plan
     from embercoach.report import json_report
-    from embercoach.report.fingerprints import fingerprints
-    from embercoach.report.html.rendering import render
-    from embercoach.report.html.run_details import run_details
+    from embercoach.report.baseline_file import fingerprints
+    from embercoach.report.html.rendering import render, run_details
     from embercoach.report.outcome import SourceTexts
 
     seconds = time.time()
@@ -238,7 +236,7 @@ def _of_run(line: str, *, quiet: bool, **options: Any) -> tuple[dict[str, Any], 
 def _fix_totals(outcome: CheckoutsOutcome, jobs: int | None) -> tuple[FixTotals, FixTotals]:
     """The totals of safe fixes and of all fixes, by the code of ``check --fix``."""
     from embercoach.engine.fixing import fix_preview
-    from embercoach.report.html.run_details import FixTotals
+    from embercoach.report.html.rendering import FixTotals
 
     results = [(scope.settings, result) for scope, result in outcome.scopes.items()]
 
@@ -262,8 +260,7 @@ def _of_files(
     from embercoach.cli.commands.merge import merged_files
     from embercoach.cli.recovered import current_rules_url, quoted_root
     from embercoach.engine.languages import SUFFIXES
-    from embercoach.report.html.rendering import render
-    from embercoach.report.html.run_details import run_details
+    from embercoach.report.html.rendering import render, run_details
 
     document = merged_files(saved, quiet=quiet).document
     saved_at = min(file.stat().st_mtime for file in saved)

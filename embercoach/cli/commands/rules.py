@@ -12,7 +12,7 @@ from embercoach.cli import shared_options
 from embercoach.cli.option_types import RuleFamily
 from embercoach.config.errors import suggestion
 from embercoach.report.styled import print_lines
-from embercoach.severity_policy import PROFILES
+from embercoach.rulebook import PROFILES
 from embercoach.terminal_text import json_text
 
 if TYPE_CHECKING:

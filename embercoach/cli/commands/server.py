@@ -53,6 +53,6 @@ def command(ctx: click.Context, stdio: bool, deadline: int) -> None:
         pool = Pool(deadline)
     except OSError as error:
         raise click.ClickException(f"cannot start a process: {error.strerror or error}") from error
-    from embercoach.server.session import serve
+    from embercoach.server.service import serve
 
     ctx.exit(codes.CLEAN if serve(pool) else codes.FOUND)

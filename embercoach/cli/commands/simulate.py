@@ -68,7 +68,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     PROGRAM is `python script.py ...`, `python -m module ...`, `pytest ...`, or `-m module ...`,
     after `--`. `python` and `pytest` are those of the environment that embercoach is in.
     """
-    from embercoach.cli.simulate.simulation import SimulationRequest, execute
+    from embercoach.cli.simulation import SimulationRequest, execute
 
     shared_options.refuse_two_sources(options)
     if options["compile_only"] and options["no_checks"]:

@@ -14,8 +14,7 @@ import click
 from embercoach.cli import codes, shared_options
 from embercoach.cli.option_types import files
 from embercoach.cli.output import deliver
-from embercoach.cli.programs import TRACE, program_of
-from embercoach.cli.run_program import SIGNALLED, run_program
+from embercoach.cli.programs import SIGNALLED, TRACE, program_of, run_program
 from embercoach.cli.trace.static_check import checked_trace, configurations_here
 from embercoach.cli.trace.traced import Traced, render
 from embercoach.report.styled import print_text
@@ -36,9 +35,9 @@ class TraceCommand(click.Command):
         """A subcommand by its name, as of `click.Group`."""
         if name != COMPARE:
             return None
-        from embercoach.cli.trace import compare_command
+        from embercoach.cli.trace import trace_comparison
 
-        return compare_command.command
+        return trace_comparison.command
 
     def make_context(
         self,

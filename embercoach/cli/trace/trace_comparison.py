@@ -1,14 +1,272 @@
-"""Two traces of a program, compared site by site."""
+"""``embercoach trace compare``: two saved traces of a program, compared site by site."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import click
+
+from embercoach.cli import codes, shared_options
+from embercoach.cli.flow import UserError
+from embercoach.cli.output import deliver
+from embercoach.cli.tables import duration, new_table, print_table, shortened
+from embercoach.cli.trace.traced import VERSION
+from embercoach.files import read_bytes
+from embercoach.report.html.saved import (
+    SavedReportError,
+    boolean,
+    integer,
+    items,
+    number,
+    parse_saved,
+    record,
+    text,
+)
+from embercoach.report.styled import print_lines
+from embercoach.report.text import size_of
+from embercoach.terminal_text import json_text, log_line
+from embercoach.trace.trace_record import label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from embercoach.cli.trace.saved_trace import SavedSite, SavedSummary, SavedTrace
+    from rich.table import Table
+
+    from embercoach.report.styled import Line
+
+#: Of the JSON report; raised when something in it is removed or changes its meaning.
+COMPARISON_VERSION = 1
+
+
+def render(comparison: TraceComparison, form: str, most: int, stream: TextIO) -> None:
+    """Write the report in one of the command's formats; ``most`` sites are listed in text."""
+    if form == "json":
+        stream.write(json_text(document(comparison)) + "\n")
+        return
+    differing = comparison.differing
+    if differing:
+        print_table(_table(differing[:most]), stream)
+    print_lines(_retraces(differing[:most]), stream)
+    if len(differing) > most:
+        print_lines([[(f"{len(differing) - most} more lines (--lines).", "")]], stream)
+    print_lines(_summary(comparison), stream)
+
+
+def document(comparison: TraceComparison) -> dict[str, Any]:
+    """The JSON report as plain data; its form is that of ``trace-comparison.schema.json``."""
+    before, after = comparison.before, comparison.after
+    return {
+        "version": COMPARISON_VERSION,
+        "sites": [
+            {
+                "path": site.key.path,
+                "function": site.key.function,
+                "kind": site.key.kind,
+                "operation": site.key.operation,
+                "text": site.text,
+                "waits": site.waits,
+                "state": site.state,
+                "worse": site.is_worse,
+                "before": _as_json(site.before),
+                "after": _as_json(site.after),
+            }
+            for site in comparison.differing
+        ],
+        "before": asdict(before),
+        "after": asdict(after),
+        "summary": {
+            "worse": comparison.is_worse,
+            **_counts(comparison),
+            "seconds_ratio": _ratio(before.seconds, after.seconds),
+            "waited_ratio": _ratio(before.waited_seconds, after.waited_seconds),
+        },
+    }
+
+
+def _as_json(totals: SiteTotals) -> dict[str, Any]:
+    return {**asdict(totals), "lines": list(totals.lines), "details": list(totals.details)}
+
+
+def _counts(comparison: TraceComparison) -> dict[str, int]:
+    counts = dict.fromkeys(("new", "gone", "changed", "unchanged"), 0)
+    for site in comparison.sites:
+        counts[site.state] += 1
+    return counts
+
+
+def _ratio(before: float, after: float) -> float | None:
+    return after / before if before else None
+
+
+def _table(sites: tuple[ComparedSite, ...]) -> Table:
+    from rich.text import Text
+
+    table = new_table()
+    for name in ("", ""):
+        table.add_column(name, no_wrap=True)
+    for name in ("count", "waited", "bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("event", no_wrap=True)
+    table.add_column("place", overflow="fold")
+    for site in sites:
+        totals = (site.before, site.after)
+        place = log_line(f"{site.key.path}:{(site.after.lines or site.before.lines)[0]}")
+        table.add_row(
+            Text(site.state, "bold red" if site.is_worse else "green"),
+            "before\nafter",
+            "\n".join(f"{one.count:,}" for one in totals),
+            "\n".join(duration(one.seconds) for one in totals) if site.waits else "",
+            "\n".join(size_of(one.bytes) for one in totals) if any(t.bytes for t in totals) else "",
+            Text(log_line(label_of(site.key.kind, site.key.operation))),
+            Text(f"{place}\n{shortened(log_line(site.text))}"),
+        )
+    return table
+
+
+def _retraces(sites: tuple[ComparedSite, ...]) -> Iterator[Line]:
+    for site in sites:
+        if site.key.kind != "retrace":
+            continue
+        before, after = site.before, site.after
+        place = f"{site.key.path}:{(after.lines or before.lines)[0]}"
+        times = f"{before.count:,} -> {after.count:,} times"
+        text = f"{place}: {site.key.operation} was traced again {times}:"
+        yield [(log_line(text), "warning" if site.is_worse else "")]
+        # As in a diff: only before, only after, both.
+        for detail in dict.fromkeys((*before.details, *after.details)):
+            sign = " "
+            if detail not in after.details:
+                sign = "-"
+            elif detail not in before.details:
+                sign = "+"
+            yield [(log_line(f"  {sign} {detail}"), "")]
+
+
+def _summary(comparison: TraceComparison) -> Iterator[Line]:
+    before, after = comparison.before, comparison.after
+    for name, old, new in (
+        ("MLX", before.mlx, after.mlx),
+        ("device", before.device, after.device),
+        ("exit code", str(before.exit_code), str(after.exit_code)),
+    ):
+        if old != new:
+            yield [(f"The {name} differs: {old} before, {new} after.", "warning")]
+    counts = _counts(comparison)
+    waited = _change(before.waited_seconds, after.waited_seconds)
+    events = f"{before.events:,} -> {after.events:,} events"
+    yield [
+        ("Waited ", "head"),
+        (f"{waited} of {_change(before.seconds, after.seconds)}; {events}.", ""),
+    ]
+    listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+    worse = sum(site.is_worse for site in comparison.sites)
+    style = "error" if comparison.is_worse else "good"
+    yield [(f"{worse:,} worse", style), (f" of {len(comparison.sites):,} sites: {listed}.", "")]
+
+
+def _change(before: float, after: float) -> str:
+    ratio = _ratio(before, after)
+    tail = "" if ratio is None else f" ({ratio:.2f} times)"
+    return f"{duration(before)} -> {duration(after)}{tail}"
+
+
+#: Bytes of a report. A site takes 500, so that this is far more than any program has lines.
+MOST_BYTES = 32_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSite:
+    """The events of one kind at one line; members as of ``trace.schema.json``."""
+
+    path: str
+    line: int
+    function: str
+    kind: str
+    operation: str
+    text: str
+    waits: bool
+    count: int
+    seconds: float
+    bytes: int
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSummary:
+    """The totals of a run; members as of ``trace.schema.json``."""
+
+    program: str
+    exit_code: int
+    seconds: float
+    waited_seconds: float
+    events: int
+    device: str
+    mlx: str
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTrace:
+    """A report of one run."""
+
+    sites: tuple[SavedSite, ...]
+    summary: SavedSummary
+
+
+def saved_trace(data: bytes) -> SavedTrace:
+    """The report in the bytes of a file.
+
+    Raises:
+        SavedReportError: they are not a report of this version.
+    """
+    document = parse_saved(
+        data,
+        _DOCUMENT,
+        version=VERSION,
+        command="trace --output-format json",
+        again="trace the program again",
+    )
+    sites = tuple(
+        SavedSite(**{**_members(site, SavedSite), "details": tuple(site["details"])})
+        for site in document["sites"]
+    )
+    return SavedTrace(sites, SavedSummary(**_members(document["summary"], SavedSummary)))
+
+
+def _members(data: dict[str, Any], form: type) -> dict[str, Any]:
+    return {name: data[name] for name in form.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+_COUNT, _TEXT = integer(0), text(empty=True)
+_SITE = record(
+    path=_TEXT,
+    line=_COUNT,
+    function=_TEXT,
+    kind=_TEXT,
+    operation=_TEXT,
+    text=_TEXT,
+    waits=boolean,
+    count=integer(1),
+    seconds=number,
+    bytes=_COUNT,
+    details=items(_TEXT),
+)
+_SUMMARY = record(
+    program=_TEXT,
+    # A signal gives a negative one.
+    exit_code=integer(-(2**31)),
+    seconds=number,
+    waited_seconds=number,
+    events=_COUNT,
+    device=_TEXT,
+    mlx=_TEXT,
+    peak_bytes=_COUNT,
+)
+_DOCUMENT = record(version=_COUNT, sites=items(_SITE), summary=_SUMMARY)
+
 
 State = Literal["new", "gone", "changed", "unchanged"]
 #: Kinds whose operation names a function that is compiled, whatever the line is that calls it.
@@ -167,3 +425,60 @@ def _totals(sites: list[SavedSite]) -> SiteTotals:
         bytes=sum(site.bytes for site in sites),
         details=tuple(details),
     )
+
+
+_REPORT = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(
+    "compare",
+    epilog="Exit code: 0 if no site is new and none has more events or bytes, else 1; "
+    "2 if a report cannot be read.",
+)
+@click.argument("before", type=_REPORT, metavar="BEFORE.json")
+@click.argument("after", type=_REPORT, metavar="AFTER.json")
+@click.option(
+    "--renamed",
+    type=(str, str),
+    multiple=True,
+    metavar="OLD NEW",
+    help="OLD of the first report is the file NEW of the second.",
+)
+@shared_options.output_format("text", "json", help_text="Output format.")
+@shared_options.output_file
+@click.option(
+    "--lines",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Number of sites that text lists.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    before: Path,
+    after: Path,
+    renamed: tuple[tuple[str, str], ...],
+    output_format: str,
+    output_file: Path | None,
+    lines: int,
+) -> None:
+    """Compare two reports of `embercoach trace --output-format json`.
+
+    A site is all events of one kind in one function of a file at lines of the same text, so that
+    moved lines are the same site. Traces of a compiled function match by its name.
+    """
+    names = {os.path.normpath(old): os.path.normpath(new) for old, new in renamed}
+    comparison = compare(_read(before), _read(after), names)
+    deliver(lambda stream: render(comparison, output_format, lines, stream), output_file)
+    ctx.exit(codes.FOUND if comparison.is_worse else codes.CLEAN)
+
+
+def _read(file: Path) -> SavedTrace:
+    try:
+        return saved_trace(read_bytes(file, limit=MOST_BYTES))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except SavedReportError as error:
+        raise UserError(f"{file} {error}") from error

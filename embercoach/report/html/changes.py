@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embercoach.finding import SEVERITIES
-from embercoach.report.html.tallies import BarPart, family_of, parts
+from embercoach.report.html.data import BarPart, family_of, parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -1,21 +1,221 @@
-"""The data of the report's script: findings as rows of numbers, every text once."""
+"""The data of the report's script: rows of findings, counts, hot spots and checkouts."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from embercoach import rulebook
 from embercoach.finding import SEVERITIES
 from embercoach.report.excerpt import visible
-from embercoach.report.html import checkout_table, sources
-from embercoach.report.html.hot_spots import hot_spots, is_stall
-from embercoach.report.html.source_tokens import Tokens, tokens
-from embercoach.report.html.tallies import family_of
-from embercoach.severity_policy import CONTEXTS
+from embercoach.report.html import sources
+from embercoach.report.html.sources import Tokens, tokens
+from embercoach.report.origin import Checkout
+from embercoach.report.statistics import owners, totals
+from embercoach.rulebook import CONTEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from embercoach.report.html.pages import Page
+    from embercoach.report.html.rendering import Page
+    from embercoach.report.statistics import Totals
+
+__all__ = ["CheckoutRow", "checkout_rows", "checkout_tops", "owners"]
+
+#: The family of a code that this version has no page for.
+UNKNOWN_FAMILY = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class BarPart:
+    """A severity's part of a bar: where it starts and how long it is, in percent of the chart."""
+
+    severity: str
+    count: int
+    start: float
+    length: float
+
+
+@dataclass(frozen=True, slots=True)
+class TallyBar:
+    """A bar: what is counted, how often there is a finding of it, and its parts."""
+
+    key: str
+    count: int
+    parts: tuple[BarPart, ...]
+
+
+def family_of(code: str) -> str:
+    """The family of a rule."""
+    return rulebook.rule(code).family if code in rulebook.codes() else UNKNOWN_FAMILY
+
+
+def tallies(
+    findings: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], str]
+) -> tuple[TallyBar, ...]:
+    """Count findings by a key and by severity; the most errors first, then warnings, then notes."""
+    table: dict[str, Counter[str]] = {}
+    for finding in findings:
+        table.setdefault(key(finding), Counter())[finding["severity"]] += 1
+    totals = {name: sum(counter.values()) for name, counter in table.items()}
+    widest = max(totals.values(), default=0)
+    ordered = sorted(table, key=lambda name: (*(-table[name][s] for s in SEVERITIES), name))
+    return tuple(TallyBar(name, totals[name], parts(table[name], widest)) for name in ordered)
+
+
+def parts(
+    counter: Counter[str], widest: int, kinds: Sequence[str] = SEVERITIES
+) -> tuple[BarPart, ...]:
+    """The parts of a bar: findings by severity, or by other kinds in their order.
+
+    ``widest`` is how many there are in a bar that fills the chart.
+    """
+    made = []
+    start = 0.0
+    for kind in kinds:
+        if count := counter[kind]:
+            length = 100 * count / widest
+            made.append(BarPart(kind, count, round(start, 3), round(length, 3)))
+            start += length
+    return tuple(made)
+
+
+def by_family(findings: Sequence[dict[str, Any]]) -> tuple[TallyBar, ...]:
+    """The findings of each family of rules."""
+    families = {code: family_of(code) for code in {finding["code"] for finding in findings}}
+    return tallies(findings, lambda finding: families[finding["code"]])
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from embercoach.report.html.sources import Function, Source
+
+    Findings = Sequence[dict[str, Any]]
+
+#: In shorter files one finding makes a high density.
+LEAST_LINES = 50
+#: Families of rules whose findings synchronize with the GPU, and their contexts by harm.
+STALLS = ("graph-break", "host-pull")
+WAITS = ("avoidable", "minor")
+#: Rows of a table at most.
+MOST_ROWS = 200
+#: The name of the code outside of functions.
+TOP_LEVEL = "top level"
+
+
+def hot_spots(
+    findings: Findings,
+    files: Mapping[str, int],
+    placed: Mapping[str, Findings],
+    sources: Mapping[str, Source],
+    tokens: Mapping[str, Tokens],
+) -> dict[str, list[list[Any]]]:
+    """The rows of both tables.
+
+    Args:
+        findings: of the whole report.
+        files: numbers of the paths in the report.
+        placed: findings of the files that are shown, at the lines of their texts.
+        sources: the files that are shown.
+        tokens: of these files, with their functions.
+
+    Returns:
+        ``files``: number, lines, and findings by severity, the most errors and warnings a line
+        first. ``functions``: the file's number, the name, the findings in loops by ``REPEATED``,
+        and the number of the first one, the most stalls first.
+    """
+    return {
+        "files": _files(files, placed, sources),
+        "functions": _functions(findings, files, placed, tokens),
+    }
+
+
+def _files(
+    files: Mapping[str, int], placed: Mapping[str, Findings], sources: Mapping[str, Source]
+) -> list[list[Any]]:
+    rows = []
+    for path, found in placed.items():
+        lines = sources[path].count
+        if lines >= LEAST_LINES:
+            counter = Counter(finding["severity"] for finding in found)
+            rows.append([files[path], lines, *(counter[severity] for severity in SEVERITIES)])
+
+    def density(row: list[Any]) -> tuple[float, float, int]:
+        number, lines, errors, warnings, notes = row
+        loud = errors + warnings
+        return -loud / lines, -(loud + notes) / lines, number
+
+    return sorted(rows, key=density)[:MOST_ROWS]
+
+
+def _functions(
+    findings: Findings,
+    files: Mapping[str, int],
+    placed: Mapping[str, Findings],
+    tokens: Mapping[str, Tokens],
+) -> list[list[Any]]:
+    numbers: dict[str, list[int]] = {}
+    for number, finding in enumerate(findings):
+        numbers.setdefault(finding["path"], []).append(number)
+    rows: list[list[Any]] = []
+    for path, found in placed.items():
+        counts: dict[str, Counter[str]] = {}
+        firsts: dict[str, int] = {}
+        owners = _owners(tokens[path].functions) if any(map(is_stall, found)) else {}
+        for number, finding in zip(numbers[path], found, strict=True):
+            if is_stall(finding):
+                name = owners.get(finding["line"], TOP_LEVEL)
+                counts.setdefault(name, Counter())[finding["context"]] += 1
+                firsts.setdefault(name, number)
+        rows += (
+            [files[path], visible(name), *(counts[name][context] for context in WAITS), first]
+            for name, first in firsts.items()
+        )
+    return sorted(rows, key=lambda row: (-row[2], -row[3], row[4]))[:MOST_ROWS]
+
+
+def is_stall(finding: dict[str, Any]) -> bool:
+    """Return whether a finding synchronizes with the GPU."""
+    return finding["context"] in WAITS and family_of(finding["code"]) in STALLS
+
+
+def _owners(functions: Iterable[Function]) -> dict[int, str]:
+    """The innermost function of each line."""
+    inner = sorted(functions, key=lambda one: one.first)
+    return {line: one.name for one in inner for line in range(one.first, one.last + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutRow:
+    """A checkout's totals, and the parts of its bar."""
+
+    totals: Totals
+    parts: tuple[BarPart, ...]
+
+
+def checkout_tops(document: dict[str, Any]) -> list[str]:
+    """The checkouts' tops, sorted; none where there is but one."""
+    paths = {checkout["path"] for checkout in document.get("checkouts", ())}
+    return sorted(paths) if len(paths) > 1 else []
+
+
+def checkout_rows(document: dict[str, Any]) -> tuple[CheckoutRow, ...]:
+    """The totals of each checkout, the most findings first; none where there is but one."""
+    made = totals(
+        [Checkout.saved(one) for one in document.get("checkouts", ())],
+        [(finding["path"], finding["severity"]) for finding in document["findings"]],
+        [problem["path"] for problem in document["problems"]],
+    )
+    widest = max((sum(one.counts) for one in made), default=0)
+    return tuple(CheckoutRow(one, parts(_counter(one.counts), widest)) for one in made)
+
+
+def _counter(counts: Sequence[int]) -> Counter[str]:
+    counter: Counter[str] = Counter()
+    counter.update(dict(zip(SEVERITIES, counts, strict=True)))
+    return counter
 
 
 #: Contexts by harm: those that fail or compute incorrect values before those that are slow.
@@ -93,10 +293,10 @@ def _checkouts(
     document: dict[str, Any], paths: Sequence[str], shown: Callable[[str], str]
 ) -> dict[str, Any]:
     """The checkouts' tops, and which of them each file is in; nothing where there is but one."""
-    tops = checkout_table.tops(document)
+    tops = checkout_tops(document)
     if not tops:
         return {}
-    owner = checkout_table.owners(paths, tops)
+    owner = owners(paths, tops)
     numbers = {top: number for number, top in enumerate(tops)}
     inside = [numbers.get(owner[path] or "") for path in paths]
     return {"checkouts": [shown(top) for top in tops], "inside": inside}

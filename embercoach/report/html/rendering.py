@@ -1,28 +1,138 @@
-"""From a JSON report to the page."""
+"""From a JSON report to the page: its head, its data, and the pages of rules."""
 
 from __future__ import annotations
 
 import base64
 import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from embercoach import __version__
+from embercoach import __version__, rulebook
 from embercoach.report.excerpt import visible
-from embercoach.report.html import changes, checkout_table
-from embercoach.report.html.data import table
-from embercoach.report.html.hot_spots import LEAST_LINES
-from embercoach.report.html.pages import pages
-from embercoach.report.html.tallies import by_family, tallies
-from embercoach.rule_links import RULES_URL
+from embercoach.report.html import changes
+from embercoach.report.html.data import LEAST_LINES, by_family, checkout_rows, table, tallies
+from embercoach.rulebook import RULES_URL, rule_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from jinja2 import Environment
+    from markdown_it import MarkdownIt
 
-    from embercoach.report.html.run_details import RunDetails
+
+@dataclass(frozen=True, slots=True)
+class FixTotals:
+    """Fixes that ``--fix`` would apply, the files that it would change, those it cannot fix."""
+
+    fixes: int
+    files: int
+    unfixable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetails:
+    """A run as the head of its report describes it.
+
+    Attributes:
+        project: names of the checkouts' folders.
+        date: when the findings were made, in UTC.
+        version: of EmberCoach that made the findings.
+        command: the command line of the report.
+        safe: totals of ``--fix``; None for saved findings, whose files may have changed.
+        unsafe: totals of ``--fix --unsafe-fixes``.
+    """
+
+    project: str
+    date: str
+    version: str
+    command: str
+    safe: FixTotals | None = None
+    unsafe: FixTotals | None = None
+
+
+def run_details(
+    document: dict[str, Any],
+    *,
+    seconds: float,
+    command: str,
+    fixes: tuple[FixTotals, FixTotals] | tuple[None, None] = (None, None),
+) -> RunDetails:
+    """Describe the run of a document.
+
+    Args:
+        document: the JSON report.
+        seconds: when the findings were made, since the epoch.
+        command: the command line of the report.
+        fixes: totals of safe fixes and of all fixes, if known.
+    """
+    tops = [checkout["path"] for checkout in document.get("checkouts", ())] or ["."]
+    safe, unsafe = fixes
+    return RunDetails(
+        project=", ".join(sorted({Path(top).resolve().name or top for top in tops})),
+        date=datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        version=document.get("run", {}).get("version", __version__),
+        command=command,
+        safe=safe,
+        unsafe=unsafe,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A rule as the report shows it.
+
+    ``body`` is HTML: our own text, rendered with all HTML in it escaped. It is empty where this
+    version has no such rule. ``url`` is the page's address; None for no link.
+    """
+
+    code: str
+    name: str
+    summary: str
+    body: str
+    url: str | None = None
+
+
+def pages(codes: Iterable[str], rules_url: str = RULES_URL) -> tuple[Page, ...]:
+    """The pages of some rules, sorted by code; ``rules_url`` is the setting."""
+    renderer = _renderer()
+    known = rulebook.codes()
+    found = []
+    for code in sorted(codes):
+        if code not in known:
+            found.append(Page(code, "", "", ""))
+            continue
+        rule = rulebook.rule(code)
+        url = rule_url(code, rules_url)
+        found.append(Page(code, rule.name, rule.summary, _html(renderer, rule.page), url))
+    return tuple(found)
+
+
+def _renderer() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    # Images would need the network, which the report's policy forbids.
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+
+
+def _html(renderer: MarkdownIt, page: str) -> str:
+    """Render a page; its headings stand below that of the dialog, and its own title is that."""
+    tokens = renderer.parse(page)
+    if tokens and tokens[0].type == "heading_open" and tokens[0].tag == "h1":
+        del tokens[:3]
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1:]) + 1, 6)}"
+        elif token.type == "fence":
+            # A box that scrolls must be reached by the keyboard.
+            token.attrSet("tabindex", "0")
+        for child in token.children or ():
+            if child.type == "link_open":
+                child.attrSet("rel", "noopener noreferrer")
+    return str(renderer.renderer.render(tokens, renderer.options, {}))
+
 
 #: Bars of a chart that are seen at once.
 BARS = 12
@@ -68,7 +178,7 @@ def render(
             "files": tallies(findings, lambda finding: str(finding["path"])),
             "families": by_family(findings),
         },
-        checkouts=checkout_table.rows(document),
+        checkouts=checkout_rows(document),
         baseline=changes.since_baseline(document),
         before=changes.since(document, *earlier[-1]) if earlier else None,
         runs=changes.run_by_run([*earlier, ("this report", document)]) if earlier else (),

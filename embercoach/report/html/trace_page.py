@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach import __version__
 from embercoach.report.html.rendering import asset, content_hash, environment
-from embercoach.report.html.source_tokens import tokens
+from embercoach.report.html.sources import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

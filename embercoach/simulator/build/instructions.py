@@ -1,9 +1,4 @@
-"""The instructions of a compiled kernel, from LLVM's intermediate representation.
-
-The text that runs is instrumented: calls of the checks, and what is computed for them alone, do not
-count. The simulator's Metal library has no debug information, so an operation of it that was
-inlined has the line of the kernel that calls it, and one that was not is counted at its call.
-"""
+"""The instructions of a compiled kernel and the registers they need, from LLVM's representation."""
 
 from __future__ import annotations
 
@@ -12,11 +7,190 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from embercoach.simulator.build.index_width import is_free, narrow_integers
 from embercoach.simulator.build.object_lines import SOURCE_NAME
-from embercoach.simulator.build.register_pressure import registers_of
 from embercoach.simulator.model import SimulatorError
 from embercoach.simulator.profile.counts import BlockLine, KernelBlocks
+
+_MASK = (1 << 32) - 1
+#: Instructions whose low 32 bits follow from the low 32 bits of their operands.
+_LOW_TO_LOW = frozenset({"add", "sub", "mul", "and", "or", "xor", "shl", "select", "phi"})
+
+
+def narrow_integers(function: Any) -> frozenset[Any]:
+    """The 64-bit instructions of a function of which 32 bits are used, or can be set."""
+    instructions = [one for block in function.blocks for one in block.instructions]
+    long = [one for one in instructions if str(one.type) == "i64"]
+    small = {one for one in long if _is_small(one)}
+    uses: dict[Any, list[Any]] = {one: [] for one in long}
+    for user in instructions:
+        for operand in user.operands:
+            if operand in uses:
+                uses[operand].append(user)
+    narrow = {one for one in long if one.opcode in _LOW_TO_LOW}
+    changed = True
+    while changed:
+        wide = {one for one in narrow if not all(_takes_low(u, narrow) for u in uses[one])}
+        narrow -= wide
+        changed = bool(wide)
+    return frozenset(narrow | small)
+
+
+def is_free(instruction: Any) -> bool:
+    """Return whether a 64-bit instruction selects or clears a 32-bit register."""
+    operands = list(instruction.operands)
+    if len(operands) < 2 or str(operands[1].type) != "i64":
+        return False
+    constant = _constant(operands[1])
+    if instruction.opcode == "and":
+        return constant == _MASK
+    return instruction.opcode in ("lshr", "shl") and constant == 32
+
+
+def _takes_low(user: Any, narrow: set[Any]) -> bool:
+    """Return whether an instruction uses only the low 32 bits of its 64-bit operands."""
+    if user.opcode == "trunc" or user in narrow:
+        return True
+    constants = [c for operand in user.operands if (c := _constant(operand)) is not None]
+    if user.opcode == "and":
+        return any(0 <= c <= _MASK for c in constants)
+    # A counter of a loop that ends at a small constant.
+    return user.opcode == "icmp" and any(0 <= c <= _MASK for c in constants)
+
+
+def _is_small(value: Any) -> bool:
+    """Return whether the upper 32 bits of a value are zero."""
+    if value.opcode == "zext":
+        return True
+    constants = [_constant(operand) for operand in value.operands]
+    if value.opcode == "and":
+        return any(c is not None and 0 <= c <= _MASK for c in constants)
+    shift = constants[-1] if value.opcode == "lshr" else None
+    return shift is not None and shift >= 32
+
+
+def _constant(value: Any) -> int | None:
+    kind, _, number = str(value).partition(" ")
+    return int(number) if kind == "i64" and number.lstrip("-").isdecimal() else None
+
+
+#: For the thread's position and the addresses that a launch passes.
+_ALWAYS = 6
+_POINTER_BITS = 64
+_REGISTER_BITS = 32
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": _POINTER_BITS}
+
+
+def registers_of(function: Any, narrow: frozenset[Any]) -> int:
+    """The most 32-bit registers that values of an LLVM function hold at any instruction.
+
+    A value is alive from its instruction to its last use. Arrays in a thread's own memory hold
+    none, and conditions neither. What a compiler of a GPU computes twice to save a register, or
+    keeps longer to hide latency, is unknown here.
+
+    Args:
+        function: of LLVM.
+        narrow: 64-bit values of which a GPU keeps 32 bits.
+    """
+    blocks = [list(block.instructions) for block in function.blocks]
+    at_block = {block: index for index, block in enumerate(function.blocks)}
+    numbers: dict[Any, int] = {}
+    widths: list[int] = []
+    for value in [*function.arguments, *(one for block in blocks for one in block)]:
+        width = 1 if value in narrow else _registers(str(value.type))
+        if width:
+            numbers[value] = len(widths)
+            widths.append(width)
+    graph = [_Block.of(block, numbers, at_block) for block in blocks]
+    for block in graph:
+        for source, mask in block.from_blocks.items():
+            graph[source].to_successors |= mask
+    _propagate(graph)
+    return _ALWAYS + max((_pressure(block, widths) for block in graph), default=0)
+
+
+class _Block:
+    """Uses and results of a block's instructions, as sets of values in the bits of numbers."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []  # result and uses
+        self.successors: list[int] = []
+        self.from_blocks: dict[int, int] = {}
+        self.to_successors = 0
+        self.results = 0  # of the phis
+        self.alive_at_end = 0
+        self.alive_at_start = 0
+
+    @classmethod
+    def of(cls, block: list[Any], numbers: dict[Any, int], at_block: dict[Any, int]) -> _Block:
+        made = cls()
+        for instruction in block:
+            own = 1 << numbers[instruction] if instruction in numbers else 0
+            operands = list(instruction.operands)
+            if instruction.opcode == "phi":
+                made.results |= own
+                sources = instruction.incoming_blocks
+                for operand, source in zip(operands, sources, strict=True):
+                    if operand in numbers:
+                        at = at_block[source]
+                        made.from_blocks[at] = made.from_blocks.get(at, 0) | 1 << numbers[operand]
+                continue
+            uses = 0
+            for operand in operands:
+                if operand in at_block:
+                    made.successors.append(at_block[operand])
+                elif operand in numbers:
+                    uses |= 1 << numbers[operand]
+            made.steps.append((own, uses))
+        return made
+
+
+def _propagate(graph: list[_Block]) -> None:
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(graph):
+            alive = block.to_successors
+            for successor in block.successors:
+                after = graph[successor]
+                alive |= after.alive_at_start & ~after.results
+            block.alive_at_end = alive
+            for result, uses in reversed(block.steps):
+                alive = alive & ~result | uses
+            if alive != block.alive_at_start:
+                block.alive_at_start = alive
+                changed = True
+
+
+def _pressure(block: _Block, widths: list[int]) -> int:
+    alive = block.alive_at_end
+    total = most = sum(widths[at] for at in _bits(alive))
+    for result, uses in reversed(block.steps):
+        total -= sum(widths[at] for at in _bits(result & alive))
+        total += sum(widths[at] for at in _bits(uses & ~alive))
+        alive = alive & ~result | uses
+        most = max(most, total)
+    return most
+
+
+def _bits(mask: int) -> list[int]:
+    found = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return found
+
+
+def _registers(type_name: str) -> int:
+    components = 1
+    if type_name.startswith("<"):
+        count, _, type_name = type_name.strip("<>").partition(" x ")
+        components = int(count)
+    bits = _BITS.get(type_name, 0)
+    if type_name.startswith("i") and type_name[1:].isdecimal():
+        bits = int(type_name[1:])
+    return 0 if bits <= 1 else -(-bits * components // _REGISTER_BITS)
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
 import warnings
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
 import embercoach.metal
-from embercoach.simulator.build import tools
-from embercoach.simulator.build.object_cache import ObjectCache
-from embercoach.simulator.build.toolchain import mlx_includes
-from embercoach.simulator.build.tools import Allowance, write_overlay
+from embercoach.files import is_own, read_bytes
+from embercoach.simulator.build.toolchain import Allowance, mlx_includes, run_tool, write_overlay
 from embercoach.simulator.model import (
     BuiltKernel,
     LaunchParameter,
@@ -34,13 +40,155 @@ from embercoach.simulator.reporting.compiler_errors import (
     read_unset_uses,
     refused_casts,
 )
-from embercoach.simulator.rewrite.local_variables import FILL_MACRO
 from embercoach.simulator.rewrite.translation import rewrite
+from embercoach.simulator.rewrite.variables import FILL_MACRO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Bytes that the entries of a cache may take together.
+MOST_BYTES = 256 << 20
+#: Seconds for which an entry that was used is never dropped: somebody may be about to load it.
+GRACE = 3600.0
+#: Seconds between two sweeps, by whatever process: each reads the state of every entry.
+SWEEP_INTERVAL = 600.0
+
+_FACTS = "entry.json"
+_UNFINISHED = ".new-"
+_SWEPT = "swept"
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CachedObject:
+    """An entry of the cache.
+
+    Attributes:
+        folder: of its files, which must not be changed.
+        facts: what was stored with them.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+
+
+class ObjectCache:
+    """Entries are folders that appear and vanish whole, so no reader sees half of one."""
+
+    def __init__(self, root: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.root = root
+        self._most_bytes = most_bytes
+
+    def get(self, key: str) -> CachedObject | None:
+        """The entry of a key, None if there is none or its files are not what was stored."""
+        folder = self.root / key
+        try:
+            # Objects run as this user: nobody else may have put them there.
+            if not (is_own(self.root.resolve(), S_ISDIR) and is_own(folder, S_ISDIR)):
+                return None
+            status = (folder / _FACTS).lstat()
+            stored = json.loads(read_bytes(folder / _FACTS, follow=False))
+            digests: dict[str, str] = stored["files"]
+            if any(_file_digest(folder / name) != digest for name, digest in digests.items()):
+                return None
+            facts: dict[str, Any] = stored["facts"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        if time.time() - status.st_mtime > GRACE / 2:
+            with contextlib.suppress(OSError):
+                os.utime(folder / _FACTS)
+        return CachedObject(folder, facts)
+
+    @contextlib.contextmanager
+    def making(self) -> Iterator[Path]:
+        """A folder to make an entry's files in, for ``put``; what is left of it is removed.
+
+        Raises:
+            SimulatorError: the cache can't be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if not is_own(self.root.resolve(), S_ISDIR):
+                raise PermissionError(errno.EPERM, "it belongs to another user")
+            folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
+        except OSError as error:
+            raise SimulatorError(
+                f"cannot cache compiled kernels in {self.root}: {error}. Make it writable, or set "
+                "XDG_CACHE_HOME to a folder that is"
+            ) from error
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def put(self, key: str, made: Path, facts: Mapping[str, Any]) -> CachedObject:
+        """Keep the files of a folder that ``making`` gave.
+
+        Another process may have kept the same meanwhile: the entry that is there counts, unless its
+        files are damaged.
+        """
+        names = sorted(path.name for path in made.iterdir())
+        content = {"files": {name: _file_digest(made / name) for name in names}, "facts": facts}
+        (made / _FACTS).write_text(json.dumps(content), encoding="utf-8")
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(OSError):  # somebody was faster
+                made.rename(self.root / key)
+            entry = self.get(key)
+            if entry is not None:
+                self._sweep_now_and_then()
+                return entry
+            self._drop(self.root / key)
+        raise SimulatorError(f"entry {key} of {self.root} keeps changing")
+
+    def _sweep_now_and_then(self) -> None:
+        stamp = self.root / _SWEPT
+        with contextlib.suppress(OSError):
+            if abs(time.time() - stamp.lstat().st_mtime) < SWEEP_INTERVAL:
+                return
+        self.sweep()
+        with contextlib.suppress(OSError):
+            stamp.unlink(missing_ok=True)
+            stamp.touch(exist_ok=False)  # a link is not followed
+
+    def sweep(self) -> None:
+        """Drop what was not used for longest until the rest fits, and what crashes left over."""
+        used: list[tuple[float, int, Path]] = []
+        now = time.time()
+        with os.scandir(self.root) as found:
+            folders = [Path(entry.path) for entry in found]
+        for folder in folders:
+            with contextlib.suppress(OSError):
+                last = folder.stat().st_mtime
+                if folder.is_symlink():
+                    continue
+                if not folder.name.startswith(_UNFINISHED):
+                    last = (folder / _FACTS).stat().st_mtime
+                    used.append((last, sum(p.stat().st_size for p in folder.iterdir()), folder))
+                elif now - last > GRACE:
+                    shutil.rmtree(folder, ignore_errors=True)
+        total = sum(size for _, size, _ in used)
+        for last, size, folder in sorted(used):
+            if total <= self._most_bytes or now - last <= GRACE:
+                break
+            self._drop(folder)
+            total -= size
+
+    def _drop(self, folder: Path) -> None:
+        with contextlib.suppress(OSError):
+            aside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.root))
+            with contextlib.suppress(OSError):
+                folder.rename(aside / "dropped")
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _file_digest(path: Path) -> str:
+    data = read_bytes(path, limit=MOST_BYTES, follow=False)
+    return hashlib.sha256(data).hexdigest()
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from embercoach.simulator.build.object_cache import CachedObject
     from embercoach.simulator.build.toolchain import Toolchain
     from embercoach.simulator.rewrite.translation import Rewritten
 
@@ -140,7 +288,7 @@ def build_runtime(toolchain: Toolchain, *, cache: Path | None = None) -> Path:
             parts = [made / f"{source.stem}.o" for source in sources]
             for source, part in zip(sources, parts, strict=True):
                 command = [*toolchain.compiler, *flags, "-c", str(source), "-o", str(part)]
-                done = tools.run(command, allowance=allowance)
+                done = run_tool(command, allowance=allowance)
                 if done.failed:
                     raise SimulatorError(
                         f"the simulator's runtime does not compile:\n{done.output}"
@@ -207,7 +355,7 @@ def _translated(
     """Compile a unit; where clang refuses casts that Metal has, once more without them."""
     casts: frozenset[tuple[int, int]] = frozenset()
     while True:
-        done = tools.run(command, rewritten.text, allowance=allowance)
+        done = run_tool(command, rewritten.text, allowance=allowance)
         failed, output = done.failed, done.output
         errors = read_errors(output, rewritten) if failed else implicit_bfloats(output, rewritten)
         more = refused_casts(output, rewritten) - casts if failed else frozenset()
@@ -228,7 +376,7 @@ def _blocks(
     """The instructions of what was compiled."""
     from embercoach.simulator.build.instructions import read_blocks
 
-    done = tools.run(
+    done = run_tool(
         [*command, "-emit-llvm", "-c", "-", "-o", str(part)], rewritten.text, allowance=allowance
     )
     if done.failed:
@@ -246,7 +394,7 @@ def _unset_uses(
         return ()
     text = f"#undef {FILL_MACRO}\n#define {FILL_MACRO}(name)\n{rewritten.text}"
     command = [*command, *UNSET_WARNINGS, "-fsyntax-only", "-"]
-    done = tools.run(command, text, allowance=allowance)
+    done = run_tool(command, text, allowance=allowance)
     if done.failed:
         raise SimulatorError(f"the compiler's output is inconsistent:\n{done.output}")
     return read_unset_uses(done.output)
@@ -283,10 +431,10 @@ def _precompiled(store: ObjectCache, flags: Sequence[str], toolchain: Toolchain)
         with store.making() as made:
             files = (str(HEADERS[0] / "ember_unit.h"), "-o", str(made / _HEADERS))
             command = [*toolchain.compiler, *flags, *_folders(), *_PRECOMPILING, *files]
-            done = first = tools.run(command, allowance=Allowance.of(_OWN_SECONDS))
+            done = first = run_tool(command, allowance=Allowance.of(_OWN_SECONDS))
             refused = first.output if first.failed else ""
             if first.failed and mlx_includes() is not None:
-                done = tools.run([*command, _OWN_UTILS], allowance=Allowance.of(_OWN_SECONDS))
+                done = run_tool([*command, _OWN_UTILS], allowance=Allowance.of(_OWN_SECONDS))
             if done.failed:
                 raise SimulatorError(
                     f"the simulator's Metal library does not compile:\n{first.output}"
@@ -316,7 +464,7 @@ def _header_folders() -> list[Path]:
 def _link(toolchain: Toolchain, parts: Sequence[Path], target: Path, allowance: Allowance) -> None:
     inputs = [str(part) for part in parts]
     command = [*toolchain.linker, *toolchain.link_flags(), "-o", str(target), *inputs]
-    done = tools.run(command, allowance=allowance)
+    done = run_tool(command, allowance=allowance)
     if done.failed:
         raise SimulatorError(f"the linker failed: {done.output}")
 

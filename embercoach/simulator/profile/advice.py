@@ -2,32 +2,248 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
-from embercoach.simulator.profile.accesses import least_bank_cycles
-from embercoach.simulator.profile.kernel_changes import (
-    LEAST_GAIN,
-    LEAST_PART,
-    LINE,
-    SECTOR,
-    WIDEST,
-    Advice,
-    advice_at,
-    ceil_division,
-    filled,
-    gain_of,
-    mean,
-)
-from embercoach.simulator.profile.narrow import narrow_accesses
-from embercoach.simulator.profile.prediction import occupancy_of
+from embercoach.simulator.profile.counts import SUMS, combined, least_bank_cycles
+from embercoach.simulator.profile.prediction import launch_seconds, occupancy_of, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from embercoach.simulator.model import Part
+    from embercoach.simulator.profile.counts import (
+        BufferCounts,
+        LaunchProfile,
+        LineCounts,
+        MemoryCounts,
+    )
+    from embercoach.simulator.profile.gpus import Gpu
+    from embercoach.simulator.profile.prediction import Occupancy
+
+#: A gain below this part of the time is not worth a change.
+LEAST_GAIN = 0.1
+#: Part of a change that concerns several lines, below which a line is not named.
+LEAST_PART = 0.25
+SIMD_WIDTH = 32
+#: Bytes of the stretches of memory that are counted.
+SECTOR, LINE = 32, 128
+#: Bytes that a thread's access can move.
+WIDEST = 16
+#: Bytes of a register, and of a bank of threadgroup memory.
+WORD = 4
+_FULL = 64  # threadgroups for each core
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that the counts suggest.
+
+    Attributes:
+        kind: a key of ``CODE_OF_COST``.
+        part: the text that `line` counts in.
+        line: from 1; None for the launch as a whole.
+        message: the cost, with its numbers.
+        gain: part of the time of a launch that fills the GPU; None where it was not predicted.
+    """
+
+    kind: str
+    part: Part
+    line: int | None
+    message: str
+    gain: float | None
+
+
+def filled(profile: LaunchProfile, gpu: Gpu) -> LaunchProfile:
+    """The launch with as many equal threadgroups as fill a GPU; accesses of a line are combined."""
+    factor = max(1, -(-_FULL * gpu.cores // max(1, profile.threadgroups)))
+    return replace(
+        profile,
+        threadgroups=profile.threadgroups * factor,
+        simdgroups=profile.simdgroups * factor,
+        lines=tuple(_times(line, factor) for line in profile.lines),
+        buffers=tuple(_times_buffer(buffer, factor) for buffer in profile.buffers),
+    )
+
+
+def _times(line: LineCounts, factor: int) -> LineCounts:
+    return replace(
+        line,
+        issued={kind: count * factor for kind, count in line.issued.items()},
+        lanes={kind: count * factor for kind, count in line.lanes.items()},
+        flops=line.flops * factor,
+        barriers=line.barriers * factor,
+        memory=tuple(_times_memory(memory, factor) for memory in combined(line.memory)),
+    )
+
+
+def _times_memory(memory: MemoryCounts, factor: float) -> MemoryCounts:
+    return replace(memory, **{name: round(getattr(memory, name) * factor) for name in SUMS})
+
+
+def _times_buffer(buffer: BufferCounts, factor: float) -> BufferCounts:
+    names = ("read", "written", "read_by_groups", "written_by_groups")
+    return replace(buffer, **{name: round(getattr(buffer, name) * factor) for name in names})
+
+
+def gain_of(
+    profile: LaunchProfile,
+    gpu: Gpu,
+    changes: Sequence[tuple[MemoryCounts, MemoryCounts]],
+    *,
+    of_buffer: float = 1.0,
+) -> float:
+    """The part of the time that changed accesses save, and with them the buffers' traffic."""
+    changed = changed_accesses(profile, changes, of_buffer)
+    return 1 - predict(changed, gpu).seconds / predict(profile, gpu).seconds
+
+
+def changed_accesses(
+    profile: LaunchProfile,
+    changes: Sequence[tuple[MemoryCounts, MemoryCounts]],
+    of_buffer: float = 1.0,
+) -> LaunchProfile:
+    """The launch with other accesses, whose buffers move a part of their bytes."""
+    names = {old.buffer for old, _ in changes}
+    news = {id(old): new for old, new in changes}
+    return replace(
+        profile,
+        lines=tuple(
+            replace(line, memory=tuple(news.get(id(one), one) for one in line.memory))
+            for line in profile.lines
+        ),
+        buffers=tuple(
+            _times_buffer(buffer, of_buffer) if buffer.name in names else buffer
+            for buffer in profile.buffers
+        ),
+    )
+
+
+def advice_at(kind: str, line: LineCounts, message: str, gain: float | None) -> Advice:
+    """A change at a line."""
+    return Advice(kind, line.part, line.line, message, gain)
+
+
+def ceil_division(count: int, size: int) -> int:
+    """Return the quotient, rounded up."""
+    return -(-count // size)
+
+
+def mean(count: int, issued: int) -> str:
+    """Return a number for each access as text."""
+    return f"{count / issued:.3g}"
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
     from embercoach.simulator.profile.counts import LaunchProfile, LineCounts, MemoryCounts
     from embercoach.simulator.profile.gpus import Gpu
-    from embercoach.simulator.profile.prediction import Occupancy
+
+    #: A line with its narrow accesses, each with the wider one that replaces it.
+    _Change = tuple[LineCounts, list[tuple[MemoryCounts, MemoryCounts]]]
+
+
+def narrow_accesses(profile: LaunchProfile, gpu: Gpu) -> Iterator[Advice]:
+    """The lines with most of the gain, each with its narrowest access."""
+    most = _most_elements(profile)
+    changes = [
+        (line, [(one, _widened(one, most)) for one in line.memory if _is_narrow(one)])
+        for line in profile.lines
+        if line.part != "generated"
+    ]
+    changes = [change for change in changes if change[1]]
+    gain = _gain(profile, gpu, changes)
+    if gain < LEAST_GAIN:
+        return
+    for line, pairs in changes:
+        if _gain(profile, gpu, [(line, pairs)]) < LEAST_PART * gain:
+            continue
+        access = min((old for old, _ in pairs), key=lambda one: (one.width, -one.issued))
+        yield advice_at(
+            "narrow-access",
+            line,
+            f"narrow {access.access} of `{access.buffer}`: {access.width} "
+            f"byte{'' if access.width == 1 else 's'} a thread, of the {WIDEST} that one access can "
+            "move",
+            gain,
+        )
+
+
+def _gain(profile: LaunchProfile, gpu: Gpu, changes: Sequence[_Change]) -> float:
+    if not changes:
+        return 0.0
+    before = predict(profile, gpu)
+    fewer = _with_fewer_instructions(profile, changes)
+    pairs = [pair for _, of_line in changes for pair in of_line]
+    busy = predict(changed_accesses(fewer, pairs), gpu).busy
+    if not _has_rows(profile):
+        # A thread that does more leaves fewer threads to hide latency.
+        busy = {**busy, "latency": before.busy["latency"]}
+    return 1 - launch_seconds(busy, gpu) / before.seconds
+
+
+def _has_rows(profile: LaunchProfile) -> bool:
+    """True where each simdgroup has a row, and runs a loop along it."""
+    return profile.grid[0] == SIMD_WIDTH
+
+
+def _most_elements(profile: LaunchProfile) -> int:
+    """Elements that a thread can take at once while whole simdgroups stay busy."""
+    simdgroups = prod(profile.threadgroup) // SIMD_WIDTH
+    # A loop along a row then has fewer rounds.
+    return WIDEST if _has_rows(profile) or simdgroups <= 1 else simdgroups
+
+
+def _is_narrow(access: MemoryCounts) -> bool:
+    """True where whole simdgroups access neighbouring elements.
+
+    A simdgroup's elements of less than a word may begin anywhere, as those of a blur do. Then they
+    touch one stretch more, and a thread that computes several results can use all of a word.
+    """
+    if access.space != "device" or access.access == "atomic" or access.width >= WIDEST:
+        return False
+    stretches = access.lanes * access.width * access.components * 1.1 / SECTOR
+    if access.width < WORD:
+        stretches = max(stretches, access.issued * (access.width + 1))
+    is_dense = access.sectors <= stretches and _is_one_run(access)
+    return is_dense and access.lanes >= access.issued * SIMD_WIDTH * 0.9
+
+
+def _is_one_run(access: MemoryCounts) -> bool:
+    """False for the tiles of `simdgroup_load`, whose rows are far apart."""
+    asked = access.lanes * access.width * access.components
+    return access.lines128 <= asked / LINE + access.issued
+
+
+def _widened(access: MemoryCounts, most: int) -> MemoryCounts:
+    together = access.components
+    wider = together * min(WIDEST // (access.width * together), most)
+    return replace(
+        access,
+        components=1,
+        sectors=access.sectors // together,
+        issued=ceil_division(access.issued, wider),
+        lanes=ceil_division(access.lanes, wider),
+        width=access.width * wider,
+        lines128=ceil_division(access.lanes * access.width, LINE),
+    )
+
+
+def _with_fewer_instructions(profile: LaunchProfile, changes: Sequence[_Change]) -> LaunchProfile:
+    """Without the accesses that wider ones save, and the computation of an address for each."""
+    news = {id(line): _shorter(line, pairs) for line, pairs in changes}
+    return replace(profile, lines=tuple(news.get(id(line), line) for line in profile.lines))
+
+
+def _shorter(line: LineCounts, pairs: Sequence[tuple[MemoryCounts, MemoryCounts]]) -> LineCounts:
+    saved = sum(old.issued - new.issued for old, new in pairs)
+    issued = dict(line.issued)
+    for kind in ("memory", "integer"):
+        issued[kind] = max(0, issued.get(kind, 0) - saved)
+    return replace(line, issued=issued)
+
 
 _PARTS = ("header", "body", "generated")
 #: Barriers of a simdgroup, and instructions between two, that make them frequent.

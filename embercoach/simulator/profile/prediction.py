@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from embercoach.simulator.profile.accesses import merged_vectors
+from embercoach.simulator.profile.counts import merged_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from embercoach.simulator.session.recorder import Recorder
+    from embercoach.simulator.session.record import Recorder
 
 #: The variable in which `embercoach simulate` passes options to the interpreter.
 VARIABLE = "EMBERCOACH_SIMULATION"

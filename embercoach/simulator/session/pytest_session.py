@@ -13,8 +13,7 @@ from embercoach.simulator.model import CODE_OF_COST
 from embercoach.simulator.profile.gpus import GPUS
 from embercoach.simulator.reporting.messages import report
 from embercoach.simulator.session.options import Options, begin, options_for
-from embercoach.simulator.session.profile_document import predictions
-from embercoach.simulator.session.recorder import merged
+from embercoach.simulator.session.record import merged, predictions
 from embercoach.terminal_text import log_line
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from embercoach.simulator.model import KernelFinding
-    from embercoach.simulator.session.recorder import Recorder
+    from embercoach.simulator.session.record import Recorder
 
 MARKER = "embercoach_allow"
 TITLE = "EmberCoach simulator"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from embercoach.simulator import activate
-from embercoach.simulator.profile.accesses import merged_vectors
 from embercoach.simulator.profile.counts import (
     BufferCounts,
     LaunchProfile,
     LineCounts,
     MemoryCounts,
+    merged_vectors,
 )
 from tests.benchmarks.profile.cases import cases
 from xlstm_kernels.executors.metal import MetalExecutor

@@ -13,7 +13,7 @@ import numpy as np
 from embercoach.simulator.build import objects
 from embercoach.simulator.build.toolchain import find_toolchain
 from embercoach.simulator.model import Buffer, Limits
-from embercoach.simulator.process.local_machine import host
+from embercoach.simulator.process.child_process import host
 from embercoach.simulator.reporting.messages import described
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from embercoach.analysis.syntax.trees import (
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.arrays.compiled.compilations import imported_by
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import in_file
+from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

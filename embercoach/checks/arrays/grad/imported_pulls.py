@@ -13,7 +13,7 @@ from embercoach.analysis.facts.facts import ProjectCall
 from embercoach.analysis.values.gradient_marks import detached_at
 from embercoach.analysis.values.lattice import Symbol
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import in_file
+from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from embercoach.checks.arrays.modules.constant_tables import (
 )
 from embercoach.checks.arrays.modules.table_sources import functions_of
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

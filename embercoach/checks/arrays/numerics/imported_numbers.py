@@ -17,7 +17,7 @@ from embercoach.analysis.values.promotion import UNSIGNED
 from embercoach.checks.arrays.numerics.half_precision import is_large, overflow_in_arithmetic
 from embercoach.checks.arrays.numerics.narrow_integers import LARGEST, narrow_arithmetic
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import in_file
+from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ from embercoach.analysis.values.lattice import (
 from embercoach.checks.arrays.pulls.pull_reports import pull
 from embercoach.checks.hoisted_reads import element_fix, iteration_fix
 from embercoach.checks.registry import ProposedFix, Report, check
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

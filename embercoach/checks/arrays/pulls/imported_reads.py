@@ -21,7 +21,7 @@ from embercoach.analysis.values.inheritance import is_layer
 from embercoach.analysis.values.joins import as_array, definite_array
 from embercoach.analysis.values.lattice import UNKNOWN, Array, Function, Instance
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import in_file
+from embercoach.terminal_text import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ from embercoach.checks.arrays.updates.kept_elements import (
     updated_names,
 )
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

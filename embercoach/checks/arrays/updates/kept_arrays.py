@@ -15,7 +15,7 @@ from embercoach.analysis.facts.scopes import scope_of
 from embercoach.analysis.held_sources import returned_by
 from embercoach.analysis.syntax.trees import dotted, names_below, small_statements, walk
 from embercoach.checks.registry import Report
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.values.joins import as_array
 from embercoach.checks.arrays.updates.kept_arrays import kept
 from embercoach.checks.registry import Report, check
-from embercoach.quoting import quoted
+from embercoach.terminal_text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

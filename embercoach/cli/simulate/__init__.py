@@ -1,3 +1,0 @@
-"""The run and the report of ``embercoach simulate``."""
-
-from __future__ import annotations

@@ -1,0 +1,469 @@
+"""The run of ``embercoach simulate``, and its report: text with tables, JSON, SARIF, profiles."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from embercoach import rulebook
+from embercoach.cli import codes
+from embercoach.cli.config_warnings import warn
+from embercoach.cli.flow import UserError
+from embercoach.cli.output import deliver
+from embercoach.cli.programs import SIGNALLED, program_of, run_program
+from embercoach.cli.tables import duration, new_table, print_table, shortened
+from embercoach.config import ConfigError, Overrides, load
+from embercoach.config.load import compiler_allowed
+from embercoach.finding import Finding
+from embercoach.report import text
+from embercoach.report.excerpt import visible
+from embercoach.report.html.profile_page import gpu_facts, place_of, profile_facts
+from embercoach.report.json_report import span_members
+from embercoach.report.outcome import SourceTexts
+from embercoach.report.styled import STYLES, print_lines, print_text, width_of, wraps
+from embercoach.report.text import size_of
+from embercoach.rulebook import RULES_URL
+from embercoach.simulator.profile.gpus import DEFAULT
+from embercoach.simulator.profile.prediction import RESOURCES
+from embercoach.simulator.session.options import VARIABLE, Options
+from embercoach.simulator.session.record import read
+from embercoach.terminal_text import json_text, log_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from rich.table import Table
+
+    from embercoach.cli.programs import ProgramCommand
+    from embercoach.config import Settings
+    from embercoach.report.styled import Line
+    from embercoach.simulator.model import KernelFinding as SimulatorFinding
+    from embercoach.simulator.reporting.kernel_lines import LineSpan
+    from embercoach.simulator.session.record import Record
+
+#: Lines of a kernel that text shows, and the least part of the bound of one.
+_MOST_LINES, _LEAST_SHARE = 8, 0.02
+#: Characters for the source next to the columns, and between two columns.
+_LEAST_SOURCE, _PADDING = 16, 3
+
+
+def print_profiles(
+    profiles: Sequence[Mapping[str, Any]], resources: Mapping[Any, str], stream: TextIO
+) -> None:
+    """Write each kernel's prediction and its lines, the most expensive first.
+
+    Args:
+        profiles: as the JSON report has them.
+        resources: names of what bounds a launch.
+        stream: to write to.
+    """
+    for profile in profiles:
+        print_lines(_head(profile, resources[profile["bound"]]), stream)
+        print_table(table(profile, width_of(stream)), stream)
+    for figures in dict.fromkeys(map(gpu_facts, profiles)):
+        print_lines([[(figures, "")], []], stream)
+
+
+def _head(profile: Mapping[str, Any], bound: str) -> Iterator[Line]:
+    launches, place = profile["launches"], profile["launched_at"]
+    called = f" at {place['path']}:{place['line']}" if place else ""
+    count = f"{launches} launch{'' if launches == 1 else 'es'}{called}"
+    geometry = f"grid {tuple(profile['grid'])}, threadgroup {tuple(profile['threadgroup'])}"
+    yield [(f"kernel `{log_line(profile['kernel'])}`", "head"), (f": {count}, {geometry}", "")]
+    seconds = duration(profile["predicted_seconds"])
+    at = place_of(profile)
+    yield [
+        ("  predicted for the ", ""),
+        (profile["gpu"], "head"),
+        (f": {seconds} a launch, bound by {bound}{at and f', most at {at}'}", ""),
+    ]
+    for name, value in profile_facts(profile):
+        yield [(f"  {name}: {value}", "")]
+
+
+#: Columns of the table, and the counts of a line that they show. Those that are empty, or do not
+#: fit into the terminal, are left out.
+_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "line": lambda line: (
+        f"{'' if line['part'] == 'body' else line['part'] + ' '}{line['line'] or ''}"
+    ),
+    "share": lambda line: f"{line['share']:.0%}",
+    "issued": lambda line: f"{sum(line['instructions'].values()):,}",
+    "lanes": lambda line: "" if line["active_lanes"] is None else f"{line['active_lanes']:.3g}",
+    "flops": lambda line: _number(line["flops"]),
+    "asked": lambda line: _bytes(line["device_bytes_requested"]),
+    "moved": lambda line: _bytes(line["device_bytes_moved"]),
+    "conflicts": lambda line: _number(line["bank_conflict_cycles"]),
+    "barriers": lambda line: _number(line["barriers"]),
+    "atomics": lambda line: _number(line["atomics"]),
+}
+
+
+def _number(count: int) -> str:
+    return f"{count:,}" if count else ""
+
+
+def _bytes(count: int) -> str:
+    return size_of(count) if count else ""
+
+
+def table(profile: Mapping[str, Any], width: int) -> Table:
+    """The most expensive lines, in at most `width` characters."""
+    from rich.text import Text
+
+    shown = [line for line in profile["lines"] if line["share"] >= _LEAST_SHARE][:_MOST_LINES]
+    cells = {name: [column(line) for line in shown] for name, column in _COLUMNS.items()}
+    kept: dict[str, list[str]] = {}
+    left = width - _LEAST_SOURCE
+    for name, texts in cells.items():
+        needed = max(map(len, [name, *texts])) + _PADDING
+        if any(texts) and needed <= left:
+            kept[name] = texts
+            left -= needed
+    made = new_table()
+    for name, texts in kept.items():
+        made.add_column(name, justify="right", no_wrap=True, width=max(map(len, [name, *texts])))
+    made.add_column("", no_wrap=True)
+    for number, line in enumerate(shown):
+        text = Text(shortened(log_line(line["text"])))
+        text.truncate(left + _LEAST_SOURCE - _PADDING, overflow="ellipsis")
+        made.add_row(*(texts[number] for texts in kept.values()), text)
+    return made
+
+
+#: Of the JSON report; raised when something in it is removed or changes its meaning.
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A run to report; it is an outcome for the reports of ``check``, too.
+
+    Attributes:
+        record: what was launched and found.
+        program: how it is named.
+        compiled_only: whether kernels were compiled and not run.
+        show_notes: whether text lists notes.
+        in_short: whether the program has reported the findings itself.
+        profile: whose severities the findings have.
+        exit_code: of this run.
+        rules_url: the setting; empty for no links.
+    """
+
+    record: Record
+    program: str
+    compiled_only: bool
+    show_notes: bool
+    in_short: bool
+    profile: str
+    exit_code: int
+    rules_url: str = RULES_URL
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings at their places in Python files, sorted."""
+        found = [self.at_its_place(*pair) for pair in self.record.findings]
+        return tuple(sorted(found, key=lambda finding: finding.sort_key))
+
+    @property
+    def problems(self) -> tuple[()]:
+        """None: a program that can't be run has no report."""
+        return ()
+
+    files_checked = 0
+    files_skipped = 0
+
+    @property
+    def suppressed(self) -> int:
+        """Findings of allowed kinds."""
+        return self.record.allowed
+
+    def at_its_place(self, found: SimulatorFinding, place: LineSpan | None) -> Finding:
+        """Return the finding at its line in Python, or where the kernel was launched."""
+        if place is not None:
+            path, line, column, end_column = place
+        else:
+            path, line = found.launched_at or (self.program, 1)
+            column, end_column = 1, 1
+        facts = (found.help, *found.details, _circumstances(found, placed=place is not None))
+        return Finding(
+            path=_shown(path),
+            line=line,
+            column=column,
+            end_line=line,
+            end_column=end_column,
+            code=found.code,
+            severity=rulebook.rule(found.code).severity_in(self.profile, "default"),
+            message=found.message,
+            help="\n".join(filter(None, facts)),
+            context="default",
+        )
+
+
+def _shown(path: str) -> str:
+    """A path as users write it: relative where it lies below the current folder."""
+    here = f"{Path.cwd()}{os.sep}"
+    return path.removeprefix(here)
+
+
+def _circumstances(found: SimulatorFinding, *, placed: bool) -> str:
+    """The kernel, the thread, and whichever of its line and its launch the place is not."""
+    facts = [f"kernel `{found.kernel}`"]
+    if not placed and found.line is not None:
+        code = f": `{found.excerpt}`" if found.excerpt else ""
+        facts.append(f"{found.part} line {found.line}{code}")
+    if found.thread is not None:
+        facts.append(f"thread {found.thread}")
+    if found.count > 1:
+        facts.append(f"{found.count} times")
+    if placed and found.launched_at is not None:
+        path, line = found.launched_at
+        facts.append(f"launched at {_shown(path)}:{line}")
+    return ", ".join(facts)
+
+
+def render(simulated: Simulated, form: str, stream: TextIO) -> None:
+    """Write the report in one of the command's formats."""
+    if form == "json":
+        stream.write(json_text(document(simulated)) + "\n")
+    elif form == "sarif":
+        from embercoach.report import sarif
+
+        stream.write(
+            sarif.render(
+                simulated,
+                SourceTexts(),
+                profile=simulated.profile,
+                exit_code=simulated.exit_code,
+                codes=rulebook.codes() - rulebook.static_codes(),
+                rules_url=simulated.rules_url,
+            )
+        )
+    elif form == "html":
+        from embercoach.report.html.profile_page import render_profiles
+
+        stream.write(
+            render_profiles(
+                [_placed(profile) for profile in simulated.record.profiles],
+                program=simulated.program,
+                resources=RESOURCES,
+                shown=visible,
+            )
+        )
+    else:
+        _for_people(simulated, stream)
+
+
+def document(simulated: Simulated) -> dict[str, Any]:
+    """The JSON report as plain data; its form is that of ``simulation.schema.json``."""
+    record = simulated.record
+    placed = [(simulated.at_its_place(*pair), pair[0]) for pair in record.findings]
+    placed.sort(key=lambda pair: pair[0].sort_key)
+    severities = [finding.severity for finding, _ in placed]
+    return {
+        "version": VERSION,
+        "findings": [_members(finding, found) for finding, found in placed],
+        "kernels": [
+            {
+                "name": row.name,
+                "launches": row.launches,
+                "seconds": round(row.seconds, 6),
+                "findings": row.findings,
+                "notes": row.notes,
+            }
+            for row in record.kernels
+        ],
+        "summary": {
+            "errors": severities.count("error"),
+            "warnings": severities.count("warning"),
+            "notes": severities.count("note"),
+            "allowed": record.allowed,
+            "kernels": len(record.kernels),
+            "launches": record.launches,
+            "seconds": round(record.seconds, 6),
+            "compiled_only": simulated.compiled_only,
+            "exit_code": simulated.exit_code,
+        },
+        **({"profiles": [_placed(one) for one in record.profiles]} if record.profiles else {}),
+    }
+
+
+def _placed(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile whose path is shown as users write it."""
+    place = profile["launched_at"]
+    shown = place and {**place, "path": _shown(place["path"])}
+    return {**profile, "launched_at": shown}
+
+
+def _members(finding: Finding, found: SimulatorFinding) -> dict[str, Any]:
+    launch = found.launched_at
+    return {
+        "path": finding.path,
+        **span_members(finding),
+        "code": finding.code,
+        "kind": found.kind,
+        "severity": finding.severity,
+        "message": finding.message,
+        "help": finding.help,
+        "kernel": found.kernel,
+        "part": found.part,
+        "kernel_line": found.line,
+        "excerpt": found.excerpt,
+        "thread": found.thread and list(found.thread),
+        "count": found.count,
+        "launched_at": launch and {"path": _shown(launch[0]), "line": launch[1]},
+    }
+
+
+def _for_people(simulated: Simulated, stream: TextIO) -> None:
+    shown = simulated.show_notes
+    if simulated.in_short:
+        lines = text.concise(simulated, show_notes=shown)
+    else:
+        width, wrap = width_of(stream), wraps(stream)
+        lines = text.full(simulated, SourceTexts(), show_notes=shown, width=width, wrap=wrap)
+    print_lines(lines, stream, rules_url=simulated.rules_url)
+    profiles = [_placed(profile) for profile in simulated.record.profiles]
+    print_profiles(profiles, RESOURCES, stream)
+    if simulated.record.kernels:
+        print_table(_table(simulated), stream)
+    print_lines(_summary(simulated), stream)
+
+
+def _table(simulated: Simulated) -> Table:
+    from rich.text import Text
+
+    table = new_table()
+    table.add_column("kernel", overflow="fold")
+    numbers = ["variants"] if simulated.compiled_only else ["launches", "seconds"]
+    for name in (*numbers, "findings", "notes"):
+        table.add_column(name, justify="right")
+    for row in simulated.record.kernels:
+        count = [str(row.launches)]
+        if not simulated.compiled_only:
+            count.append(f"{row.seconds:.3f}")
+        style = STYLES["error"] if row.findings else ""
+        kernel, findings = Text(log_line(row.name)), Text(str(row.findings), style)
+        table.add_row(kernel, *count, findings, str(row.notes))
+    return table
+
+
+def _summary(simulated: Simulated) -> Iterator[Line]:
+    record = simulated.record
+    if not record.kernels:
+        yield [(f"{simulated.program} launched no kernel.", "warning")]
+        return
+    kernels = text.plural(len(record.kernels), "kernel")
+    if simulated.compiled_only:
+        ran = f"{text.plural(record.launches, 'variant')} of {kernels} compiled, none run."
+    else:
+        launches = f"{record.launches} launch{'' if record.launches == 1 else 'es'}"
+        ran = f"{launches} of {kernels} in {record.seconds:.2f} s."
+    aside = []
+    if record.notes and not simulated.show_notes:
+        aside.append(f"{text.plural(record.notes, 'note')} not shown (--show-notes)")
+    if record.allowed:
+        aside.append(f"{record.allowed} allowed")
+    tail = f" {'; '.join(aside)}." if aside else ""
+    if record.faults:
+        yield [(f"Found {text.plural(record.faults, 'fault')}; ", "head"), (f"{ran}{tail}", "")]
+    else:
+        yield [("All clear", "good"), (f"; {ran}{tail}", "")]
+
+
+#: pytest's exit code for an invalid command line, which it reports itself.
+PYTEST_USAGE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRequest:
+    """The command line of ``simulate``."""
+
+    program: tuple[str, ...]
+    no_checks: bool
+    compile_only: bool
+    timeout: float | None
+    allow_compiler: bool
+    output_format: str
+    output_file: Path | None
+    show_notes: bool | None
+    config: Path | None
+    isolated: bool
+    exit_zero: bool
+    profile: bool
+    gpu: str | None
+
+    @property
+    def profiled_gpu(self) -> str | None:
+        """The GPU for which launches are profiled; None to check them."""
+        return (self.gpu or DEFAULT) if self.profile else None
+
+
+def execute(request: SimulationRequest) -> int:
+    """Run the program and return the exit code."""
+    program = program_of(request.program)
+    settings = _settings(request)
+    with tempfile.TemporaryDirectory(prefix="embercoach-") as folder:
+        record_file = Path(folder) / "record.json"
+        options = Options(
+            settings.simulator, request.compile_only, str(record_file), request.profiled_gpu
+        )
+        environment = {**os.environ, VARIABLE: options.to_json()}
+        code = run_program(program, environment, quiet=_wants_stdout(request))
+        record = read(record_file)
+    if record is None:
+        return _without_record(program, code)
+    simulated = Simulated(
+        record=record,
+        program=program.shown,
+        compiled_only=request.compile_only,
+        show_notes=settings.show_notes or (request.profile and request.show_notes is None),
+        in_short=program.is_pytest,
+        profile=settings.profile,
+        exit_code=_exit_code(code, found=record.faults, exit_zero=request.exit_zero),
+        rules_url=settings.rules_url,
+    )
+    deliver(lambda stream: render(simulated, request.output_format, stream), request.output_file)
+    return simulated.exit_code
+
+
+def _without_record(program: ProgramCommand, code: int) -> int:
+    """Print why there is no report, unless the program has done so."""
+    if code not in (codes.INCOMPLETE, codes.INTERRUPTED, PYTEST_USAGE):
+        how = f"signal {code - SIGNALLED}" if code > SIGNALLED else f"exit code {code}"
+        print_text(
+            f"embercoach: {program.shown} ended without a report ({how}; os._exit skips it)",
+            sys.stderr,
+        )
+    return code or codes.INCOMPLETE
+
+
+def _settings(request: SimulationRequest) -> Settings:
+    try:
+        allowed = request.allow_compiler or compiler_allowed()
+        overrides = Overrides(show_notes=request.show_notes, allow_compiler=allowed)
+        (scope,) = load(["."], overrides, config=request.config, isolated=request.isolated)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    warn(scope.warnings)
+    simulator = scope.settings.simulator
+    if request.no_checks:
+        simulator = replace(simulator, checks=False)
+    if request.timeout is not None:
+        simulator = replace(simulator, timeout=request.timeout)
+    return replace(scope.settings, simulator=simulator)
+
+
+def _wants_stdout(request: SimulationRequest) -> bool:
+    """Return whether standard output is for the report alone."""
+    return request.output_format != "text" and request.output_file is None
+
+
+def _exit_code(code: int, *, found: int, exit_zero: bool) -> int:
+    if code:
+        return code
+    return codes.FOUND if found and not exit_zero else codes.CLEAN

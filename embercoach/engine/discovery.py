@@ -1,0 +1,320 @@
+"""Find the files of a run: folders are walked, ignored and excluded files skipped, shards taken."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING
+
+from embercoach.config.configuration_files import SHARED_FILE, home_folder
+from embercoach.config.errors import ConfigError
+from embercoach.config.patterns import check_pattern, deciding, excluding, patterns_of, relative
+from embercoach.engine.languages import SUFFIXES, is_known
+from embercoach.engine.problem import Problem
+from embercoach.files import OWN_FILE, boundary, is_inside, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pathspec import GitIgnoreSpec
+
+    from embercoach.config import Configurations
+    from embercoach.config.load import ConfigurationScope
+    from embercoach.config.patterns import PathPatterns
+
+#: Bytes; a larger file counts as absent, and so does a link, as git has it.
+LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A chain of ignore files; each matches paths below its folder."""
+
+    folder: str = ""
+    spec: GitIgnoreSpec | None = None
+    parent: Ignored | None = None
+    file: str = ""
+
+    def with_file(self, folder: str, name: str = ".gitignore") -> Ignored:
+        """This chain and one more ignore file of a folder, if it is there and can be read."""
+        file = os.path.join(folder, name)  # noqa: PTH118
+        spec = _read(file)
+        return self if spec is None else Ignored(folder, spec, self, file)
+
+    def match(self, path: str, *, folder: bool) -> bool:
+        """Return whether git ignores an absolute path, whose parents it does not ignore."""
+        link: Ignored | None = self
+        while link is not None and link.spec is not None:
+            name = relative(path, link.folder)
+            include = link.spec.check_file(f"{name}/" if folder else name).include
+            if include is not None:
+                return include
+            link = link.parent
+        return False
+
+    def naming(self, path: str, *, folder: bool) -> tuple[str, str] | None:
+        """The file and the pattern in it that `match` goes by; None where it does not match."""
+        link: Ignored | None = self
+        while link is not None and link.spec is not None:
+            pattern = deciding(link.spec, relative(path, link.folder), folder=folder)
+            if pattern is not None:
+                return None if pattern.startswith("!") else (link.file, pattern)
+            link = link.parent
+        return None
+
+
+def ignored_in(folder: str) -> Ignored | None:
+    """The ignore files that apply to a folder; None outside of a git repository.
+
+    A folder that git itself ignores was named on purpose: then nothing above it counts.
+    """
+    top = _repository(folder)
+    if top is None:
+        return None
+    chain = Ignored().with_file(top, os.path.join(".git", "info", "exclude"))  # noqa: PTH118
+    current = top
+    for name in relative(folder, top).split("/") if folder != top else ():
+        chain = chain.with_file(current)
+        current = os.path.join(current, name)  # noqa: PTH118
+        if chain.match(current, folder=True):
+            return Ignored()
+    return chain
+
+
+def _repository(folder: str) -> str | None:
+    for candidate in (Path(folder), *Path(folder).parents):
+        if (candidate / ".git").exists():
+            return str(candidate)
+    return None
+
+
+def _read(file: str) -> GitIgnoreSpec | None:
+    try:
+        text = read_text(file, limit=LARGEST, errors="replace", follow=False)
+    except OSError:
+        return None
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
+        return None
+    from embercoach.config.patterns import spec_of
+
+    try:
+        return spec_of(lines)
+    except (ValueError, re.error):
+        # git ignores an invalid line and uses the others.
+        return spec_of([line for line in lines if check_pattern(line) is None])
+
+
+#: Names in a folder that may end the search for a configuration.
+_DECIDING = (OWN_FILE, SHARED_FILE, ".git")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to check: where it is, absolute, and how it is shown, as the user named it."""
+
+    path: Path
+    shown: str
+
+
+class Discovery:
+    """The files found, sorted by shown path, and the problems.
+
+    Attributes:
+        files: each with the configuration that holds for it.
+        problems: paths that could not be examined, and named files of an unknown kind.
+        dangling: links found in folders that lead nowhere, as they are shown.
+        mistakes: in configuration files, each once; nothing below their folders is among the files.
+        folders: that were walked, absolute.
+        scopes: configurations of the walked folders and of the files.
+    """
+
+    def __init__(self) -> None:
+        self.files: list[tuple[SourceFile, ConfigurationScope]] = []
+        self.problems: list[Problem] = []
+        self.dangling: list[str] = []
+        self.mistakes: dict[str, ConfigError] = {}
+        self.folders: list[str] = []
+        self.scopes: dict[ConfigurationScope, None] = {}
+
+
+def discover(
+    paths: Iterable[str], configurations: Configurations, *, force_exclude: bool = False
+) -> Discovery:
+    """Find the files to check.
+
+    Folders are searched for the suffixes of Python, notebooks, Metal and Objective-C; links to
+    folders, and to files outside the project, are not followed. A file that is named itself is
+    taken even if its suffix is another one of Python's or none, unless ``force_exclude`` and it is
+    excluded or leads outside the project.
+    """
+    found = Discovery()
+    for given in paths:
+        absolute = os.path.abspath(given)  # noqa: PTH100  (Path.absolute keeps "..")
+        try:
+            if force_exclude and (
+                _leads_outside(absolute) or is_excluded(absolute, configurations)
+            ):
+                continue
+            mode = Path(absolute).stat().st_mode
+        except (OSError, ValueError) as error:
+            found.problems.append(_unreadable(given, absolute, error))
+            continue
+        if S_ISDIR(mode):
+            _Walk(configurations, found).folder(absolute, os.path.normpath(given))
+        elif S_ISREG(mode):
+            _take_named(given, absolute, configurations, found)
+        else:
+            message = "not a regular file; `embercoach check -` reads standard input"
+            found.problems.append(Problem(given, 1, 1, message, is_unchecked=True))
+    unique = {str(file.path): (file, scope) for file, scope in reversed(found.files)}
+    found.files = sorted(unique.values(), key=lambda pair: pair[0].shown)
+    return found
+
+
+def is_excluded(path: str, configurations: Configurations) -> bool:
+    """Return whether a pattern excludes an absolute path."""
+    return excluding(path, configurations, Path.cwd()) is not None
+
+
+def _take_named(
+    given: str, absolute: str, configurations: Configurations, found: Discovery
+) -> None:
+    try:
+        scope = configurations.nearest(os.path.dirname(absolute))  # noqa: PTH120  (hot)
+    except ConfigError as error:
+        found.mistakes[str(error)] = error
+        return
+    if is_known(absolute):
+        found.files.append((SourceFile(Path(absolute), os.path.normpath(given)), scope))
+        return
+    suffix = os.path.splitext(absolute)[1]  # noqa: PTH122  (hot)
+    message = f"suffix must be one of {', '.join(SUFFIXES)}, got '{suffix}'"
+    found.problems.append(Problem(given, 1, 1, message, is_unchecked=True))
+
+
+def _leads_outside(path: str) -> bool:
+    folder = os.path.dirname(path)  # noqa: PTH120  (hot)
+    return not is_inside(path, boundary(folder) or folder)
+
+
+def _unreadable(shown: str, absolute: str, error: OSError | ValueError) -> Problem:
+    if os.path.islink(absolute):  # noqa: PTH114  (also for a path with a null byte)
+        return Problem(shown, 1, 1, "dangling symbolic link", is_unchecked=True)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Problem(shown, 1, 1, f"cannot be read: {reason}", is_unchecked=True)
+
+
+class _Walk:
+    """Walks folders; hot, so paths are plain texts here."""
+
+    def __init__(self, configurations: Configurations, found: Discovery) -> None:
+        self._configurations = configurations
+        self._found = found
+        self._excluded: dict[ConfigurationScope, PathPatterns] = {}
+        self._home = home_folder()
+        self._project = ""
+
+    def folder(self, absolute: str, shown: str) -> None:
+        """Collect the files of a folder that the user named."""
+        start = self._scope(absolute)
+        if start is None:
+            return
+        self._found.folders.append(absolute)
+        root = str(start.settings.root)
+        self._project = boundary(absolute) or (root if is_inside(absolute, root) else absolute)
+        name = "" if shown == os.curdir else shown
+        pending = [(absolute, name, start, _ignored(start, absolute))]
+        while pending:
+            path, name, scope, ignored = pending.pop()
+            try:
+                entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+            except OSError as error:
+                message = f"cannot be listed: {error.strerror or error}"
+                self._found.problems.append(Problem(name or path, 1, 1, message))
+                continue
+            names = {entry.name for entry in entries}
+            # One look for each folder: most have nothing that ends or starts a configuration.
+            if path in self._home or not names.isdisjoint(_DECIDING):
+                own = self._scope(path)
+                if own is None:
+                    continue
+                if own.settings.respect_gitignore != scope.settings.respect_gitignore:
+                    ignored = _ignored(own, path)
+                scope = own
+            if ignored is not None and ".gitignore" in names:
+                ignored = ignored.with_file(path)
+            for entry in entries:
+                self._entry(entry, os.path.join(name, entry.name), scope, ignored, pending)  # noqa: PTH118
+
+    def _scope(self, folder: str) -> ConfigurationScope | None:
+        try:
+            scope = self._configurations.nearest(folder)
+        except ConfigError as error:
+            self._found.mistakes[str(error)] = error
+            return None
+        self._found.scopes[scope] = None
+        self._excluded[scope] = patterns_of(scope.settings.exclude, scope.settings.root)
+        return scope
+
+    def _entry(
+        self,
+        entry: os.DirEntry[str],
+        shown: str,
+        scope: ConfigurationScope,
+        ignored: Ignored | None,
+        pending: list[tuple[str, str, ConfigurationScope, Ignored | None]],
+    ) -> None:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not is_folder and not entry.name.endswith(SUFFIXES):
+            return
+        if self._excluded[scope].match(entry.path, folder=is_folder):
+            return
+        if ignored is not None and ignored.match(entry.path, folder=is_folder):
+            return
+        if is_folder:
+            pending.append((entry.path, shown, scope, ignored))
+        elif os.path.isfile(entry.path):  # noqa: PTH113
+            if not self._leads_outside(entry):
+                self._found.files.append((SourceFile(Path(entry.path), shown), scope))
+        elif _dangling(entry):
+            self._found.dangling.append(shown)
+
+    def _leads_outside(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether an entry is a link to a file outside the project."""
+        return entry.is_symlink() and not is_inside(entry.path, self._project)
+
+
+def _ignored(scope: ConfigurationScope, folder: str) -> Ignored | None:
+    return ignored_in(folder) if scope.settings.respect_gitignore else None
+
+
+def _dangling(entry: os.DirEntry[str]) -> bool:
+    # Emacs locks files with dangling links whose names start with ".#".
+    hidden = entry.name.startswith(".#")
+    return entry.is_symlink() and not hidden and not os.path.exists(entry.path)  # noqa: PTH110
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of ``count`` parts; ``number`` counts from 1.
+
+    A part depends on names alone: a file stays in its part when others come and go, so that a
+    shard's cache stays valid, and deleted files have a part too.
+    """
+
+    number: int
+    count: int
+
+    def most(self, files: int) -> float:
+        """The files that a folder may have, of so many in all, for its going to one part whole."""
+        return files / self.count / 2
+
+    def holds(self, name: str) -> bool:
+        """Return whether a name, the same on every machine, is in this part."""
+        digest = blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.count == self.number - 1

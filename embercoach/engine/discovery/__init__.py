@@ -1,3 +1,0 @@
-"""Which files a run checks."""
-
-from __future__ import annotations

@@ -1,3 +1,0 @@
-"""Worker processes, their tasks and budgets."""
-
-from __future__ import annotations

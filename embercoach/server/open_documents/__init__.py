@@ -1,1 +1,0 @@
-"""The texts and notebooks that an editor has open."""

@@ -1,1 +1,0 @@
-"""Diagnostics that an editor asks for, instead of those that are published."""
