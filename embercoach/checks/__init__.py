@@ -72,7 +72,7 @@ def check_source(source: str, path: Path, project: Project) -> FileReport:
 
 def check_metal(source: str) -> FileReport:
     """Run the checks of Metal text over a ``.metal`` file. What does not parse has no findings."""
-    from embercoach.checks.programs.metal_units import check_unit
+    from embercoach.checks.programs.metal_findings import check_unit
 
     budget = WorkBudget.of(source)
     with deep_recursion():
@@ -82,7 +82,7 @@ def check_metal(source: str) -> FileReport:
 
 def check_objective_c(source: str) -> FileReport:
     """Check an Objective-C++ file: its host code, and the Metal text in its string literals."""
-    from embercoach.checks.programs.metal_units import check_objective_c_file
+    from embercoach.checks.programs.metal_findings import check_objective_c_file
 
     budget = WorkBudget.of(source)
     with deep_recursion():

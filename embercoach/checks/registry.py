@@ -127,7 +127,7 @@ FACTS = (
 
 #: Packages with checks of kernels; ``embercoach.checks.arrays`` is loaded for every file.
 KERNEL_CHECKS = tuple(
-    f"embercoach.checks.{name}" for name in ("body", "contract", "launch", "programs")
+    f"embercoach.checks.{name}" for name in ("kernels", "contract", "launch", "programs")
 )
 
 

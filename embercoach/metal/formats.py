@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.metal.numerals import whole_number
+from embercoach.metal.numbers import whole_number
 from embercoach.metal.source import FoldedText, UnfoldableError, concat
 
 if TYPE_CHECKING:

@@ -11,17 +11,153 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from embercoach.metal.grammar import LEXICAL, ParsedTree, tree_of
+import tree_sitter_cpp
+from tree_sitter import Language, Node, Parser
+
 from embercoach.metal.text_facts import TextSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tree_sitter import Node
+# Comments, literals and numbers; an unclosed string ends with its line.
+LEXICAL = rb"""
+    //(?:\\\r?\n|[^\n])*
+    | (?P<comment>/\*(?:.*?\*/|.*))
+    | R"([^()\\\s]{0,16})\((?:.*?\)\2"|.*)
+    | "(?:\\.|[^"\\\n])*"?
+    | '(?:\\.|[^'\\\n])*'?
+    | (?<![\w\x80-\xff])\d(?:[eEpP][+-]|'?[\w.])*
+"""
+_LEXICAL = re.compile(LEXICAL, re.VERBOSE | re.DOTALL)
+# Each ``<`` may begin the arguments of a template: the grammar follows both ways.
+_MAX_OPEN = 100
+_ANGLES = re.compile(rb"[<>;{}]")
+# The grammar compares both ways of reading attributes in a row, at each of them.
+_MANY_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]]*\]\]\s*){100}")
+# The grammar reports its progress after a hundred steps. Metal's own and MLX's headers take one
+# report for each 50 to 80 characters, and 0.5 microseconds a character.
+_REPORTS = 2_000
+_REPORTS_A_CHARACTER = 0.1
+# Shorter texts take no time in any case.
+_SHORT = 500
+_PIECE = 1 << 16
+
+
+class ParsedTree(NamedTuple):
+    """A tree of a text in bytes.
+
+    Attributes:
+        root: its root; of a text that was not parsed, that of an empty one.
+        unread: start and end of what the grammar did not get, None where it got all.
+        is_exceeded: the parse took more than it may.
+    """
+
+    root: Node
+    unread: tuple[int, int] | None = None
+    is_exceeded: bool = False
+
+
+@cache
+def _language() -> Language:
+    return Language(tree_sitter_cpp.language())
+
+
+# The checks, the followed kernels and the suppressions read the same text.
+@lru_cache(maxsize=2)
+def tree_of(data: bytes, tail: int = 0) -> ParsedTree:
+    """The C++ tree of a text.
+
+    An unclosed comment is left out, up to ``tail`` bytes before the text's end.
+    """
+    if _is_ambiguous(data):
+        return ParsedTree(_empty(), (0, len(data)))
+    end = len(data) - tail
+    start = _open_comment(data[:end])
+    if start is not None:
+        data = data[:start] + b" " * (end - start) + data[end:]
+    root = _parse_bytes(data)
+    if root is None:
+        return ParsedTree(_empty(), (0, len(data)), is_exceeded=True)
+    return ParsedTree(root, None if start is None else (start, end))
+
+
+def _empty() -> Node:
+    return Parser(_language()).parse(b"").root_node
+
+
+def _parse_bytes(data: bytes) -> Node | None:
+    """The root of a text's tree, None where that takes more than it may.
+
+    The package reports progress only where it reads the text piece by piece, and nodes of such a
+    tree have no safe text: so the first tree is only made to see that it can be.
+    """
+    if len(data) > _SHORT and not _ends(data):
+        return None
+    # Its own parser: another thread may parse at the same time.
+    return Parser(_language()).parse(data).root_node
+
+
+def _ends(data: bytes) -> bool:
+    """Return whether parsing a text takes no more than it may."""
+    reports = int(_REPORTS + _REPORTS_A_CHARACTER * len(data))
+    stopped = False
+
+    def is_over(_offset: int, _has_error: bool, /) -> bool:
+        nonlocal reports, stopped
+        reports -= 1
+        stopped = reports < 0
+        return stopped
+
+    try:
+        Parser(_language()).parse(lambda at, _: data[at : at + _PIECE], progress_callback=is_over)
+    except ValueError:
+        if not stopped:
+            raise
+    return not stopped
+
+
+def strings_of(data: bytes) -> Iterator[int]:
+    """Yield where the strings between plain double quotes start."""
+    for match in _LEXICAL.finditer(data):
+        if match[0].startswith(b'"'):
+            yield match.start()
+
+
+def _open_comment(data: bytes) -> int | None:
+    """The start of a block comment that nothing ends, None without one."""
+    if data.find(b"/*", max(data.rfind(b"*/") - 1, 0)) < 0:
+        return None
+    for match in _LEXICAL.finditer(data):
+        comment = match["comment"]
+        if comment is not None and (len(comment) < 4 or not comment.endswith(b"*/")):
+            return match.start()
+    return None
+
+
+def _is_ambiguous(data: bytes) -> bool:
+    """Return whether parsing a statement would take more than linear time."""
+    return _has_many_angles(data) or _MANY_ATTRIBUTES.search(data) is not None
+
+
+def _has_many_angles(data: bytes) -> bool:
+    if data.count(b"<") <= _MAX_OPEN:
+        return False
+    found = 0
+    for byte in _ANGLES.findall(data):
+        if byte == b"<":
+            found += 1
+            if found > _MAX_OPEN:
+                return True
+        elif byte == b">":
+            found = max(found - 1, 0)
+        else:
+            found = 0
+    return False
+
 
 ADDRESS_SPACES = frozenset(
     {

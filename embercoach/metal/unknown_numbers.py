@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from embercoach.metal.preprocessor.tokens import Token, tokens_of
+from embercoach.metal.tokens import Token, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

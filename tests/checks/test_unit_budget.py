@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embercoach.checks.programs import unit_plans
+from embercoach.checks.programs import kernel_plans
 from embercoach.checks.programs.metal_checks import MetalKernel
 from embercoach.metal import work_budget
 from embercoach.metal.work_budget import WorkBudget, WorkBudgetExceeded
@@ -32,20 +32,20 @@ def _file(count: int) -> str:
 
 
 def _kernels(text: str) -> tuple[MetalKernel, ...]:
-    return unit_plans.kernels_of_unit(text, WorkBudget())
+    return kernel_plans.kernels_of_unit(text, WorkBudget())
 
 
 def test_kernels_of_a_file_share_their_steps() -> None:
     budget = WorkBudget()
     whole = budget.left
-    kernels = unit_plans.kernels_of_unit(_file(6), budget)
+    kernels = kernel_plans.kernels_of_unit(_file(6), budget)
     taken = sum(trace.steps for kernel in kernels for trace in kernel.traces)
     assert taken > 0
     assert budget.left == whole - taken
 
 
 def test_no_kernel_is_left_out_silently() -> None:
-    kernels = unit_plans.kernels_of_unit(_file(3), WorkBudget(left=1))
+    kernels = kernel_plans.kernels_of_unit(_file(3), WorkBudget(left=1))
     assert kernels[0].trace(0).steps
     with pytest.raises(WorkBudgetExceeded):
         kernels[1].trace(0)
@@ -66,12 +66,12 @@ kernel void k(device float* x [[buffer(0)]], constant int& n [[buffer(1)]],
 
 
 def test_who_asks_for_rows_is_launched_with_rows() -> None:
-    (kernel,) = unit_plans.kernels_of_unit(
+    (kernel,) = kernel_plans.kernels_of_unit(
         _ROWS.format("if (int(lid.y) >= n) return;"), WorkBudget()
     )
     assert all(configuration.threadgroup[1] > 1 for configuration in kernel.configurations)
     assert kernel.configurations
-    (kernel,) = unit_plans.kernels_of_unit(
+    (kernel,) = kernel_plans.kernels_of_unit(
         _ROWS.format("if (int(lid.x) >= n) return;"), WorkBudget()
     )
     assert any(configuration.threadgroup[1] == 1 for configuration in kernel.configurations)
@@ -81,7 +81,7 @@ def test_what_is_left_bounds_each_run() -> None:
     kernel = _kernels(_file(1))[0]
     free = max(trace.steps for trace in kernel.traces)
     budget = WorkBudget(left=300_000)
-    again = unit_plans.kernels_of_unit(_file(1), budget)[0]
+    again = kernel_plans.kernels_of_unit(_file(1), budget)[0]
     bound = budget.share
     assert bound < work_budget.RUN
     assert bound < free  # else this shows nothing

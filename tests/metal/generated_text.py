@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embercoach.checks.programs.generated_signatures import function_name
 from embercoach.metal.contract import signature
-from embercoach.metal.generated import function_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

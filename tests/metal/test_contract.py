@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embercoach.checks.programs.generated_signatures import UnknownFactError, function_name, head
 from embercoach.metal.contract import (
     ATTRIBUTES,
     Input,
@@ -16,7 +17,6 @@ from embercoach.metal.contract import (
     TemplateArgument,
     signature,
 )
-from embercoach.metal.generated import UnknownFactError, function_name, head
 from embercoach.metal.written.body import read_unit
 from tests.metal.generated_text import generated_source
 

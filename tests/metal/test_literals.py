@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from embercoach.metal.literals import LiteralError, read_content, read_literal
+from embercoach.metal.source import LiteralError, read_content, read_literal
 
 FRAGMENTS = st.sampled_from(
     [

@@ -80,9 +80,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"project"},
         {"shapes"},
     ),
-    "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "body", "torch"}),
+    "embercoach.checks": ({"programs"}, {"arrays", "launch", "contract", "kernels", "torch"}),
     "embercoach.metal": (
-        {"preprocessor"},
         {"program"},
         {"written"},
         {"execution"},

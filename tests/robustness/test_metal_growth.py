@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from embercoach import checks
-from embercoach.checks.programs import unit_plans
-from embercoach.checks.programs.metal_units import check_unit
-from embercoach.metal.numerals import whole_number
+from embercoach.checks.programs import kernel_plans
+from embercoach.checks.programs.metal_findings import check_unit
+from embercoach.metal.numbers import whole_number
 from embercoach.metal.work_budget import EXCEEDED, TOO_DEEP, WorkBudget
 from tests.benchmarks.metal_growth import FILES, HEAD, SHAPES, kernel
 
@@ -154,6 +154,6 @@ def test_kernels_of_mlx_take_a_third_of_the_budget() -> None:
 def test_kernels_with_loops_stay_in_the_budget() -> None:
     text = HEAD + FILES["kernels with a loop"](50 * 250)
     budget = WorkBudget.of(text)
-    for one in unit_plans.kernels_of_unit(text, budget):
+    for one in kernel_plans.kernels_of_unit(text, budget):
         one.trace(0)
     assert budget.left > 0

@@ -9,7 +9,7 @@ import libcst as cst
 from embercoach.analysis.facts.scopes import Expression, resolve_name, scope_of
 from embercoach.analysis.syntax.trees import names_below
 from embercoach.analysis.values.lattice import Str
-from embercoach.checks.programs.contracted import contracted, name_node, report_argument
+from embercoach.checks.programs.kernel_plans import contracted, name_node, report_argument
 from embercoach.checks.programs.kernels import Definition, definitions, names_of, source_of
 from embercoach.checks.registry import Report, check
 from embercoach.metal.contract import ATTRIBUTES, shape_names
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embercoach.analysis.calls.definitions import FunctionInfo
     from embercoach.analysis.facts.facts import Fact
     from embercoach.analysis.project.module import Module
-    from embercoach.checks.programs.contracted import Contracted
+    from embercoach.checks.programs.kernel_plans import Contracted
 
 LISTS = ("input_names", "output_names")
 #: Types and plain macros of the preamble that MLX puts before a kernel (``kernels/utils.h``).

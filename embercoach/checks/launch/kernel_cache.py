@@ -1,4 +1,4 @@
-"""KERNEL-CACHE-001: a kernel that is built again at every call."""
+"""KERNEL-CACHE: kernels that are built again, and values that change, compiled into one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,35 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from embercoach.analysis.facts.contexts import context_of
-from embercoach.analysis.facts.facts import FunctionVisit
-from embercoach.analysis.facts.scopes import assigned_attributes, scope_of
-from embercoach.analysis.syntax.trees import around, children, dotted, names_below
+from embercoach.analysis.facts.facts import FunctionVisit, calls_of
+from embercoach.analysis.facts.scopes import (
+    MAX_STEPS,
+    Expression,
+    assigned_attributes,
+    display,
+    items,
+    resolve_name,
+    scope_of,
+)
+from embercoach.analysis.sizes.ceil_division import is_data_size
+from embercoach.analysis.sizes.symbolic import symbolic
+from embercoach.analysis.syntax.trees import (
+    around,
+    children,
+    dotted,
+    names_below,
+    statements_below,
+    target_names,
+)
+from embercoach.analysis.values.joins import as_array
+from embercoach.analysis.values.lattice import Str
 from embercoach.checks.programs.kernels import definitions
 from embercoach.checks.registry import Report, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embercoach.analysis.calls.definitions import FunctionInfo
+    from embercoach.analysis.calls.definitions import ClassInfo, FunctionInfo
     from embercoach.analysis.facts.facts import CallFact, Fact, FactPlace
     from embercoach.analysis.project.module import Module
     from embercoach.checks.programs.kernels import Definition
@@ -199,3 +218,213 @@ def _is_kept(body: cst.CSTNode, name: str, *, returned: bool = False) -> bool:
             inner = [node.value]
         pending.extend(inner)
     return False
+
+
+#: Values that a kernel may well be compiled for, one by one.
+FEW = 64
+#: Operators whose result takes as many values as an operand does.
+KEEPING = (cst.Add, cst.Subtract, cst.Multiply)
+TEXTS = ("source", "header", "name")
+
+
+@check("KERNEL-CACHE-002")
+def compiled_per_call(module: Module, facts: list[Fact]) -> Iterator[Report]:
+    """``template=[("STEP", self.step)]`` with ``self.step += 1``."""
+    for definition in definitions(module, facts):
+        for launch in definition.launches:
+            yield from _reports(launch, _template_values(launch, module), module)
+        if definition.own:
+            yield from _reports(definition.fact, _formatted(definition.fact, module), module)
+
+
+def _reports(fact: CallFact, values: Iterator[Expression], module: Module) -> Iterator[Report]:
+    function = fact.place.function
+    context = context_of(fact.place, module, by_calls=True)
+    if context != "avoidable" or function is None or runs_once(function):
+        return
+    varying = _Varying(fact.place, function, module)
+    for value in values:
+        reason = varying.reason(value)
+        if reason is not None:
+            yield Report.at(
+                fact,
+                "KERNEL-CACHE-002",
+                node=value.node,
+                message=f"kernel is recompiled for each value: {reason}",
+                help="Pass it as an input: a Python number in `inputs` arrives as a scalar",
+                context=context,
+            )
+
+
+def _template_values(launch: CallFact, module: Module) -> Iterator[Expression]:
+    """The values of the template arguments, as far as they are written in the call."""
+    argument = launch.keyword("template")
+    if argument is None:
+        return
+    scope = scope_of(module, launch.place.function)
+    for pair in items(Expression(argument.node, scope)) or ():
+        parts = display(pair.node)
+        if parts is not None and len(parts) == 2:
+            yield pair.at(parts[1])
+
+
+def _formatted(definition: CallFact, module: Module) -> Iterator[Expression]:
+    """The values that an f-string formats into the texts of a kernel."""
+    for name in TEXTS:
+        argument = definition.keyword(name)
+        if argument is None or not isinstance(argument.value, Str):
+            continue
+        text = resolve_name(Expression(argument.node, scope_of(module, definition.place.function)))
+        if isinstance(text.node, cst.FormattedString):
+            for part in text.node.parts:
+                if isinstance(part, cst.FormattedStringExpression):
+                    yield text.at(part.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class _Varying:
+    """Values that change between the runs of a launch."""
+
+    place: FactPlace
+    function: FunctionInfo
+    module: Module
+
+    def reason(self, size: Expression, depth: int = MAX_STEPS) -> str | None:
+        """Return how an expression takes a new value in most runs, None if it may not."""
+        node = size.node
+        if isinstance(node, cst.Name):
+            bound = resolve_name(size)
+            if bound.node is node:
+                return self._of_name(size)
+            return self.reason(bound, depth - 1) if depth else None
+        if isinstance(node, cst.Attribute):
+            return self._of_attribute(node)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, KEEPING):
+            return self._first((node.left, node.right), size, depth)
+        if isinstance(node, cst.Call):
+            return self._of_call(node, size, depth)
+        return None
+
+    def _first(
+        self, nodes: tuple[cst.BaseExpression, ...], size: Expression, depth: int
+    ) -> str | None:
+        if not depth:
+            return None
+        found = (self.reason(size.at(node), depth - 1) for node in nodes)
+        return next((reason for reason in found if reason is not None), None)
+
+    def _of_call(self, node: cst.Call, size: Expression, depth: int) -> str | None:
+        if dotted(node.func) in ("int", "max"):
+            return self._first(tuple(a.value for a in node.args), size, depth)
+        fact = calls_of(self.module).get(node)
+        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "item":
+            return None
+        if fact is None or fact.receiver is None or as_array(fact.receiver) is None:
+            return None
+        return None if self._is_truth(fact) else "this is read from an array"
+
+    def _is_truth(self, fact: CallFact) -> bool:
+        array = as_array(fact.receiver) if fact.receiver is not None else None
+        return array is not None and array.dtype == "bool"
+
+    def _of_name(self, size: Expression) -> str | None:
+        """The counter of a long loop around the launch, or one that grows in the loop."""
+        assert isinstance(size.node, cst.Name)
+        name = size.node.value
+        found = size.scope.find(name)
+        if found is None or found[0] is not scope_of(self.module, self.function):
+            return None
+        for loop in around(self.function.node.body, self.place.statement):
+            if not isinstance(loop, (cst.For, cst.While)):
+                continue
+            if isinstance(loop, cst.For) and self._is_long_counter(loop, name, size):
+                return f"`{name}` counts a loop"
+            if any(_grows(node, name) for node in statements_below(loop.body)):
+                return f"`{name}` grows in the loop"
+        return None
+
+    def _is_long_counter(self, loop: cst.For, name: str, size: Expression) -> bool:
+        """``for name in range(x.shape[0])``, ``in range(1000)``, ``name, x in enumerate(xs)``."""
+        over = loop.iter
+        counted = _enumerated(loop, name)
+        if counted is not None:
+            return bool(counted & _names_in_inputs(self.place.statement))
+        if not isinstance(loop.target, cst.Name) or loop.target.value != name:
+            return False
+        if isinstance(over, cst.Call) and dotted(over.func) in ("itertools.count", "count"):
+            return True
+        if not isinstance(over, cst.Call) or dotted(over.func) != "range" or not over.args:
+            return False
+        end = symbolic(size.at(over.args[0 if len(over.args) == 1 else 1].value))
+        if len(over.args) == 3 and symbolic(size.at(over.args[2].value)).known not in (1, -1):
+            return False
+        return end.known > FEW if end.known is not None else is_data_size(end)
+
+    def _of_attribute(self, node: cst.Attribute) -> str | None:
+        """A counter of the object: ``self.step += 1`` in one of its methods."""
+        path, cls = dotted(node), self.function.cls
+        if cls is None or path is None or not path.startswith("self.") or path.count(".") != 1:
+            return None
+        return f"`{path}` grows with every call" if _counts(cls, path) else None
+
+
+def _enumerated(loop: cst.For, name: str) -> set[str] | None:
+    """Return the item names of a loop over ``enumerate(xs)``, None for other loops."""
+    target, over = loop.target, loop.iter
+    if not isinstance(over, cst.Call) or dotted(over.func) != "enumerate":
+        return None
+    if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
+        return None
+    counter, item = (element.value for element in target.elements)
+    if not isinstance(counter, cst.Name) or counter.value != name:
+        return None
+    return set(target_names(item))
+
+
+def _names_in_inputs(statement: cst.CSTNode) -> set[str]:
+    """The names in the ``inputs`` of a launch: of a loop's items those that are arrays."""
+    found: set[str] = set()
+    pending: list[tuple[cst.CSTNode, bool]] = [(statement, False)]
+    while pending:
+        node, inside = pending.pop()
+        if isinstance(node, cst.Name) and inside:
+            found.add(node.value)
+        if isinstance(node, cst.Arg) and node.keyword is not None:
+            pending.append((node.value, inside or node.keyword.value == "inputs"))
+        elif isinstance(node, cst.Attribute):
+            # A layer's weight makes no array of the layer.
+            continue
+        else:
+            pending.extend((child, inside) for child in children(node))
+    return found
+
+
+def _counts(cls: ClassInfo, path: str) -> bool:
+    """Return whether a repeated method adds to an attribute, and does not reset it."""
+    for method in cls.methods.values():
+        if method.name == "__init__" or not isinstance(method.node, cst.FunctionDef):
+            continue
+        statements = list(statements_below(method.node.body))
+        if any(_grows(s, path) for s in statements) and not any(_sets(s, path) for s in statements):
+            return True
+    return False
+
+
+def _sets(node: cst.CSTNode, path: str) -> bool:
+    """``path = something else``."""
+    if not isinstance(node, cst.Assign) or _grows(node, path):
+        return False
+    return any(dotted(target.target) == path for target in node.targets)
+
+
+def _grows(node: cst.CSTNode, path: str) -> bool:
+    """``path += n``, ``path = path + n``."""
+    if isinstance(node, cst.AugAssign):
+        return isinstance(node.operator, cst.AddAssign) and dotted(node.target) == path
+    if not isinstance(node, cst.Assign) or not isinstance(node.value, cst.BinaryOperation):
+        return False
+    targets = [dotted(target.target) for target in node.targets]
+    added = node.value
+    if not isinstance(added.operator, cst.Add) or targets != [path]:
+        return False
+    return path in (dotted(added.left), dotted(added.right))

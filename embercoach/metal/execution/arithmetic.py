@@ -7,7 +7,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from embercoach.metal.execution.values import ONE, ZERO, LaneValue, SymbolPool, value_of
-from embercoach.metal.integer_operators import BITWISE, COMPARISONS
+from embercoach.metal.numbers import BITWISE, COMPARISONS
 from embercoach.metal.program.types import INTEGERS, SIZES
 
 if TYPE_CHECKING:

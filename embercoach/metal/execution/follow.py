@@ -10,7 +10,7 @@ from embercoach.metal.execution import (  # noqa: F401  (link the recursion)
     follow_expressions,
 )
 from embercoach.metal.execution.events import LostError, Trace
-from embercoach.metal.execution.follow_statements import declare, execute
+from embercoach.metal.execution.follow_statements import declare, follow_statement
 from embercoach.metal.execution.machine import CallFrame, Machine, attributes_of
 from embercoach.metal.execution.memory import DTYPES, Bundle, Cells
 from embercoach.metal.execution.path_state import State
@@ -60,7 +60,7 @@ def follow(
         state.variables = {}
         m.frames.append(CallFrame(None, None))
         for body in bodies:
-            execute(m, state, body)
+            follow_statement(m, state, body)
     except LostError as error:
         lost += (bodies[0].spot if error.spot is None else error.spot,)
     except RecursionError:

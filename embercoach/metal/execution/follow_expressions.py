@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import accessing, choices, places
+from embercoach.metal.execution import accessing
 from embercoach.metal.execution.arithmetic import (
     add,
     binary,
+    both,
+    choose,
     negate,
     truth,
     whole,
     wrap,
 )
+from embercoach.metal.execution.conditions import Conditions, narrow
 from embercoach.metal.execution.conversions import (
     cast,
     component,
@@ -22,6 +25,8 @@ from embercoach.metal.execution.conversions import (
     swizzled,
 )
 from embercoach.metal.execution.events import LostError
+from embercoach.metal.execution.follow_calls import made, structure_of
+from embercoach.metal.execution.machine import RULES, call, evaluate, evaluate_number, link, unheard
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,
@@ -30,15 +35,7 @@ from embercoach.metal.execution.memory import (
     Result,
     moved,
 )
-from embercoach.metal.execution.recursion import (
-    RULES,
-    call,
-    evaluate,
-    evaluate_number,
-    link,
-    unheard,
-)
-from embercoach.metal.execution.structures import made, structure_of
+from embercoach.metal.execution.path_state import joined, met
 from embercoach.metal.execution.values import ANYWHERE, ZERO, LaneValue
 from embercoach.metal.program.nodes import (
     Assign,
@@ -56,11 +53,79 @@ from embercoach.metal.program.nodes import (
     Unary,
 )
 from embercoach.metal.program.types import FLOATS
+from embercoach.metal.program.walk import below
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
     from embercoach.metal.execution.path_state import State
     from embercoach.metal.program.nodes import Variable
+
+
+def logic(m: Machine, state: State, node: Binary) -> LaneValue:
+    """``left && right`` or ``left || right``: the right side runs only where it decides."""
+    left = truth(m.pool, evaluate_number(m, state, node.left))
+    holds = node.operator == "&&"
+    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, left, holds=holds)
+    if not lanes:
+        return LaneValue(0 if holds else 1)
+    right = _within(m, state, lanes, conditions, node.right)
+    return both(m.pool, node.operator, left, truth(m.pool, number(m, state, right, node.right)))
+
+
+def _within(
+    m: Machine,
+    state: State,
+    lanes: int,
+    conditions: Conditions,
+    node: Expression,
+) -> Result:
+    """Evaluate for some of the threads only."""
+    if (lanes, conditions) == (state.lanes, state.conditions):
+        return evaluate(m, state, node)
+    kept = state.lanes, state.conditions
+    if _is_pure(m, node):
+        state.lanes, state.conditions = lanes, conditions
+        result = evaluate(m, state, node)
+        state.lanes, state.conditions = kept
+        return result
+    path = state.fork(lanes, conditions)
+    result = evaluate(m, path, node)
+    rest = state.fork(kept[0] & ~lanes or kept[0], kept[1])
+    state.become(met(m.pool, path, rest))
+    state.lanes, state.conditions = kept
+    return result
+
+
+def _is_pure(m: Machine, node: Expression) -> bool:
+    """Return whether evaluating it changes no variable and stops no thread."""
+    known = m.marks.get(("pure", node))
+    if known is None:
+        known = m.marks["pure", node] = not any(
+            isinstance(inner, Assign)
+            or (isinstance(inner, Call) and (inner.functions or inner.name.endswith("barrier")))
+            for inner in below(node)
+        )
+    return bool(known)
+
+
+def conditional(m: Machine, state: State, node: Conditional) -> Result:
+    """``condition ? then : otherwise``."""
+    condition = truth(m.pool, evaluate_number(m, state, node.condition))
+    sides: list[Result] = []
+    for holds, side in ((True, node.then), (False, node.otherwise)):
+        lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=holds)
+        if lanes:
+            sides.append(_within(m, state, lanes, conditions, side))
+    if not sides:
+        return m.pool.unknown()
+    if len(sides) == 1:
+        return sides[0]
+    one, other = sides
+    if isinstance(one, LaneValue) and isinstance(other, LaneValue):
+        return choose(m.pool, condition, one, other)
+    found = joined(m.pool, condition, one, other)
+    return m.pool.unknown() if isinstance(found, Reference) else found
+
 
 #: Beginnings of what the lowering says of expressions that may hide an effect.
 _ANYTHING = ("not understood", "a lambda")
@@ -77,7 +142,7 @@ def _assigned(m: Machine, state: State, node: Assign) -> Result:
 
 
 def _conditional(m: Machine, state: State, node: Conditional) -> Result:
-    return choices.conditional(m, state, node)
+    return conditional(m, state, node)
 
 
 def _cast(m: Machine, state: State, node: Cast) -> Result:
@@ -141,14 +206,14 @@ def _part(m: Machine, state: State, node: Index | Member) -> Result:
         if isinstance(node, Member):
             return swizzled(m, vector, node)
         return component(m, state, vector, evaluate_number(m, state, node.index), node)
-    return places.held(m, state, node, places.designated(m, state, node))
+    return accessing.held(m, state, node, accessing.designated(m, state, node))
 
 
 def _unary(m: Machine, state: State, node: Unary) -> Result:
     if node.operator == "&":
-        found = places.designated(m, state, node.operand)
+        found = accessing.designated(m, state, node.operand)
         if found.place is None:
-            places.held(m, state, node.operand, found)
+            accessing.held(m, state, node.operand, found)
             return Pointer(None, "device", ZERO, m.resolved(node.operand.type), known=False)
         return found.place
     operand = evaluate(m, state, node.operand)
@@ -170,7 +235,7 @@ def _negative(m: Machine, value: LaneValue, node: Unary) -> LaneValue:
 
 def _binary(m: Machine, state: State, node: Binary) -> Result:
     if node.operator in _LOGIC:
-        return choices.logic(m, state, node)
+        return logic(m, state, node)
     left = evaluate(m, state, node.left)
     right = evaluate(m, state, node.right)
     if node.operator == ",":
@@ -255,7 +320,7 @@ def _construct(m: Machine, state: State, node: Construct) -> Result:
 def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
     """The value of an assignment, and the place that it designates."""
     value = evaluate(m, state, node.value)
-    found = places.designated(m, state, node.target)
+    found = accessing.designated(m, state, node.target)
     place = found.place
     if place is None:
         _scattered(m, state, node, found)
@@ -276,7 +341,7 @@ def _current(m: Machine, state: State, place: Pointer, node: Assign) -> Result:
     return accessing.load(m, state, place, node.target.spot)
 
 
-def _scattered(m: Machine, state: State, node: Assign, found: places.Designation) -> None:
+def _scattered(m: Machine, state: State, node: Assign, found: accessing.Designation) -> None:
     """A swizzle like ``v.zx`` is assigned: its vector is not known any more."""
     target = node.target
     while isinstance(target, Member) and found.base is not None:

@@ -1,16 +1,16 @@
-"""Statements: how they split a path, and how its parts come together again."""
+"""Statements: how they split a path and its parts meet again; loops turn twice if unknown."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.execution import places
+from embercoach.metal.execution import accessing
 from embercoach.metal.execution.arithmetic import both, compare, negate, truth
 from embercoach.metal.execution.conditions import narrow
 from embercoach.metal.execution.conversions import fitted, number
 from embercoach.metal.execution.events import LostError
-from embercoach.metal.execution.follow_loops import loop
-from embercoach.metal.execution.machine import Turn
+from embercoach.metal.execution.follow_calls import made, structure_of
+from embercoach.metal.execution.machine import Turn, evaluate, evaluate_number, execute, link
 from embercoach.metal.execution.memory import (
     Bundle,
     Cells,
@@ -20,11 +20,10 @@ from embercoach.metal.execution.memory import (
     elements_of,
 )
 from embercoach.metal.execution.path_state import met
-from embercoach.metal.execution.recursion import evaluate, evaluate_number, link
-from embercoach.metal.execution.structures import made, structure_of
-from embercoach.metal.execution.values import ZERO, LaneValue
+from embercoach.metal.execution.values import ALL_AXES, LANE, SIMD, ZERO, LaneValue, ValueOrigin
 from embercoach.metal.program.nodes import (
     Block,
+    Call,
     Construct,
     Declare,
     Evaluate,
@@ -36,14 +35,191 @@ from embercoach.metal.program.nodes import (
     Statement,
     Switch,
 )
+from embercoach.metal.program.walk import below, changed
 
 if TYPE_CHECKING:
     from embercoach.metal.execution.machine import Machine
+    from embercoach.metal.execution.memory import Binding
     from embercoach.metal.execution.path_state import State
+    from embercoach.metal.program.nodes import MetalFunction
+
+MAX_TURNS = 72
+#: Turns of a loop whose end is not known.
+OPEN_TURNS = 2
+#: Share of the steps left that a loop without barriers may take.
+_QUIET = 16
+_BARRIER = "threadgroup_barrier"
+_OWN = LANE | SIMD
+
+
+def loop(m: Machine, state: State, node: Loop) -> None:
+    """Follow a loop."""
+    for statement in node.start:
+        execute(m, state, statement)
+    if not state.lanes:
+        return
+    exits: list[State] = []
+    allowed = m.pool.steps + _allowance(m, node)
+    turns = opened = 0
+    tested = node.kind != "do"
+    while state.lanes:
+        if tested and not _test(m, state, node, exits):
+            opened += 1
+        tested = True
+        if not state.lanes:
+            break
+        if opened > OPEN_TURNS:
+            _close(m, state, exits, node)
+            break
+        if turns >= MAX_TURNS or (turns >= OPEN_TURNS and m.pool.steps > allowed):
+            m.cut_short = True
+            _skip(m, state, node)
+            break
+        if not _turn(m, state, node, exits):
+            opened += _is_open(state, exits)
+        turns += 1
+    exits.append(state)
+    _meet_exits(m, state, exits)
+    if opened > OPEN_TURNS:
+        _forget_positions(m, state, node)
+
+
+def _meet_exits(m: Machine, state: State, exits: list[State]) -> None:
+    """The state becomes that of all that left the loop."""
+    found = exits[0]
+    for path in exits[1:]:
+        found = met(m.pool, found, path)
+    if found is not state:
+        state.become(found)
+
+
+def _close(m: Machine, state: State, exits: list[State], node: Loop) -> None:
+    """On the path that is followed, the loop ends here, for all that can leave it."""
+    for path in exits:
+        state.lanes &= ~path.lanes
+    if state.lanes:
+        _skip(m, state, node)
+
+
+def _allowance(m: Machine, node: Loop) -> int:
+    """Steps that the loop may take: more where it may have findings."""
+    left = max(m.budget - m.pool.steps, 0)
+    return left // 2 if _synchronizes(m, node) else left // _QUIET
+
+
+def _test(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
+    """Split off those that leave the loop, and return whether it is known who does."""
+    if node.condition is None:
+        return True
+    condition = truth(m.pool, evaluate_number(m, state, node.condition))
+    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=False)
+    if lanes:
+        exits.append(state.fork(lanes, conditions))
+    left = lanes
+    lanes, conditions = narrow(m.pool, state.lanes, state.conditions, condition, holds=True)
+    both_ways = bool(left & lanes)
+    state.lanes, state.conditions = lanes, conditions
+    return not both_ways
+
+
+def _turn(m: Machine, state: State, node: Loop, exits: list[State]) -> bool:
+    """Follow the body and the step once, and return whether everybody came through."""
+    lanes = state.lanes
+    turn = Turn()
+    m.turns.append(turn)
+    execute(m, state, node.body)
+    m.turns.pop()
+    for path in turn.continues:
+        state.become(met(m.pool, state, path))
+    exits += turn.breaks
+    through = not turn.breaks and state.lanes == lanes
+    if state.lanes and node.step is not None:
+        evaluate(m, state, node.step)
+    return through
+
+
+def _is_open(state: State, exits: list[State]) -> bool:
+    """Return whether it depends on something unknown who left the loop, and somebody stayed."""
+    return bool(state.lanes) and any(path.lanes & state.lanes for path in exits)
+
+
+def _synchronizes(m: Machine, node: Loop) -> bool:
+    """Return whether the loop holds a barrier."""
+    return "barrier" in _traits(m, node)
+
+
+def _traits(m: Machine, node: Loop) -> frozenset[str]:
+    key = ("traits", node)
+    found = m.marks.get(key)
+    if not isinstance(found, frozenset):
+        found = frozenset(_look(node, set()))
+        m.marks[key] = found
+    return found
+
+
+def _look(node: Statement, seen: set[MetalFunction]) -> set[str]:
+    found: set[str] = set()
+    for inner in below(node):
+        if isinstance(inner, Call):
+            if inner.name == _BARRIER:
+                found.add("barrier")
+            for function in inner.functions:
+                if function not in seen:
+                    seen.add(function)
+                    for body in function.bodies:
+                        found |= _look(body, seen)
+    return found
+
+
+def _skip(m: Machine, state: State, node: Loop) -> None:
+    """Leave out the turns that are left: what they change is not known any more."""
+    for variable in changed(node):
+        bound = state.variables.get(variable)
+        if bound is not None:
+            state.variables[variable] = _blurred(m, bound)
+    m.epoch += 1
+    if "barrier" in _traits(m, node):
+        state.phase += 1
+        state.threadgroup += 1
+        state.device += 1
+
+
+def _forget_positions(m: Machine, state: State, node: Loop) -> None:
+    """After a loop of unknown length, forget the numbers that differ between threads.
+
+    An index that is built bit by bit, as for a bit reversal, is that of two bits here.
+    """
+    for variable in changed(node):
+        bound = state.variables.get(variable)
+        if isinstance(bound, LaneValue) and (
+            not isinstance(bound.offsets, int) or bound.bits & _OWN
+        ):
+            state.variables[variable] = _blurred(m, bound)
+
+
+def _blurred(m: Machine, bound: Binding) -> Binding:
+    if isinstance(bound, LaneValue):
+        origin = bound.origin
+        axes = ValueOrigin(origin.reduced, origin.blurred, origin.single, ALL_AXES)
+        return m.pool.fresh("later", (), bound.bits, axes)
+    if isinstance(bound, Bundle):
+        parts = tuple(_blurred(m, part) for part in bound.parts)
+        return Bundle(tuple(part for part in parts if isinstance(part, LaneValue)))
+    if isinstance(bound, Cells):
+        bits = bound.stale or 0
+        for part in bound.known.values():
+            if isinstance(part, LaneValue):
+                bits |= part.bits
+        return Cells({}, bits)
+    if isinstance(bound, Reference):
+        return bound
+    return Pointer(
+        bound.root, bound.memory, m.pool.unknown("later"), bound.type, bound.member, known=False
+    )
 
 
 @link("execute")
-def execute(m: Machine, state: State, node: Statement) -> None:
+def follow_statement(m: Machine, state: State, node: Statement) -> None:
     """Follow a statement; the state is then that of the threads that reach the next one."""
     if not state.lanes:
         return
@@ -55,7 +231,7 @@ def execute(m: Machine, state: State, node: Statement) -> None:
             declare(m, state, node)
         case Block():
             for statement in node.statements:
-                execute(m, state, statement)
+                follow_statement(m, state, statement)
         case If():
             _choose(m, state, node)
         case Loop():
@@ -81,7 +257,7 @@ def declare(m: Machine, state: State, node: Declare) -> None:
         if kind.dimensions:
             state.variables[variable] = Cells()
         return
-    found = places.designated(m, state, initial) if kind.reference else places.Designation()
+    found = accessing.designated(m, state, initial) if kind.reference else accessing.Designation()
     if found.place is not None:
         state.variables[variable] = Reference(found.place)
         return
@@ -91,12 +267,12 @@ def declare(m: Machine, state: State, node: Declare) -> None:
     struct = structure_of(m, kind)
     if struct is not None:
         given = initial.parts if isinstance(initial, Construct) else (initial,)
-        values = [places.held(m, state, part, found) for part in given]
+        values = [accessing.held(m, state, part, found) for part in given]
         whole = len(values) == 1 and isinstance(values[0], Cells)
         # Braces around values: those of the fields.
         state.variables[variable] = values[0] if whole else made(struct, values)
         return
-    value = places.held(m, state, initial, found)
+    value = accessing.held(m, state, initial, found)
     if kind.scalar is None and isinstance(value, Pointer) and not initial.type.pointer:
         # ``auto v = n`` of a 0-d input: its value, not its address.
         inputs = value.root is not None and value.root.kind in ("input", "metadata")
@@ -144,7 +320,7 @@ def _choose(m: Machine, state: State, node: If) -> None:
         if lanes:
             path = state.fork(lanes, conditions)
             if branch is not None:
-                execute(m, path, branch)
+                follow_statement(m, path, branch)
             paths.append(path)
     _meet(m, state, paths)
 
@@ -184,7 +360,7 @@ def _switch(m: Machine, state: State, node: Switch) -> None:
             path = entry.fork(lanes, conditions)
             running = met(m.pool, running, path)
         for statement in case.statements:
-            execute(m, running, statement)
+            follow_statement(m, running, statement)
     m.turns.pop()
     paths = [running, *turn.breaks]
     if all(test is not None for test in tests):
@@ -206,8 +382,8 @@ def _leave(m: Machine, state: State, node: Return) -> None:
     value: Result | None = None
     if node.value is not None:
         reference = frame.function is not None and frame.function.result.reference
-        found = places.designated(m, state, node.value) if reference else places.Designation()
-        value = found.place or places.held(m, state, node.value, found)
+        found = accessing.designated(m, state, node.value) if reference else accessing.Designation()
+        value = found.place or accessing.held(m, state, node.value, found)
     if not state.lanes:
         return
     if frame.function is None or frame.result is None:

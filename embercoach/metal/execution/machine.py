@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from embercoach.metal.execution.arithmetic import add, compare, multiply
 from embercoach.metal.execution.conditions import narrow
+from embercoach.metal.execution.conversions import number
 from embercoach.metal.execution.events import Access, AccessKind, Event, LostError, Mask
 from embercoach.metal.execution.memory import DTYPES, Bundle, ratio
 from embercoach.metal.execution.values import (
@@ -23,12 +24,69 @@ from embercoach.metal.program.nodes import Call
 from embercoach.metal.work_budget import RUN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from embercoach.metal.execution.conditions import Conditions
     from embercoach.metal.execution.events import Configuration
-    from embercoach.metal.execution.memory import Binding, Pointer
+    from embercoach.metal.execution.memory import Binding, Pointer, Result
     from embercoach.metal.execution.path_state import State
-    from embercoach.metal.program.nodes import MetalFunction, Program, Spot, Variable
+    from embercoach.metal.program.nodes import (
+        Assign,
+        Expression,
+        MetalFunction,
+        Program,
+        Spot,
+        Statement,
+        Variable,
+    )
     from embercoach.metal.program.types import Type
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+RULES: dict[type[Expression], Callable[[Machine, State, Any], Result]] = {}
+_LINKED: dict[str, Any] = {}
+
+
+def link(name: str) -> Callable[[_F], _F]:
+    """Provide one of the functions below, by its name."""
+
+    def register(function: _F) -> _F:
+        _LINKED[name] = function
+        return function
+
+    return register
+
+
+def evaluate(m: Machine, state: State, node: Expression) -> Result:
+    """Return the value of an expression."""
+    m.tick(node.spot)
+    return RULES[type(node)](m, state, node)
+
+
+def evaluate_number(m: Machine, state: State, node: Expression) -> LaneValue:
+    """Return the value of an expression as one number."""
+    return number(m, state, evaluate(m, state, node), node)
+
+
+def assign(m: Machine, state: State, node: Assign) -> tuple[Result, Pointer | None]:
+    """Follow an assignment; return its value and place (``expressions``)."""
+    return cast("tuple[Result, Pointer | None]", _LINKED["assign"](m, state, node))
+
+
+def execute(m: Machine, state: State, node: Statement) -> None:
+    """Follow a statement (``statements``)."""
+    _LINKED["execute"](m, state, node)
+
+
+def call(m: Machine, state: State, node: Call) -> Result:
+    """Follow a call; return its result (``calls``)."""
+    return cast("Result", _LINKED["call"](m, state, node))
+
+
+def unheard(m: Machine, state: State, given: Sequence[Expression], spot: Spot) -> Result:
+    """Follow a call of something that the texts do not define (``calls``)."""
+    return cast("Result", _LINKED["unheard"](m, state, given, spot))
+
 
 #: What a node costs whatever the number of threads, in thread operations.
 NODE = 128

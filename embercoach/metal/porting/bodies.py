@@ -1,9 +1,11 @@
-"""The body of a kernel as MLX gets it: attributes renamed, missing declarations added."""
+"""The body of a kernel as MLX gets it: names edited, declarations added, outputs initialized."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from textwrap import dedent
+from typing import TYPE_CHECKING, NamedTuple
 
 from embercoach.metal.contract import ATTRIBUTES, Input, Output, shape_names
 from embercoach.metal.inspections.output_uses import OutputUses, output_uses
@@ -14,17 +16,305 @@ from embercoach.metal.porting.arguments import (
     ThreadgroupArgument,
     arguments_of,
 )
-from embercoach.metal.porting.body_names import KernelNames
 from embercoach.metal.porting.entry_points import PortError, TemplateParameter
-from embercoach.metal.porting.initial_copies import copied
+from embercoach.metal.program.declarators import unpack_initialized
 from embercoach.metal.program.lowering import SignatureNames, lower_body
+from embercoach.metal.written.naming import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from embercoach.metal.porting.arguments import Argument, ArrayRole
-    from embercoach.metal.porting.body_names import Edit
     from embercoach.metal.porting.entry_points import EntryPoint, KernelFile
+    from embercoach.metal.program.texts import SyntaxNode
+    from embercoach.metal.text_facts import Declaration
+
+#: The child of each that is written.
+_WRITTEN = {
+    "assignment_expression": "left",
+    "update_expression": "argument",
+    "pointer_expression": "argument",
+}
+#: A name in these is more than a value.
+_CAPTURES = frozenset({"lambda_capture_specifier", "for_range_loop", "initializer_list"})
+
+
+class Edit(NamedTuple):
+    """Characters ``start`` to ``end`` of the file, and what replaces them."""
+
+    start: int
+    end: int
+    text: str
+
+
+class KernelNames:
+    """The names in one kernel's body."""
+
+    def __init__(self, file: KernelFile, kernel: EntryPoint) -> None:
+        self._file = file
+        self._body = kernel.body
+        self._parsed = file.parsed
+        self._parents: dict[SyntaxNode, SyntaxNode] = {}
+        self._uses: dict[int, list[SyntaxNode]] = {}
+        self._unbound: set[str] = set()
+        self._changed: dict[int, bool] = {}
+        for part in kernel.body.below():
+            self._parents.update((child, part) for child in part.parts)
+            if part.kind in NAMES:
+                self._note(part)
+        self._taken = {d.name for d in file.scopes.declarations} | file.scopes.macros.mentioned
+
+    def _note(self, part: SyntaxNode) -> None:
+        declaration = self._file.scopes.bindings.get(part.start)
+        if declaration is not None:
+            self._uses.setdefault(id(declaration), []).append(part)
+        elif part.kind != "field_identifier":
+            self._unbound.add(self._parsed.word(part))
+
+    def uses(self, declaration: Declaration) -> list[SyntaxNode]:
+        """The names in the body that a declaration outside of it is bound to."""
+        return self._uses.get(id(declaration), [])
+
+    def is_clear(self, declaration: Declaration) -> bool:
+        """Return whether all uses of a declaration are known: none may be in a macro."""
+        name = declaration.name
+        return name not in self._unbound and name not in self._file.scopes.macros.mentioned
+
+    def is_changed(self, declaration: Declaration) -> bool:
+        """Return whether the body may write to a variable, or takes its address."""
+        key = id(declaration)
+        if key not in self._changed:
+            self._changed[key] = any(map(self._is_written, self.uses(declaration)))
+        return self._changed[key]
+
+    def _is_written(self, use: SyntaxNode) -> bool:
+        """Return whether a use is more than its value, components of it included."""
+        part, above = use, self._parents.get(use)
+        while above is not None and _is_place(part, above):
+            part, above = above, self._parents.get(above)
+        if above is None:
+            return False
+        if above.kind in _WRITTEN:
+            return part.role == _WRITTEN[above.kind]
+        if above.kind == "argument_list":
+            # Functions of the text and macros may take a reference.
+            call = self._parents.get(above)
+            callee = None if call is None else call.get("function")
+            return callee is None or self._parsed.word(callee) in self._taken
+        if above.kind == "init_declarator":
+            return unpack_initialized(above)[0].is_address
+        return above.kind in _CAPTURES
+
+    def parent(self, part: SyntaxNode) -> SyntaxNode | None:
+        """The part directly above one."""
+        return self._parents.get(part)
+
+    def binding(self, part: SyntaxNode) -> Declaration | None:
+        """The declaration that a name is bound to."""
+        return self._file.scopes.bindings.get(part.start)
+
+    def locals(self) -> Iterator[Declaration]:
+        """The declarations in the body."""
+        extent = self._parsed.place(self._body)
+        for declaration in self._file.scopes.declarations:
+            if extent.start <= declaration.place.start < extent.end:
+                yield declaration
+
+    def unique(self, name: str) -> str:
+        """A name that the file does not declare, made of another."""
+        while name in self._taken or name in ATTRIBUTES:
+            name += "_"
+        return name
+
+    @property
+    def body(self) -> SyntaxNode:
+        """The body, from brace to brace."""
+        return self._body
+
+    def replaced(self, part: SyntaxNode, text: str) -> Edit:
+        """The edit that replaces a part."""
+        place = self._parsed.place(part)
+        return Edit(place.start, place.end, text)
+
+    def before(self, part: SyntaxNode, text: str) -> Edit:
+        """The edit that inserts a line in front of a statement."""
+        place = self._parsed.place(part)
+        start = place.start
+        line = self._file.text.rfind("\n", 0, start) + 1
+        indent = self._file.text[line:start]
+        between = f"\n{indent}" if not indent.strip() else " "
+        return Edit(start, start, f"{text}{between}")
+
+    def renamed(self, use: SyntaxNode, attribute: str, component: str) -> Edit:
+        """The edit that turns the use of a parameter into that of a thread attribute."""
+        above = self._parents.get(use)
+        if component and above is not None and above.kind == "field_expression":
+            field = above.get("field")
+            if use.role == "argument" and field is not None:
+                # The first components of the attribute are those of the parameter.
+                component = ""
+        return self.replaced(use, attribute + component)
+
+    def text(self, start: int, end: int, edits: Sequence[Edit]) -> str:
+        """A stretch of the file with the edits in it applied."""
+        pieces: list[str] = []
+        done = start
+        for edit in sorted(edits):
+            if start <= edit.start and edit.end <= end:
+                pieces += (self._file.text[done : edit.start], edit.text)
+                done = edit.end
+        return "".join(pieces) + self._file.text[done:end]
+
+    def part_text(self, part: SyntaxNode, edits: Sequence[Edit]) -> str:
+        """A part as written, with the edits in it applied."""
+        place = self._parsed.place(part)
+        return self.text(place.start, place.end, edits)
+
+    def body_text(self, edits: Sequence[Edit]) -> str:
+        """The statements of the body, edited, without the braces and their indentation."""
+        place = self._parsed.place(self._body)
+        text = self.text(place.start + 1, place.end - 1, edits)
+        return dedent(text.strip("\n").rstrip()) if "\n" in text else text.strip()
+
+
+def _is_place(part: SyntaxNode, above: SyntaxNode) -> bool:
+    """Return whether an expression is a place in the one below it: ``id.x`` is one in ``id``."""
+    if above.kind in ("field_expression", "subscript_expression"):
+        return part.role == "argument"
+    return above.kind in ("parenthesized_expression", "conditional_expression")
+
+
+_PLAIN = frozenset({"expression_statement", "declaration"})
+_CONDITIONAL = frozenset({"conditional_expression", "&&", "||", "lambda_expression"})
+#: Parts of an index that has the same value wherever it is computed.
+_PURE = frozenset(
+    {
+        *("subscript_argument_list", "identifier", "number_literal", "binary_expression"),
+        *("parenthesized_expression", "field_expression", "field_identifier"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InitialCopy:
+    """The copy of an array's first values.
+
+    Attributes:
+        edits: the line in front of the first use of the thread's element; none for a whole copy.
+        prologue: the lines in front of the body for a whole copy.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    prologue: tuple[str, ...] = ()
+
+
+def copied(
+    array: ArrayArgument, names: KernelNames, edits: list[Edit], *, is_atomic: bool
+) -> InitialCopy:
+    """The copy that an updated array needs.
+
+    Args:
+        array: an updated one.
+        names: of the kernel.
+        edits: those of the body so far, which apply to the index of an element as well.
+        is_atomic: MLX declares the outputs as atomic.
+    """
+    if not (array.is_view or array.is_atomic or array.is_reference):
+        index = _own_element(array, names)
+        statement = None if index is None else _first_statement(array, names)
+        if index is not None and statement is not None and _is_declared(index, statement, names):
+            element = names.part_text(index, edits)
+            line = f"{array.name}{element} = {array.initial}{element};"
+            return InitialCopy((names.before(statement, line),))
+    return InitialCopy(prologue=_whole(array, is_atomic=is_atomic))
+
+
+def _own_element(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
+    """The brackets with the one index at which a thread uses an array, None for several."""
+    declaration = array.parameter.declaration
+    if not names.is_clear(declaration):
+        return None
+    found: dict[tuple[object, ...], SyntaxNode] = {}
+    for use in names.uses(declaration):
+        above = names.parent(use)
+        index = None if above is None else above.get("indices")
+        if index is None or use.role != "argument":
+            return None
+        key = _fixed(index, names)
+        if key is None:
+            return None
+        found.setdefault(key, index)
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _fixed(index: SyntaxNode, names: KernelNames) -> tuple[object, ...] | None:
+    """The text and the variables of an index, None where it may change."""
+    key: list[object] = [names.part_text(index, ())]
+    for part in index.below():
+        if part.named and part.kind not in _PURE:
+            return None
+        if part.kind == "identifier":
+            declaration = names.binding(part)
+            if declaration is None or names.is_changed(declaration):
+                return None
+            key.append(id(declaration))
+    return tuple(key)
+
+
+def _first_statement(array: ArrayArgument, names: KernelNames) -> SyntaxNode | None:
+    """The statement that uses an array first, if every thread that uses it runs this one."""
+    uses = [use.start for use in names.uses(array.parameter.declaration)]
+    block = names.body
+    while True:
+        users = [part for part in block.inner if _holds(part, uses)]
+        first = users[0]
+        if first.kind in _PLAIN:
+            is_certain = _CONDITIONAL.isdisjoint(part.kind for part in first.below())
+            return first if is_certain else None
+        inner = first if first.kind == "compound_statement" else first.get("consequence")
+        if len(users) > 1 or inner is None or inner.kind != "compound_statement":
+            return None
+        if not inner.start <= uses[0] <= uses[-1] < inner.end:
+            return None
+        block = inner
+
+
+def _is_declared(index: SyntaxNode, statement: SyntaxNode, names: KernelNames) -> bool:
+    """Return whether the variables of an index are declared in front of a statement."""
+    start = names.replaced(statement, "").start
+    bindings = [names.binding(part) for part in index.below() if part.kind == "identifier"]
+    return all(one is not None and one.place.start < start for one in bindings)
+
+
+def _holds(part: SyntaxNode, uses: list[int]) -> bool:
+    """Return whether one of the sorted uses is in a part."""
+    first = bisect_left(uses, part.start)
+    return first < len(uses) and uses[first] < part.end
+
+
+def _whole(array: ArrayArgument, *, is_atomic: bool) -> tuple[str, ...]:
+    shape, _, ndim = shape_names(array.initial)
+    copy = f"{array.name}[copy_index] = {array.initial}[copy_index];"
+    if is_atomic:
+        copy = (
+            f"atomic_store_explicit(&{array.name}[copy_index], {array.initial}[copy_index], "
+            "memory_order_relaxed);"
+        )
+    return (
+        "{",
+        "    uint copy_size = 1;",
+        f"    for (int axis = 0; axis < {ndim}; ++axis) {{",
+        f"        copy_size *= {shape}[axis];",
+        "    }",
+        "    uint3 copy_threads = threads_per_threadgroup;",
+        "    uint copy_step = copy_threads.x * copy_threads.y * copy_threads.z;",
+        "    for (uint copy_index = thread_index_in_threadgroup; copy_index < copy_size;",
+        "         copy_index += copy_step) {",
+        f"        {copy}",
+        "    }",
+        "}",
+        "threadgroup_barrier(mem_flags::mem_device);",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from embercoach.metal.msl_names import is_standard_header
 from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.texts import as_written
 from embercoach.metal.work_budget import TOO_DEEP, TOO_INTRICATE
-from embercoach.metal.written import specifiers
+from embercoach.metal.written import naming
 from embercoach.metal.written.macros import read_macros
 from embercoach.metal.written.name_scopes import NestingError, names_of
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import AttributeMark, Declaration, TextSpan
     from embercoach.metal.written.naming import Scopes
 
@@ -162,7 +161,7 @@ class _Reader:
     def _outermost(self) -> Iterator[SyntaxNode]:
         """The parts at file scope, those in an include guard too."""
         for part in self._parsed.tree.inner:
-            if part.kind == "preproc_ifdef" and specifiers.is_include_guard(self._parsed, part):
+            if part.kind == "preproc_ifdef" and naming.is_include_guard(self._parsed, part):
                 yield from part.inner
             else:
                 yield part

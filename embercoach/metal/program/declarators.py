@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
 
 _NAMES = frozenset({"identifier", "field_identifier", "type_identifier"})
 _POINTERS = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from embercoach.metal.integer_operators import BITWISE, COMPARISONS
+from embercoach.metal.numbers import BITWISE, COMPARISONS
 from embercoach.metal.program.nodes import Binary, Cast, Conditional, Name, NumberLiteral, Unary
 from embercoach.metal.program.types import (
     FLOATS,

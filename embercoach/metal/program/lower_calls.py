@@ -6,16 +6,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from embercoach.metal.program.library_types import result_type
 from embercoach.metal.program.lowering_state import MisreadError
 from embercoach.metal.program.nodes import Call, Cast, Construct, Index, NumberLiteral
-from embercoach.metal.program.types import INT, UNKNOWN, Type, element, value
+from embercoach.metal.program.types import INT, UNKNOWN, Type, element, result_type, value
 from embercoach.metal.program.typing import descriptor_type, template_type
 
 if TYPE_CHECKING:
     from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Expression, MetalFunction
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
 
 _CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast", "as_type"})
 _TYPE_TEMPLATES = frozenset({"vec", "packed_vec", "array", "atomic", "matrix", "simdgroup_matrix"})

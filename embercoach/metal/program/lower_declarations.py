@@ -1,25 +1,210 @@
-"""Declarations of variables, and of names for types."""
+"""Lowers declarations: of variables, names for types, functions and structs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from embercoach.metal.contract import ATTRIBUTES
 from embercoach.metal.program import typing
 from embercoach.metal.program.declarators import unpack, unpack_initialized
 from embercoach.metal.program.folding import fitted, fold, fold_int
 from embercoach.metal.program.lower_calls import made
 from embercoach.metal.program.lower_expressions import initial_value
-from embercoach.metal.program.nodes import Construct, Declare, Opaque, Variable
-from embercoach.metal.program.types import INT, UNKNOWN, Type
+from embercoach.metal.program.lowering_state import Field, Twins
+from embercoach.metal.program.nodes import (
+    Block,
+    Construct,
+    Declare,
+    MetalFunction,
+    Opaque,
+    Return,
+    Struct,
+    Variable,
+)
+from embercoach.metal.program.types import INT, UNKNOWN, VOID, Type, decayed, value
+from embercoach.metal.syntax import ENTRY_QUALIFIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.lowering_state import Lowering
+    from embercoach.metal.program.lowering_state import Lowering, Meaning
     from embercoach.metal.program.nodes import Expression, Statement
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
+
+_PARAMETERS = frozenset({"parameter_declaration", "optional_parameter_declaration"})
+
+
+def template_parameter(work: Lowering, part: SyntaxNode) -> Variable:
+    """A type or a number that a template takes."""
+    if part.kind in _PARAMETERS:
+        parts = unpack(part.get("declarator"))
+        kind = typing.shaped(work, typing.written_type(work, part), parts)
+        name = parts.name or part
+        variable = Variable(work.word(name), "template", kind, work.spot(name), constant=True)
+        work.declare(variable.name, variable)
+        return variable
+    names = [child for child in part.inner if child.kind == "type_identifier"]
+    name = part.get("name") or (names[0] if names else part)
+    variable = Variable(work.word(name), "template", UNKNOWN, work.spot(name), constant=True)
+    work.declare(variable.name, Type(variable.name))
+    return variable
+
+
+def make_function(
+    work: Lowering,
+    part: SyntaxNode,
+    parts: Declarator,
+    template: tuple[Variable, ...],
+    owner: Variable | None = None,
+    members: dict[str, Meaning] | None = None,
+) -> MetalFunction:
+    """Make a function; its body is lowered when all functions are known.
+
+    Args:
+        work: the lowering.
+        part: the definition or declaration.
+        parts: its declarator, which declares a function.
+        template: the function's template parameters; ``work.templates`` has their meanings.
+        owner: of a method the object.
+        members: of a method what names mean in its struct; may grow until bodies are lowered.
+    """
+    around: list[dict[str, Meaning]] = [
+        {} if members is None else members,
+        work.templates[-1] if work.templates else {},
+        {},
+    ]
+    work.scopes += around
+    marks = [mark.name for mark in work.parsed.declared_marks(part)]
+    entry = not ENTRY_QUALIFIERS.isdisjoint((*work.parsed.qualifiers_in(part), *marks))
+    parameters, defaults = _parameters(work, parts.function)
+    base = typing.written_type(work, part)
+    result = typing.shaped(work, base, replace(parts, function=None))
+    del work.scopes[-len(around) :]
+    name = parts.name or part
+    function = MetalFunction(
+        work.word(name), parameters, template, result, work.spot(name), entry, defaults, owner
+    )
+    body = part.get("body")
+    if owner is None:
+        _declare_function(work, function, defined=body is not None)
+    if body is not None:
+        work.later.append(_body(work, function, body, [*work.scopes, *around]))
+    return function
+
+
+def _declare_function(work: Lowering, function: MetalFunction, *, defined: bool) -> None:
+    """Add a function to those of its name; of a declaration and its definition one stays."""
+    known = work.lookup(function.name)
+    others = known if isinstance(known, tuple) else ()
+    twins = work.twins.setdefault(_signature(function), Twins())
+    if not defined and any(twin in others for twin in reversed(twins.all)):
+        return
+    kept = others
+    if twins.prototypes:
+        kept = tuple(f for f in others if f not in twins.prototypes)
+        twins.prototypes = [f for f in twins.prototypes if f not in others]
+    twins.all.append(function)
+    if not defined:
+        twins.prototypes.append(function)
+    work.scopes[-1][function.name] = (*kept, function)
+    if work.at_file_scope:
+        work.functions[function.name] = (*kept, function)
+
+
+def _signature(function: MetalFunction) -> tuple[str, tuple[Type, ...], int]:
+    """The signature that a declaration of a function and its definition share."""
+    kinds = tuple([parameter.type for parameter in function.parameters])
+    return function.name, kinds, len(function.template)
+
+
+def _body(
+    work: Lowering, function: MetalFunction, body: SyntaxNode, scopes: list[dict[str, Meaning]]
+) -> Callable[[], None]:
+    def lower() -> None:
+        outer, loops = work.scopes, work.loops
+        work.scopes, work.loops = scopes, 0
+        function.bodies.extend(found for found in work.statement(body) if isinstance(found, Block))
+        work.scopes, work.loops = outer, loops
+
+    return lower
+
+
+def _parameters(
+    work: Lowering, function: SyntaxNode | None
+) -> tuple[tuple[Variable, ...], tuple[Expression, ...]]:
+    listed = None if function is None else function.get("parameters")
+    found: list[Variable] = []
+    defaults: list[Expression] = []
+    for part in [] if listed is None else listed.inner:
+        if part.kind not in _PARAMETERS:
+            continue
+        parts = unpack(part.get("declarator"))
+        if parts.name is None and not found and work.words(part) == "void":
+            continue
+        found.append(_parameter(work, part, parts))
+        default = part.get("default_value")
+        if default is not None:
+            defaults.append(work.expression(default))
+    return tuple(found), tuple(defaults)
+
+
+def _parameter(work: Lowering, part: SyntaxNode, parts: Declarator) -> Variable:
+    kind = typing.shaped(work, typing.written_type(work, part), parts)
+    if kind.dimensions and not kind.reference:
+        kind = decayed(kind)
+    marks = work.parsed.declared_marks(part)
+    attribute = next((mark.name for mark in marks if mark.name in ATTRIBUTES), "")
+    name = parts.name or part
+    variable = Variable(
+        work.word(parts.name) if parts.name is not None else "",
+        "attribute" if attribute else "parameter",
+        kind if kind.space or kind == UNKNOWN else replace(kind, space="thread"),
+        work.spot(name),
+        attribute=attribute,
+        constant=typing.is_constant(work, part, parts, kind),
+        target=typing.target(work, part, parts),
+    )
+    if variable.name:
+        work.declare(variable.name, variable)
+    return variable
+
+
+def named_lambda(work: Lowering, name: SyntaxNode, part: SyntaxNode) -> list[Statement]:
+    """A lambda that a variable holds, as a function that uses the variables around it."""
+    captures, declarator, body = (part.get(r) for r in ("captures", "declarator", "body"))
+    if body is None or captures is None or work.words(captures) not in ("[&]", "[]"):
+        variable = Variable(work.word(name), "local", UNKNOWN, work.spot(name), loops=work.loops)
+        work.declare(variable.name, variable)
+        return [Declare(variable, work.expression(part), work.spot(part))]
+    work.scopes.append({})
+    parameters, defaults = _parameters(work, declarator)
+    outer, work.loops = work.loops, 0
+    blocks = [found for found in work.statement(body) if isinstance(found, Block)]
+    work.loops = outer
+    work.scopes.pop()
+    result = _lambda_result(work, declarator, blocks)
+    function = MetalFunction(
+        work.word(name), parameters, (), result, work.spot(name), False, defaults, None, blocks
+    )
+    work.declare(function.name, (function,))
+    return []
+
+
+def _lambda_result(work: Lowering, declarator: SyntaxNode | None, blocks: list[Block]) -> Type:
+    """The written result, else the type of the last ``return``."""
+    written = None if declarator is None else declarator.get("type")
+    for child in [] if declarator is None else declarator.inner:
+        if child.kind == "trailing_return_type" and child.inner:
+            written = child.inner[0]
+    if written is not None:
+        return typing.descriptor_type(work, written)
+    last = blocks[0].statements[-1] if blocks and blocks[0].statements else None
+    if isinstance(last, Return) and last.value is not None:
+        return value(last.value.type)
+    return UNKNOWN if last is None or not isinstance(last, Return) else VOID
+
 
 _TYPES_WITH_BODY = frozenset(
     {"struct_specifier", "class_specifier", "union_specifier", "enum_specifier"}
@@ -235,3 +420,108 @@ def enumeration(work: Lowering, part: SyntaxNode) -> list[Statement]:
             work.declare(f"{prefix}::{variable.name}", variable)
         found.append(Declare(variable, value, work.spot(item)))
     return found
+
+
+_MEMBERS = frozenset({"field_declaration", "function_definition", "declaration"})
+_STATEMENTS = frozenset(
+    {
+        "alias_declaration",
+        "type_definition",
+        "enum_specifier",
+        "access_specifier",
+        "static_assert_declaration",
+        "using_declaration",
+        "preproc_if",
+        "preproc_ifdef",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """A method that is made when all fields are known."""
+
+    part: SyntaxNode
+    declarator: Declarator
+    template: tuple[Variable, ...]
+    scope: dict[str, Meaning]
+
+
+def structure(work: Lowering, part: SyntaxNode) -> list[Statement]:
+    """A struct inside a function."""
+    define_struct(work, part, ())
+    return []
+
+
+def define_struct(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
+    """A struct; one without a body only declares its name."""
+    name, body = part.get("name"), part.get("body")
+    if name is None or name.kind != "type_identifier":
+        work.problem(part, "a struct without a plain name")
+        return
+    word = work.word(name)
+    work.declare(word, Type(word))
+    if body is None:
+        return
+    if part.has("base_class_clause"):
+        work.problem(part, "a struct with a base")
+    scope: dict[str, Meaning] = dict(work.templates[-1]) if work.templates else {}
+    fields: list[Variable] = []
+    pending: list[_Method] = []
+    work.scopes.append(scope)
+    for item in body.inner:
+        _member(work, item, word, fields, pending)
+    work.scopes.pop()
+    methods: dict[str, tuple[MetalFunction, ...]] = {}
+    struct = Struct(word, tuple(fields), template, methods, work.spot(name))
+    work.structs[word] = struct
+    owner = Variable("this", "parameter", Type(word, space="thread", reference=True), struct.spot)
+    scope |= {field.name: Field(owner, field) for field in fields}
+    for method in pending:
+        work.templates.append(method.scope)
+        function = make_function(
+            work, method.part, method.declarator, method.template, owner, scope
+        )
+        work.templates.pop()
+        methods[function.name] = (*methods.get(function.name, ()), function)
+    # They call each other by their bare names.
+    scope |= {called: found for called, found in methods.items() if called != word}
+
+
+def _member(
+    work: Lowering, item: SyntaxNode, struct: str, fields: list[Variable], pending: list[_Method]
+) -> None:
+    template: tuple[Variable, ...] = ()
+    scope: dict[str, Meaning] = {}
+    parameters = item.get("parameters")
+    if item.kind == "template_declaration" and parameters is not None and item.inner:
+        work.scopes.append(scope)
+        template = tuple(template_parameter(work, p) for p in parameters.inner)
+        work.scopes.pop()
+        item = item.inner[-1]
+    if item.kind in _STATEMENTS:
+        work.statement(item)
+        return
+    if item.kind not in _MEMBERS:
+        work.problem(item, f"not understood in a struct: {item.kind.replace('_', ' ').lower()}")
+        return
+    static = any(work.word(child) == "static" for child in item.parts if "storage" in child.kind)
+    for declarator in item.all("declarator"):
+        parts = unpack(declarator)
+        if parts.name is None:
+            continue
+        if parts.function is not None:
+            pending.append(_Method(item, parts, template, scope))
+        elif static:
+            _static(work, item, struct, parts)
+        else:
+            kind = typing.shaped(work, typing.written_type(work, item), parts)
+            spot = work.spot(parts.name)
+            fields.append(Variable(work.word(parts.name), "field", kind, spot))
+
+
+def _static(work: Lowering, item: SyntaxNode, struct: str, parts: Declarator) -> None:
+    """A constant of a struct: methods see it by its name, others through the struct."""
+    found = declared(work, item, parts, item.get("default_value"), item)
+    work.constants.append(found)
+    work.scopes[0][f"{struct}::{found.variable.name}"] = found.variable

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Expression
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
 
     Rule = Callable[[Lowering, SyntaxNode], Expression]
 

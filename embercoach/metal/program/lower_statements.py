@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program import lower_declarations
-from embercoach.metal.program.lower_structs import structure
+from embercoach.metal.program.lower_declarations import structure
 from embercoach.metal.program.nodes import (
     Block,
     Case,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.program.lowering_state import Lowering
     from embercoach.metal.program.nodes import Expression, LoopKind, Statement
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
 
     Rule = Callable[[Lowering, SyntaxNode], list[Statement]]
 

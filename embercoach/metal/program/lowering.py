@@ -7,14 +7,15 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from embercoach.metal.preprocessor.preprocessing import Expanded, preprocess
-from embercoach.metal.program import (
-    lower_expressions,
-    lower_functions,
-    lower_statements,
-    lower_units,
-)
+from embercoach.metal.preprocessor import Expanded, preprocess
+from embercoach.metal.program import lower_declarations, lower_expressions, lower_statements
+from embercoach.metal.program.declarators import unpack
 from embercoach.metal.program.folding import fold_int
+from embercoach.metal.program.lower_declarations import (
+    define_struct,
+    make_function,
+    template_parameter,
+)
 from embercoach.metal.program.lowering_state import (
     DeepTextError,
     Lowering,
@@ -22,17 +23,92 @@ from embercoach.metal.program.lowering_state import (
     Rules,
     SignatureNames,
 )
-from embercoach.metal.program.nodes import Block, Evaluate, Opaque, Program, Spot
+from embercoach.metal.program.nodes import Block, Declare, Evaluate, Opaque, Program, Spot
 from embercoach.metal.program.texts import Parsed
+from embercoach.metal.program.types import UNKNOWN
 from embercoach.metal.text_facts import TextSpan
 from embercoach.metal.work_budget import STEPS_A_TOKEN, TOO_DEEP, TOO_INTRICATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from embercoach.metal.program.nodes import Text
+    from embercoach.metal.program.nodes import Text, Variable
+    from embercoach.metal.program.texts import SyntaxNode
 
 __all__ = ["SignatureNames", "lower_body", "lower_unit"]
+
+
+def unit(work: Lowering, parts: Iterable[SyntaxNode]) -> None:
+    """Lower the declarations at file scope."""
+    for part in parts:
+        _item(work, part, ())
+
+
+def _item(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
+    kind = part.kind
+    if kind == "function_definition":
+        _define(work, part, template)
+    elif kind == "declaration":
+        _declare(work, part, template)
+    elif kind == "template_declaration":
+        _template(work, part)
+    elif kind in ("struct_specifier", "class_specifier"):
+        define_struct(work, part, template)
+    elif kind == "namespace_definition":
+        _namespace(work, part)
+    elif kind in ("linkage_specification", "declaration_list"):
+        unit(work, part.inner)
+    elif kind not in ("template_instantiation", "namespace_alias_definition"):
+        work.constants += [found for found in work.statement(part) if isinstance(found, Declare)]
+
+
+def _namespace(work: Lowering, part: SyntaxNode) -> None:
+    """Lower a namespace; its names are found without it, too: using-directives may bring them."""
+    name, body = part.get("name"), part.get("body")
+    if name is not None:
+        work.namespaces.add(work.words(name))
+    if body is not None:
+        unit(work, body.inner)
+
+
+def _template(work: Lowering, part: SyntaxNode) -> None:
+    parameters = part.get("parameters")
+    inner = part.inner[-1] if part.inner else None
+    if parameters is None or inner is None:
+        work.problem(part, "not understood: a template")
+        return
+    work.scopes.append({})
+    template = tuple(template_parameter(work, p) for p in parameters.inner)
+    scope = work.scopes.pop()
+    if inner.kind == "alias_declaration":
+        name = inner.get("name")
+        if name is not None:
+            work.declare(work.word(name), UNKNOWN)
+        return
+    work.templates.append(scope)
+    _item(work, inner, template)
+    work.templates.pop()
+
+
+def _declare(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
+    """A declaration at file scope: constants, and functions without their bodies."""
+    for declarator in part.all("declarator"):
+        parts = unpack(declarator)
+        if parts.function is not None and parts.name is not None:
+            make_function(work, part, parts, template)
+            return
+    work.constants += [
+        found for found in lower_declarations.declaration(work, part) if isinstance(found, Declare)
+    ]
+
+
+def _define(work: Lowering, part: SyntaxNode, template: tuple[Variable, ...]) -> None:
+    parts = unpack(part.get("declarator"))
+    if parts.name is None or parts.function is None:
+        # An operator, a constructor out of its struct, a conversion: nothing calls it by name.
+        return
+    make_function(work, part, parts, template)
+
 
 _Lowered = TypeVar("_Lowered")
 # How often one text is read, and how many characters of it are, all together; each may be twice,
@@ -40,7 +116,7 @@ _Lowered = TypeVar("_Lowered")
 _MAX_READINGS = 31
 _MAX_READ = 60_000
 _RULES = Rules(
-    lower_expressions.expression, lower_statements.statement, lower_functions.named_lambda
+    lower_expressions.expression, lower_statements.statement, lower_declarations.named_lambda
 )
 
 
@@ -101,7 +177,7 @@ def _unit(text: str, kind: Text) -> Lowering | _Unread:
     def lower(parsed: Parsed) -> Lowering:
         work = Lowering(parsed, _RULES)
         work.problems += parsed.problems
-        lower_units.unit(work, parsed.tree.inner)
+        unit(work, parsed.tree.inner)
         _finish(work)
         return work
 

@@ -14,7 +14,6 @@ from embercoach.metal.contract import (
     shape_names,
 )
 from embercoach.metal.msl_names import is_known
-from embercoach.metal.program.library_types import constant_type
 from embercoach.metal.program.nodes import (
     Declare,
     MetalFunction,
@@ -25,7 +24,7 @@ from embercoach.metal.program.nodes import (
     Struct,
     Variable,
 )
-from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type
+from embercoach.metal.program.types import BOOL, INT, LONG, NAMED, UNKNOWN, Type, constant_type
 from embercoach.metal.unknown_numbers import is_unknown_integer, is_unknown_number
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
     from embercoach.metal.contract import KernelArguments
     from embercoach.metal.program.nodes import Expression, Statement, VariableKind
-    from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import Parsed, SyntaxNode
 
 # Nested expressions and statements that are followed; Python's stack is finite.
 _MAX_NESTING = 120

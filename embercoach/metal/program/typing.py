@@ -13,7 +13,7 @@ from embercoach.metal.program.types import NAMED, UNKNOWN, Type, value
 if TYPE_CHECKING:
     from embercoach.metal.program.declarators import Declarator
     from embercoach.metal.program.lowering_state import Lowering
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
 
 
 def _is_fixed(work: Lowering, declarator: Declarator) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embercoach.metal.numerals import whole_number
+from embercoach.metal.numbers import whole_number
 from embercoach.metal.written.body import read_unit
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from embercoach.metal.grammar import LEXICAL
-from embercoach.metal.preprocessor.expansion import Macro, read_definition
-from embercoach.metal.preprocessor.tokens import tokens_of
-from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS
+from embercoach.metal.preprocessor import Macro, read_definition
+from embercoach.metal.syntax import ADDRESS_SPACES, ENTRY_QUALIFIERS, LEXICAL
+from embercoach.metal.tokens import tokens_of
 
 # The contents of a macro that vanishes without a trace for the grammar.
 _EMPTY_WORDS = (

@@ -18,15 +18,14 @@ from embercoach.metal.text_facts import (
     Use,
     WrittenCall,
 )
-from embercoach.metal.written import naming, specifiers
+from embercoach.metal.written import naming
 from embercoach.metal.written.naming import NameScope, Scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from embercoach.metal.program.declarators import Declarator
-    from embercoach.metal.program.texts import Parsed
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import Parsed, SyntaxNode
     from embercoach.metal.text_facts import DeclarationKind, DirectiveKind, UseKind
     from embercoach.metal.written.macros import Macros
 
@@ -115,7 +114,7 @@ class _Names:
             scope = NameScope(scope.depth + 1, scope, is_template, part in self._open)
             scope.names |= self._inside.get(part, {})
         if kind in naming.CONDITIONS:
-            quiet = quiet or not specifiers.is_include_guard(self.parsed, part)
+            quiet = quiet or not naming.is_include_guard(self.parsed, part)
         return _ResolutionContext(scope, nesting, quiet or part in self._quiet)
 
     def _followed(self, part: SyntaxNode) -> Sequence[SyntaxNode]:
@@ -181,7 +180,7 @@ class _Names:
         callee, arguments = part.get("function"), part.get("arguments")
         if callee is None or arguments is None:
             return
-        name, template = specifiers.callee_words(self.parsed, callee)
+        name, template = naming.callee_words(self.parsed, callee)
         self.found.calls.append(WrittenCall(name, template, self.parsed.place(part)))
         if callee.kind == "parenthesized_expression" and len(callee.inner) == 1:
             # (max)(a, b), or a cast: (half)(x)
@@ -223,7 +222,7 @@ class _Names:
             self._open.add(part)
 
     def _function(self, part: SyntaxNode, parts: Declarator) -> None:
-        made = specifiers.function(self.parsed, part, parts, member=part in self._members)
+        made = naming.function(self.parsed, part, parts, member=part in self._members)
         if made is not None and all(map(self.parsed.holds, parts.names)):
             self.found.functions.append(made)
 
@@ -249,7 +248,7 @@ class _Names:
         if name is not None and name.kind == "type_identifier":
             self._declare_name(name, "type", scope)
         if body is not None:
-            members = map(self.parsed.word, specifiers.member_names(body))
+            members = map(self.parsed.word, naming.member_names(body))
             self._inside[body] = {member: [(body.start, None)] for member in members}
             self._members.update(body.parts)
             if part.has("base_class_clause"):
@@ -335,7 +334,7 @@ class _Names:
             name=parsed.word(name),
             kind=kind,
             place=parsed.place(name),
-            type=specifiers.type_words(parsed, owner) if owner else "",
+            type=naming.type_words(parsed, owner) if owner else "",
             address_space=parsed.space(owner) if owner else None,
             pointer=parts.is_address if parts else False,
             dimensions=tuple(parsed.word(d) for d in parts.dimensions if d) if parts else (),

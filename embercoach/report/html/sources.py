@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from embercoach.files import is_inside, read_bytes
 from embercoach.finding import PlacedError
-from embercoach.metal.grammar import tree_of
 from embercoach.metal.keywords import KEYWORDS
+from embercoach.metal.syntax import tree_of
 from embercoach.notebooks import is_notebook
 from embercoach.report.excerpt import visible
 from embercoach.terminal_text import quoted

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from embercoach.metal.program.tree import SyntaxNode
+    from embercoach.metal.program.texts import SyntaxNode
     from embercoach.metal.written.body import MetalText
 
 _OPENING = ") {\n"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from embercoach.metal.program.declarators import unpack
-from embercoach.metal.program.tree import plain_tree
+from embercoach.metal.program.texts import plain_tree
 from embercoach.metal.syntax import walk
 
 if TYPE_CHECKING:

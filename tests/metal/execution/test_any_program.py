@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embercoach.checks.kernels.kernel_fill import unfilled
 from embercoach.metal.execution.events import Configuration
 from embercoach.metal.execution.follow import follow
-from embercoach.metal.inspections.stores import unfilled
 from tests.metal.execution.launching import configuration_of, program_of
 from tests.metal.inspections.trace_findings import reported
 from tests.simulator.suite.case import Case

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from embercoach.checks.launch.kernel_grid import ThreadValues
 from embercoach.metal.contract import Input, Output
 from embercoach.metal.inspections.output_uses import output_uses
 from embercoach.metal.inspections.parameter_uses import attribute_mismatches, parameter_uses
-from embercoach.metal.inspections.thread_values import ThreadValues
 from embercoach.metal.program.lowering import SignatureNames, lower_body
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from embercoach.checks.kernels.kernel_arrays import partial_reductions
+from embercoach.checks.kernels.kernel_barriers import divergences
+from embercoach.checks.kernels.kernel_fill import unfilled
+from embercoach.checks.kernels.kernel_outputs import crossings
+from embercoach.checks.kernels.kernel_races import races
 from embercoach.metal.execution.events import Access
-from embercoach.metal.inspections.barriers import divergences
-from embercoach.metal.inspections.crossings import crossings
-from embercoach.metal.inspections.races import races
-from embercoach.metal.inspections.reductions import partial_reductions
-from embercoach.metal.inspections.stores import unfilled
 from tests.metal.execution.launching import trace_of
 
 _LID = "uint lid = thread_position_in_threadgroup.x; uint i = thread_position_in_grid.x;\n"

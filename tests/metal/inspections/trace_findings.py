@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embercoach.metal.inspections.barriers import divergences
+from embercoach.checks.kernels.kernel_arrays import partial_reductions
+from embercoach.checks.kernels.kernel_barriers import divergences
+from embercoach.checks.kernels.kernel_fill import overlaps
+from embercoach.checks.kernels.kernel_outputs import crossings
+from embercoach.checks.kernels.kernel_races import races
 from embercoach.metal.inspections.bounds import outside
-from embercoach.metal.inspections.crossings import crossings
-from embercoach.metal.inspections.races import races
-from embercoach.metal.inspections.reductions import partial_reductions
-from embercoach.metal.inspections.stores import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

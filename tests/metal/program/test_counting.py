@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embercoach.metal.program.counting import Counter, counter_of
 from embercoach.metal.program.lowering import lower_body
 from embercoach.metal.program.nodes import Loop
-from embercoach.metal.program.walk import below, known_values
+from embercoach.metal.program.walk import Counter, below, counter_of, known_values
 
 COMPARED = {
     "<": operator.lt,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embercoach.metal.preprocessor.tokens import tokens_of
 from embercoach.metal.program import lowering, nodes
 from embercoach.metal.program.lowering import lower_body, lower_unit
+from embercoach.metal.tokens import tokens_of
 from tests.metal.program.rendering import NAMES
 from tests.metal.program.test_lowering import HEADER
 

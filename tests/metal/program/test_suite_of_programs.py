@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embercoach.metal.inspections.input_writes import input_writes
-from embercoach.metal.inspections.memory_use import threadgroup_arrays, total
-from embercoach.metal.inspections.precision import half_sums, promotions
-from embercoach.metal.inspections.unsigned import settled_comparisons, wrapped_indices
+from embercoach.checks.kernels.kernel_index import settled_comparisons, wrapped_indices
+from embercoach.checks.kernels.kernel_memory import threadgroup_arrays, total
+from embercoach.checks.kernels.kernel_precision import half_sums, promotions
+from embercoach.checks.kernels.kernel_writes import input_writes
 from embercoach.metal.program.walk import known_values
 from embercoach.metal.written.body import read_body, read_unit
 from tests.metal.execution.launching import program_of

@@ -1,0 +1,286 @@
+"""HOST-COPY and TORCH-KERNEL-004: PyTorch extensions that only launch kernels, or copy to do so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalReport
+from embercoach.checks.registry import check
+from embercoach.metal.written.embedded import embedded_units
+from embercoach.terminal_text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+    from embercoach.metal.objective_c import ObjectiveC
+    from embercoach.metal.syntax import Syntax
+
+TORCH = ("torch/", "ATen/", "c10/")
+TENSORS = frozenset({"torch::Tensor", "at::Tensor"})
+POINTERS = frozenset({"data_ptr", "mutable_data_ptr", "const_data_ptr"})
+COPIES = frozenset({"memcpy", "std::memcpy", "memmove", "std::memmove"})
+OWN_BUFFER = "Bind the tensor's own buffer: `__builtin_bit_cast(id<MTLBuffer>, t.storage().data())`"
+OWN_OUTPUT = "Allocate the output on the GPU (`torch::empty_like`), and bind its own buffer"
+#: Characters of a tensor's expression in a message.
+MOST_QUOTED = 30
+#: Variables followed from a pointer to its tensor.
+STEPS = 3
+
+
+@check("HOST-COPY-001", "HOST-COPY-002", "HOST-COPY-003")
+def host_copies(file: ObjectiveC) -> Iterator[MetalReport]:
+    """The copies of a PyTorch extension; nothing in other files."""
+    if uses_torch(file.syntax):
+        yield from _Host(file).reports()
+
+
+def uses_torch(syntax: Syntax) -> bool:
+    """Test whether a file includes PyTorch, or uses its tensors through another header."""
+    for node in syntax.nodes:
+        if node.type in ("preproc_include", "preproc_call"):
+            words = syntax.words(node)
+            if words.startswith(("#include", "#import")) and any(t in words for t in TORCH):
+                return True
+        elif node.type == "qualified_identifier" and syntax.words(node) in TENSORS:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor whose address is taken; ``by_cpu`` if ``.cpu()`` made it."""
+
+    name: str
+    by_cpu: bool
+
+
+class _Host:
+    """The host code of one file."""
+
+    def __init__(self, file: ObjectiveC) -> None:
+        self.file = file
+        self.syntax = file.syntax
+        nodes = file.syntax.nodes
+        self.functions = [n for n in nodes if n.type == "function_definition"]
+        self.scopes = [n for n in nodes if n.type in ("function_definition", "lambda_expression")]
+        self.values: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.type == "init_declarator":
+                self.values.setdefault(self._declared(node), []).append(node)
+        self.contents = {m.start for m in file.messages if m.selector == "contents"}
+
+    def reports(self) -> Iterator[MetalReport]:
+        """The copies and synchronizations of the file."""
+        yield from self._new_buffers()
+        for node in self.syntax.nodes:
+            if node.type == "call_expression":
+                yield from self._memory_copies(node)
+                yield from self._blobs(node)
+        yield from self._waits()
+
+    def _new_buffers(self) -> Iterator[MetalReport]:
+        for message in self.file.messages:
+            if not message.selector.startswith("newBufferWithBytes:"):
+                continue
+            argument = self._node(*message.arguments[0])
+            tensor = argument and self._tensor(argument)
+            if tensor is not None:
+                yield self._copied_in(tensor, "newBufferWithBytes", message.start, message.end)
+
+    def _copied_in(self, tensor: _Tensor, copy: str, start: int, end: int) -> MetalReport:
+        how = "once more after `.cpu()`" if tensor.by_cpu else "in every call"
+        message = f"`{copy}` copies the tensor `{_shown(tensor)}` {how}"
+        return self._report("HOST-COPY-001", start, end, message, OWN_BUFFER)
+
+    def _memory_copies(self, call: Node) -> Iterator[MetalReport]:
+        arguments = self._arguments(call, COPIES)
+        if len(arguments) != 3:
+            return
+        target, source = arguments[:2]
+        if self._is_contents(source):
+            tensor = self._tensor(target)
+            if tensor is not None:
+                message = f"`memcpy` copies the result to the host, into `{_shown(tensor)}`"
+                start, end = call.start_byte, call.end_byte
+                yield self._report("HOST-COPY-002", start, end, message, OWN_OUTPUT)
+        elif self._is_contents(target):
+            tensor = self._tensor(source)
+            if tensor is not None:
+                yield self._copied_in(tensor, "memcpy", call.start_byte, call.end_byte)
+
+    def _blobs(self, call: Node) -> Iterator[MetalReport]:
+        """``torch::from_blob([buffer contents], ...)`` that is cloned or moved afterwards."""
+        arguments = self._arguments(call, frozenset({"torch::from_blob", "at::from_blob"}))
+        if not arguments or not self._is_contents(arguments[0]) or not self._is_cloned(call):
+            return
+        yield self._report(
+            "HOST-COPY-002",
+            call.start_byte,
+            call.end_byte,
+            "`from_blob` copies the result to the host, into a tensor on the CPU",
+            OWN_OUTPUT,
+        )
+
+    def _is_cloned(self, call: Node) -> bool:
+        parent = self.syntax.parent(call)
+        if parent is not None and parent.type == "field_expression":
+            return self._field(parent) in ("clone", "to")
+        if parent is None or parent.type != "init_declarator":
+            return False
+        name = self._declared(parent)
+        function = self._enclosing(self.functions, call.start_byte)
+        for node in self.syntax.nodes:
+            if node.type != "field_expression" or self._field(node) not in ("clone", "to"):
+                continue
+            argument = node.child_by_field_name("argument")
+            inside = self._enclosing(self.functions, node.start_byte) is function
+            if inside and argument is not None and self.syntax.words(argument) == name:
+                return True
+        return False
+
+    def _waits(self) -> Iterator[MetalReport]:
+        for message in self.file.messages:
+            if message.selector != "waitUntilCompleted":
+                continue
+            scope = self._enclosing(self.scopes, message.start)
+            if scope is None or not self._dispatches(scope) or self._reads_back(scope):
+                continue
+            yield self._report(
+                "HOST-COPY-003",
+                message.start,
+                message.end,
+                "`waitUntilCompleted` synchronizes with the GPU in every call",
+                "Encode into `torch::mps::get_command_buffer()`, end with `torch::mps::commit()`",
+            )
+
+    def _dispatches(self, scope: Node) -> bool:
+        return any(
+            message.selector.startswith(("dispatchThreads:", "dispatchThreadgroups:"))
+            and scope.start_byte <= message.start < scope.end_byte
+            for message in self.file.messages
+        )
+
+    def _reads_back(self, scope: Node) -> bool:
+        """Test whether the host reads a buffer in the same function: then it must synchronize."""
+        if any(scope.start_byte <= start < scope.end_byte for start in self.contents):
+            return True
+        return any(
+            node.type == "field_expression" and self._field(node) == "contents"
+            for node in _below(scope)
+        )
+
+    def _tensor(self, node: Node, steps: int = STEPS) -> _Tensor | None:
+        """The tensor whose address is taken, directly or through variables."""
+        for inner in _below(node):
+            if inner.type == "call_expression":
+                field = inner.child_by_field_name("function")
+                if field is None or field.type != "field_expression":
+                    continue
+                owner = field.child_by_field_name("argument")
+                if self._field(field) in POINTERS and owner is not None:
+                    name = " ".join(self.syntax.words(owner).split())
+                    return _Tensor(name, self._is_by_cpu(owner))
+        value = self._value(node) if steps else None
+        return None if value is None else self._tensor(value, steps - 1)
+
+    def _is_by_cpu(self, node: Node, steps: int = STEPS) -> bool:
+        for inner in _below(node):
+            if inner.type == "field_expression" and self._field(inner) == "cpu":
+                return True
+            if inner.type == "qualified_identifier" and self.syntax.words(inner).endswith("kCPU"):
+                return True
+        value = self._value(node) if steps else None
+        return value is not None and self._is_by_cpu(value, steps - 1)
+
+    def _is_contents(self, node: Node, steps: int = STEPS) -> bool:
+        for inner in _below(node):
+            if inner.start_byte in self.contents:
+                return True
+            if inner.type == "field_expression" and self._field(inner) == "contents":
+                return True
+        value = self._value(node) if steps else None
+        return value is not None and self._is_contents(value, steps - 1)
+
+    def _value(self, node: Node) -> Node | None:
+        """The value of a variable's last declaration before its use in the same function."""
+        while node.type in ("cast_expression", "parenthesized_expression"):
+            inner = node.child_by_field_name("value") or next(iter(node.named_children), None)
+            if inner is None:
+                return None
+            node = inner
+        if node.type != "identifier":
+            return None
+        function = self._enclosing(self.functions, node.start_byte)
+        for declarator in reversed(self.values.get(self.syntax.words(node), [])):
+            start = declarator.start_byte
+            if start < node.start_byte and self._enclosing(self.functions, start) is function:
+                return declarator.child_by_field_name("value")
+        return None
+
+    def _declared(self, declarator: Node) -> str:
+        name = declarator.child_by_field_name("declarator")
+        return "" if name is None else self.syntax.words(name).lstrip("*& ")
+
+    def _arguments(self, call: Node, names: frozenset[str]) -> list[Node]:
+        callee = call.child_by_field_name("function")
+        arguments = call.child_by_field_name("arguments")
+        if callee is None or arguments is None or self.syntax.words(callee) not in names:
+            return []
+        return [child for child in arguments.named_children if child.type != "comment"]
+
+    def _field(self, node: Node) -> str:
+        field = node.child_by_field_name("field")
+        if field is not None and field.type == "template_method":
+            field = field.child_by_field_name("name")
+        return "" if field is None else self.syntax.words(field)
+
+    def _node(self, start: int, end: int) -> Node | None:
+        """The node of a range of bytes."""
+        return self.syntax.root.descendant_for_byte_range(start, max(end - 1, start))
+
+    def _enclosing(self, nodes: list[Node], byte: int) -> Node | None:
+        """The innermost of the nodes that contain a byte."""
+        around = [node for node in nodes if node.start_byte <= byte < node.end_byte]
+        return around[-1] if around else None
+
+    def _report(self, code: str, start: int, end: int, what: str, advice: str) -> MetalReport:
+        return MetalReport(code, self.syntax.stretch(start, end), what, advice)
+
+
+def _shown(tensor: _Tensor) -> str:
+    return quoted(tensor.name, MOST_QUOTED)
+
+
+def _below(node: Node) -> Iterator[Node]:
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(current.children)
+
+
+#: Prefixes of classes whose operations a shader does not replace.
+_OTHER_WORK = ("MPSGraph", "MPSMatrix", "MPSNDArray", "MPSCNN", "MPSImage", "MTLBlit", "MTLTexture")
+
+
+@check("TORCH-KERNEL-004")
+def only_launches(file: ObjectiveC) -> Iterator[MetalReport]:
+    """``[device newLibraryWithSource:...]`` of text in the file, and launches of its kernels."""
+    compiled = [m for m in file.messages if m.selector.startswith("newLibraryWithSource:")]
+    launches = [m for m in file.messages if m.selector.startswith("dispatchThread")]
+    if len(compiled) != 1 or not launches or not uses_torch(file.syntax):
+        return
+    names = (file.syntax.words(n) for n in file.syntax.nodes if n.type.endswith("identifier"))
+    if any(name.startswith(_OTHER_WORK) for name in names):
+        return
+    if any(True for _ in embedded_units(file)):
+        message = compiled[0]
+        yield MetalReport(
+            "TORCH-KERNEL-004",
+            file.syntax.stretch(message.start, message.end),
+            "this extension only launches kernels, which PyTorch can do without C++",
+            "Pass the source to `torch.mps.compile_shader` in Python, and launch its kernels there",
+        )

@@ -1,0 +1,278 @@
+"""KERNEL-PERF: operations that make a correct kernel slow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.kernel_plans import values_of
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport, once_at_each_start
+from embercoach.checks.registry import check
+from embercoach.metal.program.folding import fold
+from embercoach.metal.program.nodes import (
+    Assign,
+    Binary,
+    Call,
+    Declare,
+    Index,
+    OpaqueExpression,
+)
+from embercoach.metal.program.types import is_integer
+from embercoach.metal.program.walk import (
+    base,
+    below,
+    bodies,
+    changed,
+    counter_of,
+    has_loops,
+    loops,
+    mentioned,
+    with_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.nodes import Expression, Loop, Program, Spot, Variable
+    from embercoach.metal.program.walk import Node, Values
+
+#: Loops that turn fewer times cost little, and a compiler unrolls them.
+FEW_TURNS = 8
+#: Loops that a compiler may unroll, so that their counters are constants.
+MOST_UNROLLED = 64
+#: Smaller arrays may be kept in registers by a chain of selections.
+SMALL_ARRAY = 8
+_RUNTIME = frozenset({"input", "metadata", "attribute", "parameter"})
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDivision:
+    """A division or remainder of integers in a loop, by what the compiler does not know.
+
+    Attributes:
+        divisor: what the divisor stems from.
+    """
+
+    divisor: Variable
+    spot: Spot
+
+
+def divisions(program: Program, values: Values) -> Iterator[SlowDivision]:
+    """Integer divisions in innermost loops by a size, once for each loop and size.
+
+    The divisor stays the same while the loop turns. If the dividend does too, the compiler divides
+    once, before the loop: that is left out.
+    """
+    given = _given(program)
+    for body in bodies(program):
+        origins = _origins(body)
+        reported: set[tuple[Loop, Variable]] = set()
+        for node, path in with_path(body):
+            divided = _divided(node)
+            around = loops(path)
+            if divided is None or not around or has_loops(around[-1]):
+                continue
+            dividend, divisor = divided
+            loop = around[-1]
+            owner = _runtime(divisor, values, origins, given)
+            if owner is None or (loop, owner) in reported or _is_short(loop, values):
+                continue
+            moving = changed(loop)
+            if mentioned(dividend) & moving and not mentioned(divisor) & moving:
+                reported.add((loop, owner))
+                yield SlowDivision(owner, node.spot)
+
+
+def _given(program: Program) -> frozenset[Variable]:
+    """The values that a launch passes; arguments of helper functions may be constants."""
+    return frozenset(v for v in program.variables.values() if v.kind in _RUNTIME)
+
+
+def _is_short(loop: Loop, values: Values) -> bool:
+    counter = counter_of(loop, values)
+    return counter is not None and counter.trips is not None and counter.trips < FEW_TURNS
+
+
+def _divided(node: Node) -> tuple[Expression, Expression] | None:
+    """Dividend and divisor of a division of integers."""
+    if isinstance(node, Assign) and node.operator in ("/=", "%="):
+        sides = (node.target, node.value)
+    elif isinstance(node, Binary) and node.operator in ("/", "%"):
+        sides = (node.left, node.right)
+    else:
+        return None
+    whole = all(is_integer(side.type) and side.type.width == 1 for side in sides)
+    return sides if whole else None
+
+
+def _origins(body: Node) -> dict[Variable, Expression | None]:
+    """The one value that each local variable has, None for those that have several."""
+    found: dict[Variable, Expression | None] = {}
+    for node in below(body):
+        if isinstance(node, Declare):
+            found[node.variable] = node.initial if node.variable not in found else None
+        elif isinstance(node, Assign):
+            variable = base(node.target)
+            if variable is not None:
+                found[variable] = None
+    return found
+
+
+def _runtime(
+    divisor: Expression,
+    values: Values,
+    origins: dict[Variable, Expression | None],
+    given: frozenset[Variable],
+) -> Variable | None:
+    """The variable of the launch that a divisor certainly stems from."""
+    if fold(divisor, values) is not None:
+        return None
+    pending, seen = [divisor], set()
+    while pending:
+        current = pending.pop()
+        if any(isinstance(inner, (Call, OpaqueExpression)) for inner in below(current)):
+            return None
+        for variable in sorted(mentioned(current), key=lambda v: v.spot.place.start):
+            if variable in given:
+                return variable
+            initial = origins.get(variable)
+            if variable.kind != "local" or initial is None:
+                return None
+            if variable not in seen:
+                seen.add(variable)
+                pending.append(initial)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicIndex:
+    """A private array that is indexed by what is not known when the kernel is compiled."""
+
+    array: Variable
+    by: Variable
+    spot: Spot
+
+
+def dynamic_indices(program: Program, values: Values) -> Iterator[DynamicIndex]:
+    """Such indices of arrays that are written in the kernel, each array once."""
+    given = _given(program)
+    for body in bodies(program):
+        reported: set[Variable] = set()
+        origins = _origins(body)
+        for node, path in with_path(body):
+            array = base(node) if isinstance(node, Index) else None
+            if array is None or array in reported or not _is_private(array):
+                continue
+            assert isinstance(node, Index)
+            fixed = {
+                counter.variable
+                for loop in loops(path)
+                if (counter := counter_of(loop, values)) is not None
+                and counter.trips is not None
+                and counter.trips <= MOST_UNROLLED
+            }
+            turning = _turning(loops(path), values, origins, given)
+            by = _dynamic(node.index, values, origins, fixed, given | turning.keys())
+            by = by if by is None else turning.get(by, by)
+            if by is not None:
+                reported.add(array)
+                yield DynamicIndex(array, by, node.spot)
+
+
+def _turning(
+    around: tuple[Loop, ...],
+    values: Values,
+    origins: dict[Variable, Expression | None],
+    given: frozenset[Variable],
+) -> dict[Variable, Variable]:
+    """Counters of loops that turn as often as the launch says, with what it says it by."""
+    found: dict[Variable, Variable] = {}
+    for loop in around:
+        counter = counter_of(loop, values)
+        if counter is None or counter.trips is not None or not isinstance(loop.condition, Binary):
+            continue
+        sides = (loop.condition.left, loop.condition.right)
+        bounds = [side for side in sides if counter.variable not in mentioned(side)]
+        owner = _runtime(bounds[0], values, origins, given) if len(bounds) == 1 else None
+        if owner is not None:
+            found[counter.variable] = owner
+    return found
+
+
+def _is_private(variable: Variable) -> bool:
+    kind = variable.type
+    if variable.kind != "local" or variable.constant or kind.pointer or kind.reference:
+        return False
+    sizes = [size for size in kind.dimensions if size is not None]
+    elements = 1
+    for size in sizes:
+        elements *= size
+    known = bool(sizes) and len(sizes) == len(kind.dimensions)
+    return known and elements >= SMALL_ARRAY and kind.space in (None, "thread")
+
+
+def _dynamic(
+    index: Expression,
+    values: Values,
+    origins: dict[Variable, Expression | None],
+    fixed: set[Variable],
+    given: frozenset[Variable],
+) -> Variable | None:
+    """A variable that makes an index unknown to the compiler for certain."""
+    pending, seen = [index], set()
+    while pending:
+        current = pending.pop()
+        for variable in mentioned(current):
+            if variable in seen or variable in fixed or variable in values:
+                continue
+            seen.add(variable)
+            if variable in given:
+                return variable
+            initial = origins.get(variable)
+            if variable.kind == "local" and initial is not None:
+                pending.append(initial)
+    return None
+
+
+DIVISION = "KERNEL-PERF-001"
+ARRAY = "KERNEL-PERF-002"
+
+
+@check(DIVISION)
+def divisions_in_loops(code: MetalCode) -> Iterator[MetalReport]:
+    """Integer divisions by sizes, in innermost loops."""
+    if not {"/", "%"} & set(code.text.text + code.header.text):
+        return
+
+    yield from once_at_each_start(
+        _of_division(found)
+        for kernel in code.kernels
+        for found in divisions(kernel.own, values_of(kernel))
+    )
+
+
+def _of_division(found: SlowDivision) -> MetalReport:
+    return MetalReport(
+        DIVISION,
+        found.spot.place,
+        f"integer division by a value from `{found.divisor.name}` in an inner loop",
+        "Update quotient and remainder in the loop, or make the divisor a template argument",
+        found.spot.text,
+    )
+
+
+@check(ARRAY)
+def dynamic_arrays(code: MetalCode) -> Iterator[MetalReport]:
+    """Private arrays whose index is known at run time only."""
+    if "[" not in code.text.text:
+        return
+
+    for kernel in code.kernels:
+        for found in dynamic_indices(kernel.own, values_of(kernel)):
+            yield MetalReport(
+                ARRAY,
+                found.spot.place,
+                f"dynamic index into private array `{found.array.name}`, by `{found.by.name}`",
+                "Use constant loop bounds or threadgroup memory; put fixed tables into `constant`",
+                found.spot.text,
+            )

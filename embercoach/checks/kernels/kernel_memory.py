@@ -1,0 +1,179 @@
+"""KERNEL-MEMORY: threadgroup memory and arrays that Metal refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.analysis.values.strings import ANYTHING
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
+from embercoach.metal import hazards
+from embercoach.metal.contract import ATTRIBUTES, MAX_THREADGROUP_BYTES
+from embercoach.metal.program.nodes import Declare
+from embercoach.metal.program.types import size_of
+from embercoach.metal.program.walk import below, children, mentioned
+from embercoach.terminal_text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.checks.programs.metal_checks import MetalKernel
+    from embercoach.metal.program.nodes import Program, Text, Variable
+    from embercoach.metal.program.walk import Node
+    from embercoach.metal.text_facts import Declaration, SizeName, WrittenFunction
+    from embercoach.metal.written.body import MetalText
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadgroupArray:
+    """A variable in threadgroup memory and its bytes."""
+
+    variable: Variable
+    bytes: int
+
+
+def threadgroup_arrays(program: Program) -> tuple[ThreadgroupArray, ...]:
+    """The threadgroup variables that occupy memory together, as far as sizes are known.
+
+    Unused ones take none. Of alternative scopes only the largest counts:
+    a compiler may give them the same memory.
+    """
+    if program.body is None:
+        return ()
+    return _taken(program.body, mentioned(program.body))
+
+
+def _taken(node: Node, used: frozenset[Variable]) -> tuple[ThreadgroupArray, ...]:
+    own: list[ThreadgroupArray] = []
+    most: tuple[ThreadgroupArray, ...] = ()
+    for child in children(node):
+        if isinstance(child, Declare):
+            kind = child.variable.type
+            size = size_of(kind)
+            shared = kind.space == "threadgroup" and not kind.pointer and not kind.reference
+            if shared and size is not None and child.variable in used:
+                own.append(ThreadgroupArray(child.variable, size))
+        elif any(isinstance(inner, Declare) for inner in below(child)):
+            inside = _taken(child, used)
+            most = max(most, inside, key=total)
+    return (*own, *most)
+
+
+def total(arrays: tuple[ThreadgroupArray, ...]) -> int:
+    """Bytes of several variables."""
+    return sum(array.bytes for array in arrays)
+
+
+TOO_MUCH = "KERNEL-MEMORY-001"
+ARRAY = "KERNEL-MEMORY-002"
+#: Characters of template arguments that a message shows.
+_MOST_ARGUMENTS = 32
+
+
+@check(TOO_MUCH)
+def threadgroup_memory(code: MetalCode) -> Iterator[MetalReport]:
+    """Threadgroup arrays that take more than there is."""
+    if not any("threadgroup" in text.text for text in (code.text, code.header)):
+        return
+
+    for kernel in code.kernels:
+        arrays = threadgroup_arrays(kernel.program)
+        if total(arrays) <= MAX_THREADGROUP_BYTES:
+            continue
+        largest = max(arrays, key=lambda array: array.bytes)
+        spot = largest.variable.spot
+        yield MetalReport(
+            TOO_MUCH,
+            spot.place,
+            f"{hazards.threadgroup_memory(total(arrays))}{_with(kernel)}",
+            "Use smaller tiles or half precision, or let two arrays share memory",
+            spot.text,
+        )
+
+
+def _with(kernel: MetalKernel) -> str:
+    """The template arguments of the launch that the sizes are of."""
+    values = kernel.configurations[0].template if kernel.configurations else {}
+    known = [f"{name} = {value}" for name, value in values.items() if value is not None]
+    return f" ({quoted(', '.join(known), _MOST_ARGUMENTS)})" if known else ""
+
+
+@check(ARRAY)
+def array_declarations(code: MetalCode) -> Iterator[MetalReport]:
+    """Arrays of variable length, and threadgroup variables where there can be none."""
+    runtime = _runtime_names(code)
+    texts: list[tuple[MetalText, Text | None]] = [(code.text, None)]
+    if not code.whole:
+        texts.append((code.header, "header"))
+    for text, name in texts:
+        if not text.parse_ok:
+            continue
+        yield from _variable_sizes(text, runtime, name)
+        yield from _initialized(text, name)
+        if name is not None or code.whole:
+            yield from _in_helpers(text, name)
+
+
+def _runtime_names(code: MetalCode) -> frozenset[str]:
+    """Names from outside a text that stand for what is known at run time only."""
+    buffers = frozenset(
+        name
+        for kernel in code.kernels
+        for name, variable in kernel.program.variables.items()
+        if variable.kind in ("input", "metadata", "output")
+    )
+    return buffers.union(() if code.whole else ATTRIBUTES)
+
+
+def _variable_sizes(
+    text: MetalText, runtime: frozenset[str], name: Text | None
+) -> Iterator[MetalReport]:
+    first_sizes: dict[Declaration, SizeName] = {}
+    for size in text.size_names:
+        # ``{piece}`` and then ``a[i] = 1;`` reads as the declaration of an array.
+        declared = size.array.type != ANYTHING
+        if declared and (not size.free or size.name in runtime):
+            first_sizes.setdefault(size.array, size)
+    for array, size in first_sizes.items():
+        yield MetalReport(
+            ARRAY,
+            size.place,
+            f"size of array `{array.name}` depends on run-time value `{size.name}`",
+            f"Make `{size.name}` a template argument or `constexpr`, or use the largest size",
+            name,
+        )
+
+
+def _initialized(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+    for array in text.threadgroup_arrays:
+        if array.value is not None:
+            yield MetalReport(
+                ARRAY,
+                array.place,
+                f"threadgroup variable `{array.name}` can't have an initializer",
+                "Let the threads write it, then wait at a `threadgroup_barrier`",
+                name,
+            )
+
+
+def _in_helpers(text: MetalText, name: Text | None) -> Iterator[MetalReport]:
+    for array in text.threadgroup_arrays:
+        helper = _helper_around(text, array)
+        if helper is not None:
+            yield MetalReport(
+                ARRAY,
+                array.place,
+                f"threadgroup variable `{array.name}` in `{helper.name}`, which is not a kernel",
+                "Declare it in the kernel, and pass a `threadgroup` pointer",
+                name,
+            )
+
+
+def _helper_around(text: MetalText, array: Declaration) -> WrittenFunction | None:
+    """The function that a variable is declared in, None if that is a kernel, or unclear."""
+    start = array.place.start
+    around = [f for f in text.functions if f.body and f.extent.start <= start < f.extent.end]
+    if not around or any(f.entry is not None for f in around):
+        return None
+    return around[-1]

@@ -1,0 +1,553 @@
+"""KERNEL-RACE-002 and KERNEL-BARRIER-003: races between threadgroups, which nothing orders."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd
+from typing import TYPE_CHECKING, TypeAlias
+
+from embercoach.checks.kernels.kernel_races import ACCESS, at_once, causes, is_sure, wrong_flags
+from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+from embercoach.metal import hazards
+from embercoach.metal.execution.conditions import Elsewhere, possible
+from embercoach.metal.execution.events import Access, Synchronization
+from embercoach.metal.execution.values import LANE, SIMD
+from embercoach.metal.inspections.footprints import (
+    comparable,
+    exclusive,
+    footprint,
+    footprint_of,
+    same_members,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from embercoach.checks.kernels.kernel_fill import Overlap
+    from embercoach.checks.kernels.kernel_races import Race
+    from embercoach.metal.execution.events import StepCount, Trace
+    from embercoach.metal.execution.values import LaneValue, UnknownNumber
+    from embercoach.metal.program.nodes import Spot, Variable
+
+#: The threadgroup's position with its factor, and the other unknowns.
+_Split: TypeAlias = "tuple[UnknownNumber | None, int, dict[UnknownNumber, int]]"
+#: The axis along which accesses race, and the distance of the threadgroups.
+Meeting: TypeAlias = "tuple[int, int]"
+_GROUPS = ("group.x", "group.y", "group.z")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The dependence of an access on the threadgroup along an axis.
+
+    Attributes:
+        split: what its index is made of, None where other threadgroups differ in an unknown.
+        position: the threadgroup's, as the index has it, or else a condition.
+        guarded: some unknown that depends on the threadgroup decides who is there.
+        settled: conditions say for certain where the threadgroup is, or nothing.
+        depends: a condition on the threadgroup's position decides who is there.
+        alike: the conditions say the same for all threads.
+        elements: the threads that touch each element.
+    """
+
+    access: Access
+    split: _Split | None
+    position: UnknownNumber | None
+    guarded: bool
+    settled: bool
+    depends: bool
+    alike: bool
+    elements: Mapping[int, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, access: Access, axis: int) -> Side:
+        """The dependence of an access on its threadgroup."""
+        return cls(
+            access,
+            _split(access.index, axis),
+            _position(access, axis),
+            _guarded(access, axis),
+            _is_settled(access, axis),
+            _depends(access, axis),
+            _is_alike(access),
+            footprint(access),
+        )
+
+    def by_residue(self, factor: int) -> Mapping[int, list[int]]:
+        """The elements by what is left of them when they are divided by a factor."""
+        access = self.access
+        return _residues(access.index.offsets, access.mask.lanes, access.width, factor)
+
+    @property
+    def of_axis(self) -> tuple[object, ...]:
+        """The part of the side that depends on the axis: a key of equal sides of an access."""
+        position, factor = (None, 0) if self.split is None else self.split[:2]
+        flags = (self.split is None, self.guarded, self.settled, self.depends)
+        return position, factor, self.position, flags
+
+
+@lru_cache(maxsize=512)
+def _residues(
+    offsets: int | tuple[int, ...], lanes: int, width: int, factor: int
+) -> Mapping[int, list[int]]:
+    """The elements that an access touches by their remainder, each by itself for a factor of 0."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for element in footprint_of(offsets, lanes, width):
+        found[element % factor if factor else element].append(element)
+    return dict(found)
+
+
+class Sides:
+    """The sides of accesses, each made once: an access is compared with many.
+
+    Attributes:
+        compared: the axis and the distance at which accesses race, None if they do not, by
+            their classes and ``_agreements``.
+    """
+
+    def __init__(self) -> None:
+        self.compared: dict[object, Meeting | None] = {}
+        self._known: dict[tuple[int, int], Side] = {}
+        self._classes: dict[object, int] = {}
+
+    def __call__(self, access: Access, axis: int) -> Side:
+        """Return the dependence of an access of the trace along an axis."""
+        key = (id(access), axis)
+        side = self._known.get(key)
+        if side is None:
+            side = self._known[key] = Side.of(access, axis)
+        return side
+
+    def class_of(self, access: Access) -> int:
+        """A number that accesses share which differ in their places and values alone."""
+        key = (access.index, access.mask, access.width)
+        return self._classes.setdefault(key, len(self._classes))
+
+
+def _split(value: LaneValue, axis: int) -> _Split | None:
+    """The threadgroup's position along an axis with its factor, and the other unknowns."""
+    rest: dict[UnknownNumber, int] = {}
+    position, factor = None, 0
+    for symbol, times in value.terms:
+        if symbol.operation == _GROUPS[axis]:
+            position, factor = symbol, times
+        elif symbol.origin.axes >> axis & 1:
+            return None
+        else:
+            rest[symbol] = times
+    return position, factor, rest
+
+
+def _is_alike(access: Access) -> bool:
+    """Return whether the conditions of an access are equal for all of its threads."""
+    return not any(
+        condition.varies or not all(isinstance(s.offsets, int) for s in condition.sides or ())
+        for condition in access.mask.conditions
+    )
+
+
+def _depends(access: Access, axis: int) -> bool:
+    """Return whether a condition on the threadgroup's position selects the threads."""
+    return any(c.symbol.origin.axes >> axis & 1 for c in access.mask.conditions)
+
+
+def _position(access: Access, axis: int) -> UnknownNumber | None:
+    """The threadgroup's position along an axis, as a condition of an access has it."""
+    for condition in access.mask.conditions:
+        for side in condition.sides or ():
+            for symbol, _ in side.terms:
+                if symbol.operation == _GROUPS[axis]:
+                    return symbol
+    return None
+
+
+def _is_settled(access: Access, axis: int) -> bool:
+    """Return whether conditions on the threadgroup's position are exact, or there are none."""
+    for condition in access.mask.conditions:
+        if condition.symbol.origin.axes >> axis & 1:
+            sides = condition.sides or ()
+            terms = [symbol for side in sides for symbol, _ in side.terms]
+            if not terms or any(symbol.operation != _GROUPS[axis] for symbol in terms):
+                return False
+    return True
+
+
+def _guarded(access: Access, axis: int) -> bool:
+    """Return whether an unknown that depends on the threadgroup selects the threads."""
+    for condition in access.mask.conditions:
+        sides = condition.sides
+        if not condition.symbol.origin.axes >> axis & 1:
+            continue
+        if sides is None or any(_split(side, axis) is None for side in sides):
+            return True
+    return False
+
+
+_NEVER, _ALWAYS = (False,) * 3, (True,) * 3
+_VARYING = LANE | SIMD
+_MAX_PAIRS = 2_000
+_TRIES = 4_096
+#: Steps after which no more pairs are compared.
+_MAX_STEPS = 8_000_000
+#: Steps that a pair of elements takes, for each condition that it is asked under.
+_CANDIDATE = 30
+#: Steps that comparing two accesses takes besides.
+_PAIR = 60
+#: Threadgroups to try if a later one may access the elements of an earlier one.
+_POSITIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Two accesses by different threadgroups to the same element, at least one of them a write.
+
+    Attributes:
+        first, second: in the order of the text's run.
+        axis: along which the threadgroups are apart.
+        apart: their distance, first minus second; 0 where any two of them race.
+        certain: it is known that there are enough threadgroups.
+        barriers: those between the two that order device memory, within a threadgroup only.
+    """
+
+    variable: Variable
+    first: Access
+    second: Access
+    axis: int
+    apart: int
+    certain: bool
+    barriers: tuple[Synchronization, ...]
+
+
+def crossings(trace: Trace) -> tuple[Crossing, ...]:
+    """The races between threadgroups, one for each pair of places in the text."""
+    found: dict[tuple[int, int], Crossing] = {}
+    # Numbers compare in less time than spots.
+    spots: dict[Spot, int] = {}
+    sides = Sides()
+    pairs = 0
+    most = trace.inspected.steps + _MAX_STEPS
+    barriers = [
+        event
+        for event in trace.events
+        if isinstance(event, Synchronization)
+        and event.name == "threadgroup_barrier"
+        and (event.flags is None or "mem_device" in event.flags)
+    ]
+    for accesses in _shared(trace):
+        placed = [
+            (spots.setdefault(access.spot, len(spots)), sides.class_of(access), access)
+            for access in accesses
+        ]
+        for number, (here, one, first) in enumerate(placed):
+            for there, other, second in placed[number:]:
+                if first.kind == second.kind != "write" or (here, there) in found:
+                    continue
+                pairs += 1
+                if pairs > _MAX_PAIRS or trace.inspected.steps > most:
+                    return tuple(found.values())
+                if not same_members(first, second):
+                    continue
+                meeting = _meeting((one, other), first, second, trace, sides)
+                crossing = _crossing(first, second, meeting, trace, barriers)
+                if crossing is not None:
+                    found[here, there] = crossing
+    return tuple(found.values())
+
+
+def _shared(trace: Trace) -> Iterator[list[Access]]:
+    """Accesses of each variable in device memory, each kind of them once.
+
+    Atomics of another variable and fences may synchronize: then nothing is reported.
+    """
+    groups: dict[Variable, dict[object, Access]] = defaultdict(dict)
+    updated: set[Variable] = set()
+    for event in trace.events:
+        if isinstance(event, Synchronization) and event.name == "atomic_thread_fence":
+            return
+        if not isinstance(event, Access) or event.memory != "device":
+            continue
+        if event.kind == "atomic":
+            updated.add(event.variable)
+        if comparable(event.index) and not exclusive(event.mask.conditions):
+            key = (event.kind, event.spot, event.index, event.value, event.mask)
+            groups[event.variable].setdefault(key, event)
+    for variable, accesses in groups.items():
+        if not updated - {variable} and any(a.kind != "read" for a in accesses.values()):
+            yield list(accesses.values())
+
+
+def _crossing(
+    first: Access,
+    second: Access,
+    meeting: Meeting | None,
+    trace: Trace,
+    barriers: list[Synchronization],
+) -> Crossing | None:
+    if meeting is None:
+        return None
+    axis, apart = meeting
+    between = {b.spot: b for b in barriers if first.phase <= b.phase < second.phase}
+    certain = trace.configuration.groups[axis] is not None
+    return Crossing(first.variable, first, second, axis, apart, certain, tuple(between.values()))
+
+
+def _meeting(
+    classes: tuple[int, int], first: Access, second: Access, trace: Trace, sides: Sides
+) -> Meeting | None:
+    """The races of two accesses, computed once for all equal ones."""
+    trace.inspected.spend(_PAIR)
+    agreements = _agreements(first, second)
+    key = (classes, agreements, (first.value, second.value) if None in agreements else None)
+    if key not in sides.compared:
+        sides.compared[key] = _nearest(first, second, agreements, trace, sides)
+    return sides.compared[key]
+
+
+def _nearest(
+    first: Access,
+    second: Access,
+    agreements: tuple[bool | None, ...],
+    trace: Trace,
+    sides: Sides,
+) -> Meeting | None:
+    """The first axis along which two accesses race, and the distance of the threadgroups."""
+    alike: set[object] = set()
+    for axis, count in enumerate(trace.configuration.groups):
+        if count == 1 or agreements[axis]:
+            continue
+        ours, theirs = sides(first, axis), sides(second, axis)
+        key = (ours.of_axis, theirs.of_axis, agreements[axis], count)
+        if key in alike:
+            continue
+        alike.add(key)
+        apart = _apart(ours, theirs, agreements[axis], count, trace.inspected)
+        if apart is not None:
+            return axis, apart
+    return None
+
+
+def _apart(
+    ours: Side, theirs: Side, agree: bool | None, count: int | None, inspected: StepCount
+) -> int | None:
+    """Return the distance of threadgroups that access the same element; None if none do.
+
+    Args:
+        ours: one access along an axis.
+        theirs: the other.
+        agree: see ``_agreements``.
+        count: of threadgroups along the axis, None where unknown.
+        inspected: counts the steps.
+    """
+    one, other = ours.split, theirs.split
+    if one is None or other is None or one[2] != other[2]:
+        return None
+    if ours.guarded or theirs.guarded:
+        return None
+    first, second = ours.access, theirs.access
+    factors = one[1], other[1]
+    symbol = one[0] or other[0] or ours.position or theirs.position
+    # If an index does not depend on the threadgroup, conditions must, or leave it open.
+    settled = (ours.settled, theirs.settled)
+    free = not ours.depends or not theirs.depends
+    conditions = len(first.mask.conditions) + len(second.mask.conditions)
+    feasible: dict[tuple[int, int, int | None, int], bool] = {}
+    for element, against in _candidates(ours, theirs, gcd(*factors)):
+        inspected.spend(_CANDIDATE * (1 + conditions))
+        threads = ours.elements[element][0], theirs.elements[against][0]
+        if agree is None and _agree(first, second, threads):
+            continue
+        here_alike, there_alike = (
+            0 if side.alike else thread
+            for side, thread in zip((ours, theirs), threads, strict=True)
+        )
+        for here, apart in _positions(against - element, factors, settled, count, free=free):
+            key = (here_alike, there_alike, here, apart)
+            if key not in feasible:
+                elsewhere = Elsewhere((), symbol, -apart, count, here)
+                feasible[key] = _feasible(first, second, threads, elsewhere)
+            if feasible[key]:
+                return 0 if free and 0 in factors else apart
+    return None
+
+
+def _candidates(ours: Side, theirs: Side, factor: int) -> Iterator[tuple[int, int]]:
+    """Elements of both that whole threadgroups may lie between."""
+    residues = theirs.by_residue(factor)
+    if residues.keys().isdisjoint(ours.by_residue(factor)):
+        return
+    tries = 0
+    for element in ours.elements:
+        for against in residues.get(element % factor if factor else element, ()):
+            tries += 1
+            if tries > _TRIES:
+                return
+            yield element, against
+
+
+def _positions(
+    gap: int, factors: tuple[int, int], settled: tuple[bool, bool], count: int | None, *, free: bool
+) -> Iterator[tuple[int | None, int]]:
+    """Different g and h with ``left * g == right * h + gap``: g, and what it is more than h.
+
+    Where nothing but the distance counts, g is None. A position that the equation leaves open is
+    tried at both ends only, and only where it is known what conditions say of it.
+    """
+    left, right = factors
+    most = 2 if count is None else count
+    if left == right != 0:
+        if gap % left == 0 and 0 < abs(gap // left) < most:
+            yield None, gap // left
+        return
+    ends = sorted({0, 1, most - 1})
+    if left == right:
+        pairs = [(g, h) for g in ends for h in ends] if gap == 0 and (free or all(settled)) else []
+    elif right == 0:
+        pairs = [(gap // left, h) for h in ends] if gap % left == 0 and settled[1] else []
+    elif left == 0:
+        pairs = [(g, -gap // right) for g in ends] if gap % right == 0 and settled[0] else []
+    else:
+        tried = range(min(most, _POSITIONS))
+        pairs = [(g, (left * g - gap) // right) for g in tried if (left * g - gap) % right == 0]
+    yield from ((g, g - h) for g, h in pairs if g != h and 0 <= g < most and 0 <= h < most)
+
+
+def _agreements(first: Access, second: Access) -> tuple[bool | None, ...]:
+    """Return, for each axis, whether two accesses store equal or unknown values.
+
+    None where the threads decide; False where one of the two stores nothing.
+    """
+    if not first.kind == second.kind == "write":
+        return _NEVER
+    left, right = first.value, second.value
+    if left is None or right is None or left.origin.blurred or right.origin.blurred:
+        return _ALWAYS
+    if left.terms != right.terms:
+        return _NEVER
+    same: bool | None = None
+    if isinstance(left.offsets, int) and isinstance(right.offsets, int):
+        if left.offsets != right.offsets:
+            return _NEVER
+        same = None if _differs_between_threads(left) else True
+    axes = left.origin.axes
+    return tuple([False if axes >> axis & 1 else same for axis in range(3)])
+
+
+def _differs_between_threads(value: LaneValue) -> bool:
+    return any(symbol.bits & _VARYING for symbol, _ in value.terms)
+
+
+def _agree(first: Access, second: Access, threads: tuple[int, int]) -> bool:
+    """Return whether two threads of different groups store equal values."""
+    left, right = first.value, second.value
+    if left is None or right is None:
+        return True
+    one, other = threads
+    same = one == other or not _differs_between_threads(left)
+    return same and left.offset(one) == right.offset(other)
+
+
+def _feasible(
+    first: Access, second: Access, threads: tuple[int, int], elsewhere: Elsewhere
+) -> bool:
+    """Return whether the conditions of both can hold at this distance of the threadgroups."""
+    known = [(condition, threads[0]) for condition in first.mask.conditions]
+    away = tuple((condition, threads[1]) for condition in second.mask.conditions)
+    return possible(known, replace(elsewhere, required=away))
+
+
+_AXES = "xyz"
+_OWN = "Let one thread own each element"
+_REDUCE = "Reduce in the threadgroup first, or use `atomic_outputs=True` and atomic functions"
+
+
+def outputs(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
+    """Races on outputs, each place once."""
+    from embercoach.checks.kernels.kernel_fill import overlaps
+    from embercoach.checks.kernels.kernel_races import races
+    from embercoach.metal.inspections.bounds import past_buffers
+
+    # KERNEL-BOUNDS-001 reports what is past the end: such an index races with its neighbours', too.
+    reported: set[Spot] = {found.access.spot for found in past_buffers(trace)}
+    used = _used(trace)
+    for overlap in overlaps(trace):
+        if overlap.access.spot in reported:
+            continue
+        if overlap.certain or _AXES[overlap.axis or 0] in used:
+            reported.add(overlap.access.spot)
+            yield _overlap(overlap)
+    found = races(trace, "device")
+    yield from wrong_flags(found, "device")
+    for race in causes(race for race in found if not race.barriers and is_sure(race, trace)):
+        if not reported & {race.first.spot, race.second.spot}:
+            reported |= {race.first.spot, race.second.spot}
+            yield _race(race)
+    yield from _crossed(used, crossings(trace), reported)
+
+
+def _used(trace: Trace) -> frozenset[str]:
+    """The axes along which the kernel counts on several threadgroups: it asks which one it is."""
+    from embercoach.metal.execution.events import Access
+
+    operations = {
+        symbol.operation
+        for event in trace.events
+        if isinstance(event, Access)
+        for symbol, _ in event.index.terms
+    }
+    return frozenset(axis for axis in _AXES if f"group.{axis}" in operations)
+
+
+def _overlap(overlap: Overlap) -> MetalReport:
+    name, spot = overlap.access.variable.name, overlap.access.spot
+    what = hazards.same_element(name, overlap.words, update=overlap.update)
+    help_text = _REDUCE if overlap.update else f"{_OWN}, or guard the write, as in `if (i == 0)`"
+    return MetalReport("KERNEL-RACE-002", spot.place, what, help_text, spot.text)
+
+
+def _race(race: Race) -> MetalReport:
+    name, place = race.variable.name, race.second.spot
+    first, second = ACCESS[race.first.kind], ACCESS[race.second.kind]
+    what = hazards.data_race(name, second, first, "" if at_once(race) else ELSEWHERE)
+    help_text = f"{_OWN}, or separate the accesses by a `mem_flags::mem_device` barrier"
+    other = None if at_once(race) else race.first.spot
+    return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)
+
+
+def _crossed(
+    used: frozenset[str], found: tuple[Crossing, ...], reported: set[Spot]
+) -> Iterator[MetalReport]:
+    for crossing in found:
+        first, second = crossing.first.spot, crossing.second.spot
+        if reported & {first, second} or not (crossing.certain or _AXES[crossing.axis] in used):
+            continue
+        if crossing.barriers:
+            barrier = crossing.barriers[-1].spot
+            if barrier not in reported:
+                reported.add(barrier)
+                yield _grid_wide(crossing, barrier)
+        else:
+            reported |= {first, second}
+            yield _race_report(crossing)
+
+
+def _grid_wide(crossing: Crossing, barrier: Spot) -> MetalReport:
+    name = crossing.variable.name
+    second = ACCESS[crossing.second.kind]
+    what = f"barrier does not order `{name}` between threadgroups: {second} at {ELSEWHERE}"
+    help_text = "End the kernel here, and do the rest in a second kernel"
+    return MetalReport(
+        "KERNEL-BARRIER-003", barrier.place, what, help_text, barrier.text, crossing.second.spot
+    )
+
+
+def _race_report(crossing: Crossing) -> MetalReport:
+    name, place = crossing.variable.name, crossing.second.spot
+    first, second = ACCESS[crossing.first.kind], ACCESS[crossing.second.kind]
+    same = crossing.first.spot == place
+    where = "" if same else ELSEWHERE
+    what = hazards.data_race(name, second, first, where, " between threadgroups")
+    help_text = hazards.DEVICE_RACE_HELP
+    other = None if same else crossing.first.spot
+    return MetalReport("KERNEL-RACE-002", place.place, what, help_text, place.text, other)

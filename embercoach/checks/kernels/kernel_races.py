@@ -1,0 +1,274 @@
+"""KERNEL-RACE-001 and KERNEL-BARRIER-002: threads that exchange data with nothing in between."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import ELSEWHERE, MetalReport
+from embercoach.metal import hazards
+from embercoach.metal.execution.events import Access, Synchronization
+from embercoach.metal.execution.values import SIMD_WIDTH
+from embercoach.metal.inspections.footprints import (
+    comparable,
+    differ,
+    exclusive,
+    meetings,
+    same_members,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embercoach.metal.execution.events import Memory, Trace
+    from embercoach.metal.program.nodes import Spot, Variable
+
+#: Pairs of accesses that are compared in one trace.
+_MAX_PAIRS = 60_000
+#: Steps that a pair takes.
+_PAIR = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses that nothing orders, at least one of them a write.
+
+    Attributes:
+        variable: whose memory it is.
+        first, second: in the order of the trace; both are the same for a write that
+            several threads do at once.
+        threads: one that does the first and one that does the second, of different simdgroups.
+        element: the index of what both touch, where it is known.
+        barriers: those between that order other memory only; with these flags it is not a race.
+        in_later_iteration: whether the second is in a later iteration of a loop than the first.
+    """
+
+    variable: Variable
+    first: Access
+    second: Access
+    threads: tuple[int, int]
+    element: int | None
+    barriers: tuple[Synchronization, ...]
+    in_later_iteration: bool
+
+    @property
+    def words(self) -> str:
+        """The two accesses, for a message: ``a write and a read``."""
+        if self.first is self.second:
+            return "several writes"
+        return f"{_word(self.first)} and {_word(self.second)}"
+
+
+def _word(access: Access) -> str:
+    return {"read": "a read", "write": "a write", "atomic": "an atomic update"}[access.kind]
+
+
+def races(trace: Trace, memory: Memory = "threadgroup") -> tuple[Race, ...]:
+    """The races in memory of a kind, one for each pair of places in the text."""
+    if trace.threads <= SIMD_WIDTH:
+        return ()
+    barriers = [
+        event
+        for event in trace.events
+        if isinstance(event, Synchronization) and event.name == "threadgroup_barrier"
+    ]
+    found: dict[tuple[Variable, Spot, Spot, bool], Race] = {}
+    pairs = 0
+    for accesses in _together(trace, memory):
+        for first, second in _candidates(accesses):
+            key = (first.variable, first.spot, second.spot, first.phase != second.phase)
+            pairs += 1
+            trace.inspected.spend(_PAIR)
+            if pairs > _MAX_PAIRS:
+                return tuple(found.values())
+            if key in found:
+                continue
+            race = _race(first, second, barriers)
+            if race is not None:
+                found[key] = race
+    return tuple(found.values())
+
+
+def _together(trace: Trace, memory: Memory) -> Iterator[list[Access]]:
+    """Accesses of one variable that no barrier orders, each kind of them once."""
+    groups: dict[tuple[Variable, int], dict[object, Access]] = defaultdict(dict)
+    for event in trace.events:
+        if isinstance(event, Access) and event.memory == memory and comparable(event.index):
+            key = (event.kind, event.spot, event.index, event.value, event.mask, event.phase)
+            groups[event.variable, event.interval].setdefault(key, event)
+    for accesses in groups.values():
+        if any(access.kind != "read" for access in accesses.values()):
+            yield list(accesses.values())
+
+
+def _candidates(accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
+    for number, first in enumerate(accesses):
+        if exclusive(first.mask.conditions):
+            continue
+        for second in accesses[number:]:
+            if _conflict(first, second) and not exclusive(second.mask.conditions):
+                yield first, second
+
+
+def _conflict(first: Access, second: Access) -> bool:
+    """Return whether two accesses may conflict: not both reads, not both atomic."""
+    if {first.kind, second.kind} in ({"read"}, {"atomic"}):
+        return False
+    return first.index.terms == second.index.terms and same_members(first, second)
+
+
+def _race(first: Access, second: Access, barriers: list[Synchronization]) -> Race | None:
+    writes = first.kind == second.kind == "write"
+    for element, one, other in meetings(first, second, apart="simdgroups"):
+        if writes and not differ(first, second, one, other):
+            continue
+        between = tuple(b for b in barriers if first.phase <= b.phase < second.phase)
+        return Race(
+            first.variable,
+            first,
+            second,
+            (one, other),
+            element if first.index.exact else None,
+            _each_once(between),
+            _is_in_later_iteration(first, second),
+        )
+    return None
+
+
+def _each_once(barriers: tuple[Synchronization, ...]) -> tuple[Synchronization, ...]:
+    return tuple({barrier.spot: barrier for barrier in barriers}.values())
+
+
+def _is_in_later_iteration(first: Access, second: Access) -> bool:
+    if first is second or first.spot.text != second.spot.text:
+        return False
+    return second.spot.place.start <= first.spot.place.start
+
+
+FLAGS: dict[Memory, str] = {"threadgroup": "mem_threadgroup", "device": "mem_device"}
+ACCESS = {"read": "read", "write": "write", "atomic": "atomic update"}
+
+
+def shared_memory(trace: Trace, _whole: bool) -> Iterator[MetalReport]:
+    """Races in threadgroup memory, one for each barrier that is missing or orders nothing."""
+    found = races(trace, "threadgroup")
+    yield from wrong_flags(found, "threadgroup")
+    for race in causes(race for race in found if not race.barriers and is_sure(race, trace)):
+        yield missing_barrier(race)
+
+
+def is_sure(race: Race, trace: Trace) -> bool:
+    """Return whether both threads certainly make their accesses.
+
+    Where the threadgroup's size is assumed, a guard like `lane < n` may well let few threads in.
+    """
+    conditions = (*race.first.mask.conditions, *race.second.mask.conditions)
+    return not trace.configuration.assumed or not any(c.varies for c in conditions)
+
+
+NO_FLAG = "mem_flags::mem_none"
+
+
+def wrong_flags(found: Iterable[Race], memory: Memory) -> Iterator[MetalReport]:
+    """Barriers that stand between the accesses of a race, each once."""
+    reported: set[Spot] = set()
+    # Of several barriers between two accesses one is enough, and the last is as good as any.
+    for race in sorted(found, key=_directness):
+        spots = {barrier.spot for barrier in race.barriers}
+        if spots and not reported & spots and not _may_be_rare(race):
+            reported.add(race.barriers[-1].spot)
+            yield _wrong_flag(race, race.barriers[-1], memory)
+
+
+def _may_be_rare(race: Race) -> bool:
+    """Return whether both only write, under conditions on data, such as an error code."""
+    conditions = (*race.first.mask.conditions, *race.second.mask.conditions)
+    return race.first.kind == race.second.kind == "write" and bool(conditions)
+
+
+def _directness(race: Race) -> tuple[int, bool, bool]:
+    """Those first that one barrier decides, and those where a value is handed on."""
+    return len(race.barriers), race.first.kind == "read", race.in_later_iteration
+
+
+def _wrong_flag(race: Race, barrier: Synchronization, memory: Memory) -> MetalReport:
+    flags = " | ".join(f"mem_flags::{flag}" for flag in sorted(barrier.flags or ()))
+    missing = hazards.missing_flag(FLAGS[memory], race.variable.name)
+    what = f"{missing} ({ACCESS[race.second.kind]} at {ELSEWHERE})"
+    needed = f"mem_flags::{FLAGS[memory]}"
+    others = (
+        "" if barrier.flags in (None, frozenset({"mem_none"})) else f", or `{needed} | {flags}`"
+    )
+    return MetalReport(
+        "KERNEL-BARRIER-002",
+        barrier.spot.place,
+        what,
+        f"Pass `{needed}`{others}",
+        barrier.spot.text,
+        race.second.spot,
+        (flags, f"{needed}{'' if flags == NO_FLAG else f' | {flags}'}") if flags else None,
+    )
+
+
+def missing_barrier(race: Race) -> MetalReport:
+    """The report of two accesses with no barrier between them."""
+    name, place = race.variable.name, race.second.spot
+    first, second = ACCESS[race.first.kind], ACCESS[race.second.kind]
+    if at_once(race):
+        what = hazards.data_race(name, second, first)
+        help_text = "Give each thread its own element, or separate reads from writes by a barrier"
+        return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text)
+    if race.in_later_iteration:
+        what = hazards.data_race(name, second, first, ELSEWHERE, " across iterations")
+        help_text = "End the loop with `threadgroup_barrier(mem_flags::mem_threadgroup);`"
+    else:
+        what = hazards.data_race(name, second, first, ELSEWHERE)
+        help_text = hazards.RACE_HELP
+    return MetalReport("KERNEL-RACE-001", place.place, what, help_text, place.text, race.first.spot)
+
+
+def at_once(race: Race) -> bool:
+    """Return whether both accesses are on one line, where no barrier can separate them."""
+    first, second = race.first.spot, race.second.spot
+    return first.text == second.text and first.place.line == second.place.line
+
+
+def causes(found: Iterable[Race]) -> Iterator[Race]:
+    """One race for each barrier that is missing.
+
+    Of races forward in the text, a barrier before the second access of one mends all that reach
+    over it. Races into the next turn of a loop are mended together by one at the loop's end.
+    """
+    by_variable: dict[Variable, list[Race]] = {}
+    for race in found:
+        by_variable.setdefault(race.variable, []).append(race)
+    for races in by_variable.values():
+        lines = {(r.second.spot.text, r.second.spot.place.line): r for r in races if at_once(r)}
+        yield from lines.values()
+        apart = [r for r in races if not at_once(r)]
+        chosen = tuple(_forward([r for r in apart if not r.in_later_iteration]))
+        yield from chosen
+        places = {race.second.spot for race in chosen}
+        later = [r for r in apart if r.in_later_iteration]
+        yield from (race for race in _across_iterations(later) if race.second.spot not in places)
+
+
+def _forward(races: list[Race]) -> Iterator[Race]:
+    barriers: dict[str, int] = {}
+    for race in sorted(races, key=lambda r: r.second.spot.place.start):
+        first, second = race.first.spot, race.second.spot
+        if first.text != second.text:
+            yield race
+        elif barriers.get(second.text, -1) <= first.place.start:
+            barriers[second.text] = second.place.start
+            yield race
+
+
+def _across_iterations(races: list[Race]) -> Iterator[Race]:
+    ends: dict[str, int] = {}
+    for race in sorted(races, key=lambda r: r.second.spot.place.start):
+        text, start = race.second.spot.text, race.second.spot.place.start
+        if start > ends.get(text, -1):
+            yield race
+        ends[text] = max(ends.get(text, -1), race.first.spot.place.start)

@@ -1,0 +1,257 @@
+"""KERNEL-MSL-001, KERNEL-ATOMIC-001, KERNEL-INIT-001: misplaced or unset variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from embercoach.checks.programs.metal_checks import MetalCode, MetalReport
+from embercoach.checks.registry import check
+from embercoach.metal import hazards
+from embercoach.metal.msl_names import is_known
+from embercoach.metal.program.nodes import (
+    Assign,
+    Call,
+    Cast,
+    Declare,
+    Expression,
+    If,
+    Index,
+    Loop,
+    Member,
+    Name,
+    Opaque,
+    OpaqueExpression,
+    Switch,
+    Unary,
+)
+from embercoach.metal.program.types import NAMED
+from embercoach.metal.program.walk import base, below, bodies, changed, children, mentioned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embercoach.metal.program.nodes import Block, Program, Spot, Text, Variable
+    from embercoach.metal.program.walk import Node
+    from embercoach.metal.written.body import MetalText
+
+_NUMBERS = frozenset(NAMED) - {"void", "auto"}
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetRead:
+    """A read of a variable that no path assigns before."""
+
+    variable: Variable
+    spot: Spot
+
+
+def unset_reads(program: Program) -> Iterator[UnsetRead]:
+    """The first read of each variable without a value, in functions that are understood."""
+    for body in bodies(program):
+        nodes = tuple(below(body))
+        if not any(isinstance(node, (Opaque, OpaqueExpression)) for node in nodes):
+            unset = frozenset(
+                node.variable for node in nodes if isinstance(node, Declare) and _is_unset(node)
+            )
+            if unset:
+                yield from _Reading(unset).of(body)
+
+
+def _is_unset(declaration: Declare) -> bool:
+    variable = declaration.variable
+    kind = variable.type
+    plain = variable.kind == "local" and not kind.pointer and not kind.reference
+    return plain and declaration.initial is None and kind.scalar in _NUMBERS
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The first run of a body, in the order in which it runs.
+
+    Attributes:
+        unset: the variables that are declared without a value.
+        assigned: those of them that some path has assigned so far.
+        set_in_loop: those that the loops around assign otherwise than by updates.
+    """
+
+    unset: frozenset[Variable]
+    assigned: set[Variable] = field(default_factory=set)
+    set_in_loop: frozenset[Variable] = frozenset()
+    found: dict[Variable, UnsetRead] = field(default_factory=dict)
+
+    def of(self, body: Block) -> Iterator[UnsetRead]:
+        """Return the reads of a body."""
+        self._run(body)
+        return iter(self.found.values())
+
+    def _run(self, node: Node) -> None:
+        if isinstance(node, Loop):
+            outer, self.set_in_loop = self.set_in_loop, self.set_in_loop | _set_in(node, self.unset)
+            self._run_all(node)
+            self.set_in_loop = outer
+        elif isinstance(node, (If, Switch)):
+            self._run_all(node)
+        elif isinstance(node, Declare):
+            self._declare(node)
+        elif isinstance(node, Assign):
+            self._run(node.value)
+            self._target(node)
+        elif isinstance(node, Name):
+            # An array is passed on by its address.
+            self._read(node) if not node.variable.type.dimensions else self._hand_on(node)
+        elif isinstance(node, Index):
+            self._element(node)
+        elif isinstance(node, Call):
+            # What it may write it may also only write.
+            self.assigned |= _handed_on(node) & self.unset
+            self._run_all(node)
+        elif _is_alias(node):
+            self.assigned |= mentioned(node) & self.unset
+        else:
+            self._run_all(node)
+
+    def _run_all(self, node: Node) -> None:
+        for child in children(node):
+            self._run(child)
+
+    def _hand_on(self, node: Expression) -> None:
+        self.assigned |= mentioned(node) & self.unset
+
+    def _element(self, node: Index) -> None:
+        inner: Expression = node
+        while isinstance(inner, Index):
+            self._run(inner.index)
+            inner = inner.base
+        if node.type.dimensions:
+            self._hand_on(node)
+        elif isinstance(inner, Name):
+            self._read(inner)
+        else:
+            self._run(inner)
+
+    def _declare(self, node: Declare) -> None:
+        variable = node.variable
+        if node.initial is None:
+            self.assigned.discard(variable)
+            return
+        if variable.type.reference or variable.type.pointer:
+            # It may be assigned under the other name.
+            self.assigned |= mentioned(node.initial) & self.unset
+        self._run(node.initial)
+
+    def _target(self, node: Assign) -> None:
+        variable = base(node.target)
+        inner: Expression = node.target
+        while isinstance(inner, (Index, Member)):
+            if isinstance(inner, Index):
+                self._run(inner.index)
+            inner = inner.base
+        if not isinstance(inner, Name):
+            self._run(inner)
+        elif node.operator != "=":
+            self._read(inner)
+        if variable is not None:
+            self.assigned.add(variable)
+
+    def _read(self, name: Name) -> None:
+        variable = name.variable
+        if variable not in self.unset or variable in self.assigned | self.set_in_loop:
+            return
+        self.found.setdefault(variable, UnsetRead(variable, name.spot))
+
+
+def _is_alias(node: Node) -> bool:
+    """Return whether an expression is an address, or a reference of another type."""
+    if isinstance(node, Unary):
+        return node.operator == "&"
+    return isinstance(node, Cast) and node.type.reference
+
+
+def _handed_on(call: Call) -> frozenset[Variable]:
+    """The variables that a call may write.
+
+    A simdgroup's matrices are passed by reference; a function of another file may take one, too.
+    """
+    foreign = not call.functions and call.method is None and not is_known(call.name, "call")
+    if foreign or call.name.startswith("simdgroup_"):
+        return frozenset().union(*map(mentioned, call.arguments))
+    return changed(call)
+
+
+def _set_in(loop: Loop, unset: frozenset[Variable]) -> frozenset[Variable]:
+    """The variables that a loop assigns by other operations than updates of their value."""
+    found: set[Variable] = set()
+    for node in below(loop):
+        if isinstance(node, Assign):
+            variable = base(node.target)
+            if variable is not None and variable in unset and node.operator == "=":
+                value = mentioned(node.value)
+                if variable not in value:
+                    found.add(variable)
+        elif isinstance(node, Call):
+            found |= _handed_on(node) & unset
+        elif isinstance(node, Unary):
+            found |= changed(node) & unset
+    return frozenset(found)
+
+
+LANGUAGE = "KERNEL-MSL-001"
+ATOMIC = "KERNEL-ATOMIC-001"
+UNSET = "KERNEL-INIT-001"
+_ATOMIC_FLOATS = frozenset({"atomic_float", "atomic<float>"})
+
+
+@check(LANGUAGE, ATOMIC)
+def misplaced_variables(code: MetalCode) -> Iterator[MetalReport]:
+    """Variables of functions that are declared ``device``, and threadgroup atomics of floats."""
+    yield from _misplaced(code.text, None)
+    if not code.whole:
+        yield from _misplaced(code.header, "header")
+
+
+@check(UNSET)
+def unset_variables(code: MetalCode) -> Iterator[MetalReport]:
+    """Variables that are declared without a value and read: ``float sum; sum += x[i];``."""
+    if code.text.marks and not code.whole:
+        return  # KERNEL-SIG-002: `uint i [[thread_position_in_grid]];` is meant to have a value
+    for kernel in code.kernels:
+        if kernel.own.problems:
+            continue
+        for found in unset_reads(kernel.own):
+            name, spot = found.variable.name, found.spot
+            yield MetalReport(
+                UNSET,
+                spot.place,
+                f"{hazards.uninitialized_read(name)}: declared without a value",
+                "Give it a value where it is declared; threadgroup memory needs a store",
+                spot.text,
+            )
+
+
+def _misplaced(text: MetalText, where: Text | None) -> Iterator[MetalReport]:
+    if not text.parse_ok:
+        return
+    for declaration in text.declarations:
+        if declaration.kind != "local" or declaration.pointer:
+            continue
+        if text.is_conditional(declaration.place):
+            continue
+        space, name = declaration.address_space, declaration.name
+        kind = "".join(declaration.type.removeprefix("metal::").split())
+        if space == "device" and kind != "auto":
+            yield MetalReport(
+                LANGUAGE,
+                declaration.place,
+                f"local variable `{name}` in `device` memory",
+                "Drop `device`; for a variable of all threadgroups add an output with `init_value`",
+                where,
+            )
+        elif space == "threadgroup" and kind in _ATOMIC_FLOATS:
+            yield MetalReport(
+                ATOMIC,
+                declaration.place,
+                f"no atomic type for float variable `{name}` in threadgroup memory",
+                "Reduce with `simd_sum` and a threadgroup array, or use an atomic output",
+                where,
+            )
